@@ -1,0 +1,1 @@
+"""Vectors in, one in-memory structure out. Knows no path and no page."""

@@ -1,0 +1,57 @@
+"""Every error indexmill raises on purpose.
+
+Each one says what failed, where (path and row, key, page or offset), what was expected, what was found
+and what to do next. The command line maps each class to the exit code in ``exit_code``.
+"""
+
+
+class IndexmillError(Exception):
+    """Base of all errors that a caller can act on."""
+
+    exit_code = 1
+
+
+class ConfigError(IndexmillError):
+    """A parameter, job-file key or flag is wrong; the message names it."""
+
+    exit_code = 2
+
+
+class InputError(IndexmillError):
+    """The input vectors or queries are unusable; the message names file and row."""
+
+    exit_code = 3
+
+
+class BudgetError(IndexmillError):
+    """The job does not fit the stated memory or disk."""
+
+    exit_code = 4
+
+
+class OutputExistsError(IndexmillError):
+    """The output exists already and ``force`` was not given."""
+
+    exit_code = 5
+
+
+class FormatError(IndexmillError):
+    """An index file cannot be used as it is."""
+
+    exit_code = 6
+
+
+class CorruptFile(FormatError):
+    """Bytes differ from what was written: a checksum, a size or a field is wrong."""
+
+
+class TooOld(FormatError):
+    """Written in a format version older than this reader knows."""
+
+
+class TooNew(FormatError):
+    """Written in a format version newer than this reader knows."""
+
+
+class ForeignFile(FormatError):
+    """Not a file of ours."""

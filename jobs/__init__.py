@@ -1,0 +1,1 @@
+"""What a person or a scheduler runs: the command, job files, reports and exports."""

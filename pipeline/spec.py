@@ -1,0 +1,97 @@
+"""The parameters of one build: every name, default and limit, defined once.
+
+Job files, the command line and the Python API all end in a `BuildSpec`. What decides bytes is in
+`Parameters`; where things lie and how they run (`out`, `workers`, `executor`, `memory` ...) is beside it,
+because it must never reach a hash.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+#: DiskANN's published setting for SIFT-like data; 32 neighbours let 15 nodes of 128 bytes share a page.
+DEFAULT_MAX_DEGREE = 32
+#: Candidates kept while building; DiskANN recommends 75 to 200.
+DEFAULT_BUILD_LIST_SIZE = 75
+#: Pruning slack of Vamana; 1.2 is the paper's value.
+DEFAULT_ALPHA = 1.2
+#: Bytes of a PQ code, which stay in memory for every vector.
+DEFAULT_PQ_BYTES = 32
+#: Entry-vertex candidates (DiskANN++ section III); 1,024 centroids of 128 floats are 512 KiB.
+DEFAULT_ENTRIES = 1024
+#: Vectors that PQ and k-means are trained on.
+DEFAULT_SAMPLE = 100_000
+#: Memory budget of a build when none is stated.
+DEFAULT_MEMORY = 8 << 30
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+def parse_size(value: Any) -> Any:
+    """Turn a human size such as ``"8GiB"`` or ``"500 MB"`` into bytes; integers pass through.
+
+    Raises
+    ------
+    ValueError
+        If `value` is a string that is not a number with an optional unit.
+    """
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", value.lower())
+    if match is None:
+        raise ValueError(f"{value!r} is not a size; write a number with a unit, such as 8GiB or 500MB")
+    return int(float(match.group(1)) * _UNITS[match.group(2) or ""])
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
+Metric = Literal["l2", "ip", "cosine"]
+Order = Literal["star", "identity", "random"]
+NodeDtype = Literal["same", "float16", "sq16", "sq8"]
+ExecutorName = Literal["local", "ray"]
+
+
+class Parameters(BaseModel):
+    """Everything but the input that decides the bytes of an index."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    kind: Literal["graph"] = "graph"
+    builder: Literal["vamana"] = "vamana"
+    max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
+    build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
+    alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
+    pq_bytes: Annotated[int, Field(ge=1, le=512)] = DEFAULT_PQ_BYTES
+    order: Order = "star"
+    node_dtype: NodeDtype = "same"
+    metric: Metric = "l2"
+    entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES
+    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
+    shard_vectors: Annotated[int, Field(ge=64)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+
+
+class BuildSpec(BaseModel):
+    """One build: input, output, parameters and how to run it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)]
+    column: str | None = None
+    id_column: str | None = None
+    metadata_columns: list[str] = []
+    out: str
+    parameters: Parameters = Parameters()
+    memory: Size = DEFAULT_MEMORY
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    executor: ExecutorName = "local"
+    work: str | None = None
+    force: bool = False
+
+    @model_validator(mode="after")
+    def _out_is_not_an_input(self) -> BuildSpec:
+        if self.out in self.input:
+            raise ValueError("out: is also an input; name another directory")
+        return self

@@ -1,0 +1,28 @@
+"""Build, lay out and ship page-aligned vector indexes offline.
+
+``build(vectors, out)`` builds an index, ``open(path)`` opens one for search. Both load what they need
+when they are called, so importing this package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Index", "build", "open"]
+
+if TYPE_CHECKING:
+    from indexmill.jobs.api import build, open
+    from indexmill.reader.index import Index
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("build", "open"):
+        from indexmill.jobs import api
+
+        return getattr(api, name)
+    if name == "Index":
+        from indexmill.reader.index import Index
+
+        return Index
+    raise AttributeError(f"module 'indexmill' has no attribute {name!r}")
