@@ -1,0 +1,69 @@
+"""Exact nearest neighbours by blocks of matrix products: truth for certificates and scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.nearest import augment, with_one
+from indexmill.builders.parallel import map_blocks
+
+_BLOCK = 16384
+#: Candidates kept beyond k, so that rounding in the product cannot push out a true neighbour.
+_MARGIN = 16
+
+
+def exact_neighbours(
+    base: NDArray[Any], queries: NDArray[Any], k: int, threads: int = 1, skip: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """Return the k nearest rows of `base` to each query by squared Euclidean distance.
+
+    Parameters
+    ----------
+    base : array, shape (n_vectors, dim)
+    queries : array, shape (n_queries, dim)
+    k : int
+        At most n_vectors, or n_vectors - 1 with `skip`.
+    skip : int64 array, shape (n_queries,), optional
+        One row of `base` for each query that does not count (the query itself).
+
+    Returns
+    -------
+    ids : uint32 array, shape (n_queries, k)
+        Nearest first, ties by the smaller id.
+    distances : float32 array, shape (n_queries, k)
+        Computed in float64 from the vectors, not by the product.
+    """
+    points = np.asarray(queries, dtype=np.float32)
+    augmented = augment(points)
+    keep = min(k + _MARGIN, len(base))
+
+    def block(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        rows = np.asarray(base[first:last], dtype=np.float32)
+        # |x - q|^2 - |q|^2 = [x, 1] @ augmented + |x|^2 - |q|^2; the query's own norm does not change its order.
+        distances = (with_one(rows)[:, :-1] @ augmented[:-1]).T
+        distances += np.einsum("ij,ij->i", rows, rows)
+        if skip is not None:
+            mine = np.flatnonzero((skip >= first) & (skip < last))
+            distances[mine, skip[mine] - first] = np.inf
+        if last - first > keep:
+            best = np.argpartition(distances, keep - 1, axis=1)[:, :keep]
+        else:
+            best = np.broadcast_to(np.arange(last - first), distances.shape)
+        return best + first, np.take_along_axis(distances, best, 1)
+
+    found = list(map_blocks(block, len(base), _BLOCK, threads))
+    ids = np.concatenate([part[0] for part in found], axis=1)
+    rough = np.concatenate([part[1] for part in found], axis=1)
+    best = np.argsort(rough, axis=1, kind="stable")[:, :keep]
+    ids, rough = np.take_along_axis(ids, best, 1), np.take_along_axis(rough, best, 1)
+    differences = base[ids].astype(np.float64) - queries[:, None, :].astype(np.float64)
+    exact = np.einsum("qkd,qkd->qk", differences, differences)
+    exact[np.isinf(rough)] = np.inf
+    final = np.lexsort((ids, exact), axis=1)[:, :k]
+    return (
+        np.take_along_axis(ids, final, 1).astype(np.uint32),
+        np.take_along_axis(exact, final, 1).astype(np.float32),
+    )

@@ -1,0 +1,55 @@
+"""Nearest of a few points for many vectors, as matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.parallel import map_blocks
+
+#: Rows a matrix product takes at a time: large enough for BLAS, and part of the result (never change it by
+#: thread count: the last bits of a product may depend on the shape of its operands).
+_BLOCK = 8192
+
+
+def augment(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return A, float32 (dim + 1, n_points), with ``[x, 1] @ A = |p|^2 - 2 x.p``: |x - p|^2 less |x|^2."""
+    norms = np.einsum("ij,ij->i", points, points)
+    return np.ascontiguousarray(np.vstack([-2 * points.T, norms]), dtype=np.float32)
+
+
+def with_one(vectors: NDArray[Any]) -> NDArray[np.float32]:
+    """Return `vectors` (m, dim) as float32 with a column of ones appended."""
+    out = np.ones((len(vectors), vectors.shape[1] + 1), np.float32)
+    out[:, :-1] = vectors
+    return out
+
+
+def nearest_points(
+    vectors: NDArray[Any], points: NDArray[np.float32], fanout: int = 1, threads: int = 1
+) -> NDArray[np.uint32]:
+    """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller index.
+
+    Parameters
+    ----------
+    vectors : array, shape (n_vectors, dim)
+    points : float32 array, shape (n_points, dim)
+    fanout : int
+        At most n_points.
+
+    Returns
+    -------
+    uint32 array, shape (n_vectors, fanout)
+    """
+    augmented = augment(points)
+
+    def block(first: int, last: int) -> NDArray[np.uint32]:
+        distances = with_one(vectors[first:last]) @ augmented
+        if fanout == 1:
+            return distances.argmin(axis=1).astype(np.uint32)[:, None]
+        return np.argsort(distances, axis=1, kind="stable")[:, :fanout].astype(np.uint32)
+
+    blocks = list(map_blocks(block, len(vectors), _BLOCK, threads))
+    return np.concatenate(blocks) if blocks else np.empty((0, fanout), np.uint32)

@@ -1,0 +1,31 @@
+"""Stage *encode*: the PQ codebook and a code for every vector, both in vector-id order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.builders.pq import encode_pq, train_pq
+from indexmill.formats.codes import Codebook
+
+VERSION = 1
+
+
+def encode_task(
+    vectors: str, sample: str, pq_bytes: int, seed: int, out: str, threads: int, advance: Any = None
+) -> None:
+    """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``."""
+    directory = Path(out)
+    codebook = train_pq(np.load(Path(sample) / "sample.npy"), pq_bytes, seed=seed, threads=threads)
+    rows = np.load(vectors, mmap_mode="r")
+    report = {} if advance is None else {"advance": advance}
+    np.save(directory / "codes.npy", encode_pq(rows, codebook, threads, **report))
+    np.savez(directory / "codebook.npz", pivots=codebook.pivots, offsets=codebook.offsets)
+
+
+def load_codebook(directory: Path) -> Codebook:
+    """Read what `encode_task` wrote."""
+    with np.load(directory / "codebook.npz") as arrays:
+        return Codebook(arrays["pivots"], arrays["offsets"])

@@ -1,0 +1,50 @@
+"""Recall judged by distance, with its uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Relative slack when a found distance is compared with the k-th true one: float32 rounding of either.
+_SLACK = 1e-5
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Mean recall over queries and its 95% interval (normal approximation over queries, cut to [0, 1])."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def recall_by_distance(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+    """Return each query's recall@k.
+
+    Parameters
+    ----------
+    found : float array, shape (n_queries, k)
+        Squared distances of what was returned; NaN where nothing was.
+    truth : float array, shape (n_queries, k)
+        Squared distances of the true neighbours, ascending.
+
+    Returns
+    -------
+    float64 array, shape (n_queries,)
+        Share of results no farther than the k-th true neighbour, so that ties count as found whichever was
+        returned.
+    """
+    worst = truth[:, -1:].astype(np.float64)
+    allowed = worst + np.maximum(np.abs(worst), 1e-12) * _SLACK
+    with np.errstate(invalid="ignore"):
+        return (found.astype(np.float64) <= allowed).mean(axis=1)
+
+
+def mean_recall(recalls: NDArray[np.float64]) -> Recall:
+    """Return the mean of per-query recalls, shape (n_queries,), with its interval."""
+    mean = float(recalls.mean())
+    spread = 1.96 * float(recalls.std(ddof=1)) / np.sqrt(len(recalls)) if len(recalls) > 1 else 1.0
+    return Recall(mean, max(0.0, mean - spread), min(1.0, mean + spread))

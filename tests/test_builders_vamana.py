@@ -1,0 +1,147 @@
+"""The Vamana builder: claims about its prune, its graph and its search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.distances import comparable
+from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.greedy import search_rows
+from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.builders.unite import unite_lists
+from indexmill.builders.vamana import VamanaParameters, _batch_sizes, build_vamana
+from tests.oracles import vamana as oracle
+
+SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
+
+
+def points(n: int, dim: int, dtype: str, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if dtype == "uint8":
+        return rng.integers(0, 256, (n, dim), dtype=np.uint8)
+    return rng.normal(size=(n, dim)).astype(np.float32)
+
+
+def prune(vectors: np.ndarray, v: int, candidates: list[int], max_degree: int, alpha: float) -> list[int]:
+    ids = np.array(candidates, np.uint32)
+    distances = np.array([oracle.squared(vectors, v, c) for c in candidates], np.float32)
+    n = sort_candidates(ids, distances, len(ids))
+    out = np.zeros(max_degree, np.uint32)
+    return out[: robust_prune(vectors, ids, distances, n, max_degree, alpha, out, prune_work(n))].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 20), st.sampled_from([1.0, 1.2, 1.5]), st.integers(0, 2**31))
+def test_prune_agrees_with_the_oracle(n: int, max_degree: int, alpha: float, seed: int) -> None:
+    vectors = points(n, 6, "uint8", seed)  # integers: no rounding between float32 and the oracle's float64
+    candidates = np.random.default_rng(seed).integers(1, n, 2 * n).tolist()
+    ours = prune(vectors, 0, candidates, max_degree, alpha)
+    assert ours == oracle.robust_prune(vectors, 0, candidates, max_degree, np.float32(alpha))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_graph_obeys_its_limits(dtype: str) -> None:
+    vectors = points(500, 12, dtype, 1)
+    graph = build_vamana(vectors, 0, SMALL, seed=1)
+    assert graph.neighbours.shape == (500, 8)
+    assert 1 <= graph.degrees.min()
+    assert graph.degrees.max() <= 8
+    for v in range(500):
+        row = graph.neighbours[v, : graph.degrees[v]].tolist()
+        assert v not in row
+        assert len(set(row)) == len(row)
+        distances = [oracle.squared(vectors, v, u) for u in row]
+        assert distances == pytest.approx(sorted(distances), rel=1e-5)
+    assert (graph.neighbours[np.arange(8) >= graph.degrees[:, None]] == 0).all()
+
+
+def test_graph_is_the_same_for_any_number_of_threads() -> None:
+    vectors = points(1500, 10, "float32", 2)
+    one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
+    np.testing.assert_array_equal(one.neighbours, two.neighbours)
+    np.testing.assert_array_equal(one.degrees, two.degrees)
+
+
+def test_seed_changes_the_graph() -> None:
+    vectors = points(300, 10, "float32", 2)
+    one, two = (build_vamana(vectors, 3, SMALL, seed=s) for s in (1, 2))
+    assert (one.neighbours != two.neighbours).any()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_search_finds_nearly_all_true_neighbours(dtype: str) -> None:
+    vectors = points(3000, 12, dtype, 3)
+    queries = points(100, 12, dtype, 4)
+    graph = build_vamana(vectors, 0, VamanaParameters(24, 60, 1.2), seed=1, threads=2)
+    truth, _ = exact_neighbours(vectors, queries, 10)
+    found = np.zeros((100, 10), np.uint32)
+    distances = search_rows(queries, vectors, graph.neighbours, graph.degrees, 0, 60, found)
+    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), truth.tolist(), strict=True)])
+    assert recall > 0.97
+    assert distances < 100 * 1500  # half of brute force at most
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_every_vertex_is_reachable_when_n_is_about_r(n: int) -> None:
+    graph = build_vamana(points(n, 4, "float32", n), n // 2, SMALL, seed=1)
+    assert oracle.reachable(graph.neighbours, graph.degrees, n // 2) == set(range(n))
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 7])
+def test_every_vertex_is_reachable_among_duplicates(distinct: int) -> None:
+    vectors = np.repeat(points(distinct, 5, "uint8", 1), 400, axis=0)
+    graph = build_vamana(vectors, 0, SMALL, seed=1)
+    assert oracle.reachable(graph.neighbours, graph.degrees, 0) == set(range(len(vectors)))
+    assert graph.degrees.max() <= 8
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 50), st.integers(1, 4), st.integers(0, 2**31))
+def test_connect_reaches_all_and_keeps_what_was_reachable(n: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = points(n, 3, "float32", seed)
+    neighbours = np.zeros((n, r), np.uint32)
+    degrees = rng.integers(0, r + 1, n).astype(np.int32)
+    for v in range(n):
+        others = rng.permutation(np.delete(np.arange(n), v))[: degrees[v]]
+        degrees[v] = len(others)
+        neighbours[v, : len(others)] = others
+    connect_unreachable(vectors, neighbours, degrees, 0, 16)
+    assert oracle.reachable(neighbours, degrees, 0) == set(range(n))
+    assert degrees.max() <= r
+    for v in range(n):
+        assert len(set(neighbours[v, : degrees[v]].tolist())) == degrees[v]
+
+
+@given(st.integers(1, 5000))
+def test_batches_add_up_and_never_outgrow_what_is_there(n: int) -> None:
+    sizes = _batch_sizes(n)
+    assert sum(sizes) == n
+    done = 0
+    for size in sizes:
+        assert size <= max(done, 1)
+        done += size
+
+
+def test_int8_and_float16_keep_their_distances() -> None:
+    rng = np.random.default_rng(0)
+    signed = rng.integers(-128, 128, (20, 7), dtype=np.int8)
+    assert oracle.squared(comparable(signed), 3, 9) == oracle.squared(signed, 3, 9)
+    half = rng.normal(size=(20, 7)).astype(np.float16)
+    assert oracle.squared(comparable(half), 3, 9) == oracle.squared(half, 3, 9)
+
+
+def test_united_lists_are_pruned_unions() -> None:
+    vectors = points(60, 5, "uint8", 8)
+    rng = np.random.default_rng(1)
+    vertices = np.array([10, 10, 11, 13], np.uint32)
+    lists = rng.integers(0, 60, (4, 8)).astype(np.uint32)
+    neighbours, degrees = unite_lists(vectors, vertices, lists, 10, 14, 8, 1.2)
+    for i, v in enumerate(range(10, 14)):
+        union = [u for row in lists[vertices == v].tolist() for u in row]
+        assert neighbours[i, : degrees[i]].tolist() == oracle.robust_prune(vectors, v, union, 8, np.float32(1.2))
+    assert degrees[2] == 0  # vertex 12 owns no list

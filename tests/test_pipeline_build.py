@@ -1,0 +1,262 @@
+"""Whole builds: what they publish, that they repeat bit for bit, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
+from indexmill.formats.index import verify_index
+from indexmill.formats.manifest import read_manifest
+from indexmill.formats.source import array_source
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.reader import _native
+from indexmill.reader.index import Index
+
+RNG = np.random.default_rng(0)
+
+
+def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(12, dim)) * 4
+    vectors = centres[rng.integers(0, 12, n)] + rng.normal(size=(n, dim))
+    if dtype == "uint8":
+        return np.clip(vectors * 10 + 128, 0, 255).astype(np.uint8)
+    if dtype == "int8":
+        return np.clip(vectors * 10, -128, 127).astype(np.int8)
+    return vectors.astype(dtype)
+
+
+def build(out: Path, vectors: np.ndarray, *, workers: int = 1, executor: str = "local", **parameters: Any) -> Path:
+    settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}
+    run = {k: settings.pop(k) for k in ("force", "work", "memory") if k in settings}
+    spec = BuildSpec(
+        input=["<array>"], out=str(out), workers=workers, executor=executor, parameters=Parameters(**settings), **run
+    )
+    run_build(spec, array_source(vectors))
+    return out
+
+
+def data_files(index: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in index.iterdir() if p.name != "run.json"}
+
+
+def assert_sound(index: Path) -> None:
+    assert verify_index(index) == []
+    assert _native.verify(str(index)) == []
+
+
+def recall(index: Path, vectors: np.ndarray, queries: np.ndarray, key: Any, k: int = 10) -> float:
+    """Share of true neighbours found; `key(vectors, query)` is smaller for nearer vectors."""
+    found = Index(index).search(queries, k, L=60).vector_ids
+    truth = [np.argsort(key(vectors.astype(np.float64), q.astype(np.float64)), kind="stable")[:k] for q in queries]
+    return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(found.tolist(), truth, strict=True)]))
+
+
+def l2(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
+    return ((vectors - query) ** 2).sum(axis=1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int8"])
+def test_every_input_type_builds_and_answers(tmp_path: Path, dtype: str) -> None:
+    vectors = clustered(1200, 20, dtype)
+    index = build(tmp_path / "ix", vectors)
+    assert_sound(index)
+    assert recall(index, vectors, vectors[::40], l2) > 0.95
+
+
+@pytest.mark.parametrize("node_dtype", ["float16", "sq16", "sq8"])
+def test_compressed_nodes_answer_nearly_as_well(tmp_path: Path, node_dtype: str) -> None:
+    vectors = clustered(1000, 16)
+    index = build(tmp_path / "ix", vectors, node_dtype=node_dtype)
+    assert_sound(index)
+    assert recall(index, vectors, clustered(30, 16, seed=1), l2) > (0.85 if node_dtype == "sq8" else 0.95)
+
+
+def test_cosine_ranks_and_scores_by_angle(tmp_path: Path) -> None:
+    vectors = clustered(900, 12) * RNG.uniform(0.1, 9, (900, 1)).astype(np.float32)
+    queries = clustered(20, 12, seed=5) * 3
+    index = build(tmp_path / "ix", vectors, metric="cosine")
+
+    def angle(v: np.ndarray, q: np.ndarray) -> np.ndarray:
+        return -(v @ q) / np.linalg.norm(v, axis=1) / np.linalg.norm(q)
+
+    assert recall(index, vectors, queries, angle) > 0.95
+    result = Index(index).search(queries, 3)
+    np.testing.assert_allclose(
+        result.scores[:, 0], [-angle(vectors, q)[i] for q, i in zip(queries, result.vector_ids[:, 0], strict=True)], atol=1e-5
+    )
+
+
+def test_inner_product_ranks_and_scores_by_product(tmp_path: Path) -> None:
+    vectors = clustered(900, 12) * RNG.uniform(0.2, 2, (900, 1)).astype(np.float32)
+    queries = clustered(20, 12, seed=5)
+    index = build(tmp_path / "ix", vectors, metric="ip")
+    assert recall(index, vectors, queries, lambda v, q: -(v @ q)) > 0.9
+    result = Index(index).search(queries, 3)
+    products = np.einsum("qd,qd->q", queries, vectors[result.vector_ids[:, 0]])
+    np.testing.assert_allclose(result.scores[:, 0], products, rtol=1e-4, atol=1e-3)
+
+
+def test_the_same_job_gives_the_same_bytes_for_any_workers(tmp_path: Path) -> None:
+    vectors = clustered(2000, 16)
+    one = build(tmp_path / "one", vectors, workers=1)
+    two = build(tmp_path / "two", vectors, workers=2)
+    assert data_files(one) == data_files(two)
+    assert json.loads((two / "run.json").read_text())["workers"] == 2
+
+
+@pytest.mark.parametrize("shard_vectors", [None, 900])
+def test_ray_and_local_give_the_same_bytes(tmp_path: Path, shard_vectors: int | None) -> None:
+    vectors = clustered(2400, 12, "uint8")
+    local = build(tmp_path / "local", vectors, workers=2, shard_vectors=shard_vectors)
+    ray = build(tmp_path / "ray", vectors, workers=2, executor="ray", shard_vectors=shard_vectors)
+    assert data_files(local) == data_files(ray)
+
+
+def test_a_sharded_build_is_nearly_as_good_as_one_piece(tmp_path: Path) -> None:
+    vectors, queries = clustered(3000, 14), clustered(60, 14, seed=3)
+    whole = build(tmp_path / "whole", vectors)
+    sharded = build(tmp_path / "sharded", vectors, shard_vectors=1100, workers=2)
+    assert read_manifest(sharded).parameters["shard_vectors"] == 1100
+    assert_sound(sharded)
+    assert recall(sharded, vectors, queries, l2) > recall(whole, vectors, queries, l2) - 0.03
+
+
+def test_memory_below_the_need_makes_shards(tmp_path: Path) -> None:
+    vectors = clustered(6000, 64)
+    index = build(tmp_path / "ix", vectors, memory=(600 << 20) + 2_500_000)
+    assert 1024 <= read_manifest(index).parameters["shard_vectors"] < 6000
+    assert_sound(index)
+
+
+def test_memory_below_any_use_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BudgetError, match="give at least"):
+        build(tmp_path / "ix", clustered(3000, 64), memory=1 << 20)
+
+
+@pytest.mark.parametrize("order", ["identity", "random", "star"])
+def test_orders_share_every_stage_before_the_order(tmp_path: Path, order: str) -> None:
+    vectors = clustered(600, 8)
+    work = str(tmp_path / "work")
+    build(tmp_path / "first", vectors, order="identity", work=work)
+    index = build(tmp_path / "second", vectors, order=order, work=work)
+    names = [p.name.split("-")[0] for p in Path(work).iterdir()]
+    assert names.count("build") == names.count("encode") == 1
+    assert names.count("order") == (1 if order == "identity" else 2)
+    assert_sound(index)
+    assert read_manifest(index).layout["order"] == order
+
+
+def test_certificate_is_measured(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", clustered(1500, 10))
+    certificate = read_manifest(index).certificate
+    assert certificate is not None
+    assert 0.9 < certificate["recall_low"] <= certificate["recall"] <= certificate["recall_high"] <= 1
+    assert 1 <= certificate["pages_read_mean"] <= certificate["pages_read_p99"]
+
+
+def test_work_directory_goes_when_the_index_is_there(tmp_path: Path) -> None:
+    build(tmp_path / "ix", clustered(300, 6))
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_ids_and_metadata_come_back(tmp_path: Path) -> None:
+    vectors = clustered(400, 6)
+    names = [f"item-{i:03d}" for i in range(400)]
+    table = pa.table({
+        "name": names,
+        "price": np.arange(400) * 0.5,
+        "embedding": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 6),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "t.parquet")
+    spec = BuildSpec(
+        input=[str(tmp_path / "t.parquet")], id_column="name", metadata_columns=["price"], out=str(tmp_path / "ix")
+    )
+    run_build(spec)
+    index = Index(tmp_path / "ix")
+    result = index.search(vectors[:5], 1)
+    assert result.ids[:, 0].tolist() == names[:5]
+    assert index.metadata(result.vector_ids[:, 0]).column("price").to_pylist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+# Small and odd inputs
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 200])
+def test_few_vectors_build(tmp_path: Path, n: int) -> None:
+    vectors = clustered(n, 5)
+    index = build(tmp_path / "ix", vectors)
+    assert_sound(index)
+    result = Index(index).search(vectors[:1], n, L=max(n, 10))
+    assert sorted(result.vector_ids[0].tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("dim", [1, 3, 2048])
+def test_extreme_dimensions_build(tmp_path: Path, dim: int) -> None:
+    vectors = clustered(300, dim)
+    index = build(tmp_path / "ix", vectors, pq_bytes=32)
+    assert_sound(index)
+    assert recall(index, vectors, vectors[:20], l2, k=1) == 1.0
+
+
+def test_identical_vectors_build_and_all_come_back(tmp_path: Path) -> None:
+    vectors = np.full((300, 8), 3, np.uint8)
+    index = build(tmp_path / "ix", vectors)
+    assert_sound(index)
+    result = Index(index).search(vectors[:1], 300, L=300)
+    assert sorted(result.vector_ids[0].tolist()) == list(range(300))
+
+
+# Refusals
+
+
+def test_nan_is_refused_with_its_row(tmp_path: Path) -> None:
+    vectors = clustered(50, 4)
+    vectors[17, 2] = np.nan
+    with pytest.raises(InputError, match="row 17"):
+        build(tmp_path / "ix", vectors)
+    assert not (tmp_path / "ix").exists()
+
+
+def test_zero_vector_under_cosine_is_refused(tmp_path: Path) -> None:
+    vectors = clustered(50, 4)
+    vectors[8] = 0
+    with pytest.raises(InputError, match="row 8"):
+        build(tmp_path / "ix", vectors, metric="cosine")
+
+
+def test_inner_product_of_integers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="metric"):
+        build(tmp_path / "ix", clustered(50, 4, "uint8"), metric="ip")
+
+
+def test_no_vectors_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        build(tmp_path / "ix", np.empty((0, 4), np.float32))
+
+
+def test_an_existing_index_needs_force(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", clustered(100, 4))
+    before = data_files(index)
+    with pytest.raises(OutputExistsError, match="--force"):
+        build(tmp_path / "ix", clustered(100, 4, seed=9))
+    assert data_files(index) == before
+    build(tmp_path / "ix", clustered(100, 4, seed=9), force=True)
+    assert data_files(index) != before
+
+
+def test_a_directory_that_is_no_index_is_never_replaced(tmp_path: Path) -> None:
+    precious = tmp_path / "ix" / "thesis.txt"
+    precious.parent.mkdir()
+    precious.write_text("years of work")
+    with pytest.raises(OutputExistsError, match="not an index"):
+        build(tmp_path / "ix", clustered(100, 4), force=True)
+    assert precious.read_text() == "years of work"
