@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import resource
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.manifest import FileEntry, Manifest
+from indexmill.formats.manifest import FileEntry, Manifest, write_manifest
 from indexmill.formats.source import VectorSource, open_source
 from indexmill.pipeline import certify, cluster, emit, encode, graph, ingest, order
 from indexmill.pipeline.budget import shard_size
@@ -217,10 +218,12 @@ class _Build:
 
     def certify(self, emitted: Path, manifest: Manifest, ingested: Path, key: str) -> tuple[Path, str]:
         def write(directory: Path) -> None:
-            publish(emitted, manifest, {}, directory / "index", force=False)
-            self.executor.call(
-                certify.certify_task, str(directory / "index"), str(ingested), self.p.seed, str(directory)
-            )
+            index = directory / "index"
+            index.mkdir()
+            for file in manifest.files:
+                os.link(emitted / file.name, index / file.name)
+            write_manifest(index, manifest)
+            self.executor.call(certify.certify_task, str(index), str(ingested), self.p.seed, str(directory))
 
         return self._stage("certify", certify.VERSION, {"seed": self.p.seed}, [key], 1, "tasks", write)
 

@@ -75,7 +75,7 @@ class StageStore:
             shutil.rmtree(partial)
         partial.mkdir(exist_ok=True)
         write(partial)
-        for file in partial.iterdir():
+        for file in (p for p in partial.rglob("*") if p.is_file()):
             descriptor = os.open(file, os.O_RDONLY)
             try:
                 os.fsync(descriptor)

@@ -1,0 +1,229 @@
+"""Where input files are: paths, directories, globs and URLs become a list of files that can be opened.
+
+Local paths and the URIs pyarrow knows (``s3://``, ``gs://``, ``file://`` ...) use ``pyarrow.fs``; any other
+URL goes through fsspec.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from indexmill.formats.errors import InputError
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file of an input.
+
+    Attributes
+    ----------
+    name : str
+        What errors call it: a local path, or the URL.
+    path : str
+        Its path inside `filesystem`.
+    filesystem : pyarrow.fs.FileSystem
+    """
+
+    name: str
+    path: str
+    filesystem: fs.FileSystem
+
+    @property
+    def suffix(self) -> str:
+        """The file name's ending in lower case, with the dot; ``""`` without one."""
+        return posixpath.splitext(self.path)[1].lower()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether `path` can be opened by the operating system."""
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def open(self) -> pa.NativeFile:
+        """Open for random access; the caller closes it and maps errors with `reading`."""
+        return self.filesystem.open_input_file(self.path)
+
+
+@contextmanager
+def reading(name: str, kind: str) -> Iterator[None]:
+    """Turn what the libraries raise about the bytes of file `name` into an `InputError`.
+
+    Parameters
+    ----------
+    kind : str
+        What was expected there, such as ``"a Parquet file"``.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise InputError(
+            f"{name}: permission denied ({_first_line(error)}); expected a readable file; "
+            "change its permissions or run as a user who may read it"
+        ) from error
+    except FileNotFoundError as error:
+        raise InputError(f"{name}: not found; expected {kind}; check the path") from error
+    except (OSError, pa.ArrowException, EOFError) as error:
+        raise InputError(
+            f"{name}: cannot be read as {kind} ({_first_line(error)}); the file may be truncated, damaged or of "
+            "another type than its suffix says; write it again"
+        ) from error
+
+
+def resolve(inputs: str | Path | Sequence[str | Path], suffixes: Iterable[str]) -> list[InputFile]:
+    """List the files that `inputs` names, in the order given and by name inside a directory or glob.
+
+    Parameters
+    ----------
+    inputs : str, Path or sequence of them
+        Files, directories, globs (``*``, ``?``, ``[...]``, ``**``) or URLs. A directory stands for its files
+        with one of `suffixes`; hidden files are skipped in directories and globs.
+    suffixes : iterable of str
+        Supported file name endings, lower case with the dot.
+
+    Raises
+    ------
+    InputError
+        If something is missing, unreadable, of another suffix, empty of files, or listed twice.
+    """
+    items = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
+    known = tuple(suffixes)
+    files: dict[str, InputFile] = {}
+    for item in items:
+        for file in _resolve_one(os.path.expanduser(str(item)), known):
+            if file.name in files:
+                raise InputError(
+                    f"{file.name}: listed twice in the input; expected each file once; remove one mention of it"
+                )
+            if file.suffix not in known:
+                raise InputError(
+                    f"{file.name}: file type {file.suffix or 'without suffix'} is not supported; "
+                    f"expected one of {', '.join(known)}; convert or rename it"
+                )
+            files[file.name] = file
+    if not files:
+        raise InputError("no input files; expected at least one path, directory or glob")
+    return list(files.values())
+
+
+def locate(name: str) -> InputFile:
+    """Name one file by path or URL, without looking whether it exists.
+
+    Raises
+    ------
+    InputError
+        If no file system is known for the URL.
+    """
+    if "://" not in name:
+        return InputFile(name, name, fs.LocalFileSystem())
+    filesystem, path = _connect(name)
+    local = isinstance(filesystem, fs.LocalFileSystem)
+    return InputFile(path if local else name, path, filesystem)
+
+
+def _resolve_one(item: str, suffixes: tuple[str, ...]) -> list[InputFile]:
+    if glob.has_magic(item) and not ("://" not in item and os.path.exists(item)):
+        return _expand_glob(item)
+    file = locate(item)
+    with reading(file.name, "an input file"):
+        info = file.filesystem.get_file_info(file.path)
+    if info.type == fs.FileType.NotFound:
+        raise InputError(f"{file.name}: not found; expected a file or a directory; {_similar(file)}")
+    if info.type != fs.FileType.Directory:
+        return [file]
+    found = [child for child in _children(file, recursive=False) if child.suffix in suffixes]
+    if not found:
+        raise InputError(
+            f"{file.name}: no input files in this directory; expected files ending in {', '.join(suffixes)}; "
+            f"for files in folders below it write {file.name.rstrip('/')}/**/*.parquet"
+        )
+    return found
+
+
+def _expand_glob(pattern: str) -> list[InputFile]:
+    parts = pattern.split("/")
+    split = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    base = "/".join(parts[:split]) or ("/" if pattern.startswith("/") else ".")
+    folder, wanted = locate(base), parts[split:]
+    with reading(folder.name, "a directory"):
+        info = folder.filesystem.get_file_info(folder.path)
+    found: list[InputFile] = []
+    if info.type == fs.FileType.Directory:
+        for child in _children(folder, recursive=len(wanted) > 1):
+            if _matches(_below(folder.path, child.path).split("/"), wanted):
+                found.append(child)
+    if not found:
+        raise InputError(f"{pattern}: no file matches; expected at least one; check the pattern and the directory")
+    return found
+
+
+def _children(folder: InputFile, recursive: bool) -> list[InputFile]:
+    """List the files in `folder` by name; a component that starts with a dot hides what is below it."""
+    selector = fs.FileSelector(folder.path, recursive=recursive)
+    with reading(folder.name, "a directory"):
+        infos = folder.filesystem.get_file_info(selector)
+    found = []
+    for info in infos:
+        below = _below(folder.path, info.path)
+        hidden = any(part.startswith(".") for part in below.split("/")) or posixpath.basename(below) == "_SUCCESS"
+        if info.type == fs.FileType.File and not hidden:
+            name = below if folder.name == "." else f"{folder.name.rstrip('/')}/{below}"
+            found.append(InputFile(name, info.path, folder.filesystem))
+    return sorted(found, key=lambda file: file.name)
+
+
+def _below(folder: str, path: str) -> str:
+    return posixpath.relpath(path.strip("/"), folder.strip("/") or ".") if folder != "." else posixpath.normpath(path)
+
+
+def _matches(parts: list[str], pattern: list[str]) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+
+
+def _connect(url: str) -> tuple[fs.FileSystem, str]:
+    try:
+        return fs.FileSystem.from_uri(url)  # type: ignore[no-any-return]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError):
+        pass  # a scheme pyarrow does not know: fsspec's turn
+    except OSError as error:
+        raise InputError(f"{url}: cannot be reached ({_first_line(error)}); check address and credentials") from error
+    import fsspec
+
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError, OSError) as error:
+        raise InputError(
+            f"{url}: no file system for this URL ({_first_line(error)}); expected a local path, a scheme of "
+            "pyarrow.fs or an fsspec scheme whose package is installed"
+        ) from error
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+
+
+def _similar(file: InputFile) -> str:
+    """Say which name in the same directory is nearest to a missing one."""
+    if file.is_local:
+        folder, name = os.path.split(file.path)
+        try:
+            near = difflib.get_close_matches(name, os.listdir(folder or "."), n=1)
+        except OSError:
+            return f"its directory {folder} cannot be listed either; check the path"
+        if near:
+            return f"did you mean {os.path.join(folder, near[0])}?"
+    return "check the path"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,248 @@
+"""manifest.json: what an index is and which bytes it consists of (docs/formats/manifest.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.atomic import atomic_write, fsync_dir
+from indexmill.formats.errors import ForeignFile, TooNew
+from indexmill.formats.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
+from indexmill.formats.pagefile import content_digest, stamp_build_id
+
+MANIFEST_NAME = "manifest.json"
+RUN_NAME = "run.json"
+#: Files without which a graph index cannot be searched.
+GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
+
+_FORMAT_NAME = "indexmill"
+#: What ends every manifest: the digest of all bytes before it.
+_TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
+_TAIL_BYTES = 81
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of an index: its name in the directory, its size and the SHA-256 (hex) of its bytes."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What manifest.json says; attributes are its keys, in its order, without ``format`` and ``digest``.
+
+    Attributes
+    ----------
+    kind : str
+        ``graph``.
+    build_id : str
+        64 hex digits; the first 32 stand in every page file.
+    parameters, input, software, layout, graph : mapping
+    certificate : mapping or None
+    files : tuple of FileEntry
+        Sorted by name.
+    """
+
+    kind: str
+    build_id: str
+    parameters: Mapping[str, Any]
+    input: Mapping[str, Any]
+    software: Mapping[str, Any]
+    layout: Mapping[str, Any]
+    graph: Mapping[str, Any]
+    certificate: Mapping[str, Any] | None
+    files: tuple[FileEntry, ...]
+
+    @property
+    def page_file_build_id(self) -> bytes:
+        """The 16 bytes that every page file of this index carries."""
+        return bytes.fromhex(self.build_id)[:BUILD_ID_BYTES]
+
+
+def build_id(digests: Mapping[str, str]) -> str:
+    """Return the build id (64 hex digits) of files whose content digests, by name, are `digests`."""
+    lines = "".join(f"{name} {digests[name]}\n" for name in sorted(digests))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def file_sha256(path: str | Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[FileEntry, ...]]:
+    """Compute the build id of finished files, stamp it into the page files and list them for the manifest.
+
+    Reads every file twice, since a file's own SHA-256 covers the build id. Doing it again changes nothing.
+
+    Parameters
+    ----------
+    directory : str or Path
+    names : iterable of str
+        Every file of the index but manifest.json and run.json.
+
+    Returns
+    -------
+    build_id : str
+        64 hex digits.
+    files : tuple of FileEntry
+    """
+    directory, names = Path(directory), sorted(names)
+    for name in names:
+        if not _is_file_name(name):
+            raise ValueError(f"file name: one component of [A-Za-z0-9._-] with no dot in front, not {name!r}")
+    identity = build_id({name: content_digest(directory / name) for name in names})
+    entries = []
+    for name in names:
+        path = directory / name
+        if path.suffix == ".imx":
+            stamp_build_id(path, bytes.fromhex(identity)[:BUILD_ID_BYTES])
+        entries.append(FileEntry(name, path.stat().st_size, file_sha256(path)))
+    fsync_dir(directory)
+    return identity, tuple(entries)
+
+
+def write_manifest(directory: str | Path, manifest: Manifest) -> None:
+    """Write manifest.json, durable and in one step; with it the directory becomes an index.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite, which JSON cannot say.
+    """
+    value = {"format": {"name": _FORMAT_NAME, "major": VERSION[0], "minor": VERSION[1]}}
+    value |= {field.name: getattr(manifest, field.name) for field in fields(manifest)}
+    value["files"] = [vars(entry) for entry in manifest.files]  # type: ignore[assignment]
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    body = (text.removesuffix("\n}") + ",\n").encode()
+    with atomic_write(Path(directory) / MANIFEST_NAME) as file:
+        file.write(body)
+        file.write(f'  "digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
+
+
+def read_manifest(directory: str | Path) -> Manifest:
+    """Read and check manifest.json, and that every file it names is there with the stated size.
+
+    Raises
+    ------
+    ForeignFile
+        If there is no manifest, or it is not one of ours.
+    TooNew, TooOld
+        If the format version or the kind is not one that this code reads.
+    CorruptFile
+        If the digest differs, a key is missing or malformed, or a file is absent or has another size.
+    """
+    manifest = parse_manifest(directory)
+    for entry in manifest.files:
+        check_size(directory, entry)
+    return manifest
+
+
+def check_size(directory: str | Path, entry: FileEntry) -> None:
+    """Raise `CorruptFile` unless the file of `entry` is there and has its size."""
+    path = Path(directory) / entry.name
+    if not path.is_file():
+        raise corrupt(path, "file", f"{entry.bytes} bytes", "no such file")
+    if path.stat().st_size != entry.bytes:
+        raise corrupt(path, "size of the file", f"{entry.bytes} bytes", f"{path.stat().st_size} bytes")
+
+
+def parse_manifest(directory: str | Path) -> Manifest:
+    """Read and check manifest.json alone; see `read_manifest` for the errors."""
+    path = Path(directory) / MANIFEST_NAME
+    if not path.is_file():
+        raise ForeignFile(
+            f"{path}: expected a manifest, got no such file; the directory is not a finished index"
+        )
+    value = _checked_json(path)
+    form = value["format"] if isinstance(value.get("format"), dict) else {}
+    if form.get("name") != _FORMAT_NAME:
+        raise _foreign(path)
+    major, minor = (_typed(form, key, int, path) for key in ("major", "minor"))
+    check_version(major, minor, path)
+    if value.get("kind") != "graph":
+        what = f"{path}: kind: expected 'graph', got {value.get('kind')!r}"
+        raise TooNew(f"{what}; install a newer indexmill to read it")
+    identity = _typed(value, "build_id", str, path)
+    if not _HEX.fullmatch(identity):
+        raise corrupt(path, "build_id", "64 hex digits", repr(identity))
+    certificate = None if value.get("certificate") is None else _typed(value, "certificate", dict, path)
+    parts = {
+        key: _typed(value, key, dict, path) for key in ("parameters", "input", "software", "layout", "graph")
+    }
+    files = _file_entries(_typed(value, "files", list, path), path)
+    return Manifest(kind="graph", build_id=identity, certificate=certificate, files=files, **parts)
+
+
+def _checked_json(path: Path) -> dict[str, Any]:
+    raw = path.read_bytes()
+    tail = _TAIL.fullmatch(raw[-_TAIL_BYTES:])
+    if tail is None:
+        if b'"indexmill"' not in raw:
+            raise _foreign(path)
+        at = max(0, len(raw) - _TAIL_BYTES)
+        raise corrupt(path, f"offset {at}", "the digest as the last key", repr(raw[-_TAIL_BYTES:]))
+    digest = hashlib.sha256(raw[:-_TAIL_BYTES]).hexdigest()
+    if digest != tail[1].decode():
+        raise corrupt(path, "digest", tail[1].decode(), digest)
+    try:
+        value = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise corrupt(path, "text", "UTF-8 JSON", error) from error
+    if not isinstance(value, dict):
+        raise corrupt(path, "text", "a JSON object", type(value).__name__)
+    return value
+
+
+def _foreign(path: Path) -> ForeignFile:
+    return ForeignFile(f"{path}: expected a manifest of indexmill, got another text; check the path")
+
+
+def _typed(value: Mapping[str, Any], key: str, kind: type, path: Path) -> Any:
+    got = value.get(key)
+    if type(got) is not kind:
+        raise corrupt(path, f"key {key!r}", f"a value of type {kind.__name__}", repr(got))
+    return got
+
+
+def _file_entries(values: list[Any], path: Path) -> tuple[FileEntry, ...]:
+    entries: list[FileEntry] = []
+    for i, value in enumerate(values):
+        where = f"files[{i}]"
+        if not isinstance(value, dict):
+            raise corrupt(path, where, "an object", repr(value))
+        entry = FileEntry(
+            _typed(value, "name", str, path),
+            _typed(value, "bytes", int, path),
+            _typed(value, "sha256", str, path),
+        )
+        if not _is_file_name(entry.name):
+            expected = "one component of [A-Za-z0-9._-] with no dot in front"
+            raise corrupt(path, f"{where}: name", expected, repr(entry.name))
+        if entry.bytes < 0 or not _HEX.fullmatch(entry.sha256):
+            raise corrupt(path, f"{where}: {entry.name}", "a size and 64 hex digits", repr(value))
+        entries.append(entry)
+    names = [entry.name for entry in entries]
+    if names != sorted(set(names)):
+        raise corrupt(path, "files", "different names in order", names)
+    missing = set(GRAPH_FILES).difference(names)
+    if missing:
+        raise corrupt(
+            path, "files", f"all of {', '.join(GRAPH_FILES)}", f"none named {', '.join(sorted(missing))}"
+        )
+    return tuple(entries)
+
+
+def _is_file_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and name not in (MANIFEST_NAME, RUN_NAME)

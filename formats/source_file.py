@@ -1,0 +1,188 @@
+"""What every kind of vector file offers, and the rules they share: types, narrowing, reading by runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import InputError
+
+#: Component types an index can be built from; float64 is accepted and narrowed to float32.
+SUPPORTED_DTYPES = "float64 (narrowed to float32), float32, float16, uint8 or int8"
+#: Rows apart by less than this many bytes are read in one go: a seek costs more than the bytes between.
+_GAP_BYTES = 64 << 10
+#: One read of several rows is at most this large, so random access needs little memory.
+_RUN_BYTES = 8 << 20
+
+Vectors = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Consecutive rows of one file.
+
+    Attributes
+    ----------
+    first_row : int
+        Row of row 0 within the file.
+    vectors : array, shape (n_rows, dim), C-contiguous
+    ids : pyarrow.Array or None
+        Length n_rows, without nulls.
+    metadata : pyarrow.RecordBatch or None
+        n_rows rows.
+    """
+
+    first_row: int
+    vectors: Vectors
+    ids: pa.Array | None = None
+    metadata: pa.RecordBatch | None = None
+
+
+class VectorFile(Protocol):
+    """One file (or array) of vectors: opened cheaply, read in order or at random, picklable.
+
+    An empty file may have ``dim`` 0; it is left out of a source before its type is compared.
+    """
+
+    name: str
+    n_rows: int
+    dim: int
+    dtype: np.dtype[Any]
+    id_type: str
+    metadata_schema: pa.Schema | None
+
+    def blocks(self, batch_rows: int) -> Iterator[RowBlock]:
+        """Yield all rows in order, `batch_rows` at a time; the last block may be shorter."""
+        ...
+
+    def take(self, rows: NDArray[np.int64], out: Vectors, positions: NDArray[np.int64]) -> None:
+        """Set ``out[positions[i]]`` to row ``rows[i]``.
+
+        Parameters
+        ----------
+        rows : int64 array, shape (m,)
+            Rows of this file, never decreasing; the same row may be asked for more than once.
+        out : array, shape (n, dim)
+        positions : int64 array, shape (m,)
+        """
+        ...
+
+
+def vector_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """Return the type that vectors stored as `dtype` are given out in: native order, float64 as float32.
+
+    Raises
+    ------
+    InputError
+        If `dtype` is not one of `SUPPORTED_DTYPES`.
+    """
+    kind = np.dtype(dtype).newbyteorder("=")
+    if kind == np.float64:
+        return np.dtype(np.float32)
+    if kind in (np.float32, np.float16, np.uint8, np.int8):
+        return kind
+    raise InputError(f"{name}: vectors of type {dtype}; expected {SUPPORTED_DTYPES}; convert them")
+
+
+def narrow(values: Vectors, dtype: np.dtype[Any], name: str, rows: Sequence[int] | NDArray[np.int64]) -> Vectors:
+    """Convert `values` to `dtype` (one of `vector_dtype`) as a C-contiguous array.
+
+    Parameters
+    ----------
+    values : array, shape (m, dim)
+    rows : sequence of int, length m
+        Row of each vector within the file, for errors.
+
+    Raises
+    ------
+    InputError
+        If a finite float64 does not fit float32, naming file, row and component.
+    """
+    if values.dtype.itemsize <= dtype.itemsize:
+        return np.ascontiguousarray(values, dtype=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = np.ascontiguousarray(values, dtype=dtype)
+    lost = np.isinf(out)
+    if lost.any() and (lost := lost & np.isfinite(values)).any():
+        row, component = np.argwhere(lost)[0]
+        raise InputError(
+            f"{name}: row {rows[row]}: component {component} is {values[row, component]!s}, which overflows float32; "
+            f"expected at most {np.finfo(np.float32).max:.3g} in magnitude; scale the vectors"
+        )
+    return out
+
+
+def take_by_runs(
+    rows: NDArray[np.int64],
+    out: Vectors,
+    positions: NDArray[np.int64],
+    row_bytes: int,
+    read_range: Callable[[int, int], Vectors],
+) -> None:
+    """Serve `VectorFile.take` by reading ranges: near rows together, at most 8 MiB (or one row) at a time.
+
+    Parameters
+    ----------
+    row_bytes : int
+        Bytes of one row in the file.
+    read_range : callable
+        ``read_range(first, last)`` returns rows [first, last) as an array of shape (last - first, dim).
+    """
+    gap, longest = max(1, _GAP_BYTES // row_bytes), max(1, _RUN_BYTES // row_bytes)
+    begin = 0
+    while begin < len(rows):
+        end = int(np.searchsorted(rows, rows[begin] + longest, side="left"))
+        far = np.flatnonzero(np.diff(rows[begin:end]) > gap)
+        if len(far):
+            end = begin + int(far[0]) + 1
+        first, last = int(rows[begin]), int(rows[end - 1]) + 1
+        out[positions[begin:end]] = read_range(first, last)[rows[begin:end] - first]
+        begin = end
+
+
+def rechunk(blocks: Iterable[RowBlock], batch_rows: int) -> Iterator[RowBlock]:
+    """Regroup consecutive blocks so that all but the last have exactly `batch_rows` rows."""
+    waiting: list[RowBlock] = []
+    n_waiting = 0
+    for block in blocks:
+        waiting.append(block)
+        n_waiting += len(block.vectors)
+        while n_waiting >= batch_rows:
+            joined = _join(waiting)
+            yield _slice(joined, 0, batch_rows)
+            n_waiting -= batch_rows
+            waiting = [_slice(joined, batch_rows, n_waiting)] if n_waiting else []
+    if n_waiting:
+        yield _join(waiting)
+
+
+def _slice(block: RowBlock, first: int, n_rows: int) -> RowBlock:
+    if first == 0 and n_rows == len(block.vectors):
+        return block
+    return RowBlock(
+        block.first_row + first,
+        block.vectors[first : first + n_rows],
+        None if block.ids is None else block.ids.slice(first, n_rows),
+        None if block.metadata is None else block.metadata.slice(first, n_rows),
+    )
+
+
+def _join(blocks: list[RowBlock]) -> RowBlock:
+    if len(blocks) == 1:
+        return blocks[0]
+    head = blocks[0]
+    metadata = None
+    if head.metadata is not None:
+        table = pa.Table.from_batches([block.metadata for block in blocks]).combine_chunks()
+        metadata = table.to_batches()[0]
+    return RowBlock(
+        head.first_row,
+        np.concatenate([block.vectors for block in blocks]),
+        None if head.ids is None else pa.concat_arrays([block.ids for block in blocks]),
+        metadata,
+    )

@@ -1,0 +1,66 @@
+"""The contents of the golden index: sums and products, no random numbers, so that they never change.
+
+`write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote. A change of
+the format adds a directory beside the old one: ``python -m tests.oracles.golden tests/golden/v1_1``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from indexmill.formats.codes import Codebook, write_codes
+from indexmill.formats.entries import EntryVertices, write_entries
+from indexmill.formats.graph import NodeBlock, NodeFormat, write_graph
+from indexmill.formats.ids import write_ids
+from indexmill.formats.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
+
+N, DIM, R = 11, 5, 3
+NODE_FORMAT = NodeFormat(DIM + 1, "sq8", R)  # inner product: one more dimension
+MAX_NORM = 12.5
+
+_slots = np.arange(N)
+NODES = NodeBlock(
+    ((_slots[:, None] * 37 + np.arange(DIM + 1) * 11) % 256).astype(np.uint8),
+    ((_slots[:, None] + np.array([1, 3, 7])) % N).astype(np.uint32),
+    (_slots % 3 + 1).astype(np.uint32),
+)
+SCALE = (np.arange(DIM + 1, dtype=np.float32) / 4 - 8, np.full(DIM + 1, 0.0625, np.float32))
+CODEBOOK = Codebook(
+    np.arange(4 * (DIM + 1), dtype=np.float32).reshape(4, -1) / 8, np.array([0, 2, 6], np.uint32)
+)
+CODES = np.stack([_slots % 4, _slots // 4], axis=1).astype(np.uint8)
+ENTRIES = EntryVertices(
+    6, np.array([[-8, -4, 0, 4, 8, 1], [2, 1, 0.5, 0.25, 0.125, 0]], np.float32), np.array([9, 2], np.uint32)
+)
+VECTOR_IDS = ((_slots * 4 + 1) % N).astype(np.uint32)
+USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
+
+
+def write_golden(directory: Path) -> None:
+    """Write the golden index in today's format."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write_graph(directory / "graph.imx", NODE_FORMAT, N, "ip", [NODES], MAX_NORM, SCALE)
+    write_codes(directory / "codes.imx", CODEBOOK, N, [CODES])
+    write_entries(directory / "entries.imx", ENTRIES, N)
+    write_ids(directory / "ids.imx", VECTOR_IDS, USER_IDS)
+    build_id, files = seal_files(directory, GRAPH_FILES)
+    manifest = Manifest(
+        kind="graph",
+        build_id=build_id,
+        parameters={"max_degree": R, "metric": "ip", "note": "golden, größer"},
+        input={"n_vectors": N, "dim": DIM, "dtype": "float32", "fingerprint": "ab" * 32},
+        software={"indexmill": "0.1.0"},
+        layout={"order": "identity"},
+        graph={"mean_degree": 1.9090909090909092, "min_degree": 1, "max_degree": 3},
+        certificate={"recall_at_10": 1.0},
+        files=files,
+    )
+    write_manifest(directory, manifest)
+
+
+if __name__ == "__main__":
+    write_golden(Path(sys.argv[1]))

@@ -1,0 +1,225 @@
+"""A slow, obvious search of an index directory through `indexmill.formats`: what the native reader must do.
+
+Everything the format leaves open about a search is decided here:
+
+* a vertex is *expanded* once: its unseen neighbours get a PQ distance (float32) and join the candidates,
+  which are kept sorted by (PQ distance, slot) and cut to L;
+* the frontier of a hop is the W first candidates that are not expanded;
+* results are ranked by (exact distance, slot);
+* ``page`` keeps the pages it has read until the query ends; ``beam`` forgets them after the hop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.index import IndexFiles
+
+
+@dataclass
+class Found:
+    """Result and cost of one query.
+
+    Attributes
+    ----------
+    slots, vector_ids : int64 array, shape (at most k,)
+        Best first.
+    distances : float64 array
+        Squared distance to the stored vectors.
+    scores : float64 array
+        In the user's metric.
+    pages_read : int
+        Pages of 4096 bytes.
+    hops : int
+        Rounds with a frontier that was not empty.
+    exact_distances, pq_distances : int
+        Vertices whose exact, or PQ, distance was computed; at most once each.
+    expanded : list of int
+        Slots in the order in which they were expanded.
+    """
+
+    slots: NDArray[np.int64]
+    vector_ids: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    pages_read: int
+    hops: int
+    exact_distances: int
+    pq_distances: int
+    expanded: list[int]
+
+
+@dataclass
+class Query:
+    """State of one search."""
+
+    vector: NDArray[np.float64]
+    table: NDArray[np.float32]
+    L: int
+    candidates: list[tuple[np.float32, int]] = field(default_factory=list)
+    pq_seen: set[int] = field(default_factory=set)
+    expanded: list[int] = field(default_factory=list)
+    exact: dict[int, float] = field(default_factory=dict)
+    pages: set[int] = field(default_factory=set)
+    pages_read: int = 0
+    hops: int = 0
+
+
+class SearchOracle:
+    """An index directory, held in memory as plain arrays."""
+
+    def __init__(self, directory: str | Path) -> None:
+        with IndexFiles(directory) as index:
+            nodes = index.graph.read_all()
+            self.node_format = index.graph.node_format
+            self.metric, self.max_norm = index.graph.metric, index.graph.max_norm
+            scale = index.graph.scale()
+            self.codebook, self.codes, self.entries = index.codebook, index.codes, index.entries
+            self.vector_ids = index.vector_ids.astype(np.int64)
+        self.vectors = nodes.vectors.astype(np.float64)
+        if scale is not None:
+            self.vectors = scale[0].astype(np.float64) + scale[1].astype(np.float64) * self.vectors
+        self.neighbours = [
+            row[:degree].tolist() for row, degree in zip(nodes.neighbours, nodes.degrees, strict=True)
+        ]
+
+    def search(
+        self,
+        query: NDArray[Any],
+        k: int,
+        L: int,
+        beam_width: int,
+        policy: str = "page",
+        entry: str = "centroids",
+    ) -> Found:
+        """Search one query, shape (dim,), as the user gives it.
+
+        Parameters
+        ----------
+        policy : {"beam", "page"}
+            DiskANN++ Algorithm 1 or Algorithm 5.
+        entry : {"centroids", "medoid"}
+        """
+        vector = self.stored_form(query)
+        state = Query(vector, self.distance_table(vector), L)
+        self.add_candidate(state, self.entry_vertex(vector, entry))
+        {"beam": self.beam_search, "page": self.page_search}[policy](state, beam_width)
+        best = sorted((distance, slot) for slot, distance in state.exact.items())[:k]
+        slots = np.array([slot for _, slot in best], np.int64)
+        distances = np.array([distance for distance, _ in best], np.float64)
+        return Found(
+            slots,
+            self.vector_ids[slots],
+            distances,
+            self.scores(distances, query),
+            state.pages_read,
+            state.hops,
+            len(state.exact),
+            len(state.pq_seen),
+            state.expanded,
+        )
+
+    def beam_search(self, state: Query, beam_width: int) -> None:
+        """DiskANN++ Algorithm 1: read the frontier's pages, expand the frontier, repeat until it is empty."""
+        while frontier := self.frontier(state, beam_width):
+            state.hops += 1
+            self.read_pages(state, {self.page(slot) for slot in frontier})
+            for slot in frontier:
+                self.compute_exact(state, slot)
+                self.expand(state, slot)
+
+    def page_search(self, state: Query, beam_width: int) -> None:
+        """DiskANN++ Algorithm 5, where distance and not the clock ends a page expansion.
+
+        The paper expands cached vertices until the reads are done, which depends on the device. Here a vertex
+        of a cached page is expanded while it is no farther than the L-th nearest vertex seen.
+        """
+        while True:
+            frontier = self.frontier(state, beam_width)
+            missing = {self.page(slot) for slot in frontier} - state.pages
+            self.expand_page_heap(state)
+            if not frontier and not self.frontier(state, beam_width):
+                return
+            if not frontier:
+                continue
+            state.hops += 1
+            self.read_pages(state, missing)
+            state.pages |= missing
+            for page in missing:
+                for slot in self.slots_of(page):
+                    self.compute_exact(state, slot)
+            for slot in frontier:
+                if slot not in state.expanded:
+                    self.expand(state, slot)
+
+    def expand_page_heap(self, state: Query) -> None:
+        """Expand the vertices of the cached pages, nearest first, up to the L-th nearest of all seen."""
+        seen = sorted(state.exact.values())
+        limit = seen[state.L - 1] if len(seen) >= state.L else np.inf
+        for distance, slot in sorted((distance, slot) for slot, distance in state.exact.items()):
+            if distance > limit:
+                return
+            if slot not in state.expanded:
+                self.expand(state, slot)
+
+    def frontier(self, state: Query, beam_width: int) -> list[int]:
+        """The first `beam_width` candidates that are not expanded."""
+        return [slot for _, slot in state.candidates if slot not in state.expanded][:beam_width]
+
+    def expand(self, state: Query, slot: int) -> None:
+        state.expanded.append(slot)
+        for neighbour in self.neighbours[slot]:
+            self.add_candidate(state, neighbour)
+
+    def add_candidate(self, state: Query, slot: int) -> None:
+        if slot in state.pq_seen:
+            return
+        state.pq_seen.add(slot)
+        distance = np.float32(0)
+        for j, code in enumerate(self.codes[slot]):
+            distance += state.table[j, code]
+        state.candidates = sorted([*state.candidates, (distance, slot)])[: state.L]
+
+    def compute_exact(self, state: Query, slot: int) -> None:
+        state.exact[slot] = float(((self.vectors[slot] - state.vector) ** 2).sum())
+
+    def read_pages(self, state: Query, pages: set[int]) -> None:
+        state.pages_read += len(pages) * self.node_format.pages_per_node
+
+    def page(self, slot: int) -> int:
+        """Page of the slot, or the first page of its node counted in nodes."""
+        return slot // self.node_format.nodes_per_group
+
+    def slots_of(self, page: int) -> range:
+        group = self.node_format.nodes_per_group
+        return range(page * group, min((page + 1) * group, len(self.vectors)))
+
+    def entry_vertex(self, vector: NDArray[np.float64], entry: str) -> int:
+        if entry == "medoid":
+            return self.entries.medoid
+        distances = ((self.entries.centroids.astype(np.float64) - vector) ** 2).sum(axis=1)
+        return int(self.entries.vertices[np.argmin(distances)])
+
+    def distance_table(self, vector: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Squared distance of each chunk of the query to each centre, float32 (M, K)."""
+        squares = (self.codebook.pivots - vector.astype(np.float32)) ** 2
+        return np.add.reduceat(squares, self.codebook.offsets[:-1].astype(np.int64), axis=1).T
+
+    def stored_form(self, query: NDArray[Any]) -> NDArray[np.float64]:
+        """The query in the space of the stored vectors."""
+        q = query.astype(np.float64)
+        if self.metric == "cosine":
+            return q / np.linalg.norm(q)
+        return np.append(q, 0.0) if self.metric == "ip" else q
+
+    def scores(self, distances: NDArray[np.float64], query: NDArray[Any]) -> NDArray[np.float64]:
+        if self.metric == "cosine":
+            return 1 - distances / 2
+        if self.metric == "ip":
+            return ((query.astype(np.float64) ** 2).sum() + self.max_norm**2 - distances) / 2
+        return distances
