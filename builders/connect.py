@@ -45,7 +45,9 @@ def connect_unreachable(
 
 
 @njit(nogil=True, cache=True)
-def _spread(neighbours: Any, degrees: Any, parent: Any, root: int, queue: Any) -> int:  # pragma: no cover - compiled
+def _spread(
+    neighbours: Any, degrees: Any, parent: Any, root: int, queue: Any
+) -> Any:  # pragma: no cover - compiled
     """Extend the tree breadth-first from `root`; returns the last vertex reached, a leaf."""
     queue[0] = root
     head, tail = 0, 1
@@ -62,7 +64,9 @@ def _spread(neighbours: Any, degrees: Any, parent: Any, root: int, queue: Any) -
 
 
 @njit(nogil=True, cache=True)
-def _link(neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool) -> bool:  # pragma: no cover
+def _link(
+    neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool
+) -> bool:  # pragma: no cover
     """Add the edge w -> u if `w` has room or, if allowed, an edge outside the tree to give up."""
     if degrees[w] < neighbours.shape[1]:
         neighbours[w, degrees[w]] = u
@@ -77,7 +81,9 @@ def _link(neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replac
 
 
 @njit(nogil=True, cache=True)
-def _connect(vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int) -> int:  # pragma: no cover
+def _connect(
+    vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int
+) -> int:  # pragma: no cover
     n = vectors.shape[0]
     parent = np.full(n, -1, np.int64)
     parent[entry] = entry
@@ -90,7 +96,7 @@ def _connect(vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size:
             continue
         _, visited, _ = greedy_search(vectors, u, u, vectors, neighbours, degrees, entry, list_size, s)
         by_distance = np.argsort(s.visited_distances[:visited], kind="mergesort")
-        w = -1
+        w: Any = -1
         for may_replace in (False, True):
             for i in by_distance:
                 if w < 0 and _link(neighbours, degrees, parent, np.int64(s.visited_ids[i]), u, may_replace):

@@ -17,7 +17,7 @@ from indexmill.reader.kernels import l2_gather_f32, l2_gather_u8
 
 
 def squared_distances(
-    queries: NDArray[Any], q: int, vectors: NDArray[Any], ids: NDArray[np.uint32], m: int, out: NDArray[np.float32]
+    queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: Any, m: Any, out: Any
 ) -> None:
     """Write |queries[q] - vectors[ids[i]]|^2 to ``out[i]`` for i below `m`; callable from numba code only.
 

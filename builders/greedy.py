@@ -23,32 +23,41 @@ _VISITED_PER_L = 8
 
 
 class Scratch(NamedTuple):
-    """Work space of one thread; allocate with `scratch`."""
+    """Work space of one thread; allocate with `scratch`.
 
-    ids: NDArray[np.uint32]  # (L + 1,) candidates in ascending (distance, id)
-    distances: NDArray[np.float32]  # (L + 1,)
-    expanded: NDArray[np.uint8]  # (L + 1,)
+    A candidate is one uint64: the bits of its distance (a float32 that is not negative orders like its bits)
+    shifted by 33, its id shifted by 1, and a last bit that says whether it was expanded. So candidates sort
+    by (distance, id), and an insertion moves one array.
+    """
+
+    candidates: NDArray[np.uint64]  # (L + 1,) ascending
     visited_ids: NDArray[np.uint32]  # (8 L,) in order of expansion
     visited_distances: NDArray[np.float32]  # (8 L,)
+    visited_bits: NDArray[np.uint32]  # the same memory
     seen: NDArray[np.uint32]  # (2**14,) open addressing; 0 is empty, so vertex v is stored as v + 1
     fresh_ids: NDArray[np.uint32]  # (cap,) neighbours met for the first time
-    fresh_distances: NDArray[np.float32]  # (cap,)
+    fresh_bits: NDArray[np.uint32]  # (cap,) bits of their distances
 
 
 @njit(nogil=True, cache=True)
 def scratch(list_size: int, cap: int) -> Any:  # pragma: no cover - compiled
     """Allocate the `Scratch` of a search with `list_size` candidates on rows of `cap` neighbours."""
-    many = _VISITED_PER_L * list_size
+    visited_distances = np.empty(_VISITED_PER_L * list_size, np.float32)
     return Scratch(
-        np.empty(list_size + 1, np.uint32),
-        np.empty(list_size + 1, np.float32),
-        np.empty(list_size + 1, np.uint8),
-        np.empty(many, np.uint32),
-        np.empty(many, np.float32),
+        np.empty(list_size + 1, np.uint64),
+        np.empty(visited_distances.size, np.uint32),
+        visited_distances,
+        visited_distances.view(np.uint32),
         np.zeros(_SEEN_SLOTS, np.uint32),
         np.empty(max(cap, 1), np.uint32),
-        np.empty(max(cap, 1), np.float32),
+        np.empty(max(cap, 1), np.uint32),
     )
+
+
+@njit(nogil=True, cache=True)
+def candidate_id(candidate: Any) -> Any:  # pragma: no cover - compiled
+    """Vertex of a candidate."""
+    return np.int64((candidate >> np.uint64(1)) & np.uint64(0xFFFFFFFF))
 
 
 @njit(nogil=True, cache=True)
@@ -66,33 +75,37 @@ def _first_sight(seen: Any, n_seen: int, v: int) -> bool:  # pragma: no cover - 
 
 
 @njit(nogil=True, cache=True)
-def insert_candidate(ids: Any, distances: Any, expanded: Any, size: int, limit: int, v: int, d: float) -> int:  # pragma: no cover
-    """Insert (d, v) into the first `size` candidates, kept ascending by (distance, id) and at most `limit`.
+def _insert(candidates: Any, size: int, limit: int, new: Any) -> int:  # pragma: no cover - compiled
+    """Insert `new` into the first `size` candidates, kept ascending and at most `limit`.
 
     Returns the position it took, or `limit` if it was too far or already there.
     """
     low, high = 0, size
     while low < high:
         middle = (low + high) >> 1
-        if distances[middle] < d or (distances[middle] == d and ids[middle] < v):
+        if candidates[middle] < new:
             low = middle + 1
         else:
             high = middle
-    if low >= limit or (low < size and ids[low] == v):
+    if low >= limit or (low < size and candidates[low] >> np.uint64(1) == new >> np.uint64(1)):
         return limit
     for i in range(min(size, limit - 1), low, -1):
-        ids[i] = ids[i - 1]
-        distances[i] = distances[i - 1]
-        expanded[i] = expanded[i - 1]
-    ids[low] = v
-    distances[low] = d
-    expanded[low] = 0
+        candidates[i] = candidates[i - 1]
+    candidates[low] = new
     return low
 
 
 @njit(nogil=True, cache=True)
 def greedy_search(
-    queries: Any, q: int, skip: int, vectors: Any, neighbours: Any, degrees: Any, start: int, list_size: int, s: Any
+    queries: Any,
+    q: int,
+    skip: int,
+    vectors: Any,
+    neighbours: Any,
+    degrees: Any,
+    start: int,
+    list_size: int,
+    s: Any,
 ) -> Any:  # pragma: no cover - compiled
     """Search the graph for row `q` of `queries`, from `start`.
 
@@ -111,10 +124,10 @@ def greedy_search(
     Returns
     -------
     size, n_visited, n_distances : int
-        ``s.ids[:size]`` are the nearest candidates in order, ``s.visited_ids[:n_visited]`` the expanded
-        vertices, with their distances beside them.
+        ``s.candidates[:size]`` are the nearest vertices in order, ``s.visited_ids[:n_visited]`` the expanded
+        ones, with their distances beside them.
     """
-    ids, distances, expanded, visited_ids, visited_distances, seen, fresh_ids, fresh_distances = s
+    candidates, visited_ids, _, visited_bits, seen, fresh_ids, fresh_bits = s
     seen[:] = 0
     _first_sight(seen, 0, start)
     n_seen = 1
@@ -122,20 +135,19 @@ def greedy_search(
         _first_sight(seen, n_seen, skip)
         n_seen += 1
     fresh_ids[0] = start
-    squared_distances(queries, q, vectors, fresh_ids, 1, fresh_distances)
-    ids[0] = start
-    distances[0] = fresh_distances[0]
-    expanded[0] = 0
+    squared_distances(queries, q, vectors, fresh_ids, 1, fresh_bits)
+    candidates[0] = np.uint64(fresh_bits[0]) << np.uint64(33) | np.uint64(start) << np.uint64(1)
     size, cursor, n_visited, n_distances = 1, 0, 0, 1
     while cursor < size:
-        if expanded[cursor]:
+        candidate = candidates[cursor]
+        if candidate & np.uint64(1):
             cursor += 1
             continue
-        expanded[cursor] = 1
-        v = np.int64(ids[cursor])
+        candidates[cursor] = candidate | np.uint64(1)
+        v = candidate_id(candidate)
         if v != skip and n_visited < visited_ids.size:
             visited_ids[n_visited] = v
-            visited_distances[n_visited] = distances[cursor]
+            visited_bits[n_visited] = candidate >> np.uint64(33)
             n_visited += 1
         fresh = 0
         for j in range(degrees[v]):
@@ -144,18 +156,17 @@ def greedy_search(
                 n_seen += 1
                 fresh_ids[fresh] = u
                 fresh += 1
-        squared_distances(queries, q, vectors, fresh_ids, fresh, fresh_distances)
+        squared_distances(queries, q, vectors, fresh_ids, fresh, fresh_bits)
         n_distances += fresh
-        lowest = cursor + 1
+        cursor += 1
         for j in range(fresh):
-            d = fresh_distances[j]
-            if size == list_size and d > distances[size - 1]:
+            new = np.uint64(fresh_bits[j]) << np.uint64(33) | np.uint64(fresh_ids[j]) << np.uint64(1)
+            if size == list_size and new > candidates[size - 1]:
                 continue
-            at = insert_candidate(ids, distances, expanded, size, list_size, np.int64(fresh_ids[j]), d)
+            at = _insert(candidates, size, list_size, new)
             if at < list_size:
                 size = min(size + 1, list_size)
-                lowest = min(lowest, at)
-        cursor = min(cursor + 1, lowest)
+                cursor = min(cursor, at)
     return size, n_visited, n_distances
 
 
@@ -176,5 +187,5 @@ def search_rows(
         )
         total += n_distances
         for j in range(min(size, out.shape[1])):
-            out[q, j] = s.ids[j]
+            out[q, j] = candidate_id(s.candidates[j])
     return total

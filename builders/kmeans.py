@@ -30,7 +30,9 @@ def fit_centroids(sample: NDArray[Any], n_clusters: int, seed: int) -> NDArray[n
     rows = np.ascontiguousarray(sample, dtype=np.float32)
     if n_clusters >= len(rows) or n_clusters == 1:
         distinct = np.unique(rows, axis=0)
-        return distinct if n_clusters > 1 and len(distinct) <= n_clusters else rows.mean(axis=0, keepdims=True)
+        return (
+            distinct if n_clusters > 1 and len(distinct) <= n_clusters else rows.mean(axis=0, keepdims=True)
+        )
     if len(distinct := np.unique(rows[: 4 * n_clusters], axis=0)) < n_clusters:
         distinct = np.unique(rows, axis=0)
         n_clusters = min(n_clusters, len(distinct))

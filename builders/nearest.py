@@ -48,8 +48,11 @@ def nearest_points(
     def block(first: int, last: int) -> NDArray[np.uint32]:
         distances = with_one(vectors[first:last]) @ augmented
         if fanout == 1:
-            return distances.argmin(axis=1).astype(np.uint32)[:, None]
-        return np.argsort(distances, axis=1, kind="stable")[:, :fanout].astype(np.uint32)
+            nearest = distances.argmin(axis=1)[:, None]
+        else:
+            nearest = np.argsort(distances, axis=1, kind="stable")[:, :fanout]
+        found: NDArray[np.uint32] = nearest.astype(np.uint32)
+        return found
 
     blocks = list(map_blocks(block, len(vectors), _BLOCK, threads))
     return np.concatenate(blocks) if blocks else np.empty((0, fanout), np.uint32)

@@ -112,7 +112,9 @@ def build_vamana(
         done = 0
         for size in _batch_sizes(n):
             batch = order[done : done + size]
-            chosen, counts = _choose_neighbours(vectors, neighbours, degrees, batch, entry, parameters, threads)
+            chosen, counts = _choose_neighbours(
+                vectors, neighbours, degrees, batch, entry, parameters, threads
+            )
             neighbours[batch, :r] = chosen
             degrees[batch] = counts
             _add_reverse_edges(vectors, neighbours, degrees, batch, chosen, counts, parameters, threads)
@@ -287,7 +289,9 @@ def sort_lists(
 
 
 @njit(nogil=True, cache=True)
-def _sort_rows(vectors: Any, neighbours: Any, degrees: Any, first: int, last: int) -> None:  # pragma: no cover
+def _sort_rows(
+    vectors: Any, neighbours: Any, degrees: Any, first: int, last: int
+) -> None:  # pragma: no cover
     distances = np.empty(neighbours.shape[1], np.float32)
     for v in range(first, last):
         squared_distances(vectors, v, vectors, neighbours[v], degrees[v], distances)

@@ -55,13 +55,15 @@ class InputFile:
 
 
 @contextmanager
-def reading(name: str, kind: str) -> Iterator[None]:
+def reading(name: str, kind: str, *others: type[Exception]) -> Iterator[None]:
     """Turn what the libraries raise about the bytes of file `name` into an `InputError`.
 
     Parameters
     ----------
     kind : str
         What was expected there, such as ``"a Parquet file"``.
+    others : exception types
+        What this kind's library raises about bad bytes beside Arrow's errors, OSError and the like.
     """
     try:
         yield
@@ -72,9 +74,10 @@ def reading(name: str, kind: str) -> Iterator[None]:
         ) from error
     except FileNotFoundError as error:
         raise InputError(f"{name}: not found; expected {kind}; check the path") from error
-    except (OSError, pa.ArrowException, EOFError) as error:
+    except (OSError, pa.ArrowException, EOFError, UnicodeDecodeError, *others) as error:
         raise InputError(
-            f"{name}: cannot be read as {kind} ({_first_line(error)}); the file may be truncated, damaged or of "
+            f"{name}: cannot be read as {kind} ({_first_line(error)}); the file may be truncated, damaged or "
+            "of "
             "another type than its suffix says; write it again"
         ) from error
 
@@ -102,7 +105,8 @@ def resolve(inputs: str | Path | Sequence[str | Path], suffixes: Iterable[str]) 
         for file in _resolve_one(os.path.expanduser(str(item)), known):
             if file.name in files:
                 raise InputError(
-                    f"{file.name}: listed twice in the input; expected each file once; remove one mention of it"
+                    f"{file.name}: listed twice in the input; expected each file once; remove one mention of "
+                    "it"
                 )
             if file.suffix not in known:
                 raise InputError(
@@ -162,27 +166,51 @@ def _expand_glob(pattern: str) -> list[InputFile]:
             if _matches(_below(folder.path, child.path).split("/"), wanted):
                 found.append(child)
     if not found:
-        raise InputError(f"{pattern}: no file matches; expected at least one; check the pattern and the directory")
+        raise InputError(
+            f"{pattern}: no file matches; expected at least one; check the pattern and the directory"
+        )
     return found
 
 
 def _children(folder: InputFile, recursive: bool) -> list[InputFile]:
     """List the files in `folder` by name; a component that starts with a dot hides what is below it."""
-    selector = fs.FileSelector(folder.path, recursive=recursive)
     with reading(folder.name, "a directory"):
-        infos = folder.filesystem.get_file_info(selector)
+        paths = list(_walk(folder.path, recursive) if folder.is_local else _select(folder, recursive))
     found = []
-    for info in infos:
-        below = _below(folder.path, info.path)
-        hidden = any(part.startswith(".") for part in below.split("/")) or posixpath.basename(below) == "_SUCCESS"
-        if info.type == fs.FileType.File and not hidden:
+    for path in paths:
+        below = _below(folder.path, path)
+        hidden = (
+            any(part.startswith(".") for part in below.split("/")) or posixpath.basename(below) == "_SUCCESS"
+        )
+        if not hidden:
             name = below if folder.name == "." else f"{folder.name.rstrip('/')}/{below}"
-            found.append(InputFile(name, info.path, folder.filesystem))
+            found.append(InputFile(name, path, folder.filesystem))
     return sorted(found, key=lambda file: file.name)
 
 
+def _walk(folder: str, recursive: bool) -> Iterator[str]:
+    """Yield local files, broken links too: pyarrow would leave those out and their vectors with them."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for parent, _, names in os.walk(folder, onerror=refuse, followlinks=True):
+        yield from (os.path.join(parent, name) for name in names)
+        if not recursive:
+            return
+
+
+def _select(folder: InputFile, recursive: bool) -> Iterator[str]:
+    infos = folder.filesystem.get_file_info(fs.FileSelector(folder.path, recursive=recursive))
+    return (info.path for info in infos if info.type == fs.FileType.File)
+
+
 def _below(folder: str, path: str) -> str:
-    return posixpath.relpath(path.strip("/"), folder.strip("/") or ".") if folder != "." else posixpath.normpath(path)
+    return (
+        posixpath.relpath(path.strip("/"), folder.strip("/") or ".")
+        if folder != "."
+        else posixpath.normpath(path)
+    )
 
 
 def _matches(parts: list[str], pattern: list[str]) -> bool:
@@ -197,9 +225,14 @@ def _connect(url: str) -> tuple[fs.FileSystem, str]:
     try:
         return fs.FileSystem.from_uri(url)  # type: ignore[no-any-return]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ImportError):
-        pass  # a scheme pyarrow does not know: fsspec's turn
+        return _connect_fsspec(url)  # a scheme that pyarrow does not know
     except OSError as error:
-        raise InputError(f"{url}: cannot be reached ({_first_line(error)}); check address and credentials") from error
+        raise InputError(
+            f"{url}: cannot be reached ({_first_line(error)}); check address and credentials"
+        ) from error
+
+
+def _connect_fsspec(url: str) -> tuple[fs.FileSystem, str]:
     import fsspec
 
     try:

@@ -33,7 +33,8 @@ def open_npy(file: InputFile) -> FixedRowFile:
     expected = offset + math.prod(shape) * stored.itemsize
     if size != expected:
         raise InputError(
-            f"{file.name}: header says shape {shape} of {stored}, so expected {offset} + {shape[0]} x {shape[1]} x "
+            f"{file.name}: header says shape {shape} of {stored}, so expected {offset} + {shape[0]} x "
+            f"{shape[1]} x "
             f"{stored.itemsize} = {expected:,} bytes; got {size:,}; the file is truncated or damaged"
         )
     if fortran and min(shape) > 1:
@@ -70,7 +71,9 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
     InputError
     """
     if len(shape) != 2:
-        raise InputError(f"{name}: array of shape {shape}; expected two dimensions (n_vectors, dim); reshape it")
+        raise InputError(
+            f"{name}: array of shape {shape}; expected two dimensions (n_vectors, dim); reshape it"
+        )
     if shape[1] < 1:
         raise InputError(f"{name}: array of shape {shape}; expected at least one component a vector")
 
@@ -104,7 +107,8 @@ class ArrayFile:
         for what, column in (("ids", ids), ("metadata", metadata)):
             if column is not None and len(column) != self.n_rows:
                 raise InputError(
-                    f"{name}: {len(column):,} rows of {what} for {self.n_rows:,} vectors; expected one for each"
+                    f"{name}: {len(column):,} rows of {what} for {self.n_rows:,} vectors; expected one for "
+                    "each"
                 )
         self._vectors, self._ids = vectors, ids
         self._metadata = None if metadata is None else metadata.combine_chunks()

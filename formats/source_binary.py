@@ -1,7 +1,7 @@
 """Vectors in files of fixed-size rows: fvecs and bvecs (a dimension before each row), fbin, u8bin and i8bin.
 
-Layouts (little-endian): ``.fvecs``/``.bvecs`` repeat {i32 dim, dim components}; ``.fbin``/``.u8bin``/``.i8bin``
-hold {u32 n, u32 dim} and then n rows.
+Layouts (little-endian): ``.fvecs`` and ``.bvecs`` repeat {i32 dim, dim components}; ``.fbin``, ``.u8bin`` and
+``.i8bin`` hold {u32 n, u32 dim} and then n rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from indexmill.formats.filesystem import InputFile, reading
 from indexmill.formats.source_file import RowBlock, Vectors, narrow, take_by_runs, vector_dtype
 
 #: Component type by suffix.
-VECS_DTYPES = {".fvecs": np.dtype("<f4"), ".bvecs": np.dtype("u1")}
-BIN_DTYPES = {".fbin": np.dtype("<f4"), ".u8bin": np.dtype("u1"), ".i8bin": np.dtype("i1")}
+VECS_DTYPES: dict[str, np.dtype[Any]] = {".fvecs": np.dtype("<f4"), ".bvecs": np.dtype("u1")}
+BIN_DTYPES: dict[str, np.dtype[Any]] = {
+    ".fbin": np.dtype("<f4"),
+    ".u8bin": np.dtype("u1"),
+    ".i8bin": np.dtype("i1"),
+}
 
 
 class FixedRowFile:
@@ -37,7 +41,13 @@ class FixedRowFile:
     metadata_schema: pa.Schema | None = None
 
     def __init__(
-        self, file: InputFile, n_rows: int, dim: int, stored: np.dtype[Any], header_bytes: int, prefix_bytes: int = 0
+        self,
+        file: InputFile,
+        n_rows: int,
+        dim: int,
+        stored: np.dtype[Any],
+        header_bytes: int,
+        prefix_bytes: int = 0,
     ) -> None:
         self.name = file.name
         self.n_rows = n_rows
@@ -67,7 +77,8 @@ class FixedRowFile:
         if len(data) != wanted:
             raise InputError(
                 f"{self.name}: row {first + len(data) // self._row_bytes}: the file ends inside it: expected "
-                f"{wanted:,} bytes at offset {offset:,}, got {len(data):,}; it changed while it was read, start again"
+                f"{wanted:,} bytes at offset {offset:,}, got {len(data):,}; it changed while it was read, "
+                "start again"
             )
         raw = np.frombuffer(data, np.uint8).reshape(last - first, self._row_bytes)
         if self._prefix_bytes:
@@ -101,14 +112,19 @@ def open_vecs(file: InputFile) -> FixedRowFile:
     if size == 0:
         return FixedRowFile(file, 0, 0, stored, 0, 4)
     if len(head) < 4:
-        raise InputError(f"{file.name}: {size} bytes; expected at least 4 for a dimension; write the file again")
+        raise InputError(
+            f"{file.name}: {size} bytes; expected at least 4 for a dimension; write the file again"
+        )
     dim = int(np.frombuffer(head, "<i4")[0])
     if dim < 1:
-        raise InputError(f"{file.name}: row 0: dimension {dim}; expected at least 1; is this a {file.suffix} file?")
+        raise InputError(
+            f"{file.name}: row 0: dimension {dim}; expected at least 1; is this a {file.suffix} file?"
+        )
     row_bytes = 4 + dim * stored.itemsize
     if size % row_bytes:
         raise InputError(
-            f"{file.name}: {size:,} bytes; row 0 has dimension {dim}, so a row takes 4 + {dim} x {stored.itemsize} = "
+            f"{file.name}: {size:,} bytes; row 0 has dimension {dim}, so a row takes 4 + {dim} x "
+            f"{stored.itemsize} = "
             f"{row_bytes:,} bytes; expected a multiple of that, got {size // row_bytes:,} rows and "
             f"{size % row_bytes:,} bytes more; the file is truncated or its rows differ in dimension"
         )
@@ -129,13 +145,15 @@ def open_bin(file: InputFile) -> FixedRowFile:
         head = handle.read_at(8, 0)
     if len(head) < 8:
         raise InputError(
-            f"{file.name}: {size} bytes; expected at least 8 for a header of u32 rows, u32 dim; write the file again"
+            f"{file.name}: {size} bytes; expected at least 8 for a header of u32 rows, u32 dim; write the "
+            "file again"
         )
     n_rows, dim = (int(value) for value in np.frombuffer(head, "<u4"))
     expected = 8 + n_rows * dim * stored.itemsize
     if size != expected:
         raise InputError(
-            f"{file.name}: header says {n_rows:,} rows x {dim:,} dimensions, so expected 8 + {n_rows} x {dim} x "
+            f"{file.name}: header says {n_rows:,} rows x {dim:,} dimensions, so expected 8 + {n_rows} x "
+            f"{dim} x "
             f"{stored.itemsize} = {expected:,} bytes; got {size:,}; the file is truncated or of another type"
         )
     if n_rows and not dim:

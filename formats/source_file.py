@@ -89,7 +89,9 @@ def vector_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     raise InputError(f"{name}: vectors of type {dtype}; expected {SUPPORTED_DTYPES}; convert them")
 
 
-def narrow(values: Vectors, dtype: np.dtype[Any], name: str, rows: Sequence[int] | NDArray[np.int64]) -> Vectors:
+def narrow(
+    values: Vectors, dtype: np.dtype[Any], name: str, rows: Sequence[int] | NDArray[np.int64]
+) -> Vectors:
     """Convert `values` to `dtype` (one of `vector_dtype`) as a C-contiguous array.
 
     Parameters
@@ -111,7 +113,8 @@ def narrow(values: Vectors, dtype: np.dtype[Any], name: str, rows: Sequence[int]
     if lost.any() and (lost := lost & np.isfinite(values)).any():
         row, component = np.argwhere(lost)[0]
         raise InputError(
-            f"{name}: row {rows[row]}: component {component} is {values[row, component]!s}, which overflows float32; "
+            f"{name}: row {rows[row]}: component {component} is {values[row, component]!s}, which overflows "
+            "float32; "
             f"expected at most {np.finfo(np.float32).max:.3g} in magnitude; scale the vectors"
         )
     return out

@@ -29,7 +29,8 @@ def first_fit_decreasing(sizes: NDArray[np.int64], capacity: int) -> NDArray[np.
     bounds = np.searchsorted(sizes[by_size], np.arange(capacity + 2))
     items, ends, rooms = _fill_bins(by_size, bounds, capacity)
     lengths = np.diff(ends, prepend=0)
-    return items[np.argsort(np.repeat(rooms > 0, lengths), kind="stable")]
+    order: NDArray[np.int64] = items[np.argsort(np.repeat(rooms > 0, lengths), kind="stable")]
+    return order
 
 
 @njit(nogil=True, cache=True)

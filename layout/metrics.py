@@ -58,7 +58,7 @@ def layout_metrics(
 
 
 @njit(nogil=True, cache=True)
-def _overlap(neighbours: Any, degrees: Any, slots: Any, b: int) -> float:  # pragma: no cover - compiled
+def _overlap(neighbours: Any, degrees: Any, slots: Any, b: int) -> Any:  # pragma: no cover - compiled
     n = neighbours.shape[0]
     last_page = (n - 1) // b
     total = 0.0

@@ -48,7 +48,8 @@ def star_order(
     lengths = sizes[stars]
     # Gather the stars in their new order: positions begin, begin + 1, ... of each, one after the other.
     within = np.arange(len(vertices)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return vertices[np.repeat(begins[stars], lengths) + within]
+    order: NDArray[np.uint32] = vertices[np.repeat(begins[stars], lengths) + within]
+    return order
 
 
 @njit(nogil=True, cache=True)
@@ -72,7 +73,7 @@ def _reverse(neighbours: Any, degrees: Any) -> Any:  # pragma: no cover - compil
 
 
 @njit(nogil=True, cache=True)
-def _unlink(head: Any, after: Any, before: Any, count: int, v: int) -> None:  # pragma: no cover - compiled
+def _unlink(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
     """Take `v` out of the doubly linked list of vertices with `count` homeless neighbours."""
     if before[v] >= 0:
         after[before[v]] = after[v]
@@ -83,7 +84,7 @@ def _unlink(head: Any, after: Any, before: Any, count: int, v: int) -> None:  # 
 
 
 @njit(nogil=True, cache=True)
-def _link(head: Any, after: Any, before: Any, count: int, v: int) -> None:  # pragma: no cover - compiled
+def _link(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
     """Put `v` in front of the list of vertices with `count` homeless neighbours."""
     after[v] = head[count]
     before[v] = -1
@@ -123,11 +124,9 @@ def _pack(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> A
                 housed[u] = True
                 vertices[filled] = u
                 filled += 1
-        for i in range(first, filled):
-            v = np.int64(vertices[i])
+        for v in vertices[first:filled]:
             _unlink(head, after, before, homeless[v], v)
-        for i in range(first, filled):
-            v = np.int64(vertices[i])
+        for v in vertices[first:filled]:
             for e in range(starts[v], starts[v + 1]):
                 w = np.int64(sources[e])
                 if not housed[w]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.manifest import FileEntry, Manifest, write_manifest
+from indexmill.formats.manifest import MANIFEST_NAME, FileEntry, Manifest, write_manifest
 from indexmill.formats.source import VectorSource, open_source
 from indexmill.pipeline import certify, cluster, emit, encode, graph, ingest, order
 from indexmill.pipeline.budget import shard_size
@@ -31,7 +31,9 @@ from indexmill.pipeline.store import StageStore
 _LIBRARIES = ("numpy", "numba", "pyarrow", "scikit-learn")
 
 
-def run_build(spec: BuildSpec, source: VectorSource | None = None, progress: Progress | None = None) -> Manifest:
+def run_build(
+    spec: BuildSpec, source: VectorSource | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Build and publish an index; run again after a crash, it goes on where it stopped.
 
     Parameters
@@ -43,8 +45,8 @@ def run_build(spec: BuildSpec, source: VectorSource | None = None, progress: Pro
 
     Returns
     -------
-    Manifest
-        Of the published index.
+    dict
+        The manifest, as published (docs/formats/manifest.md).
 
     Raises
     ------
@@ -61,7 +63,7 @@ def run_build(spec: BuildSpec, source: VectorSource | None = None, progress: Pro
     try:
         executor = make_executor(spec.executor, spec.workers)
         try:
-            manifest = _Build(spec, opened, store, executor, progress or Silent()).run(out)
+            _Build(spec, opened, store, executor, progress or Silent()).run(out)
         finally:
             executor.close()
     except BaseException:
@@ -71,6 +73,7 @@ def run_build(spec: BuildSpec, source: VectorSource | None = None, progress: Pro
         store.close()
     else:
         store.remove()
+    manifest: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
     return manifest
 
 
@@ -96,7 +99,7 @@ class _Build:
         self.p: Parameters = spec.parameters.model_copy(update={"shard_vectors": limit if sharded else None})
         self.node = emit.node_format(str(dtype), self.dim, self.p.max_degree, self.p.node_dtype)
 
-    def run(self, out: Path) -> Manifest:
+    def run(self, out: Path) -> None:
         started = datetime.now(UTC).isoformat(timespec="seconds")
         ingested, _ = self.ingest()
         self.summary = ingest.read_summary(ingested)
@@ -125,7 +128,6 @@ class _Build:
         publish(emitted, manifest, self._run_record(started), out, self.spec.force)
         self.progress.advance(len(manifest.files))
         self.progress.finish(f"{time.perf_counter() - begun:.1f} s")
-        return manifest
 
     def ingest(self) -> tuple[Path, str]:
         s = self.source
@@ -200,7 +202,15 @@ class _Build:
     def order(self, built: Path, key: str) -> tuple[Path, str]:
         what = {"order": self.p.order, "nodes_per_page": self.node.nodes_per_page, "seed": self.p.seed}
         return self._call(
-            "order", order.VERSION, what, [key], order.order_task, str(built), self.p.order, self.node, self.p.seed
+            "order",
+            order.VERSION,
+            what,
+            [key],
+            order.order_task,
+            str(built),
+            self.p.order,
+            self.node,
+            self.p.seed,
         )
 
     def entries(self, clustered: Path, cluster_key: str, built: Path, graph_key: str) -> tuple[Path, str]:
@@ -259,7 +269,11 @@ class _Build:
             "seconds": {name: round(seconds, 3) for name, seconds in self.seconds.items()},
             "workers": self.spec.workers,
             "executor": self.spec.executor,
-            "host": {"name": socket.gethostname(), "machine": platform.machine(), "system": platform.system()},
+            "host": {
+                "name": socket.gethostname(),
+                "machine": platform.machine(),
+                "system": platform.system(),
+            },
             "peak_memory_bytes": max(own.ru_maxrss, children.ru_maxrss) * 1024,
         }
 

@@ -44,7 +44,9 @@ def _certificate(index: str, ingest: str, seed: int, threads: int) -> dict[str, 
     _, truth = exact_neighbours(vectors, queries, k, threads, skip=rows)
     opened = Index(index)
     list_size = max(LIST_SIZE, k + 1)
-    result = opened.search(queries[:, : summary.dim], min(k + 1, n), L=list_size, policy="page", threads=threads)
+    result = opened.search(
+        queries[:, : summary.dim], min(k + 1, n), L=list_size, policy="page", threads=threads
+    )
     found = _distances_without_self(vectors, queries, rows, result.vector_ids, k)
     recall = mean_recall(recall_by_distance(found, truth))
     pages = result.counters["pages_read"]

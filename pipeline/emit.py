@@ -47,7 +47,9 @@ def node_format(dtype: str, dim: int, max_degree: int, node_dtype: str) -> NodeF
     return NodeFormat(dim, dtype if node_dtype == "same" else node_dtype, max_degree)
 
 
-def emit_task(inputs: EmitInputs, node: NodeFormat, metric: str, out: str, threads: int, advance: Any = None) -> None:
+def emit_task(
+    inputs: EmitInputs, node: NodeFormat, metric: str, out: str, threads: int, advance: Any = None
+) -> None:
     """Write ``graph.imx``, ``codes.imx``, ``entries.imx``, ``ids.imx`` and ``metadata.parquet``, stamped."""
     directory = Path(out)
     order = np.load(Path(inputs.order) / "order.npy")
@@ -71,7 +73,9 @@ def emit_task(inputs: EmitInputs, node: NodeFormat, metric: str, out: str, threa
     medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
     centroids = np.load(Path(inputs.cluster) / "entries.npy")
     vertices = slots[np.load(Path(inputs.entries) / "vertices.npy")]
-    write_entries(directory / "entries.imx", EntryVertices(int(slots[medoid]), centroids, vertices), len(order))
+    write_entries(
+        directory / "entries.imx", EntryVertices(int(slots[medoid]), centroids, vertices), len(order)
+    )
     ids = read_ids(Path(inputs.ingest))
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
     metadata = Path(inputs.ingest) / "metadata.parquet"
@@ -84,7 +88,9 @@ def _seal(directory: Path) -> None:
     """Write the build id into every page file, and the id and the list of files into `RECORD`."""
     names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
     identity, files = seal_files(directory, names)
-    (directory / RECORD).write_text(json.dumps({"build_id": identity, "files": [asdict(file) for file in files]}))
+    (directory / RECORD).write_text(
+        json.dumps({"build_id": identity, "files": [asdict(file) for file in files]})
+    )
 
 
 def _nodes(

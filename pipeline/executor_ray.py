@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from indexmill.formats.errors import ConfigError, IndexmillError
@@ -22,15 +25,17 @@ class RayExecutor:
         try:
             import ray
         except ImportError:
-            raise ConfigError("executor: ray is not installed; run pip install 'indexmill[ray]' or use --executor local") from None
+            raise ConfigError(
+                "executor: ray is not installed; run pip install 'indexmill[ray]' or use --executor local"
+            ) from None
         self.workers = workers
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            import os
-
-            own = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers, "include_dashboard": False}
-            ray.init(logging_level="error", log_to_driver=False, **own)
+            own: dict[str, Any] = (
+                {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers, "include_dashboard": False}
+            )
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **own)
 
     def map(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
         """See `Executor.map`."""
@@ -64,8 +69,4 @@ class RayExecutor:
 
 
 def _run_with_threads(task: Task, arguments: tuple[Any, ...], threads: int) -> Any:
-    return run_single_threaded(_bind(task, threads), *arguments)
-
-
-def _bind(task: Task, threads: int) -> Task:
-    return lambda *a: task(*a, threads=threads)
+    return run_single_threaded(partial(task, threads=threads), *arguments)

@@ -58,11 +58,15 @@ def load_graph(directory: Path) -> Graph:
     """Map what `save_graph` wrote."""
     entry = json.loads((directory / "graph.json").read_text())["entry"]
     return Graph(
-        np.load(directory / "neighbours.npy", mmap_mode="r"), np.load(directory / "degrees.npy", mmap_mode="r"), entry
+        np.load(directory / "neighbours.npy", mmap_mode="r"),
+        np.load(directory / "degrees.npy", mmap_mode="r"),
+        entry,
     )
 
 
-def build_task(vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None) -> None:
+def build_task(
+    vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
+) -> None:
     """Build the graph of all vectors in one piece."""
     rows = comparable(np.load(vectors))
     report = {} if advance is None else {"advance": advance}
@@ -80,7 +84,14 @@ def assign_task(vectors: str, centroids: str, first: int, last: int, out: str) -
 
 
 def build_shard_task(
-    chunks: list[str], shard: int, dtype: str, shard_vectors: int, p: GraphParameters, n: int, out: str, threads: int
+    chunks: list[str],
+    shard: int,
+    dtype: str,
+    shard_vectors: int,
+    p: GraphParameters,
+    n: int,
+    out: str,
+    threads: int,
 ) -> int:
     """Build the graph of one shard and write it as a chunk file: key vertex, value shard, payload neighbours.
 
@@ -128,7 +139,9 @@ def merge_task(vectors: str, chunks: list[str], part: int, p: GraphParameters, o
         np.savez(file, neighbours=neighbours, degrees=degrees)
 
 
-def finish_merge_task(vectors: str, parts: list[str], entry: int, list_size: int, out: str, threads: int) -> None:
+def finish_merge_task(
+    vectors: str, parts: list[str], entry: int, list_size: int, out: str, threads: int
+) -> None:
     """Join the parts, link what the entry cannot reach, and write the graph."""
     rows = comparable(np.load(vectors, mmap_mode="r"))
     loaded = [np.load(part) for part in parts]

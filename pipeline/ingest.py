@@ -28,8 +28,8 @@ from indexmill.formats.validate import check_batch, check_unique_ids
 from indexmill.pipeline.progress import Progress
 
 VERSION = 1
-#: Rows of a batch: 128-dimensional float32 rows make 32 MiB.
-BATCH_ROWS = 65536
+#: Bytes of a batch of vectors.
+BATCH_BYTES = 32 << 20
 #: Slots are u32 inside one graph.
 MAX_VECTORS = 2**32 - 2
 
@@ -76,7 +76,14 @@ def check_metric(source: VectorSource, metric: str) -> None:
             f"metric: ip needs float vectors, but {source.paths[0]} holds {source.dtype}; use l2 or convert the input"
         )
     if source.n_vectors > MAX_VECTORS:
-        raise InputError(f"{source.n_vectors:,} vectors: one index holds at most {MAX_VECTORS:,}; split the input")
+        raise InputError(
+            f"{source.n_vectors:,} vectors: one index holds at most {MAX_VECTORS:,}; split the input"
+        )
+
+
+def batch_rows(dim: int) -> int:
+    """Return the rows of a batch; part of the fingerprint where there are ids or metadata."""
+    return max(1, BATCH_BYTES // (4 * dim))
 
 
 def stored_dtype(dtype: np.dtype[Any], metric: str) -> np.dtype[Any]:
@@ -93,7 +100,7 @@ def signature(source: VectorSource) -> list[str]:
         stats = [(os.path.abspath(path), os.stat(path)) for path in source.paths]
         return [f"{path} {s.st_size} {s.st_mtime_ns}" for path, s in stats]
     digest = hashlib.sha256()
-    for batch in source.batches(BATCH_ROWS):
+    for batch in source.batches(batch_rows(source.dim)):
         digest.update(batch.vectors.data)
         if batch.ids is not None:
             _hash_arrow(digest, pa.record_batch([batch.ids], names=["id"]))
@@ -118,12 +125,14 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress) -> 
     )
     squared_norms = np.zeros(n, np.float64) if metric == "ip" else None
     rest = _SideColumns(source, out)
-    for batch in source.batches(BATCH_ROWS):
+    for batch in source.batches(batch_rows(source.dim)):
         check_batch(batch, metric)
         rows = slice(batch.start, batch.start + len(batch.vectors))
         vectors[rows, :dim] = _unit(batch.vectors) if metric == "cosine" else batch.vectors
         if squared_norms is not None:
-            squared_norms[rows] = np.einsum("ij,ij->i", vectors[rows, :dim], vectors[rows, :dim], dtype=np.float64)
+            squared_norms[rows] = np.einsum(
+                "ij,ij->i", vectors[rows, :dim], vectors[rows, :dim], dtype=np.float64
+            )
         rest.write(batch)
         progress.advance(len(batch.vectors))
     rest.close()
@@ -138,15 +147,19 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress) -> 
 
 def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
     wide = vectors.astype(np.float64)
-    return (wide / np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]).astype(np.float32)
+    unit: NDArray[np.float32] = (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
+    return unit
 
 
-def _summarise(source: VectorSource, vectors: NDArray[Any], rest: _SideColumns, max_norm: float, out: Path) -> None:
+def _summarise(
+    source: VectorSource, vectors: NDArray[Any], rest: _SideColumns, max_norm: float, out: Path
+) -> None:
     digest = hashlib.sha256(f"{vectors.dtype} {vectors.shape}".encode())
     total = np.zeros(vectors.shape[1], np.float64)
     low, high = np.full(vectors.shape[1], np.inf), np.full(vectors.shape[1], -np.inf)
-    for first in range(0, len(vectors), BATCH_ROWS):
-        block = np.ascontiguousarray(vectors[first : first + BATCH_ROWS])
+    step = batch_rows(source.dim)
+    for first in range(0, len(vectors), step):
+        block = np.ascontiguousarray(vectors[first : first + step])
         digest.update(block.data)
         total += block.sum(axis=0, dtype=np.float64)
         low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
@@ -212,7 +225,10 @@ class _SideColumns:
         check_unique_ids(ids, self._origins)
         table = pa.table({"id": ids})
         options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.OSFile(str(self._out / "ids.arrow"), "w") as file, pa.ipc.new_file(file, table.schema, options=options) as w:
+        with (
+            pa.OSFile(str(self._out / "ids.arrow"), "w") as file,
+            pa.ipc.new_file(file, table.schema, options=options) as w,
+        ):
             w.write_table(table)
 
     def digests(self) -> list[bytes]:

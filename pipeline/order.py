@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.builders.entries import entry_vertices
 from indexmill.builders.distances import comparable
+from indexmill.builders.entries import entry_vertices
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.metrics import layout_metrics

@@ -40,7 +40,8 @@ def recall_by_distance(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.f
     worst = truth[:, -1:].astype(np.float64)
     allowed = worst + np.maximum(np.abs(worst), 1e-12) * _SLACK
     with np.errstate(invalid="ignore"):
-        return (found.astype(np.float64) <= allowed).mean(axis=1)
+        hits: NDArray[np.float64] = (found.astype(np.float64) <= allowed).mean(axis=1)
+    return hits
 
 
 def mean_recall(recalls: NDArray[np.float64]) -> Recall:

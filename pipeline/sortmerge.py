@@ -12,6 +12,7 @@ written once and read once. Memory: a map task holds its records, a merge task t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -44,9 +45,11 @@ def write_chunk(
     cuts = np.searchsorted(keys, np.asarray(bounds, dtype=np.uint64))
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.OSFile(str(path), "w") as file, pa.ipc.new_file(file, schema, options=options) as writer:
-        for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        for first, last in pairwise(cuts.tolist()):
             rows = payload[first:last]
-            data = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows)])
+            data = pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(width), len(rows), [None, pa.py_buffer(rows)]
+            )
             columns = [pa.array(keys[first:last]), pa.array(values[first:last]), data]
             writer.write_batch(pa.record_batch(columns, schema=schema))
 

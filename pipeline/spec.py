@@ -27,7 +27,17 @@ DEFAULT_SAMPLE = 100_000
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
 
 
 def parse_size(value: Any) -> Any:
@@ -78,7 +88,9 @@ class BuildSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input: Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)]
+    input: Annotated[
+        list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
+    ]
     column: str | None = None
     id_column: str | None = None
     metadata_columns: list[str] = []

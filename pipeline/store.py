@@ -43,7 +43,9 @@ class StageStore:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.close()
-            raise ConfigError(f"work: {root} is in use by another build; wait for it or name another --work") from None
+            raise ConfigError(
+                f"work: {root} is in use by another build; wait for it or name another --work"
+            ) from None
 
     def key(self, stage: str, version: int, parameters: Mapping[str, Any], inputs: Sequence[str]) -> str:
         """Return the hex key of a stage; `parameters` must be JSON."""
@@ -54,7 +56,9 @@ class StageStore:
         """Return where the outputs of a stage live, or will."""
         return self.root / f"{stage}-{key[:16]}"
 
-    def make(self, stage: str, key: str, write: Callable[[Path], None], resume: bool = False) -> tuple[Path, bool]:
+    def make(
+        self, stage: str, key: str, write: Callable[[Path], None], resume: bool = False
+    ) -> tuple[Path, bool]:
         """Return the stage's directory, calling ``write(directory)`` first unless it is there.
 
         Parameters

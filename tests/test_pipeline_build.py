@@ -34,11 +34,18 @@ def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.nda
     return vectors.astype(dtype)
 
 
-def build(out: Path, vectors: np.ndarray, *, workers: int = 1, executor: str = "local", **parameters: Any) -> Path:
+def build(
+    out: Path, vectors: np.ndarray, *, workers: int = 1, executor: str = "local", **parameters: Any
+) -> Path:
     settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}
     run = {k: settings.pop(k) for k in ("force", "work", "memory") if k in settings}
     spec = BuildSpec(
-        input=["<array>"], out=str(out), workers=workers, executor=executor, parameters=Parameters(**settings), **run
+        input=["<array>"],
+        out=str(out),
+        workers=workers,
+        executor=executor,
+        parameters=Parameters(**settings),
+        **run,
     )
     run_build(spec, array_source(vectors))
     return out
@@ -56,7 +63,9 @@ def assert_sound(index: Path) -> None:
 def recall(index: Path, vectors: np.ndarray, queries: np.ndarray, key: Any, k: int = 10) -> float:
     """Share of true neighbours found; `key(vectors, query)` is smaller for nearer vectors."""
     found = Index(index).search(queries, k, L=60).vector_ids
-    truth = [np.argsort(key(vectors.astype(np.float64), q.astype(np.float64)), kind="stable")[:k] for q in queries]
+    truth = [
+        np.argsort(key(vectors.astype(np.float64), q.astype(np.float64)), kind="stable")[:k] for q in queries
+    ]
     return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(found.tolist(), truth, strict=True)]))
 
 
@@ -91,7 +100,9 @@ def test_cosine_ranks_and_scores_by_angle(tmp_path: Path) -> None:
     assert recall(index, vectors, queries, angle) > 0.95
     result = Index(index).search(queries, 3)
     np.testing.assert_allclose(
-        result.scores[:, 0], [-angle(vectors, q)[i] for q, i in zip(queries, result.vector_ids[:, 0], strict=True)], atol=1e-5
+        result.scores[:, 0],
+        [-angle(vectors, q)[i] for q, i in zip(queries, result.vector_ids[:, 0], strict=True)],
+        atol=1e-5,
     )
 
 
@@ -178,7 +189,10 @@ def test_ids_and_metadata_come_back(tmp_path: Path) -> None:
     })  # fmt: skip
     pq.write_table(table, tmp_path / "t.parquet")
     spec = BuildSpec(
-        input=[str(tmp_path / "t.parquet")], id_column="name", metadata_columns=["price"], out=str(tmp_path / "ix")
+        input=[str(tmp_path / "t.parquet")],
+        id_column="name",
+        metadata_columns=["price"],
+        out=str(tmp_path / "ix"),
     )
     run_build(spec)
     index = Index(tmp_path / "ix")

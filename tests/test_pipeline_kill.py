@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tests.test_pipeline_build import clustered, data_files
 
 # Kills its own process when the named stage has begun to write and not finished.
@@ -53,7 +52,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("shard", "stages"), [(0, WHOLE), (300, SHARDED)])
-def test_killed_in_every_stage_and_run_again(source: Path, tmp_path: Path, shard: int, stages: list[str]) -> None:
+def test_killed_in_every_stage_and_run_again(
+    source: Path, tmp_path: Path, shard: int, stages: list[str]
+) -> None:
     assert run("none", source, tmp_path / "whole", shard) == 0
     for stage in stages:  # each run gets one stage further than the one before
         assert run(stage, source, tmp_path / "killed", shard) == -signal.SIGKILL, stage

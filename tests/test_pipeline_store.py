@@ -27,7 +27,13 @@ def test_a_stage_is_made_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [("t", 1, {"a": 1}, ["x"]), ("s", 2, {"a": 1}, ["x"]), ("s", 1, {"a": 2}, ["x"]), ("s", 1, {"a": 1}, ["y"])]
+    "other",
+    [
+        ("t", 1, {"a": 1}, ["x"]),
+        ("s", 2, {"a": 1}, ["x"]),
+        ("s", 1, {"a": 2}, ["x"]),
+        ("s", 1, {"a": 1}, ["y"]),
+    ],
 )
 def test_anything_that_goes_in_changes_the_key(tmp_path: Path, other: tuple) -> None:
     store = StageStore(tmp_path)
