@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles import star as oracle
 
 from indexmill.layout.ffd import first_fit_decreasing
 from indexmill.layout.metrics import layout_metrics, page_compactness
 from indexmill.layout.order import identity_order, invert, random_order
 from indexmill.layout.star import star_order
-from tests.oracles import star as oracle
 
 
 def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +51,9 @@ def test_star_order_lays_out_the_stars_of_the_oracle(graph: tuple[int, int, int]
     order = star_order(neighbours, degrees, b)
     ours = [sorted(order[i * b : (i + 1) * b].tolist()) for i in range(len(full))]
     assert sorted(ours) == sorted(pages)
-    assert sorted(order[len(full) * b :].tolist()) == sorted(v for bin_ in partial for i in bin_ for v in stars[i])
+    assert sorted(order[len(full) * b :].tolist()) == sorted(
+        v for bin_ in partial for i in bin_ for v in stars[i]
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -73,7 +75,9 @@ def test_star_puts_a_clique_on_one_page() -> None:
             neighbours[v] = group[group != v]
     degrees = np.full(n, 4, np.int32)
     order = star_order(neighbours, degrees, b)
-    assert {frozenset(page) for page in order.reshape(6, 5).tolist()} == {frozenset(g) for g in groups.tolist()}
+    assert {frozenset(page) for page in order.reshape(6, 5).tolist()} == {
+        frozenset(g) for g in groups.tolist()
+    }
     metrics = layout_metrics(neighbours, degrees, order, b, 1.0)
     assert metrics.overlap_ratio == pytest.approx(1.0)
     assert metrics.page_compactness == pytest.approx(5.0)  # lambda_2 of K5 is 5, its diameter 1
@@ -90,7 +94,9 @@ def test_overlap_ratio_is_the_mean_share_of_page_mates() -> None:
     neighbours = np.array([[1, 2], [0, 0], [3, 0], [2, 0], [0, 0]], np.uint32)
     degrees = np.array([2, 1, 2, 1, 0], np.int32)
     # pages {0, 1}, {2, 3}, {4}: each of the first four has its one page mate as neighbour, vertex 4 has none
-    assert layout_metrics(neighbours, degrees, identity_order(5), 2, 1.0).overlap_ratio == pytest.approx(4 / 5)
+    assert layout_metrics(neighbours, degrees, identity_order(5), 2, 1.0).overlap_ratio == pytest.approx(
+        4 / 5
+    )
 
 
 def test_page_compactness_of_known_graphs() -> None:

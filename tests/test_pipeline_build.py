@@ -143,7 +143,7 @@ def test_a_sharded_build_is_nearly_as_good_as_one_piece(tmp_path: Path) -> None:
 
 def test_memory_below_the_need_makes_shards(tmp_path: Path) -> None:
     vectors = clustered(6000, 64)
-    index = build(tmp_path / "ix", vectors, memory=(600 << 20) + 2_500_000)
+    index = build(tmp_path / "ix", vectors, memory=(600 << 20) + 1_500_000)
     assert 1024 <= read_manifest(index).parameters["shard_vectors"] < 6000
     assert_sound(index)
 

@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 
 from indexmill.formats.index import IndexFiles
 
+#: Cached vertices that page search expands while the reads of one hop are in flight.
+EXPANSIONS_PER_HOP = 16
+
 
 @dataclass
 class Found:
@@ -134,21 +137,16 @@ class SearchOracle:
                 self.expand(state, slot)
 
     def page_search(self, state: Query, beam_width: int) -> None:
-        """DiskANN++ Algorithm 5, where distance and not the clock ends a page expansion.
+        """DiskANN++ Algorithm 5, where a number and not the clock ends a page expansion.
 
-        The paper expands cached vertices until the reads are done, which depends on the device. Here a vertex
-        of a cached page is expanded while it is no farther than the L-th nearest vertex seen.
+        The paper expands cached vertices until the reads are done, which depends on the device. Here each hop
+        expands at most `EXPANSIONS_PER_HOP` of them.
         """
-        while True:
-            frontier = self.frontier(state, beam_width)
-            missing = {self.page(slot) for slot in frontier} - state.pages
-            self.expand_page_heap(state)
-            if not frontier and not self.frontier(state, beam_width):
-                return
-            if not frontier:
-                continue
+        while frontier := self.frontier(state, beam_width):
             state.hops += 1
+            missing = {self.page(slot) for slot in frontier} - state.pages
             self.read_pages(state, missing)
+            self.expand_page_heap(state)
             state.pages |= missing
             for page in missing:
                 for slot in self.slots_of(page):
@@ -158,14 +156,12 @@ class SearchOracle:
                     self.expand(state, slot)
 
     def expand_page_heap(self, state: Query) -> None:
-        """Expand the vertices of the cached pages, nearest first, up to the L-th nearest of all seen."""
-        seen = sorted(state.exact.values())
-        limit = seen[state.L - 1] if len(seen) >= state.L else np.inf
-        for distance, slot in sorted((distance, slot) for slot, distance in state.exact.items()):
-            if distance > limit:
-                return
-            if slot not in state.expanded:
-                self.expand(state, slot)
+        """Expand the nearest vertices of the pages that were there before this hop."""
+        waiting = sorted(
+            (distance, slot) for slot, distance in state.exact.items() if slot not in state.expanded
+        )
+        for _, slot in waiting[:EXPANSIONS_PER_HOP]:
+            self.expand(state, slot)
 
     def frontier(self, state: Query, beam_width: int) -> list[int]:
         """The first `beam_width` candidates that are not expanded."""

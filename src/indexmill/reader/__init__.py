@@ -1,1 +1,1 @@
-"""The native reader: opens index directories, verifies and searches them (`index`), and lends its kernels (`kernels`)."""
+"""The native reader: opens index directories, verifies and searches them (`index`), lends its kernels (`kernels`)."""

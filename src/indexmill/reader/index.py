@@ -62,7 +62,9 @@ class Index:
 
     def __repr__(self) -> str:
         n = self.native
-        return f"Index({str(self.path)!r}, {n.n_vertices:,} x {n.dim} {n.dtype}, {n.metric}, R={n.max_degree})"
+        return (
+            f"Index({str(self.path)!r}, {n.n_vertices:,} x {n.dim} {n.dtype}, {n.metric}, R={n.max_degree})"
+        )
 
     @property
     def dim(self) -> int:
@@ -136,11 +138,14 @@ class Index:
         array = np.atleast_2d(np.asarray(queries))
         want = np.dtype(self.native.query_dtype)
         if array.dtype.kind not in "fiu":
-            raise InputError(f"queries: dtype {array.dtype} is not numeric; pass {want} vectors of {self.dim} dimensions")
+            raise InputError(
+                f"queries: dtype {array.dtype} is not numeric; pass {want} vectors of {self.dim} dimensions"
+            )
         cast = array.astype(want, order="C", copy=False)
         if want.kind in "iu" and array.dtype != want and not np.array_equal(cast, array):
             raise InputError(
-                f"queries: values do not fit the index's {want}; round them to {np.iinfo(want).min}..{np.iinfo(want).max}"
+                f"queries: values do not fit the index's {want}; "
+                f"round them to {np.iinfo(want).min}..{np.iinfo(want).max}"
             )
         return np.ascontiguousarray(cast)
 

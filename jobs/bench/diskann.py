@@ -1,0 +1,114 @@
+"""DiskANN's side: its environment, its build, its searches and its graph."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from process import run_json, run_measured
+from workspace import BEAM_WIDTH, BUILD_LIST_SIZE, BUILD_MEMORY, MAX_DEGREE, PQ_BYTES, THREADS, Workspace
+
+#: Last release of the C++ DiskANN's Python package, and the numpy it was compiled for.
+PACKAGES = ("diskannpy==0.7.0", "numpy==1.25.0")
+_SECTOR = 4096
+_HERE = Path(__file__).parent
+
+
+class Graph(NamedTuple):
+    """A graph in memory.
+
+    Attributes
+    ----------
+    neighbours : uint32 array, shape (n_vertices, R)
+    degrees : int32 array, shape (n_vertices,)
+    start : int
+        The medoid.
+    """
+
+    neighbours: Any
+    degrees: Any
+    start: int
+
+
+def make_environment(space: Workspace) -> None:
+    """Create the environment of diskannpy unless it is there.
+
+    Raises
+    ------
+    RuntimeError
+        If no Python 3.11 is at hand: diskannpy has no wheels for later ones.
+    """
+    if space.diskann_python.exists():
+        return
+    python = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
+    if python is None:
+        raise RuntimeError("diskannpy 0.7.0 needs Python 3.11, and none is on PATH; install it")
+    subprocess.run([python, "-m", "venv", space.diskann_env], check=True)
+    subprocess.run([space.diskann_python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+
+
+def build(space: Workspace) -> dict[str, Any]:
+    """Build DiskANN's index anew; return its cost.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails, or its codes have another size than ours.
+    """
+    make_environment(space)
+    shutil.rmtree(space.diskann_index, ignore_errors=True)
+    memory_gib = BUILD_MEMORY.removesuffix("GiB")
+    numbers = (PQ_BYTES, MAX_DEGREE, BUILD_LIST_SIZE, THREADS, memory_gib)
+    command = [space.diskann_python, _HERE / "diskann_build.py", space.data.base, space.diskann_index]
+    usage = run_measured([*command, *numbers], space.out / "diskann-build.log")
+    pq_bytes = int(np.fromfile(space.diskann_index / "ann_pq_compressed.bin", "<u4", 2)[1])
+    if pq_bytes != PQ_BYTES:
+        raise RuntimeError(
+            f"DiskANN chose {pq_bytes} bytes a code, not {PQ_BYTES}; the comparison would be unfair"
+        )
+    call = json.loads((space.diskann_index / "call.json").read_text())
+    index_bytes = (space.diskann_index / "ann_disk.index").stat().st_size
+    return {**usage.to_dict(), **call, "pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
+
+
+def search(space: Workspace, sizes: Sequence[int], first: int, last: int) -> list[dict[str, Any]]:
+    """Search queries `first` to `last` with each list size; rows with L, recall, qps, pages_read."""
+    index = space.require(space.diskann_index)
+    numbers = (first, last, THREADS, BEAM_WIDTH, ",".join(map(str, sizes)))
+    command = [space.diskann_python, _HERE / "diskann_search.py", index, space.data.folder]
+    rows: list[dict[str, Any]] = run_json([*command, *numbers])
+    return rows
+
+
+def read_graph(space: Workspace) -> Graph:
+    """Read neighbour lists and medoid out of DiskANN's disk index, of uint8 vectors several to a sector.
+
+    Raises
+    ------
+    ValueError
+        If the header's sizes are not those of such an index.
+    """
+    path = space.require(space.diskann_index / "ann_disk.index")
+    n, dim, medoid, node_bytes, per_sector = (int(v) for v in np.fromfile(path, "<u8", 5, offset=8))
+    degree = (node_bytes - dim) // 4 - 1
+    if (
+        (n, dim) != space.data.shape()
+        or node_bytes != dim + 4 * (degree + 1)
+        or per_sector != _SECTOR // node_bytes
+    ):
+        raise ValueError(
+            f"{path}: header {n, dim, node_bytes, per_sector} does not fit {space.data.shape()} of uint8"
+        )
+    node = np.dtype([("vector", "u1", dim), ("degree", "<u4"), ("neighbours", "<u4", degree)])
+    sector = np.dtype(
+        {"names": ["nodes"], "formats": [(node, per_sector)], "offsets": [0], "itemsize": _SECTOR}
+    )
+    nodes = np.memmap(path, sector, "r", _SECTOR)["nodes"].reshape(-1)[:n]
+    neighbours = np.ascontiguousarray(nodes["neighbours"])
+    return Graph(neighbours, nodes["degree"].astype(np.int32), medoid)

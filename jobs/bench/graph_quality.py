@@ -1,0 +1,59 @@
+"""Part *quality*: one in-memory search over both graphs, so that only the graphs differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diskann
+import numpy as np
+from curves import RECALL, ratio, value_at
+from dataset import K, read_bin, read_truth, recall_by_distance
+from diskann import Graph
+from workspace import Workspace
+
+LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 100, 120)
+
+
+def measure(space: Workspace) -> dict[str, Any]:
+    """Search both graphs with all queries from their own medoids; distances a query at equal recall."""
+    theirs = _curve(space, diskann.read_graph(space))
+    mine = _curve(space, _read_ours(space))
+    at = {name: value_at(rows, "distances") for name, rows in (("diskann", theirs), ("indexmill", mine))}
+    return {
+        "recall": RECALL,
+        "diskann": {"distances": at["diskann"], "rows": theirs},
+        "indexmill": {"distances": at["indexmill"], "rows": mine},
+        "distances_ratio": ratio(at["indexmill"], at["diskann"]),
+    }
+
+
+def _read_ours(space: Workspace) -> Graph:
+    """Read the graph of the identity order, whose slots are the vector ids.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    from indexmill.formats.index import IndexFiles
+
+    path = space.require(space.index("identity"))
+    with IndexFiles(path) as index:
+        if not np.array_equal(index.vector_ids, np.arange(len(index.vector_ids))):
+            raise ValueError(f"{path}: slots are not the vector ids, so its order is not identity")
+        nodes = index.graph.read_all()
+        return Graph(nodes.neighbours, nodes.degrees.astype(np.int32), index.entries.medoid)
+
+
+def _curve(space: Workspace, graph: Graph) -> list[dict[str, Any]]:
+    from indexmill.builders.greedy import search_rows
+
+    vectors, queries = np.asarray(read_bin(space.data.base)), np.asarray(read_bin(space.data.query))
+    truth = read_truth(space.data.truth)[1]
+    rows = []
+    for size in LIST_SIZES:
+        found = np.zeros((len(queries), K), np.uint32)
+        total = search_rows(queries, vectors, graph.neighbours, graph.degrees, graph.start, size, found)
+        recall = recall_by_distance(found, vectors, queries, truth)
+        rows.append({"L": size, "recall": recall, "distances": total / len(queries)})
+    return rows

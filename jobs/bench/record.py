@@ -1,0 +1,87 @@
+"""A benchmark's record: one JSON file of what was measured, when, on which machine and from which commit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import machine
+from workspace import (
+    ALPHA,
+    BEAM_WIDTH,
+    BUILD_LIST_SIZE,
+    BUILD_MEMORY,
+    MAX_DEGREE,
+    PQ_BYTES,
+    SEED,
+    THREADS,
+    Workspace,
+)
+
+RECORDS = Path(__file__).parent / "records"
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a record; an empty one if there is none."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def begin(record: dict[str, Any], space: Workspace, name: str, peer: list[str]) -> None:
+    """Write into `record` what all parts have in common.
+
+    Raises
+    ------
+    ValueError
+        If the record is of other data.
+    """
+    n_vectors, dim = space.data.shape()
+    data = {"name": name, "n_vectors": n_vectors, "dim": dim, "dtype": "uint8"}
+    if record and record["data"] != data:
+        raise ValueError(
+            f"the record in {space.out} is of {record['data']}, not of {data}; name another --out"
+        )
+    record["benchmark"] = name
+    record["data"] = data
+    record["machine"] = machine.machine_facts()
+    record["versions"] = {**machine.software_versions(), "peer": peer}
+    record["parameters"] = {
+        "R": MAX_DEGREE,
+        "L": BUILD_LIST_SIZE,
+        "alpha": ALPHA,
+        "pq_bytes": PQ_BYTES,
+        "seed": SEED,
+        "threads": THREADS,
+        "beam_width": BEAM_WIDTH,
+        "memory": BUILD_MEMORY,
+    }
+    record.setdefault("parts", {})
+
+
+def start_part() -> dict[str, Any]:
+    """Return when and from what a part is measured."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": machine.commit(),
+        "load_before": machine.load_average(),
+    }
+
+
+def save(record: dict[str, Any], path: Path) -> None:
+    """Write a record, whole or not at all."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(json.dumps(record, indent=1) + "\n")
+    fresh.replace(path)
+
+
+def keep(path: Path) -> Path:
+    """Copy a record to where the repository keeps them, named by the day of its last part."""
+    record = load(path)
+    day = max(part["started"] for part in record["parts"].values())[:10]
+    RECORDS.mkdir(exist_ok=True)
+    kept = RECORDS / f"{day}-{record['benchmark']}.json"
+    shutil.copyfile(path, kept)
+    return kept

@@ -1,0 +1,88 @@
+"""`indexmill inspect`: what an index is, from its manifest and file headers; no vector is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indexmill.jobs.options import IndexDir, Json, examples
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NAME = "inspect"
+EXAMPLES = examples("indexmill inspect index", "indexmill inspect index --json")
+
+
+def command(index: IndexDir, json_: Json = False) -> None:
+    """Show an index's manifest, file headers, certificate and how it was built."""
+    from indexmill.jobs.opening import load_manifest
+    from indexmill.jobs.tables import read_run
+
+    manifest = load_manifest(index)
+    headers = read_headers(index, manifest)
+    run = read_run(index)
+    if json_:
+        value = {"index": str(index), "manifest": manifest, "headers": headers, "run": run}
+        print(json.dumps(value, indent=2))
+    else:
+        from indexmill.jobs.tables import stdout_console
+
+        _show(stdout_console(), index, manifest, headers, run)
+
+
+def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Read kind, fields and sections of every page file; float fields as floats.
+
+    Raises
+    ------
+    FormatError
+        If a header is damaged.
+    """
+    from indexmill.formats import codes, entries, graph, ids
+    from indexmill.formats.pagefile import PageFile, f64_from_bits
+
+    kinds = {
+        "codes.imx": codes.KIND,
+        "entries.imx": entries.KIND,
+        "graph.imx": graph.KIND,
+        "ids.imx": ids.KIND,
+    }
+    headers = {}
+    for entry in manifest["files"]:
+        name = entry["name"]
+        if name not in kinds:
+            continue
+        with PageFile(index / name, kinds[name]) as file:
+            fields: dict[str, Any] = dict(file.fields)
+            if "max_norm" in fields:
+                fields["max_norm"] = f64_from_bits(fields["max_norm"])
+            sections = {s.name: {"pages": s.pages, "bytes": s.payload_bytes} for s in file.header.sections}
+            headers[name] = {"kind": file.header.kind, "fields": fields, "sections": sections}
+    return headers
+
+
+def _show(
+    console: Console, index: Path, manifest: dict[str, Any], headers: dict[str, Any], run: dict[str, Any]
+) -> None:
+    from rich.markup import escape
+
+    from indexmill.jobs.cmd_build import print_summary
+    from indexmill.jobs.tables import facts
+
+    print_summary(console, index, manifest)
+    lines = {
+        "parameters": facts(manifest["parameters"]),
+        "fingerprint": str(manifest["input"]["fingerprint"]),
+        "software": facts(manifest["software"]),
+        "build id": manifest["build_id"],
+        "run": facts({key: value for key, value in run.items() if not isinstance(value, dict)}),
+    }
+    for name, header in headers.items():
+        lines[name] = f"{header['kind']}: {facts(header['fields'])}"
+        lines[f"  {name} sections"] = facts(
+            {key: f"{s['pages']:,} pages" for key, s in header["sections"].items()}
+        )
+    for name, line in lines.items():
+        console.print(f"[bold]{escape(name)}[/bold]: {escape(line)}", soft_wrap=True)

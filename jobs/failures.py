@@ -1,0 +1,45 @@
+"""How an error reaches a person: one message on stderr, and an exit code that a script can tell apart."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from indexmill.formats.errors import BudgetError, IndexmillError
+
+#: What a shell reports for a process that SIGINT ended: 128 + 2.
+EXIT_INTERRUPTED = 130
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 the system refused (disk, permission); 2 wrong flag or job file; 3 unusable input"
+    " or queries; 4 does not fit the budget; 5 the output exists (--force replaces it); 6 damaged, foreign,"
+    " too old or too new index; 130 interrupted."
+)
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turn errors that a user can act on into a message and `SystemExit`; bugs keep their traceback."""
+    try:
+        yield
+    except IndexmillError as error:
+        _leave(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _leave("interrupted", EXIT_INTERRUPTED)
+    except MemoryError as error:
+        _leave(
+            f"out of memory: {error}; use less data, a smaller --memory or fewer workers",
+            BudgetError.exit_code,
+        )
+    except BrokenPipeError:
+        raise  # whoever read our output left, `head` for example; the caller ends quietly
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _leave(f"{where}{error.strerror or error}", IndexmillError.exit_code)
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(code)

@@ -1,0 +1,192 @@
+"""Job files and flags become one `BuildSpec`: flags beat the job file, the job file beats defaults.
+
+A job file is TOML. The input, the output and how to run stand at the top, what decides the bytes of the index
+in the table ``[parameters]``::
+
+    input = "vectors.parquet"          # or a list; relative to the job file
+    out = "index"
+    id_column = "word"
+    memory = "4GiB"
+
+    [parameters]
+    metric = "cosine"
+    R = 32
+    order = "star"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indexmill.formats.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from indexmill.pipeline.spec import BuildSpec
+
+#: Keys whose values are paths, resolved against the folder of the job file.
+_PATHS = ("out", "work")
+
+
+def load_job(path: Path) -> dict[str, Any]:
+    """Read a job file; relative paths in it become relative to its folder.
+
+    Raises
+    ------
+    ConfigError
+        If the file is missing, is no TOML or holds an unknown key.
+    """
+    try:
+        with path.open("rb") as file:
+            job = tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such job file; write one or pass --input and --out") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a directory; a job is a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a TOML file: {error}") from None
+    parameters = job.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise ConfigError(f"{path}: parameters: expected a table [parameters], got {parameters!r}")
+    check_keys(job, parameters, str(path))
+    folder = path.parent
+    for key in _PATHS:
+        if isinstance(job.get(key), str):
+            job[key] = _beside(folder, job[key])
+    if isinstance(job.get("input"), str):
+        job["input"] = _beside(folder, job["input"])
+    elif isinstance(job.get("input"), list):
+        job["input"] = [_beside(folder, one) if isinstance(one, str) else one for one in job["input"]]
+    return job
+
+
+def resolve(job: Path | None, flags: Mapping[str, Any], parameter_flags: Mapping[str, Any]) -> BuildSpec:
+    """Merge defaults, a job file and flags into a validated `BuildSpec`.
+
+    Parameters
+    ----------
+    job : Path or None
+        The job file, if there is one.
+    flags, parameter_flags : mappings
+        Values of the command line for `BuildSpec` and `Parameters`; None means not given.
+
+    Raises
+    ------
+    ConfigError
+        If a key is unknown or missing, or a value is outside its limits; the message names the key and
+        where it was set.
+    """
+    loaded = load_job(job) if job is not None else {}
+    parameters = _field_names(loaded.pop("parameters", {}), str(job))
+    given = {key: value for key, value in flags.items() if value is not None}
+    given_parameters = {key: value for key, value in parameter_flags.items() if value is not None}
+    data = {**loaded, **given, "parameters": {**parameters, **given_parameters}}
+    missing = [key for key in ("input", "out") if key not in data]
+    if missing:
+        where = f"{job}: " if job is not None else ""
+        raise ConfigError(f"{where}{missing[0]}: missing; add it to a job file or pass --{missing[0]}")
+    return make_spec(data, str(job) if job is not None else "", {*given, *given_parameters})
+
+
+def make_spec(data: Mapping[str, Any], source: str = "", flags: Iterable[str] = ()) -> BuildSpec:
+    """Validate `data` as a `BuildSpec`; `source` is the job file and `flags` the keys set by flags.
+
+    Raises
+    ------
+    ConfigError
+        One line for each thing that is wrong.
+    """
+    from pydantic import ValidationError
+
+    from indexmill.pipeline.spec import BuildSpec
+
+    check_keys(data, data.get("parameters", {}), source)
+    try:
+        return BuildSpec.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, source, frozenset(flags))) from None
+
+
+def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: str) -> None:
+    """Refuse keys that no build knows.
+
+    Raises
+    ------
+    ConfigError
+        Naming `source`, the key and the nearest key that exists.
+    """
+    from indexmill.pipeline.spec import BuildSpec, Parameters
+
+    prefix = f"{source}: " if source else ""
+    top = list(BuildSpec.model_fields)
+    inner = [*Parameters.model_fields, *aliases()]
+    for key in job:
+        if key not in top:
+            if key in inner:
+                raise ConfigError(f"{prefix}unknown key {key!r}; it belongs in the table [parameters]")
+            raise ConfigError(f"{prefix}unknown key {key!r}; {nearest(key, [*top, *inner])}")
+    for key in parameters:
+        if key not in inner:
+            if key in top:
+                raise ConfigError(
+                    f"{prefix}unknown key 'parameters.{key}'; move {key!r} to the top of the file"
+                )
+            raise ConfigError(f"{prefix}unknown key 'parameters.{key}'; {nearest(key, inner)}")
+
+
+def aliases() -> dict[str, str]:
+    """Short parameter names of the papers and the fields they stand for: ``{"R": "max_degree", ...}``."""
+    from indexmill.pipeline.spec import Parameters
+
+    return {field.alias: name for name, field in Parameters.model_fields.items() if field.alias is not None}
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Say which known word comes nearest, or list them all."""
+    words = sorted(set(known))
+    close = get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
+
+
+def _beside(folder: Path, path: str) -> str:
+    """Resolve `path` against `folder`, unless it is absolute or a URL."""
+    return path if "://" in path else str(folder / path)
+
+
+def _field_names(parameters: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Rename aliases to field names, so that a flag replaces either spelling."""
+    short = aliases()
+    renamed: dict[str, Any] = {}
+    for key, value in parameters.items():
+        name = short.get(key, key)
+        if name in renamed:
+            raise ConfigError(f"{source}: parameters.{key}: also set under its other name; keep one of them")
+        renamed[name] = value
+    return renamed
+
+
+def _explain(error: ValidationError, source: str, flags: frozenset[str]) -> str:
+    return "\n".join(_explain_one(one, source, flags) for one in error.errors())
+
+
+def _explain_one(one: ErrorDetails, source: str, flags: frozenset[str]) -> str:
+    """Turn one of pydantic's errors into `where: key: what was expected, what was got`."""
+    loc = [str(part) for part in one["loc"]]
+    message = one["msg"].removeprefix("Value error, ")
+    if not loc:  # a rule over several keys names its key itself
+        return message
+    inside = loc[0] == "parameters" and len(loc) > 1
+    key = aliases().get(loc[1], loc[1]) if inside else loc[0]
+    shorts = [f" ({short})" for short, name in aliases().items() if inside and name == key]
+    if key in flags:
+        where = f"--{key.replace('_', '-')}"
+    else:
+        where = (f"{source}: " if source else "") + ("parameters." if inside else "") + key
+    got = "" if repr(one["input"]) in message else f", got {one['input']!r}"
+    return f"{where}{''.join(shorts)}: {message[0].lower()}{message[1:]}{got}"

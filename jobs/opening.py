@@ -1,0 +1,88 @@
+"""Opening an index for a command, and the words a command accepts for how to search it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indexmill.formats.errors import InputError
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import Index
+
+ENGINES = ("auto", "io_uring", "pread")
+ENTRIES = ("centroids", "medoid")
+
+#: Keys of a manifest that commands show or decide by; the format module checks only the sections they stand in.
+_SHOWN: dict[str, dict[str, Any]] = {
+    "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str},
+    "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
+    "graph": {"mean_degree": int | float, "least_degree": int, "greatest_degree": int},
+    "certificate": {
+        "k": int,
+        "search_list_size": int,
+        "recall": int | float,
+        "recall_low": int | float,
+        "recall_high": int | float,
+        "pages_read_mean": int | float,
+        "pages_read_p99": int | float,
+    },
+}
+
+
+def open_index(path: Path, engine: str = "auto") -> Index:
+    """Open the index at `path`.
+
+    Raises
+    ------
+    InputError
+        If there is no index at `path`.
+    FormatError
+        If there is one that cannot be used.
+    """
+    check_is_index(path)
+    from indexmill.reader.index import Index
+
+    return Index(path, engine)
+
+
+def check_is_index(path: Path) -> None:
+    """Tell a path that was never an index from a damaged one.
+
+    Raises
+    ------
+    InputError
+        If `path` does not exist, or is no directory with a manifest.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such index; build one with: indexmill build --out {path}")
+    if not path.is_dir():
+        raise InputError(f"{path}: not an index; an index is a directory with a manifest.json")
+    if not (path / "manifest.json").exists():
+        raise InputError(
+            f"{path}: no manifest.json in this directory, so it is not an index; a build that was cut off"
+            " leaves none: run it again"
+        )
+
+
+def load_manifest(path: Path) -> dict[str, Any]:
+    """Check the manifest of the index at `path` and return its JSON.
+
+    Raises
+    ------
+    InputError, FormatError
+        As `open_index`.
+    """
+    from indexmill.formats.frame import corrupt
+    from indexmill.formats.manifest import MANIFEST_NAME, read_manifest
+
+    check_is_index(path)
+    read_manifest(path)
+    manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
+    for section, keys in _SHOWN.items():
+        for key, kind in keys.items():
+            found = (manifest[section] or {}).get(key)
+            if manifest[section] is not None and not isinstance(found, kind):
+                raise corrupt(path / MANIFEST_NAME, f"key '{section}.{key}'", kind, repr(found))
+    return manifest

@@ -1,0 +1,87 @@
+"""Flags and arguments that several commands share, spelled and explained once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from indexmill.formats.errors import ConfigError
+
+T = TypeVar("T")
+
+POLICIES = ("beam", "page")
+
+IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
+Queries = Annotated[
+    str | None, typer.Option("--queries", metavar="FILE", help="Query vectors, in any input format.")
+]
+Column = Annotated[
+    str | None,
+    typer.Option(help="Vector column of a Parquet or Arrow file; default: the only one that fits."),
+]
+K = Annotated[int, typer.Option("-k", "--k", min=1, help="Neighbours wanted.")]
+Entry = Annotated[str, typer.Option(metavar="centroids|medoid", help="Where a search starts.")]
+BeamWidth = Annotated[int | None, typer.Option(min=1, help="Page reads a query sends at once. (default 4)")]
+Threads = Annotated[int, typer.Option(min=1, help="Search threads.")]
+InFlight = Annotated[int | None, typer.Option(min=1, help="Queries a thread interleaves. (default 8)")]
+Engine = Annotated[str, typer.Option(metavar="auto|io_uring|pread", help="How pages are read.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
+
+
+def examples(*lines: str) -> str:
+    """Format example commands for the end of a help page."""
+    return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)])
+
+
+def one_of(value: str, choices: Sequence[str], flag: str) -> str:
+    """Return `value` if it is one of `choices`.
+
+    Raises
+    ------
+    ConfigError
+        Naming the flag, the value and the nearest choice.
+    """
+    if value in choices:
+        return value
+    from indexmill.jobs.jobfile import nearest
+
+    raise ConfigError(
+        f"{flag}: expected one of {', '.join(choices)}, got {value!r}; {nearest(value, choices)}"
+    )
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """Split ``"a,b"`` into names; None stays None."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def split_policies(text: str) -> list[str]:
+    """Split and check a list of search policies."""
+    names = [one_of(name, POLICIES, "--policy") for name in split_names(text) or []]
+    return _not_empty(list(dict.fromkeys(names)), "--policy")
+
+
+def split_sizes(text: str, flag: str) -> list[int]:
+    """Split ``"20,50"`` into positive integers, in the order given; a size may repeat, to warm up.
+
+    Raises
+    ------
+    ConfigError
+        If a part is no positive integer.
+    """
+    sizes = []
+    for part in split_names(text) or []:
+        if not part.isdecimal() or int(part) < 1:
+            raise ConfigError(f"{flag}: expected positive integers such as 20,50,100; got {part!r}")
+        sizes.append(int(part))
+    return _not_empty(sizes, flag)
+
+
+def _not_empty(values: list[T], flag: str) -> list[T]:
+    if not values:
+        raise ConfigError(f"{flag}: the list is empty")
+    return values

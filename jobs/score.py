@@ -1,0 +1,199 @@
+"""Recall and cost of searches over a query set with known answers.
+
+A result counts as found if it is one of the k true neighbours, or lies no farther than the k-th of them:
+about one query in a hundred ties there, and then either answer is right.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import InputError
+from indexmill.pipeline.recall import mean_recall
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import Index, SearchResult
+
+#: Two float32 sums of a few hundred squares in a different order differ by less than this fraction.
+DISTANCE_TOLERANCE = 2e-6
+
+
+@dataclass(frozen=True)
+class QuerySet:
+    """Queries whose nearest neighbours are known.
+
+    Attributes
+    ----------
+    vectors : array, shape (n_queries, dim)
+    truth_ids : int64 array, shape (n_queries, >= k)
+        Vector ids, nearest first.
+    truth_distances : float32 array, shape (n_queries, >= k)
+        Squared Euclidean distances of the metric's space: of normalised vectors under cosine.
+    own : int64 array, shape (n_queries,), optional
+        Vector id of the query itself, where queries are rows of the index: it counts neither in the truth nor
+        in the results.
+    """
+
+    vectors: NDArray[Any]
+    truth_ids: NDArray[np.int64]
+    truth_distances: NDArray[np.float32]
+    own: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def part(self, skip: int = 0, first: int | None = None) -> QuerySet:
+        """Leave out the first `skip` queries, then keep the `first` next ones (None: all).
+
+        Raises
+        ------
+        InputError
+            If nothing is left.
+        """
+        chosen = slice(skip, None if first is None else skip + first)
+        vectors = self.vectors[chosen]
+        if len(vectors) == 0:
+            raise InputError(f"--skip {skip}: only {len(self)} queries are there; skip fewer")
+        own = None if self.own is None else self.own[chosen]
+        return replace(
+            self,
+            vectors=vectors,
+            truth_ids=self.truth_ids[chosen],
+            truth_distances=self.truth_distances[chosen],
+            own=own,
+        )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to search: what one row of a score or of a sweep has in common.
+
+    `None` leaves a value to the reader's default.
+    """
+
+    k: int = 10
+    policy: str = "page"
+    entry: str = "centroids"
+    threads: int = 1
+    beam_width: int | None = None
+    inflight: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `Index.search`, without k and L."""
+        given = {"beam_width": self.beam_width, "inflight": self.inflight}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return {"policy": self.policy, "entry": self.entry, "threads": self.threads, **chosen}
+
+
+def score(index: Index, queries: QuerySet, L: int, setting: Setting) -> dict[str, Any]:
+    """Search all `queries` with list size `L` and return one row of numbers.
+
+    Returns
+    -------
+    dict
+        ``recall`` with its 95% interval over queries, ``qps`` (queries a second, wall clock, all threads),
+        ``latency_us_mean`` and ``latency_us_p99``, and the mean of every other counter of the reader: a
+        query's pages_read, bytes_read, bytes_used, hops, distances and more.
+
+    Raises
+    ------
+    InputError
+        If the truth holds fewer than k neighbours a query, or the queries do not fit the index.
+    """
+    k = setting.k
+    if queries.truth_ids.shape[1] < k:
+        raise InputError(
+            f"truth: {queries.truth_ids.shape[1]} neighbours a query, but k is {k}; use a smaller -k"
+        )
+    extra = 0 if queries.own is None else 1
+    began = time.perf_counter()
+    found = index.search(queries.vectors, k + extra, L=L, **setting.options())
+    seconds = time.perf_counter() - began
+    hits = count_hits(index, found, queries, k)
+    recall = mean_recall(hits / k)
+    row: dict[str, Any] = {
+        "L": L,
+        "policy": setting.policy,
+        "entry": setting.entry,
+        "beam_width": setting.beam_width if setting.beam_width is not None else default_beam_width(),
+        "k": k,
+        "n_queries": len(queries),
+        "threads": setting.threads,
+        "recall": recall.mean,
+        "recall_low": recall.low,
+        "recall_high": recall.high,
+        "qps": len(queries) / seconds,
+    }
+    return row | summarise_counters(found.counters)
+
+
+def summarise_counters(counters: dict[str, NDArray[Any]]) -> dict[str, float]:
+    """Mean of each counter over queries; latency also at the 99th percentile."""
+    means: dict[str, float] = {}
+    for name, values in counters.items():
+        if name == "latency_us":
+            means["latency_us_mean"] = float(np.mean(values))
+            means["latency_us_p99"] = float(np.percentile(values, 99))
+        else:
+            means[name] = float(np.mean(values))
+    return means
+
+
+def default_beam_width() -> int:
+    """Return the reader's beam width where none is given."""
+    from indexmill.reader.index import DEFAULT_BEAM_WIDTH
+
+    return DEFAULT_BEAM_WIDTH
+
+
+def count_hits(index: Index, found: SearchResult, queries: QuerySet, k: int) -> NDArray[np.int64]:
+    """Count the right answers among each query's first k results; int64 array, shape (n_queries,).
+
+    Vectors that the index stores rounded (sq8, sq16, float16 of float32) have rounded distances: there only
+    the ids count, which can miss a tie but never takes a wrong answer for a right one. The same holds under
+    inner product, where foreign truth files disagree about what a distance is.
+    """
+    ids, scores = found.vector_ids, found.scores
+    if queries.own is not None:
+        ids, scores = drop_own(ids, scores, queries.own)
+    ids, scores = ids[:, :k], scores[:, :k]
+    truth = queries.truth_ids[:, :k]
+    right = (ids[:, :, None] == truth[:, None, :]).any(axis=2)
+    distances = squared_distances(scores, index.metric)
+    if distances is not None and stores_exact_vectors(index):
+        limit = queries.truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)
+        right |= distances <= limit  # NaN, a missing result, compares false
+    right &= ids >= 0
+    hits: NDArray[np.int64] = np.sum(right, axis=1, dtype=np.int64)
+    return hits
+
+
+def squared_distances(scores: NDArray[np.float32], metric: str) -> NDArray[np.float64] | None:
+    """Turn scores back into squared distances; None where the metric's scores do not tell them."""
+    if metric == "l2":
+        return scores.astype(np.float64)
+    if metric == "cosine":
+        return 2.0 * (1.0 - scores.astype(np.float64))
+    return None
+
+
+def stores_exact_vectors(index: Index) -> bool:
+    """Whether the index keeps its vectors as they were read, by its manifest."""
+    from indexmill.jobs.opening import load_manifest
+
+    return bool(load_manifest(index.path)["parameters"]["node_dtype"] == "same")
+
+
+def drop_own(
+    ids: NDArray[np.int64], scores: NDArray[np.float32], own: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Remove each query's own row from its k + 1 results, or the last one where it is not among them."""
+    mine = ids == own[:, None]
+    mine[~mine.any(axis=1), -1] = True
+    shape = (ids.shape[0], ids.shape[1] - 1)
+    return ids[~mine].reshape(shape), scores[~mine].reshape(shape)

@@ -1,0 +1,134 @@
+"""The Rust extension module (reader/py)."""
+
+from os import PathLike
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__file__: str
+
+simd: str
+"""Instruction set of the distance kernels on this CPU: ``scalar``, ``avx2`` or ``avx512``."""
+
+@final
+class Index:
+    """An opened index; safe to search from several threads at once."""
+
+    @staticmethod
+    def open(path: str | PathLike[str], engine: str = "auto") -> Index:
+        """Open the index in directory `path`; `engine` is ``auto``, ``io_uring`` or ``pread``.
+
+        Raises
+        ------
+        ForeignFile, CorruptFile, TooOld, TooNew
+            If the directory does not hold an index that this reader can use.
+        ConfigError
+            If the engine is unknown or cannot be set up.
+        InputError
+            If the operating system refuses to read a file.
+        """
+
+    @property
+    def n_vertices(self) -> int: ...
+    @property
+    def dim(self) -> int:
+        """Dimensions of a query: those stored, less one under inner product."""
+
+    @property
+    def dtype(self) -> Literal["float32", "float16", "uint8", "int8", "sq16", "sq8"]: ...
+    @property
+    def query_dtype(self) -> Literal["float32", "uint8", "int8"]: ...
+    @property
+    def metric(self) -> Literal["l2", "ip", "cosine"]: ...
+    @property
+    def max_degree(self) -> int: ...
+    @property
+    def node_bytes(self) -> int: ...
+    @property
+    def nodes_per_page(self) -> int:
+        """0 when a node is larger than a page."""
+
+    @property
+    def pages_per_node(self) -> int: ...
+    @property
+    def n_entries(self) -> int: ...
+    @property
+    def n_chunks(self) -> int:
+        """Bytes of a PQ code."""
+
+    @property
+    def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
+    @property
+    def engine(self) -> Literal["io_uring", "pread"]: ...
+    @property
+    def engine_note(self) -> str | None:
+        """Why reads are not direct or not by io_uring; None when they are."""
+
+    @property
+    def build_id(self) -> str:
+        """64 hex digits."""
+
+    def search(
+        self,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        k: int,
+        search_list_size: int,
+        beam_width: int,
+        policy: str,
+        entry: str,
+        threads: int,
+        inflight: int,
+    ) -> dict[str, NDArray[Any]]:
+        """Find the k nearest vertices of each query, sorted by (distance, slot).
+
+        Releases the GIL; Ctrl-C is noticed within about 50 ms.
+
+        Parameters
+        ----------
+        queries : array of `query_dtype`, shape (n_queries, dim), C-contiguous
+        k, search_list_size : int
+            1 <= k <= search_list_size, and k at most `n_vertices`.
+        beam_width : int, 1 .. 64
+        policy : {"page", "beam"}
+        entry : {"centroids", "medoid"}
+        threads : int, 1 .. 1024
+        inflight : int, 1 .. 256
+            Queries that each thread interleaves.
+
+        Returns
+        -------
+        dict
+            ``slots`` and ``vector_ids``: int64 (n_queries, k), -1 where fewer than k vertices were reachable.
+            ``scores``: float32 (n_queries, k) in the user's metric, NaN where missing.
+            A uint64 (n_queries,) array each: ``pages_read``, ``bytes_read``, ``bytes_used`` (nodes expanded),
+            ``hops``, ``distances`` (exact), ``code_distances`` (PQ), ``expansions``, ``page_heap_hits``.
+            A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
+
+        Raises
+        ------
+        InputError
+            If the queries, k or search_list_size do not fit the index, or a read fails.
+        ConfigError
+            If another parameter is out of range.
+        CorruptFile
+            If a page that was read is damaged.
+        """
+
+    def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
+        """User ids of `slots` (int64, shape (m,), each in [0, n)); vector ids where the input had none.
+
+        Raises
+        ------
+        InputError
+            If a slot is out of range or a read fails.
+        CorruptFile
+            If a page that was read is damaged.
+        """
+
+def verify(path: str | PathLike[str]) -> list[str]:
+    """Read everything of the index at `path`; one message for each damage found, none if it is sound.
+
+    Checks the manifest's digest, every SHA-256, the build id, every header, footer and page checksum, and that
+    every neighbour, code, entry vertex and id is in range. Files that cannot be read are damages, too.
+    """

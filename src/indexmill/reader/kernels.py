@@ -1,0 +1,48 @@
+"""The reader's distance kernels as C functions that numba code calls directly.
+
+Each name below is callable inside ``numba.njit`` functions, also with ``cache=True``: the cached machine code
+looks the symbols up again in a fresh process, and importing this module puts them there first. Arguments are
+addresses (``array.ctypes.data``) and int64 counts; nothing is checked, so the caller passes C-contiguous
+arrays of the right dtype and ids below the number of rows.
+
+=================  ====================================================================================
+``l2_u8``          ``(a, b, dim) -> float32``: squared Euclidean distance of two uint8 vectors, exact
+``l2_f32``         ``(a, b, dim) -> float32``: the same for float32 vectors
+``l2_gather_u8``   ``(query, base, dim, ids, n_ids, out)``: ``out[i] = |query - base[ids[i]]|^2``;
+                   uint8 query (dim,) and base (n, dim), uint32 ids (n_ids,), float32 out (n_ids,)
+``l2_gather_f32``  the same for float32 query and base
+=================  ====================================================================================
+
+Every distance has the same bits whatever the instruction set of the machine. The gather forms prefetch rows
+some ids ahead, which is what counts when ``base`` is far larger than the caches.
+
+Examples
+--------
+>>> @numba.njit(cache=True)
+... def distances(query, base, ids, out):
+...     kernels.l2_gather_u8(
+...         query.ctypes.data, base.ctypes.data, base.shape[1], ids.ctypes.data, ids.size, out.ctypes.data
+...     )
+
+An address may be computed, too: row ``i`` of a uint8 matrix is at ``base.ctypes.data + i * base.shape[1]``.
+"""
+
+from typing import Any
+
+import llvmlite.binding
+from numba import types
+
+from indexmill.reader import _native
+
+__all__ = ["l2_f32", "l2_gather_f32", "l2_gather_u8", "l2_u8"]
+
+# Makes the extension module's C symbols known to LLVM for the life of the process.
+llvmlite.binding.load_library_permanently(_native.__file__)
+
+_PAIR = types.float32(types.intp, types.intp, types.int64)
+_GATHER = types.void(types.intp, types.intp, types.int64, types.intp, types.int64, types.intp)
+
+l2_u8: Any = types.ExternalFunction("im_l2_u8", _PAIR)
+l2_f32: Any = types.ExternalFunction("im_l2_f32", _PAIR)
+l2_gather_u8: Any = types.ExternalFunction("im_l2_gather_u8", _GATHER)
+l2_gather_f32: Any = types.ExternalFunction("im_l2_gather_f32", _GATHER)

@@ -1,0 +1,243 @@
+"""`indexmill score` and `indexmill compare` on small indexes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli_support import DIM, QUERIES, Data, K, N, brute_force, build, make_data, run, run_json
+
+import indexmill
+from indexmill.formats.truth import Truth, write_truth
+from indexmill.jobs.truth import sample_queries
+
+KEYS = {
+    "L",
+    "policy",
+    "recall",
+    "recall_low",
+    "recall_high",
+    "qps",
+    "latency_us_mean",
+    "latency_us_p99",
+    "pages_read",
+    "bytes_read",
+    "bytes_used",
+    "hops",
+    "distances",
+    "expansions",
+    "io_wait_us",
+    "entry",
+    "beam_width",
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    return make_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def index(data: Data) -> Path:
+    return build(data, data.folder / "star", "--work", data.folder / "work")
+
+
+@pytest.fixture(scope="module")
+def other(data: Data) -> Path:
+    return build(data, data.folder / "<i>identity", "--work", data.folder / "work", "--order", "identity")
+
+
+def test_score_prints_one_row_for_each_policy_and_size_in_the_order_given(data: Data, index: Path) -> None:
+    rows = run_json(
+        "score",
+        index,
+        "--queries",
+        data.queries,
+        "--truth",
+        data.truth,
+        "-L",
+        "20,20,80",
+        "--policy",
+        "beam,page",
+    )
+    assert [(row["policy"], row["L"]) for row in rows] == [
+        (p, size) for p in ("beam", "page") for size in (20, 20, 80)
+    ]
+    for row in rows:
+        assert row.keys() >= KEYS
+        assert row["recall_low"] <= row["recall"] <= row["recall_high"]
+        assert row["n_queries"] == QUERIES
+        assert row["bytes_read"] == pytest.approx(4096 * row["pages_read"])
+        assert 0 < row["bytes_used"] <= row["bytes_read"]
+
+
+def test_recall_agrees_with_brute_force(data: Data, index: Path) -> None:
+    row = run_json(
+        "score", index, "--queries", data.queries, "--truth", data.truth, "-L", 15, "--threads", 1
+    )[0]
+    found = indexmill.open(index).search(data.query_vectors, K, L=15)
+    right = [len(set(a) & set(b)) for a, b in zip(found.vector_ids, data.truth_ids[:, :K], strict=True)]
+    assert row["recall"] == pytest.approx(np.mean(right) / K)
+
+
+def test_a_tie_at_the_kth_place_counts(data: Data, index: Path, tmp_path: Path) -> None:
+    ids, distances = brute_force(data.vectors, data.query_vectors, K)
+    ids[:, -1] = (ids[:, -1] + 1) % N  # another vector that is said to lie at the same distance
+    write_truth(tmp_path / "tied.gt", Truth(ids.astype(np.uint32), distances.astype(np.float32)))
+    options = ["-L", 200, "--queries", data.queries]
+    tied = run_json("score", index, *options, "--truth", tmp_path / "tied.gt")[0]
+    plain = run_json("score", index, *options, "--truth", data.truth)[0]
+    assert tied["recall"] == plain["recall"]
+
+
+def test_truth_computed_from_the_base_agrees_with_the_truth_file(data: Data, index: Path) -> None:
+    options = ["score", index, "--queries", data.queries, "-L", 20, "--column", "vector"]
+    np.save(data.folder / "base.npy", data.vectors)
+    from_base = run_json(*options[:-2], "--base", data.folder / "base.npy")[0]
+    from_file = run_json(*options[:-2], "--truth", data.truth)[0]
+    assert from_base["recall"] == from_file["recall"]
+
+
+@pytest.mark.parametrize("metric", ["cosine", "ip"])
+def test_truth_from_the_base_follows_the_metric(data: Data, tmp_path: Path, metric: str) -> None:
+    index = build(data, tmp_path / "index", "--metric", metric)
+    row = run_json("score", index, "--queries", data.queries, "--base", data.base, "-L", N)[0]
+    assert row["recall"] > 0.99
+    base = data.vectors.astype(np.float64)
+    if metric == "cosine":
+        base /= np.linalg.norm(base, axis=1, keepdims=True)
+    best = (data.query_vectors @ base.T).argmax(axis=1)
+    found = indexmill.open(index).search(data.query_vectors, 1, L=N)
+    assert (found.vector_ids[:, 0] == best).mean() > 0.95
+
+
+def test_first_and_skip_choose_queries(data: Data, index: Path) -> None:
+    options = ["score", index, "--queries", data.queries, "--truth", data.truth, "-L", 20]
+    halves = [run_json(*options, "--first", 10)[0], run_json(*options, "--skip", 10)[0]]
+    whole = run_json(*options)[0]
+    assert [half["n_queries"] for half in halves] == [10, QUERIES - 10]
+    mean = (10 * halves[0]["recall"] + (QUERIES - 10) * halves[1]["recall"]) / QUERIES
+    assert whole["recall"] == pytest.approx(mean)
+    assert run(*options, "--skip", QUERIES).exit_code == 3
+
+
+def test_the_table_shows_recall_and_costs(data: Data, index: Path) -> None:
+    shown = run("score", index, "--queries", data.queries, "--truth", data.truth).stdout
+    for text in ("recall@10", "95% interval", "P99 us", "page"):
+        assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 2, "--truth FILE"),
+        (["--truth", "TRUTH", "--base", "BASE"], 2, "keep one of them"),
+        (["--truth", "TRUTH", "-k", "50", "-L", "60"], 3, "20 neighbours a query, but k is 50"),
+        (["--truth", "TRUTH", "-L", "5,x"], 2, "-L: expected positive integers"),
+        (["--truth", "TRUTH", "-L", "5"], 3, "L"),
+        (["--truth", "TRUTH", "--policy", ","], 2, "--policy: the list is empty"),
+        (["--truth", "SHORT"], 3, "neighbours of 3 queries"),
+        (["--truth", "FOREIGN"], 3, f"names vector {N}"),
+    ],
+)
+def test_a_score_that_cannot_be_is_refused(
+    data: Data, index: Path, tmp_path: Path, options: list[str], code: int, said: str
+) -> None:
+    def truth(name: str, rows: int, largest: int) -> Path:
+        ids = np.full((rows, K), largest, np.uint32)
+        write_truth(tmp_path / name, Truth(ids, np.ones((rows, K), np.float32)))
+        return tmp_path / name
+
+    files = {
+        "TRUTH": data.truth,
+        "BASE": data.base,
+        "SHORT": truth("short.gt", 3, 0),
+        "FOREIGN": truth("foreign.gt", QUERIES, N),
+    }
+    result = run(
+        "score", index, "--queries", data.queries, *(files.get(option, option) for option in options)
+    )
+    assert result.exit_code == code
+    assert said in result.stderr
+
+
+def test_sampled_queries_never_count_themselves(data: Data, index: Path) -> None:
+    queries = sample_queries(indexmill.open(index), [str(data.base)], 50, K)
+    assert queries.own is not None
+    assert not (queries.truth_ids == queries.own[:, None]).any()
+    expected, _ = brute_force(data.vectors, queries.vectors, K + 1)
+    np.testing.assert_array_equal(queries.truth_ids, expected[:, 1:])
+
+
+def test_compare_sweeps_all_indexes_and_writes_page_and_plot(
+    data: Data, index: Path, other: Path, tmp_path: Path
+) -> None:
+    page, plot = tmp_path / "report.html", tmp_path / "plot.svg"
+    said = run_json(
+        "compare", other, index, "--queries", data.queries, "--truth", data.truth, "-L", "10,20,40", "--out", page,
+        "--plot", plot,
+    )  # fmt: skip
+    assert len(said["sweep"]) == 2 * 2 * 3
+    names = ["<i>identity", "star"]
+    assert [line["index"] for line in said["layout"]] == names
+    assert [line["order"] for line in said["layout"]] == ["identity", "star"]
+    assert {"overlap_ratio", "page_compactness"} <= said["layout"][0].keys()
+    assert [line["recall"] for line in said["at_recall"]] == [0.9] * 4 + [0.95] * 4 + [0.98] * 4
+    text = page.read_text(encoding="utf-8")
+    assert "&lt;i&gt;identity" in text
+    assert "<i>identity" not in text
+    assert plot.read_bytes().startswith(b"<?xml")
+
+
+def test_compare_samples_queries_from_the_base(data: Data, index: Path, other: Path) -> None:
+    said = run_json(
+        "compare",
+        index,
+        other,
+        "--sample-queries",
+        30,
+        "--base",
+        data.base,
+        "-L",
+        "11,50",
+        "--policy",
+        "page",
+    )
+    assert said["setting"]["leave_one_out"]
+    assert said["setting"]["queries"] == 30
+    assert max(row["recall"] for row in said["sweep"]) > 0.9
+    shown = run("compare", index, other, "--sample-queries", 30, "--base", data.base, "-L", "11,50")
+    assert "Cost at equal recall@10" in shown.stdout
+
+
+def test_compare_refuses_indexes_of_different_inputs(data: Data, index: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "few.npy", data.vectors[:300])
+    few = run("build", "--input", tmp_path / "few.npy", "--out", tmp_path / "few", "-R", 12, "--pq-bytes", 6)
+    assert few.exit_code == 0, few.stderr
+    result = run("compare", index, tmp_path / "few", "--queries", data.queries, "--truth", data.truth)
+    assert result.exit_code == 3
+    assert f"300 vectors of {DIM} dimensions" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sample-queries", "5"], "needs --base"),
+        (["--sample-queries", "5", "--queries", "q.npy"], "takes the place of"),
+        (["--queries", "q.npy", "--out", "report.pdf"], ".html"),
+        (["--queries", "q.npy", "--plot", "plot.gif"], ".png or .svg"),
+        (["--queries", "q.npy", "-L", "5"], "at least 10"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused(index: Path, options: list[str], said: str) -> None:
+    result = run("compare", index, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_json_is_all_that_stdout_holds(data: Data, index: Path) -> None:
+    result = run("compare", index, "--queries", data.queries, "--truth", data.truth, "-L", "20", "--json")
+    json.loads(result.stdout)
+    assert "sweep" in result.stderr
