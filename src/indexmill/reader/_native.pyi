@@ -6,8 +6,6 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-__file__: str
-
 simd: str
 """Instruction set of the distance kernels on this CPU: ``scalar``, ``avx2`` or ``avx512``."""
 

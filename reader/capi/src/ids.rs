@@ -1,0 +1,74 @@
+//! User ids that are text or bytes.
+
+use std::ffi::c_void;
+
+use indexmill_core::ids::UserId;
+
+use crate::error::{Failure, guard};
+use crate::index::ImIndex;
+
+/// Slots looked up at a time.
+const BATCH: u32 = 65536;
+
+/// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
+/// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
+/// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
+/// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector. Returns a
+/// negative error code on failure. Thread-safe.
+///
+/// # Safety
+/// `index` is null or open, `buffer` has room for `capacity` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_vector_user_id(
+    index: *const ImIndex,
+    vector_id: u64,
+    buffer: *mut c_void,
+    capacity: usize,
+) -> i64 {
+    guard(|| {
+        // SAFETY: null or open by the caller's contract.
+        let Some(index) = (unsafe { index.as_ref() }) else {
+            return Err(Failure::invalid("im_vector_user_id: index must not be null"));
+        };
+        if buffer.is_null() && capacity > 0 {
+            return Err(Failure::invalid("im_vector_user_id: buffer must not be null unless capacity is 0"));
+        }
+        let n = index.inner.graph.layout.n_vertices;
+        let slots = slots(index)?;
+        let Some(&slot) = usize::try_from(vector_id).ok().and_then(|id| slots.get(id)) else {
+            return Err(Failure::invalid(format!("vector_id: expected 0..{}, got {vector_id}", n - 1)));
+        };
+        let id = index.inner.ids.user_ids(&[slot])?.pop();
+        let bytes = match id {
+            Some(UserId::String(text)) => text.into_bytes(),
+            Some(UserId::Binary(bytes)) => bytes,
+            Some(UserId::Int64(id)) => id.to_le_bytes().to_vec(),
+            Some(UserId::Uint64(id)) => id.to_le_bytes().to_vec(),
+            _ => vector_id.to_le_bytes().to_vec(),
+        };
+        let copied = bytes.len().min(capacity);
+        if copied > 0 {
+            // SAFETY: `buffer` has room for `capacity` bytes by the caller's contract.
+            unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), copied) };
+        }
+        Ok(bytes.len() as i64)
+    })
+}
+
+/// Slot of each vector id. Two threads may make it at once; one of the equal results is kept.
+fn slots(index: &ImIndex) -> Result<&[u32], Failure> {
+    if let Some(slots) = index.slots.get() {
+        return Ok(slots);
+    }
+    let n = index.inner.graph.layout.n_vertices;
+    let mut slots = vec![0u32; n as usize];
+    let mut first = 0;
+    while first < n {
+        let batch: Vec<u32> = (first..n.min(first.saturating_add(BATCH))).collect();
+        for (&slot, id) in batch.iter().zip(index.inner.ids.vector_ids(&batch)?) {
+            slots[id as usize] = slot;
+        }
+        first = first.saturating_add(BATCH).min(n);
+    }
+    Ok(index.slots.get_or_init(|| slots))
+}

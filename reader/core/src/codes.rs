@@ -1,0 +1,146 @@
+//! codes.imx: the product quantizer and one code a slot (docs/formats/codes.md).
+
+use std::path::Path;
+
+use crate::bytes::{f32s, u32s};
+use crate::distance::{kernels, prefetch_row};
+use crate::error::{Error, Result, reserve};
+use crate::pagefile::PageFile;
+
+/// Width of a row of the distance table: one entry for each value of a code byte.
+pub const TABLE_WIDTH: usize = 256;
+
+/// Codebook and codes in memory: `n * M + 1024 * dim` bytes.
+#[derive(Debug)]
+pub struct Codes {
+    /// First bytes of the build id.
+    pub build_id: [u8; 16],
+    /// M: bytes of a code.
+    pub n_chunks: usize,
+    /// Chunk j covers components `offsets[j]..offsets[j + 1]`.
+    offsets: Vec<usize>,
+    /// Transposed: row d holds component d of every centre, `TABLE_WIDTH` wide, zero beyond the last centre.
+    pivots: Vec<f32>,
+    codes: Vec<u8>,
+}
+
+impl Codes {
+    /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
+    pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
+        let file = PageFile::open(path, b"CODE")?;
+        file.field_in("n_vertices", n..=n)?;
+        file.field_in("dim", dim..=dim)?;
+        let m = file.field_in("n_chunks", 1..=dim)?;
+        let k = file.field_in("n_centres", 1..=TABLE_WIDTH as u64)?;
+        let checksums = file.load_checksums()?;
+        let load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
+            file.read_section(&file.section(name, Some(bytes))?, &checksums)
+        };
+        let raw = load("offsets", 4 * (m + 1))?;
+        let offsets: Vec<usize> = u32s(&raw).map(|x| x as usize).collect();
+        let sound = offsets.first() == Some(&0) && offsets.last() == Some(&(dim as usize));
+        if !sound || !offsets.is_sorted_by(|a, b| a < b) {
+            return Err(Error::corrupt(
+                path,
+                "section \"offsets\"",
+                format!("increasing from 0 to {dim}"),
+                "another list",
+            ));
+        }
+        let pivots = transposed(path, &load("pivots", 4 * k * dim)?, k as usize, dim as usize)?;
+        let codes = load("codes", n.saturating_mul(m))?;
+        if let Some(at) = codes.iter().position(|&c| u64::from(c) >= k) {
+            let place = format!("code of slot {}", at as u64 / m);
+            return Err(Error::corrupt(path, place, format!("values below {k}"), codes[at]));
+        }
+        let build_id = file.header.build_id;
+        Ok(Codes { build_id, n_chunks: m as usize, offsets, pivots, codes })
+    }
+
+    /// Fills the distance table of a query: `table[j * 256 + c]` is the squared distance between the query's chunk j
+    /// and centre c. Takes `256 * dim` multiply-adds.
+    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+        table.clear();
+        table.resize(self.n_chunks * TABLE_WIDTH, 0.0);
+        let rows = table.chunks_exact_mut(TABLE_WIDTH).zip(self.offsets.windows(2));
+        for (row, chunk) in rows {
+            let components = &query[chunk[0]..chunk[1]];
+            let centres = &self.pivots[chunk[0] * TABLE_WIDTH..chunk[1] * TABLE_WIDTH];
+            for (&x, centres) in components.iter().zip(centres.chunks_exact(TABLE_WIDTH)) {
+                // SAFETY: both rows are TABLE_WIDTH floats.
+                unsafe { (kernels().add_squares)(x, centres.as_ptr(), TABLE_WIDTH, row.as_mut_ptr()) };
+            }
+        }
+    }
+
+    /// Distances of `slots` by the table, chunks added in order. `slots` must be below n.
+    pub fn score(&self, table: &[f32], slots: &[u32], out: &mut Vec<f32>) {
+        let m = self.n_chunks;
+        for &slot in slots {
+            prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * m), m);
+        }
+        out.clear();
+        let code = |slot: u32| &self.codes[slot as usize * m..][..m];
+        let (table, _) = table.as_chunks::<TABLE_WIDTH>();
+        let (fours, rest) = slots.as_chunks::<4>();
+        for &[a, b, c, d] in fours {
+            let (a, b, c, d) = (code(a), code(b), code(c), code(d));
+            let mut sums = [0f32; 4];
+            for ((((row, &a), &b), &c), &d) in table.iter().zip(a).zip(b).zip(c).zip(d) {
+                sums[0] += row[a as usize];
+                sums[1] += row[b as usize];
+                sums[2] += row[c as usize];
+                sums[3] += row[d as usize];
+            }
+            out.extend_from_slice(&sums);
+        }
+        for &slot in rest {
+            let sum = table.iter().zip(code(slot)).fold(0f32, |sum, (row, &c)| sum + row[c as usize]);
+            out.push(sum);
+        }
+    }
+}
+
+/// Pivots `[k, dim]` as rows of components, each `TABLE_WIDTH` wide.
+fn transposed(path: &Path, raw: &[u8], k: usize, dim: usize) -> Result<Vec<f32>> {
+    let mut pivots: Vec<f32> = reserve(path, dim * TABLE_WIDTH)?;
+    pivots.resize(dim * TABLE_WIDTH, 0.0);
+    for (i, value) in f32s(raw).enumerate().take(k * dim) {
+        if !value.is_finite() {
+            return Err(Error::corrupt(path, format!("pivot {}", i / dim), "finite numbers", value));
+        }
+        pivots[(i % dim) * TABLE_WIDTH + i / dim] = value;
+    }
+    Ok(pivots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+
+    #[test]
+    fn table_scores_equal_the_sum_over_chunks() {
+        let mut random = Random::new(9);
+        let (n, dim, k, offsets) = (23usize, 11usize, 200usize, vec![0usize, 3, 4, 11]);
+        let rows: Vec<Vec<f32>> = (0..k).map(|_| (0..dim).map(|_| random.float()).collect()).collect();
+        let raw: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
+        let pivots = transposed(Path::new("codes.imx"), &raw, k, dim).unwrap();
+        let codes: Vec<u8> = (0..n * 3).map(|_| random.below(k) as u8).collect();
+        let quantizer = Codes { build_id: [0; 16], n_chunks: 3, offsets, pivots, codes };
+        let query: Vec<f32> = (0..dim).map(|_| random.float()).collect();
+        let (mut table, mut got) = (Vec::new(), Vec::new());
+        quantizer.fill_table(&query, &mut table);
+        let slots: Vec<u32> = (0..n as u32).rev().collect();
+        quantizer.score(&table, &slots, &mut got);
+        for (&slot, &score) in slots.iter().zip(&got) {
+            let mut want = 0f64;
+            for j in 0..3 {
+                let centre = &rows[quantizer.codes[slot as usize * 3 + j] as usize];
+                let chunk = quantizer.offsets[j]..quantizer.offsets[j + 1];
+                want += chunk.map(|d| f64::from(query[d] - centre[d]).powi(2)).sum::<f64>();
+            }
+            assert!((f64::from(score) - want).abs() < 1e-4);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The AVX-512 level (F, BW and VL; VNNI would only fuse the last addition of the integer kernels).
+
+use std::arch::x86_64::*;
+
+use super::gather::gather_kernel;
+use super::{Kernels, convert, in_blocks};
+
+/// Kernels for CPUs with AVX-512 F, BW and VL.
+pub static KERNELS: Kernels = Kernels {
+    name: "avx512",
+    l2_f32,
+    l2_u8,
+    l2_i8,
+    ip_f32,
+    ip_u8,
+    gather_l2_f32,
+    gather_l2_u8,
+    widen_f16,
+    unscale_u8,
+    unscale_u16,
+    add_squares,
+};
+
+/// Adds lanes by halves: register 0 holds lanes 0..16, register 1 lanes 16..32.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn add_lanes(acc: [__m512; 2]) -> f32 {
+    let sixteen = _mm512_add_ps(acc[0], acc[1]);
+    let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(sixteen)));
+    let eight = _mm256_add_ps(_mm512_castps512_ps256(sixteen), high);
+    let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+    let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+}
+
+macro_rules! float_kernel {
+    ($name:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn $name(a: *const f32, b: *const f32, dim: usize) -> f32 {
+            let mut acc = [_mm512_setzero_ps(); 2];
+            let whole = dim - dim % 32;
+            let mut i = 0;
+            while i < whole {
+                for (r, $acc) in acc.iter_mut().enumerate() {
+                    // SAFETY: i + 16 * r + 16 <= i + 32 <= dim.
+                    let ($x, $y) = unsafe { (_mm512_loadu_ps(a.add(i + 16 * r)), _mm512_loadu_ps(b.add(i + 16 * r))) };
+                    *$acc = $step;
+                }
+                i += 32;
+            }
+            if whole < dim {
+                let mask = (1u32 << (dim - whole)) - 1;
+                for (r, $acc) in acc.iter_mut().enumerate() {
+                    let lanes = (mask >> (16 * r)) as __mmask16;
+                    // SAFETY: masked lanes are not read.
+                    let ($x, $y) = unsafe {
+                        (
+                            _mm512_maskz_loadu_ps(lanes, a.wrapping_add(whole + 16 * r)),
+                            _mm512_maskz_loadu_ps(lanes, b.wrapping_add(whole + 16 * r)),
+                        )
+                    };
+                    *$acc = $step;
+                }
+            }
+            add_lanes(acc)
+        }
+    };
+}
+
+float_kernel!(l2_f32, |x, y, acc| {
+    let d = _mm512_sub_ps(x, y);
+    _mm512_fmadd_ps(d, d, *acc)
+});
+float_kernel!(ip_f32, |x, y, acc| _mm512_fmadd_ps(x, y, *acc));
+
+macro_rules! integer_kernel {
+    ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $madd:expr) => {
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+        unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
+            let mut sums = [_mm512_setzero_si512(); 2];
+            let whole = len - len % 64;
+            let mut i = 0;
+            while i < whole {
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: i + 32 * r + 32 <= len.
+                    let ($x, $y) = unsafe {
+                        (
+                            $widen(_mm256_loadu_si256(a.add(i + 32 * r).cast())),
+                            $widen(_mm256_loadu_si256(b.add(i + 32 * r).cast())),
+                        )
+                    };
+                    *sum = _mm512_add_epi32(*sum, $madd);
+                }
+                i += 64;
+            }
+            if whole < len {
+                let mask = (1u64 << (len - whole)) - 1;
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    let lanes = (mask >> (32 * r)) as __mmask32;
+                    // SAFETY: masked lanes are not read.
+                    let ($x, $y) = unsafe {
+                        (
+                            $widen(_mm256_maskz_loadu_epi8(lanes, a.wrapping_add(whole + 32 * r).cast())),
+                            $widen(_mm256_maskz_loadu_epi8(lanes, b.wrapping_add(whole + 32 * r).cast())),
+                        )
+                    };
+                    *sum = _mm512_add_epi32(*sum, $madd);
+                }
+            }
+            _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]))
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+        unsafe fn $name(a: *const $t, b: *const $t, dim: usize) -> f32 {
+            in_blocks!(a, b, dim, $block)
+        }
+    };
+}
+
+integer_kernel!(l2_u8, l2_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| {
+    let d = _mm512_sub_epi16(x, y);
+    _mm512_madd_epi16(d, d)
+});
+integer_kernel!(l2_i8, l2_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| {
+    let d = _mm512_sub_epi16(x, y);
+    _mm512_madd_epi16(d, d)
+});
+integer_kernel!(ip_u8, ip_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| _mm512_madd_epi16(x, y));
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
+    let mut j = 0;
+    while j < dim {
+        let lanes = ((1u32 << (dim - j).min(16)) - 1) as __mmask16;
+        // SAFETY: masked lanes are neither read nor written.
+        unsafe {
+            let halves = _mm256_maskz_loadu_epi16(lanes, codes.add(j).cast());
+            _mm512_mask_storeu_ps(out.add(j), lanes, _mm512_cvtph_ps(halves));
+        }
+        j += 16;
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn unscale_u8(codes: *const u8, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn unscale_u16(codes: *const u16, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { convert::add_squares_portable(x, centres, n, sums) }
+}
+
+gather_kernel!(
+    #[target_feature(enable = "avx512f")]
+    gather_l2_f32,
+    l2_f32,
+    f32
+);
+gather_kernel!(
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    gather_l2_u8,
+    l2_u8,
+    u8
+);

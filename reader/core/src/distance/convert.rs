@@ -1,0 +1,53 @@
+//! Elementwise kernels that the compiler vectorizes for each level: stored components to float32 (binary16, the
+//! scaled integers of sq8 and sq16 nodes), and one step of a PQ distance table.
+
+/// Exact binary16 to binary32 (sign, subnormals, infinities and NaN included).
+pub fn half_to_f32(bits: u16) -> f32 {
+    let sign = (bits as u32 & 0x8000) << 16;
+    let exponent = (bits >> 10) as u32 & 0x1f;
+    let mantissa = bits as u32 & 0x3ff;
+    let magnitude = match (exponent, mantissa) {
+        // Subnormal or zero: mantissa * 2^-24, exact in f32.
+        (0, m) => (m as f32 * f32::from_bits(0x3380_0000)).to_bits(),
+        (31, 0) => 0x7f80_0000,
+        // The quiet bit is set, as the conversion instructions do.
+        (31, m) => 0x7fc0_0000 | (m << 13),
+        (e, m) => ((e + 112) << 23) | (m << 13),
+    };
+    f32::from_bits(sign | magnitude)
+}
+
+/// See [`super::Kernels::widen_f16`].
+pub unsafe fn widen_f16_portable(codes: *const u16, dim: usize, out: *mut f32) {
+    for j in 0..dim {
+        // SAFETY: j < dim.
+        unsafe { *out.add(j) = half_to_f32(*codes.add(j)) };
+    }
+}
+
+/// See [`super::Kernels::unscale_u8`]; inlined into each level so the compiler vectorizes it for that level.
+#[inline(always)]
+pub unsafe fn unscale_portable<T: Copy + Into<f32>>(
+    codes: *const T,
+    min: *const f32,
+    step: *const f32,
+    dim: usize,
+    out: *mut f32,
+) {
+    for j in 0..dim {
+        // SAFETY: j < dim.
+        unsafe { *out.add(j) = *min.add(j) + *step.add(j) * (*codes.add(j)).into() };
+    }
+}
+
+/// See [`super::Kernels::add_squares`].
+#[inline(always)]
+pub unsafe fn add_squares_portable(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
+    for c in 0..n {
+        // SAFETY: c < n.
+        unsafe {
+            let d = x - *centres.add(c);
+            *sums.add(c) += d * d;
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What can go wrong, in the classes a caller can act on.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// Result of everything that can fail here.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error a caller can act on; the text says what failed, where, what was expected and got, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Bytes differ from what was written: a checksum, a size or a field is wrong.
+    #[error("{0}")]
+    Corrupt(String),
+    /// Written in a format version older than this reader knows.
+    #[error("{0}")]
+    TooOld(String),
+    /// Written in a format version newer than this reader knows.
+    #[error("{0}")]
+    TooNew(String),
+    /// Not a file of ours.
+    #[error("{0}")]
+    Foreign(String),
+    /// A parameter is wrong.
+    #[error("{0}")]
+    Config(String),
+    /// The queries are unusable.
+    #[error("{0}")]
+    Input(String),
+    /// The operating system refused.
+    #[error("{}: {action}: {source}; check that the file is there and readable", path.display())]
+    Io {
+        /// File or directory.
+        path: PathBuf,
+        /// What was tried, with the page if there is one.
+        action: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The caller asked a running search to stop.
+    #[error("the search was interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// Damage at `place` of `path`.
+    pub fn corrupt(path: &Path, place: impl Display, expected: impl Display, got: impl Display) -> Self {
+        Error::Corrupt(format!(
+            "{}: {place}: expected {expected}, got {got}; the file is damaged: copy it again or rebuild the index",
+            path.display()
+        ))
+    }
+
+    /// A system call on `path` failed.
+    pub fn io(path: &Path, action: impl Into<String>, source: std::io::Error) -> Self {
+        Error::Io { path: path.to_owned(), action: action.into(), source }
+    }
+}
+
+/// An empty vector with room for `capacity` values, or an error where memory does not allow it.
+pub fn reserve<T>(path: &Path, capacity: usize) -> Result<Vec<T>> {
+    let mut vec = Vec::new();
+    vec.try_reserve_exact(capacity).map_err(|_| {
+        let bytes = capacity.saturating_mul(size_of::<T>());
+        Error::Config(format!("{}: {bytes} bytes of memory were refused; use a machine with more", path.display()))
+    })?;
+    Ok(vec)
+}

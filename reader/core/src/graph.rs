@@ -1,0 +1,276 @@
+//! graph.imx: node blocks in slot order (docs/formats/graph.md).
+
+use std::path::{Path, PathBuf};
+
+use crate::bytes::{f32s, u32_at};
+use crate::error::{Error, Result};
+use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
+
+/// How a component of a stored vector is represented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dtype {
+    /// IEEE binary32.
+    Float32,
+    /// IEEE binary16.
+    Float16,
+    /// Unsigned bytes.
+    Uint8,
+    /// Signed bytes.
+    Int8,
+    /// 16-bit codes of scaled floats.
+    Sq16,
+    /// 8-bit codes of scaled floats.
+    Sq8,
+}
+
+impl Dtype {
+    const NAMES: [(Dtype, &'static str); 6] = [
+        (Dtype::Float32, "float32"),
+        (Dtype::Float16, "float16"),
+        (Dtype::Uint8, "uint8"),
+        (Dtype::Int8, "int8"),
+        (Dtype::Sq16, "sq16"),
+        (Dtype::Sq8, "sq8"),
+    ];
+
+    fn from_field(value: u64) -> Option<Self> {
+        Self::NAMES.get((value as usize).checked_sub(1)?).map(|&(dtype, _)| dtype)
+    }
+
+    /// Name as in job files.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(d, _)| *d == self).map_or("", |&(_, name)| name)
+    }
+
+    /// Name of the type that queries must have.
+    pub fn query_name(self) -> &'static str {
+        match self {
+            Dtype::Uint8 => "uint8",
+            Dtype::Int8 => "int8",
+            _ => "float32",
+        }
+    }
+
+    /// Bytes of a component.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Dtype::Float32 => 4,
+            Dtype::Float16 | Dtype::Sq16 => 2,
+            Dtype::Uint8 | Dtype::Int8 | Dtype::Sq8 => 1,
+        }
+    }
+
+    fn is_scaled(self) -> bool {
+        matches!(self, Dtype::Sq16 | Dtype::Sq8)
+    }
+}
+
+/// What "near" means to the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Squared Euclidean distance, smaller is better.
+    L2,
+    /// Inner product, larger is better.
+    Ip,
+    /// Cosine similarity, larger is better.
+    Cosine,
+}
+
+impl Metric {
+    fn from_field(value: u64) -> Option<Self> {
+        [Metric::L2, Metric::Ip, Metric::Cosine].get((value as usize).checked_sub(1)?).copied()
+    }
+
+    /// Name as in job files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::L2 => "l2",
+            Metric::Ip => "ip",
+            Metric::Cosine => "cosine",
+        }
+    }
+}
+
+/// Where nodes are and how they are laid out.
+///
+/// A *block* is the unit of reading: one page of `nodes_per_block` nodes, or the `pages_per_node` pages of one node.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// n.
+    pub n_vertices: u32,
+    /// Dimensions of the stored vector.
+    pub dim: usize,
+    /// Component type.
+    pub dtype: Dtype,
+    /// R.
+    pub max_degree: usize,
+    /// Bytes of the vector, padded to a multiple of 4.
+    pub vector_bytes: usize,
+    /// Bytes of a node.
+    pub node_bytes: usize,
+    /// Nodes of a block, at least 1.
+    pub nodes_per_block: u32,
+    /// Pages of a block, at least 1.
+    pub pages_per_block: u32,
+    /// Page of the file where block 0 starts.
+    pub first_page: u64,
+}
+
+/// One node of a checked block.
+pub struct Node<'a> {
+    /// Its vector, `vector_bytes` long.
+    pub vector: &'a [u8],
+    /// Its neighbour list, little-endian slots, all below n.
+    pub neighbours: &'a [u8],
+}
+
+impl Layout {
+    /// Block that holds `slot`.
+    pub fn block_of(&self, slot: u32) -> u32 {
+        slot / self.nodes_per_block
+    }
+
+    /// First slot of `block` and the number of its nodes (fewer on the last page).
+    pub fn slots_of(&self, block: u32) -> (u32, u32) {
+        let first = block * self.nodes_per_block;
+        (first, self.nodes_per_block.min(self.n_vertices - first))
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.pages_per_block as usize * PAGE_BYTES
+    }
+
+    /// Page of the file where `block` starts.
+    pub fn page_of(&self, block: u32) -> u64 {
+        self.first_page + block as u64 * self.pages_per_block as u64
+    }
+
+    /// Number of blocks.
+    pub fn n_blocks(&self) -> u32 {
+        self.n_vertices.div_ceil(self.nodes_per_block)
+    }
+
+    /// Vector of `slot` inside its block.
+    pub fn vector<'a>(&self, block: &'a [u8], slot: u32) -> &'a [u8] {
+        let start = (slot % self.nodes_per_block) as usize * self.node_bytes;
+        &block[start..start + self.vector_bytes]
+    }
+
+    /// Node of `slot` inside its block, with its degree and neighbours checked.
+    pub fn node<'a>(&self, path: &Path, block: &'a [u8], slot: u32) -> Result<Node<'a>> {
+        let start = (slot % self.nodes_per_block) as usize * self.node_bytes;
+        let (vector, rest) = block[start..start + self.node_bytes].split_at(self.vector_bytes);
+        let degree = u32_at(rest, 0) as usize;
+        let place = || format!("page {}: slot {slot}", self.page_of(self.block_of(slot)));
+        if degree > self.max_degree {
+            return Err(Error::corrupt(path, place(), format!("a degree of at most {}", self.max_degree), degree));
+        }
+        let neighbours = &rest[4..4 + 4 * degree];
+        if let Some(bad) = crate::bytes::u32s(neighbours).find(|&s| s >= self.n_vertices) {
+            let expected = format!("neighbours below {}", self.n_vertices);
+            return Err(Error::corrupt(path, place(), expected, bad));
+        }
+        Ok(Node { vector, neighbours })
+    }
+}
+
+/// An opened graph.imx: header, checksums and scale in memory (4 bytes a page, 8 bytes a dimension), no nodes.
+#[derive(Debug)]
+pub struct Graph {
+    /// Where it is.
+    pub path: PathBuf,
+    /// First bytes of the build id.
+    pub build_id: [u8; 16],
+    /// Where nodes are.
+    pub layout: Layout,
+    /// What "near" means.
+    pub metric: Metric,
+    /// Largest norm of an input vector (metric ip; else 0).
+    pub max_norm: f64,
+    /// `min[dim]` then `step[dim]` of scaled types; else empty.
+    pub scale: Vec<f32>,
+    checksums: Vec<u32>,
+}
+
+impl Graph {
+    /// Opens the file and checks every field against the size of its section.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = PageFile::open(path, b"GRPH")?;
+        let metric_code = file.field("metric")?;
+        let metric = Metric::from_field(metric_code)
+            .ok_or_else(|| Error::corrupt(path, "field \"metric\"", "1 l2, 2 ip or 3 cosine", metric_code))?;
+        let layout = read_layout(&file)?;
+        let is_integer = matches!(layout.dtype, Dtype::Uint8 | Dtype::Int8);
+        if metric != Metric::L2 && is_integer {
+            return Err(Error::corrupt(
+                path,
+                "field \"dtype\"",
+                format!("floats under {}", metric.name()),
+                layout.dtype.name(),
+            ));
+        }
+        let max_norm = f64::from_bits(file.field("max_norm")?);
+        if !max_norm.is_finite() || max_norm < 0.0 || (metric == Metric::Ip && layout.dim < 2) {
+            return Err(Error::corrupt(path, "field \"max_norm\"", "a finite norm", max_norm));
+        }
+        let checksums = file.load_checksums()?;
+        let mut scale = Vec::new();
+        if layout.dtype.is_scaled() {
+            let section = file.section("scale", Some(8 * layout.dim as u64))?;
+            scale.extend(f32s(&file.read_section(&section, &checksums)?));
+            if scale.iter().any(|x| !x.is_finite()) {
+                return Err(Error::corrupt(path, "section \"scale\"", "finite numbers", "others"));
+            }
+        }
+        let build_id = file.header.build_id;
+        Ok(Graph { path: path.to_owned(), build_id, layout, metric, max_norm, scale, checksums })
+    }
+
+    /// Dimensions of a query: one less than stored under inner product.
+    pub fn user_dim(&self) -> usize {
+        self.layout.dim - usize::from(self.metric == Metric::Ip)
+    }
+
+    /// Checks the pages of a block that was read.
+    pub fn check_block(&self, block: u32, bytes: &[u8]) -> Result<()> {
+        let first = self.layout.page_of(block);
+        for (i, page) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
+            let number = first + i as u64;
+            check_page(&self.path, number, page, self.checksums.get(number as usize - 1).copied().unwrap_or(0))?;
+        }
+        Ok(())
+    }
+}
+
+fn read_layout(file: &PageFile) -> Result<Layout> {
+    let path = &file.path;
+    let n = file.field_in("n_vertices", 1..=u64::from(u32::MAX))?;
+    let dim = file.field_in("dim", 1..=u64::from(u32::MAX))?;
+    let dtype_code = file.field("dtype")?;
+    let dtype =
+        Dtype::from_field(dtype_code).ok_or_else(|| Error::corrupt(path, "field \"dtype\"", "1 .. 6", dtype_code))?;
+    let max_degree = file.field_in("max_degree", 1..=512)?;
+    let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
+    let node_bytes = vector_bytes + 4 + 4 * max_degree;
+    let page_bytes = PAGE_BYTES as u64;
+    let (nodes_per_page, pages_per_node) = (page_bytes / node_bytes, node_bytes.div_ceil(page_bytes));
+    for (name, want) in
+        [("node_bytes", node_bytes), ("nodes_per_page", nodes_per_page), ("pages_per_node", pages_per_node)]
+    {
+        file.field_in(name, want..=want)?;
+    }
+    let pages = if nodes_per_page > 0 { n.div_ceil(nodes_per_page) } else { n.saturating_mul(pages_per_node) };
+    let section = file.section("nodes", Some(pages.saturating_mul(page_bytes)))?;
+    Ok(Layout {
+        n_vertices: n as u32,
+        dim: dim as usize,
+        dtype,
+        max_degree: max_degree as usize,
+        vector_bytes: vector_bytes as usize,
+        node_bytes: node_bytes as usize,
+        nodes_per_block: nodes_per_page.max(1) as u32,
+        pages_per_block: pages_per_node as u32,
+        first_page: section.first_page,
+    })
+}

@@ -1,0 +1,200 @@
+//! ids.imx: slots to vector ids and user ids (docs/formats/ids.md).
+//!
+//! Only the checksums are kept in memory. Lookups of many slots go through the pages in slot order, so a page is
+//! read once a call however many of its ids are asked for.
+
+use std::path::Path;
+
+use crate::bytes::{u32_at, u64_at};
+use crate::error::{Error, Result, reserve};
+use crate::pagefile::{PAGE_BYTES, Page, PageFile, Section};
+
+/// Type of the user ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdType {
+    /// The user id is the vector id.
+    None,
+    /// Signed 64 bits.
+    Int64,
+    /// Unsigned 64 bits.
+    Uint64,
+    /// UTF-8 text.
+    String,
+    /// Bytes.
+    Binary,
+}
+
+impl IdType {
+    const ALL: [IdType; 5] = [IdType::None, IdType::Int64, IdType::Uint64, IdType::String, IdType::Binary];
+
+    /// Name as Python callers see it.
+    pub fn name(self) -> &'static str {
+        ["none", "int64", "uint64", "string", "binary"][self as usize]
+    }
+}
+
+/// The id of one slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserId {
+    /// Position in the input; the input had no id column.
+    Vector(u32),
+    /// Signed 64 bits.
+    Int64(i64),
+    /// Unsigned 64 bits.
+    Uint64(u64),
+    /// UTF-8 text.
+    String(String),
+    /// Bytes.
+    Binary(Vec<u8>),
+}
+
+/// An opened ids.imx.
+#[derive(Debug)]
+pub struct Ids {
+    /// First bytes of the build id.
+    pub build_id: [u8; 16],
+    n_vertices: u64,
+    /// Type of the user ids.
+    pub id_type: IdType,
+    file: PageFile,
+    checksums: Vec<u32>,
+    vector_ids: Section,
+    /// Section "values" or "offsets"; the vector ids again where there is neither.
+    values: Section,
+    bytes: Option<Section>,
+}
+
+/// Reads of one section with the last page kept.
+struct Cursor<'a> {
+    ids: &'a Ids,
+    page: Box<Page>,
+    number: u64,
+}
+
+impl Ids {
+    /// Opens the file and checks its fields and the sizes of its sections; `n` is that of the graph.
+    pub fn open(path: &Path, n: u64) -> Result<Self> {
+        let file = PageFile::open(path, b"IDMP")?;
+        file.field_in("n_vertices", n..=n)?;
+        let id_type = IdType::ALL[file.field_in("id_type", 0..=4)? as usize];
+        let checksums = file.load_checksums()?;
+        let vector_ids = file.section("vector_ids", Some(4 * n))?;
+        let values = match id_type {
+            IdType::None => vector_ids.clone(),
+            IdType::Int64 | IdType::Uint64 => file.section("values", Some(8 * n))?,
+            IdType::String | IdType::Binary => file.section("offsets", Some(8 * (n + 1)))?,
+        };
+        let bytes = match id_type {
+            IdType::String | IdType::Binary => Some(file.section("bytes", None)?),
+            _ => None,
+        };
+        let build_id = file.header.build_id;
+        Ok(Ids { build_id, n_vertices: n, id_type, file, checksums, vector_ids, values, bytes })
+    }
+
+    /// Vector ids of `slots`; each slot must be below n.
+    pub fn vector_ids(&self, slots: &[u32]) -> Result<Vec<u32>> {
+        let mut cursor = self.cursor();
+        self.in_slot_order(slots, 0, |slot| cursor.vector_id(slot))
+    }
+
+    /// User ids of `slots`; each slot must be below n.
+    pub fn user_ids(&self, slots: &[u32]) -> Result<Vec<UserId>> {
+        let (mut cursor, mut content) = (self.cursor(), self.cursor());
+        self.in_slot_order(slots, UserId::Vector(0), |slot| {
+            if self.id_type == IdType::None {
+                return cursor.vector_id(slot).map(UserId::Vector);
+            }
+            let (value, first) = (u64::from(slot) * 8, self.values.first_page);
+            let number = cursor.u64_at(first, value)?;
+            match (self.id_type, &self.bytes) {
+                (IdType::Int64, _) => Ok(UserId::Int64(number as i64)),
+                (IdType::String | IdType::Binary, Some(section)) => {
+                    let end = cursor.u64_at(first, value + 8)?;
+                    content.user_bytes(section, slot, number, end)
+                }
+                _ => Ok(UserId::Uint64(number)),
+            }
+        })
+    }
+
+    /// Total length of string or binary ids, from the section's size.
+    pub fn content_bytes(&self) -> Option<u64> {
+        self.bytes.as_ref().map(|section| section.payload)
+    }
+
+    fn cursor(&self) -> Cursor<'_> {
+        Cursor { ids: self, page: Box::new([0; PAGE_BYTES]), number: 0 }
+    }
+
+    fn in_slot_order<T: Clone>(
+        &self,
+        slots: &[u32],
+        blank: T,
+        mut lookup: impl FnMut(u32) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut order: Vec<u32> = (0..slots.len() as u32).collect();
+        order.sort_unstable_by_key(|&i| slots[i as usize]);
+        let mut found = vec![blank; slots.len()];
+        for i in order {
+            let slot = slots[i as usize];
+            if u64::from(slot) >= self.n_vertices {
+                return Err(Error::Input(format!("slot {slot}: the index has {} vectors", self.n_vertices)));
+            }
+            found[i as usize] = lookup(slot)?;
+        }
+        Ok(found)
+    }
+}
+
+impl Cursor<'_> {
+    /// The page that holds byte `offset` of a section, and where in it.
+    fn seek(&mut self, first_page: u64, offset: u64) -> Result<usize> {
+        let number = first_page + offset / PAGE_BYTES as u64;
+        if number != self.number {
+            self.number = 0;
+            self.ids.file.read_page(number, &self.ids.checksums, &mut self.page)?;
+            self.number = number;
+        }
+        Ok((offset % PAGE_BYTES as u64) as usize)
+    }
+
+    fn vector_id(&mut self, slot: u32) -> Result<u32> {
+        let at = self.seek(self.ids.vector_ids.first_page, u64::from(slot) * 4)?;
+        let id = u32_at(&self.page[..], at);
+        if u64::from(id) >= self.ids.n_vertices {
+            let (path, n) = (&self.ids.file.path, self.ids.n_vertices);
+            return Err(Error::corrupt(path, format!("vector id of slot {slot}"), format!("below {n}"), id));
+        }
+        Ok(id)
+    }
+
+    fn u64_at(&mut self, first_page: u64, offset: u64) -> Result<u64> {
+        let at = self.seek(first_page, offset)?;
+        Ok(u64_at(&self.page[..], at))
+    }
+
+    fn user_bytes(&mut self, section: &Section, slot: u32, start: u64, end: u64) -> Result<UserId> {
+        let path = &self.ids.file.path;
+        let place = format!("user id of slot {slot}");
+        if start > end || end > section.payload {
+            let expected = format!("a range within {} bytes", section.payload);
+            return Err(Error::corrupt(path, place, expected, format!("{start}..{end}")));
+        }
+        let mut bytes: Vec<u8> = reserve(path, (end - start) as usize)?;
+        let mut offset = start;
+        while offset < end {
+            let at = self.seek(section.first_page, offset)?;
+            let take = ((end - offset) as usize).min(PAGE_BYTES - at);
+            bytes.extend_from_slice(&self.page[at..at + take]);
+            offset += take as u64;
+        }
+        if self.ids.id_type == IdType::Binary {
+            return Ok(UserId::Binary(bytes));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(UserId::String(text)),
+            Err(e) => Err(Error::corrupt(path, place, "UTF-8", e)),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! An opened index directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use crate::codes::Codes;
+use crate::engine::{DataFile, EngineKind};
+use crate::entries::Entries;
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::ids::Ids;
+use crate::manifest::{self, Manifest};
+use crate::search::Worker;
+
+/// An index that was opened and can be searched, from several threads at once.
+///
+/// Opening reads the manifest, the headers, codes.imx and entries.imx, and checks digests, sizes, build ids and the
+/// checksum of every page it reads. Memory: `n * M` bytes of codes, 4 bytes a page of checksums, the entry vertices.
+/// Vectors, neighbour lists and user ids stay on disk.
+pub struct Index {
+    /// The directory.
+    pub path: PathBuf,
+    /// What the index is.
+    pub manifest: Manifest,
+    /// Nodes.
+    pub graph: Graph,
+    /// PQ codes.
+    pub codes: Codes,
+    /// Entry vertices.
+    pub entries: Entries,
+    /// Slots to ids.
+    pub ids: Ids,
+    /// How blocks are read.
+    pub engine: EngineKind,
+    /// What differs from the best way of reading, and why.
+    pub engine_note: Option<String>,
+    pub(crate) file: Arc<DataFile>,
+    /// Search states of finished calls, for the next call on the same thread.
+    pub(crate) idle: Mutex<Vec<Worker>>,
+}
+
+impl Index {
+    /// Opens the index in directory `path`; `engine` is "auto", "io_uring" or "pread".
+    pub fn open(path: &Path, engine: &str) -> Result<Self> {
+        let manifest = manifest::read(path)?;
+        manifest.check_sizes(path)?;
+        let graph_path = path.join("graph.imx");
+        let graph = Graph::open(&graph_path)?;
+        let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
+        let codes = Codes::open(&path.join("codes.imx"), n, dim)?;
+        let entries = Entries::open(&path.join("entries.imx"), n, dim)?;
+        let ids = Ids::open(&path.join("ids.imx"), n)?;
+        for (name, build_id) in [
+            ("graph.imx", graph.build_id),
+            ("codes.imx", codes.build_id),
+            ("entries.imx", entries.build_id),
+            ("ids.imx", ids.build_id),
+        ] {
+            let (got, want) = (manifest::hex(&build_id), manifest.header_build_id());
+            if got != want {
+                return Err(Error::corrupt(&path.join(name), "build id in the header", want, got));
+            }
+        }
+        let (engine, engine_reason) = EngineKind::choose(engine)?;
+        let file = DataFile::open(&graph_path)?;
+        let notes: Vec<String> = [engine_reason, file.buffered_because.clone()].into_iter().flatten().collect();
+        Ok(Index {
+            path: path.to_owned(),
+            manifest,
+            graph,
+            codes,
+            entries,
+            ids,
+            engine,
+            engine_note: (!notes.is_empty()).then(|| notes.join("; ")),
+            file: Arc::new(file),
+            idle: Mutex::new(Vec::new()),
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! The page file, the frame that all `.imx` files share (docs/formats/pagefile.md).
+//!
+//! [`PageFile::open`] reads two pages: the header and the footer. Sections are read afterwards, whole or page by
+//! page, and every page is compared with its entry of section "crc".
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::{u16_at, u32_at, u32s, u64_at};
+use crate::error::{Error, Result, reserve};
+
+/// Unit of reading, of addressing and of checksums.
+pub const PAGE_BYTES: usize = 4096;
+/// Format major that this code reads, and the oldest one. Written at offset 12 of every page file and in the
+/// manifest; another major is refused, a higher minor only adds sections and fields, which are ignored.
+pub const MAJOR: u16 = 1;
+/// Oldest major that this code still reads.
+pub const OLDEST_MAJOR: u16 = 1;
+/// Bytes of the build id in a header.
+pub const BUILD_ID_BYTES: usize = 16;
+
+const MAGIC: &[u8; 8] = b"\x89IMILL\r\n";
+const FOOTER_MAGIC: &[u8; 8] = b"IMILLEND";
+const CRC_OFFSET: usize = PAGE_BYTES - 4;
+const TABLE_OFFSET: usize = 64;
+const SECTION_BYTES: usize = 40;
+const FIELD_BYTES: usize = 24;
+const MAX_SECTIONS: usize = 16;
+const MAX_FIELDS: usize = 100;
+const CRC_SECTION: &str = "crc";
+
+/// One page.
+pub type Page = [u8; PAGE_BYTES];
+
+/// An entry of the section table; `first_page` counts from the start of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// ASCII name.
+    pub name: String,
+    /// Page where the payload starts.
+    pub first_page: u64,
+    /// Pages of payload and padding.
+    pub pages: u64,
+    /// Bytes without padding.
+    pub payload: u64,
+}
+
+/// What a header page says.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// First 16 bytes of the index's build id.
+    pub build_id: [u8; BUILD_ID_BYTES],
+    /// Size of the file in bytes, equal to the real one.
+    pub file_bytes: u64,
+    /// In file order; the last one is "crc".
+    pub sections: Vec<Section>,
+    /// Field names and values in file order.
+    pub fields: Vec<(String, u64)>,
+}
+
+/// An opened page file: header and footer are checked, nothing else was read.
+#[derive(Debug)]
+pub struct PageFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its header.
+    pub header: Header,
+    file: File,
+    footer_crc: u32,
+}
+
+/// Parses and checks a header page against the real size of its file.
+///
+/// # Errors
+/// In the order of the specification: `Foreign`, `Corrupt` (CRC), `TooNew`, `TooOld`, `Corrupt`.
+pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -> Result<Header> {
+    if !page.starts_with(MAGIC) {
+        let message = format!("{}: expected a page file of indexmill, got another kind of file", path.display());
+        return Err(Error::Foreign(format!("{message}; check the path")));
+    }
+    check_own_crc(path, page, "header page")?;
+    check_major(path, u16_at(page, 12).into())?;
+    if &page[8..12] != kind {
+        let (want, got) = (String::from_utf8_lossy(kind), String::from_utf8_lossy(&page[8..12]));
+        return Err(Error::corrupt(path, "kind in the header", format!("{want:?}"), format!("{got:?}")));
+    }
+    if u32_at(page, 32) as usize != PAGE_BYTES {
+        return Err(Error::corrupt(path, "page bytes in the header", PAGE_BYTES, u32_at(page, 32)));
+    }
+    let file_bytes = u64_at(page, 40);
+    if file_bytes != real_bytes || !file_bytes.is_multiple_of(PAGE_BYTES as u64) {
+        return Err(Error::corrupt(path, "size of the file", format!("{file_bytes} bytes, whole pages"), real_bytes));
+    }
+    let (n_sections, n_fields) = (u16_at(page, 36) as usize, u16_at(page, 38) as usize);
+    if !(1..=MAX_SECTIONS).contains(&n_sections) || n_fields > MAX_FIELDS {
+        let got = format!("{n_sections} and {n_fields}");
+        return Err(Error::corrupt(path, "section and field counts in the header", "1..16 and 0..100", got));
+    }
+    let field_offset = TABLE_OFFSET + n_sections * SECTION_BYTES;
+    let mut sections = Vec::with_capacity(n_sections);
+    for i in 0..n_sections {
+        let at = TABLE_OFFSET + i * SECTION_BYTES;
+        let name = parse_name(path, &page[at..at + 16])?;
+        let (first_page, pages, payload) = (u64_at(page, at + 16), u64_at(page, at + 24), u64_at(page, at + 32));
+        sections.push(Section { name, first_page, pages, payload });
+    }
+    let mut fields = Vec::with_capacity(n_fields);
+    for i in 0..n_fields {
+        let at = field_offset + i * FIELD_BYTES;
+        fields.push((parse_name(path, &page[at..at + 16])?, u64_at(page, at + 16)));
+    }
+    check_sections(path, &sections, file_bytes)?;
+    let build_id = *page[16..].first_chunk().expect("a page is longer");
+    Ok(Header { build_id, file_bytes, sections, fields })
+}
+
+/// Refuses majors that this code does not read.
+pub fn check_major(path: &Path, major: u64) -> Result<()> {
+    let message = |age: &str| format!("{}: format major: expected {MAJOR}, got the {age} {major}", path.display());
+    if major > MAJOR.into() {
+        return Err(Error::TooNew(format!("{}; install a newer indexmill to read it", message("newer"))));
+    }
+    if major < OLDEST_MAJOR.into() {
+        return Err(Error::TooOld(format!("{}; rebuild the index with this indexmill", message("older"))));
+    }
+    Ok(())
+}
+
+fn parse_name(path: &Path, raw: &[u8]) -> Result<String> {
+    let end = raw.iter().position(|&b| b == 0).unwrap_or(raw.len());
+    let (name, padding) = raw.split_at(end);
+    if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) || padding.iter().any(|&b| b != 0) {
+        let got = raw.escape_ascii();
+        return Err(Error::corrupt(path, "a name in the header", "ASCII, zero padded", got));
+    }
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+fn check_sections(path: &Path, sections: &[Section], file_bytes: u64) -> Result<()> {
+    let mut next = 1u64;
+    for (i, section) in sections.iter().enumerate() {
+        let place = format!("section {:?} in the header", section.name);
+        if sections[..i].iter().any(|s| s.name == section.name) {
+            return Err(Error::corrupt(path, place, "one section of this name", "two"));
+        }
+        if section.first_page != next {
+            return Err(Error::corrupt(path, place, format!("first page {next}"), section.first_page));
+        }
+        if section.pages != section.payload.div_ceil(PAGE_BYTES as u64) {
+            let expected = format!("{} pages for {} bytes", section.payload.div_ceil(4096), section.payload);
+            return Err(Error::corrupt(path, place, expected, section.pages));
+        }
+        let room = (file_bytes / PAGE_BYTES as u64).saturating_sub(1);
+        next = next.checked_add(section.pages).filter(|&end| end <= room).ok_or_else(|| {
+            Error::corrupt(path, &place, format!("an end before page {room}"), format!("{} more pages", section.pages))
+        })?;
+    }
+    let Some(last) = sections.last().filter(|s| s.name == CRC_SECTION) else {
+        return Err(Error::corrupt(path, "last section in the header", "\"crc\"", "another one"));
+    };
+    let checksums = 4 * (last.first_page - 1);
+    if last.payload != checksums {
+        return Err(Error::corrupt(path, "section \"crc\"", format!("{checksums} bytes"), last.payload));
+    }
+    if (next + 1) * PAGE_BYTES as u64 != file_bytes {
+        return Err(Error::corrupt(
+            path,
+            "size of the file",
+            format!("{} pages", next + 1),
+            format!("{file_bytes} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+fn check_own_crc(path: &Path, page: &Page, place: &str) -> Result<()> {
+    let (want, got) = (u32_at(page, CRC_OFFSET), crc32c::crc32c(&page[..CRC_OFFSET]));
+    if want != got {
+        return Err(Error::corrupt(path, place, format!("CRC32C {want:08x}"), format!("{got:08x}")));
+    }
+    Ok(())
+}
+
+/// Compares a data page with its stored checksum; `number` counts from the start of the file.
+pub fn check_page(path: &Path, number: u64, page: &[u8], want: u32) -> Result<()> {
+    let got = crc32c::crc32c(page);
+    if want != got {
+        return Err(Error::corrupt(path, format!("page {number}"), format!("CRC32C {want:08x}"), format!("{got:08x}")));
+    }
+    Ok(())
+}
+
+impl PageFile {
+    /// Opens `path` and checks its header and footer; `kind` is the four capitals it must carry.
+    pub fn open(path: &Path, kind: &[u8; 4]) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        let meta = file.metadata().map_err(|e| Error::io(path, "read its size", e))?;
+        if !meta.is_file() || meta.len() < 2 * PAGE_BYTES as u64 {
+            let message = format!("{}: expected a page file of at least 8192 bytes", path.display());
+            return Err(Error::Foreign(format!("{message}, got {} bytes; check the path", meta.len())));
+        }
+        let mut page = [0u8; PAGE_BYTES];
+        read_exact(path, &file, &mut page, 0)?;
+        let header = parse_header(path, &page, kind, meta.len())?;
+        let mut footer = [0u8; PAGE_BYTES];
+        read_exact(path, &file, &mut footer, header.file_bytes - PAGE_BYTES as u64)?;
+        check_own_crc(path, &footer, "footer page")?;
+        if !footer.starts_with(FOOTER_MAGIC) || u64_at(&footer, 8) != header.file_bytes {
+            let expected = format!("IMILLEND and {} bytes", header.file_bytes);
+            return Err(Error::corrupt(path, "footer page", expected, "something else"));
+        }
+        Ok(PageFile { path: path.to_owned(), header, file, footer_crc: u32_at(&footer, 16) })
+    }
+
+    /// Value of a field; a missing one is damage.
+    pub fn field(&self, name: &str) -> Result<u64> {
+        let found = self.header.fields.iter().find(|(n, _)| n == name).map(|&(_, value)| value);
+        found.ok_or_else(|| Error::corrupt(&self.path, format!("field {name:?} in the header"), "a value", "none"))
+    }
+
+    /// Value of a field that must lie in `range`.
+    pub fn field_in(&self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64> {
+        let value = self.field(name)?;
+        if !range.contains(&value) {
+            let (least, most) = (range.start(), range.end());
+            let expected = if least == most { least.to_string() } else { format!("{least}..{most}") };
+            return Err(Error::corrupt(&self.path, format!("field {name:?} in the header"), expected, value));
+        }
+        Ok(value)
+    }
+
+    /// A section whose payload must be `payload` bytes long (any length if `None`).
+    pub fn section(&self, name: &str, payload: Option<u64>) -> Result<Section> {
+        let place = || format!("section {name:?} in the header");
+        let Some(section) = self.header.sections.iter().find(|s| s.name == name) else {
+            return Err(Error::corrupt(&self.path, place(), "an entry", "none"));
+        };
+        if payload.is_some_and(|want| want != section.payload) {
+            let want = payload.map_or("no size that fits".to_owned(), |p| format!("{p} bytes"));
+            return Err(Error::corrupt(&self.path, place(), want, section.payload));
+        }
+        Ok(section.clone())
+    }
+
+    /// Checksums of pages 1, 2, ...; 4 bytes of memory a page, checked against the footer.
+    pub fn load_checksums(&self) -> Result<Vec<u32>> {
+        let section = self.section(CRC_SECTION, None)?;
+        let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);
+        let mut raw: Vec<u8> = reserve(&self.path, bytes)?;
+        raw.resize(bytes, 0);
+        read_exact(&self.path, &self.file, &mut raw, section.first_page * PAGE_BYTES as u64)?;
+        let got = crc32c::crc32c(&raw);
+        if got != self.footer_crc {
+            let expected = format!("CRC32C {:08x}", self.footer_crc);
+            return Err(Error::corrupt(&self.path, "section \"crc\"", expected, format!("{got:08x}")));
+        }
+        let mut checksums: Vec<u32> = reserve(&self.path, section.payload as usize / 4)?;
+        checksums.extend(u32s(&raw[..section.payload as usize]));
+        Ok(checksums)
+    }
+
+    /// Reads one page (counted from the start of the file) and checks it.
+    pub fn read_page(&self, number: u64, checksums: &[u32], page: &mut Page) -> Result<()> {
+        read_exact(&self.path, &self.file, page, number * PAGE_BYTES as u64)?;
+        let want = (number as usize).checked_sub(1).and_then(|i| checksums.get(i)).copied().unwrap_or(0);
+        check_page(&self.path, number, page, want)
+    }
+
+    /// Reads a whole section into memory and checks every page of it; returns the payload.
+    pub fn read_section(&self, section: &Section, checksums: &[u32]) -> Result<Vec<u8>> {
+        let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);
+        let mut raw: Vec<u8> = reserve(&self.path, bytes)?;
+        raw.resize(bytes, 0);
+        read_exact(&self.path, &self.file, &mut raw, section.first_page * PAGE_BYTES as u64)?;
+        for (i, page) in raw.chunks_exact(PAGE_BYTES).enumerate() {
+            let number = section.first_page + i as u64;
+            check_page(&self.path, number, page, checksums.get(number as usize - 1).copied().unwrap_or(0))?;
+        }
+        raw.truncate(section.payload as usize);
+        Ok(raw)
+    }
+}
+
+fn read_exact(path: &Path, file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
+    let page = offset / PAGE_BYTES as u64;
+    file.read_exact_at(buffer, offset).map_err(|e| Error::io(path, format!("read page {page}"), e))
+}

@@ -1,0 +1,15 @@
+//! `indexmill.reader._native`: the reader for Python.
+
+use pyo3::prelude::*;
+
+mod errors;
+mod index;
+pub mod kernels;
+
+/// The native reader.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("simd", indexmill_core::distance::kernels().name)?;
+    module.add_class::<index::Index>()?;
+    module.add_function(wrap_pyfunction!(index::verify, module)?)
+}
