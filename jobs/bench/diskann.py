@@ -77,10 +77,12 @@ def build(space: Workspace) -> dict[str, Any]:
     return {**usage.to_dict(), **call, "pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
 
 
-def search(space: Workspace, sizes: Sequence[int], first: int, last: int) -> list[dict[str, Any]]:
+def search(
+    space: Workspace, sizes: Sequence[int], first: int, last: int, threads: int = THREADS
+) -> list[dict[str, Any]]:
     """Search queries `first` to `last` with each list size; rows with L, recall, qps, pages_read."""
     index = space.require(space.diskann_index)
-    numbers = (first, last, THREADS, BEAM_WIDTH, ",".join(map(str, sizes)))
+    numbers = (first, last, threads, BEAM_WIDTH, ",".join(map(str, sizes)))
     command = [space.diskann_python, _HERE / "diskann_search.py", index, space.data.folder]
     rows: list[dict[str, Any]] = run_json([*command, *numbers])
     return rows

@@ -15,6 +15,7 @@ from workspace import (
     BEAM_WIDTH,
     BUILD_LIST_SIZE,
     BUILD_MEMORY,
+    IN_FLIGHT,
     MAX_DEGREE,
     PQ_BYTES,
     SEED,
@@ -59,7 +60,14 @@ def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path)
 
 
 def search(
-    space: Workspace, index: str, sizes: Sequence[int], policy: str, entry: str, first: int, last: int
+    space: Workspace,
+    index: str,
+    sizes: Sequence[int],
+    policy: str,
+    entry: str,
+    first: int,
+    last: int,
+    inflight: int = IN_FLIGHT,
 ) -> list[dict[str, Any]]:
     """Search queries `first` to `last` with each list size, ascending; one row of means for each.
 
@@ -74,7 +82,7 @@ def search(
             indexmill_command(), "score", space.require(space.index(index)), "--queries", space.data.query,
             "--truth", space.data.truth, "-k", K, "-L", ",".join(map(str, [warm_up, *sizes])),
             "--policy", policy, "--entry", entry, "--beam-width", BEAM_WIDTH, "--threads", THREADS,
-            "--skip", first, "--first", last - first, "--engine", "io_uring",
+            "--skip", first, "--first", last - first, "--engine", "io_uring", "--inflight", inflight,
             "--json",
         ]
     )  # fmt: skip

@@ -60,6 +60,8 @@ def main() -> None:
         found["parts"][part] = record.start_part() | PARTS[part](space)
         found["parts"][part]["part_s"] = round(time.perf_counter() - began, 1)
         record.save(found, results)
+    if not found["parts"]:
+        sys.exit(f"error: {results}: nothing was measured yet; name some --parts")
     if arguments.keep:
         kept = record.keep(results)
         tables.write_into(PAGE, found, str(kept.relative_to(REPOSITORY)))
@@ -75,7 +77,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for indexes, logs and results.json (6 GB)"
     )
-    parser.add_argument("--parts", type=_parts, default=list(PARTS), help=f"some of {','.join(PARTS)}")
+    parser.add_argument(
+        "--parts", type=_parts, default=list(PARTS), help=f"some of {','.join(PARTS)}; empty: none"
+    )
     parser.add_argument(
         "--rows", type=int, help="try it: the first N vectors with their own truth; never recorded"
     )
@@ -89,7 +93,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _parts(text: str) -> list[str]:
-    wanted = text.split(",")
+    wanted = [part for part in text.split(",") if part]
     unknown = sorted(set(wanted) - set(PARTS))
     if unknown:
         raise argparse.ArgumentTypeError(f"unknown part {', '.join(unknown)}; choose from {', '.join(PARTS)}")

@@ -129,18 +129,27 @@ def _reads(part: dict[str, Any]) -> str:
 
 
 def _qps(part: dict[str, Any]) -> str:
-    rows: list[tuple[object, ...]] = [
-        (i, _number(done["diskann"]["qps"], 0), _number(done["indexmill"]["qps"], 0))
-        for i, done in enumerate(part["rounds"], 1)
+    medians: dict[str, float | None] = part["medians"]
+    threads, many = part["threads"], part["many_threads"]
+    titles = {
+        "diskann": f"DiskANN, {threads} threads",
+        "indexmill": f"indexmill, {threads} threads x {part['in_flight']} queries",
+        "indexmill_single": f"indexmill, {threads} threads x 1 query",
+        "diskann_many": f"DiskANN, {many} threads",
+    }
+    rows: list[list[object]] = [
+        [i, *(_number(done[name]["qps"], 0) for name in titles)] for i, done in enumerate(part["rounds"], 1)
     ]
-    rows.append(("median", _number(part["diskann_qps"], 0), _number(part["indexmill_qps"], 0)))
+    rows.append(["median", *(_number(medians[name], 0) for name in titles)])
     text = [
-        f"At recall@10 {part['recall']}, {part['threads']} threads, beam width {part['beam_width']},",
-        f"order {part['order']}, policy {part['policy']}, entry {part['entry']};",
-        f"ratio of medians {_number(part['qps_ratio'], 2)}.",
+        f"At recall@10 {part['recall']}, beam width {part['beam_width']}, order {part['order']},",
+        f"policy {part['policy']}, entry {part['entry']}. Ratio of medians with {threads} threads each:",
+        f"{_number(part['qps_ratio'], 2)}; with one query a thread on both sides",
+        f"{_number(part['qps_ratio_single'], 2)}; with {many} queries in flight on both sides",
+        f"{_number(part['qps_ratio_many'], 2)}.",
     ]
     return f"### Queries a second\n\n{' '.join(text)}\n\n" + _table(
-        ("round", "DiskANN", "indexmill"), rows, "lrr"
+        ("round", *titles.values()), rows, "lrrrr"
     )
 
 

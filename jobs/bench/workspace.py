@@ -17,6 +17,8 @@ SEED = 1
 #: Threads of builds and searches on both sides; diskannpy deadlocks with one.
 THREADS = 2
 BEAM_WIDTH = 4
+#: Queries that a thread of indexmill interleaves, its default; a thread of DiskANN has one.
+IN_FLIGHT = 8
 BUILD_MEMORY = "8GiB"
 
 
