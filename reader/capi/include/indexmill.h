@@ -18,17 +18,23 @@
 // Version of this interface: structures, codes and functions.
 #define IM_ABI_VERSION 1
 
+// EINVAL: a pointer is null, or a parameter or query is unusable.
+#define IM_EINVAL -22
 
+// EIO: the operating system refused to read.
+#define IM_EIO -5
 
+// ENOENT: not an index of ours.
+#define IM_EFOREIGN -2
 
+// EBADF: damaged bytes.
+#define IM_ECORRUPT -9
 
+// EOPNOTSUPP: written in a format version that this library does not read.
+#define IM_EVERSION -95
 
-
-
-
-
-
-
+// EFAULT: a defect of this library.
+#define IM_EPANIC -14
 
 // Component type: IEEE binary32; float16, sq16 and sq8 indexes take such queries, too.
 #define IM_FLOAT32 1

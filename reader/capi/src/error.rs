@@ -1,4 +1,4 @@
-//! Codes and messages.
+//! Codes (the values of Linux's errno, on every system) and messages.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,18 +7,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use indexmill_core::Error;
 
-/// A pointer is null, or a parameter or query is unusable.
-pub const IM_EINVAL: i32 = -libc::EINVAL;
-/// The operating system refused to read.
-pub const IM_EIO: i32 = -libc::EIO;
-/// Not an index of ours.
-pub const IM_EFOREIGN: i32 = -libc::ENOENT;
-/// Damaged bytes.
-pub const IM_ECORRUPT: i32 = -libc::EBADF;
-/// Written in a format version that this library does not read.
-pub const IM_EVERSION: i32 = -libc::ENOTSUP;
-/// A defect of this library.
-pub const IM_EPANIC: i32 = -libc::EFAULT;
+/// EINVAL: a pointer is null, or a parameter or query is unusable.
+pub const IM_EINVAL: i32 = -22;
+/// EIO: the operating system refused to read.
+pub const IM_EIO: i32 = -5;
+/// ENOENT: not an index of ours.
+pub const IM_EFOREIGN: i32 = -2;
+/// EBADF: damaged bytes.
+pub const IM_ECORRUPT: i32 = -9;
+/// EOPNOTSUPP: written in a format version that this library does not read.
+pub const IM_EVERSION: i32 = -95;
+/// EFAULT: a defect of this library.
+pub const IM_EPANIC: i32 = -14;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::bytes::{f32s, u32s};
 use crate::distance::{kernels, prefetch_row};
-use crate::error::{Error, Result, reserve};
+use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
 /// Width of a row of the distance table: one entry for each value of a code byte.
@@ -73,12 +74,14 @@ impl Codes {
         }
     }
 
+    /// Asks for the memory of a code that is scored soon.
+    pub fn prefetch(&self, slot: u32) {
+        prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * self.n_chunks), self.n_chunks);
+    }
+
     /// Distances of `slots` by the table, chunks added in order. `slots` must be below n.
     pub fn score(&self, table: &[f32], slots: &[u32], out: &mut Vec<f32>) {
         let m = self.n_chunks;
-        for &slot in slots {
-            prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * m), m);
-        }
         out.clear();
         let code = |slot: u32| &self.codes[slot as usize * m..][..m];
         let (table, _) = table.as_chunks::<TABLE_WIDTH>();

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use crate::bytes::{f32s, u32s};
 use crate::distance::kernels;
-use crate::error::{Error, Result, reserve};
+use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
 /// Entry vertices in memory: `4 * n_entries * (dim + 1)` bytes.

@@ -56,13 +56,3 @@ impl Error {
         Error::Io { path: path.to_owned(), action: action.into(), source }
     }
 }
-
-/// An empty vector with room for `capacity` values, or an error where memory does not allow it.
-pub fn reserve<T>(path: &Path, capacity: usize) -> Result<Vec<T>> {
-    let mut vec = Vec::new();
-    vec.try_reserve_exact(capacity).map_err(|_| {
-        let bytes = capacity.saturating_mul(size_of::<T>());
-        Error::Config(format!("{}: {bytes} bytes of memory were refused; use a machine with more", path.display()))
-    })?;
-    Ok(vec)
-}

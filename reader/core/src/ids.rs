@@ -6,7 +6,8 @@
 use std::path::Path;
 
 use crate::bytes::{u32_at, u64_at};
-use crate::error::{Error, Result, reserve};
+use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, Page, PageFile, Section};
 
 /// Type of the user ids.

@@ -20,6 +20,7 @@ pub mod graph;
 pub mod ids;
 pub mod index;
 pub mod manifest;
+mod memory;
 pub mod pagefile;
 pub mod search;
 pub mod verify;

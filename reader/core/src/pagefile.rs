@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
-use crate::error::{Error, Result, reserve};
+use crate::error::{Error, Result};
+use crate::memory::reserve;
 
 /// Unit of reading, of addressing and of checksums.
 pub const PAGE_BYTES: usize = 4096;

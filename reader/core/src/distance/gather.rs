@@ -17,17 +17,17 @@ pub fn prefetch_row(row: *const u8, row_bytes: usize) {
     let bytes = row_bytes.min(AHEAD_BYTES);
     let mut offset = 0;
     while offset < bytes {
-        prefetch(row.wrapping_add(offset));
+        prefetch_line(row.wrapping_add(offset));
         offset += LINE_BYTES;
     }
     if bytes > 0 {
-        prefetch(row.wrapping_add(bytes - 1));
+        prefetch_line(row.wrapping_add(bytes - 1));
     }
 }
 
 /// Asks for one cache line; harmless on any address.
 #[inline(always)]
-pub fn prefetch(address: *const u8) {
+pub fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults, and SSE is part of x86-64.
     unsafe {

@@ -15,7 +15,7 @@ mod scalar;
 
 use std::sync::OnceLock;
 
-pub use gather::{prefetch_row, rows_ahead};
+pub use gather::{prefetch_line, prefetch_row};
 
 /// Distance of two arrays of `dim` components.
 pub type Pair<T> = unsafe fn(*const T, *const T, usize) -> f32;

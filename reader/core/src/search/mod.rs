@@ -6,6 +6,7 @@
 
 mod candidates;
 mod exact;
+mod marks;
 mod nearest;
 mod page_heap;
 mod params;

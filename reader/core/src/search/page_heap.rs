@@ -25,7 +25,7 @@ pub const EXPANSIONS_PER_HOP: usize = 16;
 pub struct PageHeap {
     arena: Vec<AlignedPage>,
     /// Block to its first page in the arena.
-    places: Stamped<u32>,
+    places: Stamped,
     nearest_first: BinaryHeap<Reverse<u64>>,
 }
 

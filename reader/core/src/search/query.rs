@@ -1,11 +1,12 @@
 //! One query as a state machine: choose a frontier, read its blocks, expand.
 
 use super::candidates::Candidates;
+use super::marks::Marks;
 use super::nearest::{Nearest, distance_of, key, slot_of};
 use super::page_heap::{EXPANSIONS_PER_HOP, PageHeap};
-use super::stamped::Stamped;
 use super::vectors::Prepared;
 use super::{Counters, Entry, Policy, Shared, exact};
+use crate::bytes::u32s;
 use crate::error::Result;
 use crate::graph::Graph;
 
@@ -21,7 +22,7 @@ struct Traversal {
     table: Vec<f32>,
     candidates: Candidates,
     nearest: Nearest,
-    flags: Stamped<u8>,
+    marks: Marks,
     fresh: Vec<u32>,
     scores: Vec<f32>,
     scratch: Vec<f32>,
@@ -59,7 +60,7 @@ impl QueryState {
         let capacity = params.list_size.min(index.graph.layout.n_vertices as usize);
         t.candidates.reset(capacity);
         t.nearest.reset(params.k);
-        t.flags.reset();
+        t.marks.reset();
         t.counters = Counters::default();
         self.pages.reset();
         let entry = match params.entry {
@@ -68,7 +69,7 @@ impl QueryState {
         };
         t.fresh.clear();
         t.fresh.push(entry);
-        *t.flags.entry(entry) |= SCORED;
+        t.marks.mark(entry, SCORED);
         t.insert_fresh(shared);
     }
 
@@ -165,10 +166,10 @@ impl QueryState {
     }
 
     fn choose_frontier(&mut self, shared: &Shared<'_>) {
-        let (frontier, flags) = (&mut self.frontier, &self.traversal.flags);
+        let (frontier, marks) = (&mut self.frontier, &self.traversal.marks);
         frontier.clear();
         self.traversal.candidates.visit(shared.params.beam_width, |slot| {
-            let fresh = flags.get(slot).unwrap_or(0) & EXPANDED == 0;
+            let fresh = marks.get(slot) & EXPANDED == 0;
             if fresh {
                 frontier.push(slot);
             }
@@ -196,7 +197,7 @@ impl QueryState {
 
 impl Traversal {
     fn is_expanded(&self, slot: u32) -> bool {
-        self.flags.get(slot).unwrap_or(0) & EXPANDED != 0
+        self.marks.get(slot) & EXPANDED != 0
     }
 
     /// Exact distance of a vertex that was read; it enters the results.
@@ -211,14 +212,17 @@ impl Traversal {
     fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
         let graph = &shared.index.graph;
         let node = graph.layout.node(&graph.path, block, slot)?;
-        *self.flags.entry(slot) |= EXPANDED;
+        // The memory below is scattered: asking for all of it first hides most of the waiting.
+        for neighbour in u32s(node.neighbours) {
+            self.marks.prefetch(neighbour);
+            shared.index.codes.prefetch(neighbour);
+        }
+        self.marks.mark(slot, EXPANDED);
         self.counters.expansions += 1;
         self.counters.bytes_used += graph.layout.node_bytes as u64;
         self.fresh.clear();
-        for neighbour in crate::bytes::u32s(node.neighbours) {
-            let flags = self.flags.entry(neighbour);
-            if *flags & SCORED == 0 {
-                *flags |= SCORED;
+        for neighbour in u32s(node.neighbours) {
+            if self.marks.mark(neighbour, SCORED) & SCORED == 0 {
                 self.fresh.push(neighbour);
             }
         }

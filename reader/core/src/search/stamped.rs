@@ -1,30 +1,31 @@
-//! A hash map from u32 that is emptied in constant time, so a query state is reused without touching its memory.
+//! Where the blocks of a query are: a hash map from u32 to u32 that is emptied in constant time, so a query state is
+//! reused without touching its memory.
 
 /// Open addressing with linear probing. Entries of an older epoch count as free.
 #[derive(Debug)]
-pub struct Stamped<V> {
-    entries: Vec<Entry<V>>,
+pub struct Stamped {
+    entries: Vec<Entry>,
     epoch: u32,
     len: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Entry<V> {
+struct Entry {
     /// 0 is no epoch.
     epoch: u32,
     key: u32,
-    value: V,
+    value: u32,
 }
 
 const FIRST_CAPACITY: usize = 1024;
 
-impl<V: Copy + Default> Default for Stamped<V> {
+impl Default for Stamped {
     fn default() -> Self {
         Stamped { entries: vec![Entry::default(); FIRST_CAPACITY], epoch: 1, len: 0 }
     }
 }
 
-impl<V: Copy + Default> Stamped<V> {
+impl Stamped {
     /// Forgets everything.
     pub fn reset(&mut self) {
         self.len = 0;
@@ -36,20 +37,20 @@ impl<V: Copy + Default> Stamped<V> {
     }
 
     /// Value of `key`.
-    pub fn get(&self, key: u32) -> Option<V> {
+    pub fn get(&self, key: u32) -> Option<u32> {
         let entry = &self.entries[self.find(key)];
         (entry.epoch == self.epoch).then_some(entry.value)
     }
 
-    /// Value of `key`, which is inserted with the default value if it is new. Amortised constant time.
-    pub fn entry(&mut self, key: u32) -> &mut V {
+    /// Value of `key`, which is inserted with value 0 if it is new. Amortised constant time.
+    pub fn entry(&mut self, key: u32) -> &mut u32 {
         if self.len * 2 >= self.entries.len() {
             self.grow();
         }
         let at = self.find(key);
         let entry = &mut self.entries[at];
         if entry.epoch != self.epoch {
-            *entry = Entry { epoch: self.epoch, key, value: V::default() };
+            *entry = Entry { epoch: self.epoch, key, value: 0 };
             self.len += 1;
         }
         &mut entry.value
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn stamped_map_equals_a_hash_map_through_growth_and_resets() {
         let mut random = Random::new(7);
-        let mut map = Stamped::<u32> { epoch: u32::MAX - 2, ..Stamped::default() };
+        let mut map = Stamped { epoch: u32::MAX - 2, ..Stamped::default() };
         for round in 0..6 {
             let mut oracle = HashMap::new();
             for _ in 0..(500 * (round + 1)) {

@@ -5,10 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::bytes::u32s;
-use crate::error::{Error, Result, reserve};
+use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::ids::{Ids, UserId};
 use crate::index::Index;
+use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
 
 /// Slots looked up at a time.
