@@ -8,7 +8,7 @@ RUST := $(shell find reader -path reader/target -prune -o \( -name '*.rs' -o -na
 CARGO := cargo --quiet
 WORDS ?=
 
-.PHONY: demo test lint unit rust bench clean
+.PHONY: demo test lint unit rust clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)

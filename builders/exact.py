@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.nearest import augment, with_one
+from indexmill.builders.nearest import augment, origin_of, with_one
 from indexmill.builders.parallel import map_blocks
 
 _BLOCK = 16384
-#: Candidates kept beyond k, so that rounding in the product cannot push out a true neighbour.
+#: Candidates kept beyond k: the product ranks them with float32 rounding, the final order is computed exactly.
 _MARGIN = 16
 
 
@@ -36,12 +36,12 @@ def exact_neighbours(
     distances : float32 array, shape (n_queries, k)
         Computed in float64 from the vectors, not by the product.
     """
-    points = np.asarray(queries, dtype=np.float32)
-    augmented = augment(points)
+    origin = origin_of(queries, base.dtype.kind in "iu")
+    augmented = augment(np.asarray(queries, dtype=np.float32) - origin)
     keep = min(k + _MARGIN, len(base))
 
     def block(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        rows = np.asarray(base[first:last], dtype=np.float32)
+        rows = np.asarray(base[first:last], dtype=np.float32) - origin
         # |x - q|^2 - |q|^2 = [x, 1] @ augmented + |x|^2 - |q|^2; the query's own norm does not change its order.
         distances = (with_one(rows)[:, :-1] @ augmented[:-1]).T
         distances += np.einsum("ij,ij->i", rows, rows)

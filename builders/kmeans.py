@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.cluster import MiniBatchKMeans
 
 #: Passes over the sample at most; mini-batch k-means settles well before on the data we know.
 _MAX_ITERATIONS = 20
@@ -25,8 +26,6 @@ def fit_centroids(sample: NDArray[Any], n_clusters: int, seed: int) -> NDArray[n
     -------
     float32 array, shape (at most n_clusters, dim)
     """
-    from sklearn.cluster import MiniBatchKMeans
-
     rows = np.ascontiguousarray(sample, dtype=np.float32)
     if n_clusters >= len(rows) or n_clusters == 1:
         distinct = np.unique(rows, axis=0)

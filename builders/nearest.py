@@ -14,6 +14,18 @@ from indexmill.builders.parallel import map_blocks
 _BLOCK = 8192
 
 
+def origin_of(points: NDArray[Any], integral: bool = False) -> NDArray[np.float32]:
+    """Return a point, float32 (dim,), to measure from: the mean of `points`.
+
+    |x|^2 - 2 x.p + |p|^2 loses all its digits when the vectors lie far from zero and close together, so both
+    sides of a product are shifted by one origin first. With `integral` it is rounded, which keeps products of
+    small integers exact.
+    """
+    mean = points.mean(axis=0, dtype=np.float64)
+    origin: NDArray[np.float32] = (np.rint(mean) if integral else mean).astype(np.float32)
+    return origin
+
+
 def augment(points: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return A, float32 (dim + 1, n_points), with ``[x, 1] @ A = |p|^2 - 2 x.p``: |x - p|^2 less |x|^2."""
     norms = np.einsum("ij,ij->i", points, points)
@@ -43,10 +55,11 @@ def nearest_points(
     -------
     uint32 array, shape (n_vectors, fanout)
     """
-    augmented = augment(points)
+    origin = origin_of(points, vectors.dtype.kind in "iu")
+    augmented = augment(points - origin)
 
     def block(first: int, last: int) -> NDArray[np.uint32]:
-        distances = with_one(vectors[first:last]) @ augmented
+        distances = with_one(vectors[first:last] - origin) @ augmented
         if fanout == 1:
             nearest = distances.argmin(axis=1)[:, None]
         else:

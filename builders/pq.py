@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.nearest import augment, with_one
+from indexmill.builders.nearest import augment, origin_of, with_one
 from indexmill.builders.parallel import map_blocks
 from indexmill.formats.codes import Codebook
 
@@ -39,7 +39,10 @@ def train_pq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1
         Pivots float32 (K, dim), K = min(256, n_sample); offsets uint32 (M + 1,), M = min(n_chunks, dim), chunk
         sizes differing by at most one.
     """
-    rows = np.asarray(sample, dtype=np.float32)[:TRAINING_VECTORS]
+    chosen = np.linspace(0, len(sample) - 1, min(len(sample), TRAINING_VECTORS)).astype(np.int64)
+    rows = np.asarray(sample[chosen], dtype=np.float32)  # spread out: a sample may be sorted
+    origin = origin_of(rows)
+    rows = rows - origin
     dim = rows.shape[1]
     n_chunks = min(n_chunks, dim)
     offsets = (np.arange(n_chunks + 1) * dim // n_chunks).astype(np.uint32)
@@ -49,7 +52,7 @@ def train_pq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1
         columns = np.ascontiguousarray(rows[:, offsets[first] : offsets[last]])
         return _lloyd(columns, n_centres, np.random.default_rng([seed, first]))
 
-    return Codebook(np.hstack(list(map_blocks(chunk, n_chunks, 1, threads))), offsets)
+    return Codebook(np.hstack(list(map_blocks(chunk, n_chunks, 1, threads))) + origin, offsets)
 
 
 def _lloyd(rows: NDArray[np.float32], n_centres: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -94,11 +97,13 @@ def encode_pq(
     """
     bounds = codebook.offsets.astype(np.int64)
     n_chunks = len(bounds) - 1
-    chunks = [augment(codebook.pivots[:, bounds[j] : bounds[j + 1]]) for j in range(n_chunks)]
+    origin = origin_of(codebook.pivots)
+    pivots = codebook.pivots - origin
+    chunks = [augment(pivots[:, bounds[j] : bounds[j + 1]]) for j in range(n_chunks)]
     codes = np.empty((len(vectors), n_chunks), np.uint8)
 
     def block(first: int, last: int) -> int:
-        rows = np.asarray(vectors[first:last], dtype=np.float32)
+        rows = np.asarray(vectors[first:last], dtype=np.float32) - origin
         for j, augmented in enumerate(chunks):
             distances = with_one(rows[:, bounds[j] : bounds[j + 1]]) @ augmented
             codes[first:last, j] = distances.argmin(axis=1)

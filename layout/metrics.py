@@ -16,6 +16,8 @@ from indexmill.layout.order import invert
 
 #: Pages whose compactness is computed; the mean of 4,096 has a standard error below 0.01.
 COMPACTNESS_PAGES = 4096
+#: Pages whose adjacency is held at a time.
+_PAGES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,11 @@ def layout_metrics(
     if pages == 0 or b == 1:
         return LayoutMetrics(overlap, 0.0, fill)
     sample = np.unique(np.linspace(0, pages - 1, min(pages, COMPACTNESS_PAGES)).astype(np.int64))
-    compactness = page_compactness(_page_adjacency(neighbours, degrees, order, slots, sample, b))
-    return LayoutMetrics(overlap, float(compactness.mean()), fill)
+    compactness = [
+        page_compactness(_page_adjacency(neighbours, degrees, order, slots, pages_at_once, b))
+        for pages_at_once in np.array_split(sample, -(-len(sample) // _PAGES_AT_ONCE))
+    ]
+    return LayoutMetrics(overlap, float(np.concatenate(compactness).mean()), fill)
 
 
 @njit(nogil=True, cache=True)
@@ -112,6 +117,8 @@ def page_compactness(adjacency: NDArray[np.bool_]) -> NDArray[np.float64]:
     diameter = np.zeros(len(adjacency))
     for steps in range(1, b):
         wider = reach | (reach.astype(np.float64) @ edges > 0)
+        if (wider == reach).all():
+            break
         diameter[(wider & ~reach).any(axis=(1, 2))] = steps
         reach = wider
     connected = reach.all(axis=(1, 2))

@@ -9,6 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+#: Keeps this order apart from other draws with the same seed, such as the order of insertion into the graph.
+_STREAM = 0x0FDE
+
 
 def identity_order(n: int) -> NDArray[np.uint32]:
     """Return vertices in input order, DiskANN's layout."""
@@ -17,7 +20,7 @@ def identity_order(n: int) -> NDArray[np.uint32]:
 
 def random_order(n: int, seed: int) -> NDArray[np.uint32]:
     """Return vertices in random order: the baseline that owes nothing to the order of the input."""
-    return np.random.default_rng(seed).permutation(n).astype(np.uint32)
+    return np.random.default_rng([seed, _STREAM]).permutation(n).astype(np.uint32)
 
 
 def invert(order: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -6,12 +6,13 @@ import json
 import os
 import platform
 import resource
+import shutil
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,13 @@ import numpy as np
 
 from indexmill.formats.manifest import MANIFEST_NAME, FileEntry, Manifest, write_manifest
 from indexmill.formats.source import VectorSource, open_source
-from indexmill.pipeline import certify, cluster, emit, encode, graph, ingest, order
+from indexmill.pipeline import certify, cluster, emit, encode, entries, graph, ingest, order
 from indexmill.pipeline.budget import shard_size
 from indexmill.pipeline.executor import Executor, make_executor, write_file
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, publish
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.store import StageStore
-
-#: Libraries whose code decides bytes.
-_LIBRARIES = ("numpy", "numba", "pyarrow", "scikit-learn")
+from indexmill.pipeline.store import StageStore, software_versions
 
 
 def run_build(
@@ -53,7 +51,7 @@ def run_build(
     IndexmillError
         Of the kind that tells what to change.
     """
-    out = Path(spec.out)
+    out = Path(os.path.abspath(spec.out))
     check_output(out, spec.force)
     opened = source or open_source(
         spec.input, column=spec.column, id_column=spec.id_column, metadata_columns=spec.metadata_columns
@@ -75,6 +73,14 @@ def run_build(
         store.remove()
     manifest: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
     return manifest
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, or a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 class _Build:
@@ -104,6 +110,7 @@ class _Build:
         ingested, _ = self.ingest()
         self.summary = ingest.read_summary(ingested)
         self.vectors = str(ingested / "vectors.npy")
+        emit.check_range(self.summary, self.node)
         root = self.summary.fingerprint
         sampled, sample_key = self.sample(root)
         clustered, cluster_key = self.cluster(ingested, sampled, sample_key)
@@ -114,15 +121,16 @@ class _Build:
             built, graph_key = self.build_sharded(clustered, cluster_key)
         encoded, encode_key = self.encode(sampled, sample_key)
         ordered, order_key = self.order(built, graph_key)
-        entries, entries_key = self.entries(clustered, cluster_key, built, graph_key)
+        started_at, entries_key = self.entries(sampled, sample_key, built, graph_key)
         inputs = emit.EmitInputs(
-            str(ingested), str(clustered), str(built), str(entries), str(encoded), str(ordered)
+            str(ingested), str(clustered), str(built), str(started_at), str(encoded), str(ordered)
         )
         emitted, emit_key = self.emit(inputs, [order_key, entries_key, encode_key])
         manifest = self.manifest(emitted, ordered, built)
         certified, _ = self.certify(emitted, manifest, ingested, emit_key)
         certificate = json.loads((certified / "certificate.json").read_text())
         manifest = replace(manifest, certificate=certificate)
+        self.executor.close()  # so that the memory of its workers is counted
         begun = time.perf_counter()
         self.progress.start("publish", len(manifest.files), "files")
         publish(emitted, manifest, self._run_record(started), out, self.spec.force)
@@ -150,10 +158,10 @@ class _Build:
         )  # fmt: skip
 
     def cluster(self, ingested: Path, sampled: Path, key: str) -> tuple[Path, str]:
-        what = {"entries": self.p.entries, "shard_vectors": self.p.shard_vectors, "seed": self.p.seed}
+        what = {"shard_vectors": self.p.shard_vectors, "seed": self.p.seed}
         return self._call(
             "cluster", cluster.CLUSTER_VERSION, what, [self.summary.fingerprint, key],
-            cluster.cluster_task, str(ingested), str(sampled), self.p.entries, self.p.shard_vectors, self.p.seed,
+            cluster.cluster_task, str(ingested), str(sampled), self.p.shard_vectors, self.p.seed,
         )  # fmt: skip
 
     @property
@@ -173,18 +181,19 @@ class _Build:
         limit = self.p.shard_vectors or n
         centroids = clustered / "shards.npy"
         n_shards = len(np.load(centroids, mmap_mode="r"))
-        bounds = [(first, min(first + graph.TASK_ROWS, n)) for first in range(0, n, graph.TASK_ROWS)]
+        bounds = graph.task_bounds(n, self.dim, self.dtype)
         assigned, assign_key = self._tasks(
             "assign", graph.ASSIGN_VERSION, {}, [cluster_key], graph.assign_task,
-            [(self.vectors, str(centroids), first, last) for first, last in bounds], "arrow",
+            [(self.vectors, str(centroids), first, last) for first, last in pairwise(bounds)], "arrow",
         )  # fmt: skip
         built, build_key = self._tasks(
             "build", graph.BUILD_VERSION, g._asdict(), [assign_key], graph.build_shard_task,
-            [(assigned, shard, str(self.dtype), limit, g, n) for shard in range(n_shards)], "arrow", all_threads=True,
+            [(assigned, shard, str(self.dtype), limit, g, bounds) for shard in range(n_shards)],
+            "arrow", all_threads=True,
         )  # fmt: skip
         parts, parts_key = self._tasks(
             "union", graph.MERGE_VERSION, g._asdict(), [build_key], graph.merge_task,
-            [(self.vectors, built, part, g) for part in range(graph.merge_tasks(n))], "npz",
+            [(self.vectors, built, part, bounds, g) for part in range(len(bounds) - 1)], "npz",
         )  # fmt: skip
         return self._call(
             "merge", graph.MERGE_VERSION, g._asdict(), [parts_key],
@@ -213,10 +222,10 @@ class _Build:
             self.p.seed,
         )
 
-    def entries(self, clustered: Path, cluster_key: str, built: Path, graph_key: str) -> tuple[Path, str]:
+    def entries(self, sampled: Path, sample_key: str, built: Path, graph_key: str) -> tuple[Path, str]:
         return self._call(
-            "entries", order.VERSION, {}, [cluster_key, graph_key],
-            order.entries_task, self.vectors, str(built), str(clustered),
+            "entries", entries.VERSION, {"entries": self.p.entries, "seed": self.p.seed}, [sample_key, graph_key],
+            entries.entries_task, self.vectors, str(built), str(sampled), self.p.entries, self.p.seed,
         )  # fmt: skip
 
     def emit(self, inputs: emit.EmitInputs, keys: list[str]) -> tuple[Path, str]:
@@ -231,7 +240,7 @@ class _Build:
             index = directory / "index"
             index.mkdir()
             for file in manifest.files:
-                os.link(emitted / file.name, index / file.name)
+                _link_or_copy(emitted / file.name, index / file.name)
             write_manifest(index, manifest)
             self.executor.call(certify.certify_task, str(index), str(ingested), self.p.seed, str(directory))
 
@@ -251,7 +260,7 @@ class _Build:
                 "dtype": self.summary.dtype,
                 "fingerprint": self.summary.fingerprint,
             },
-            software={name: version(name) for name in ("indexmill", *_LIBRARIES)},
+            software=software_versions(),
             layout=json.loads((ordered / "layout.json").read_text()),
             graph={
                 "mean_degree": round(float(degrees.mean()), 6),
@@ -313,6 +322,8 @@ class _Build:
         files = [f"{i:06d}.{suffix}" for i in range(len(arguments))]
 
         def write(directory: Path) -> None:
+            for stale in directory.glob("*.partial"):
+                stale.unlink()
             missing = [i for i, file in enumerate(files) if not (directory / file).exists()]
             self.progress.advance(len(files) - len(missing))
             work = [(task, arguments[i], str(directory / files[i])) for i in missing]

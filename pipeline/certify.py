@@ -22,6 +22,8 @@ VERSION = 1
 QUERIES = 200
 K = 10
 LIST_SIZE = 100
+#: Keeps the queries apart from the training sample, which is drawn with the same seed.
+_STREAM = 0xCE57
 
 
 def certify_task(index: str, ingest: str, seed: int, out: str, threads: int) -> None:
@@ -38,7 +40,7 @@ def _certificate(index: str, ingest: str, seed: int, threads: int) -> dict[str, 
         return None
     k = min(K, n - 1)
     vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    rows = np.sort(np.random.default_rng(seed).choice(n, min(QUERIES, n), replace=False))
+    rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(QUERIES, n), replace=False))
     queries = vectors[rows]
     queries[:, summary.dim :] = 0  # inner product: a query has nothing in the added dimension
     _, truth = exact_neighbours(vectors, queries, k, threads, skip=rows)

@@ -1,4 +1,4 @@
-"""Stages *sample* and *cluster*: training rows, the medoid, and the centroids of entries and shards."""
+"""Stages *sample* and *cluster*: training rows, the medoid, and the centroids of shards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.entries import medoid, n_entries
+from indexmill.builders.entries import medoid
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.builders.nearest import nearest_points
 from indexmill.formats.errors import BudgetError
@@ -30,9 +30,9 @@ def sample_task(vectors: str, n_sample: int, seed: int, out: str, threads: int) 
 
 
 def cluster_task(
-    ingest: str, sample: str, entries: int, shard_vectors: int | None, seed: int, out: str, threads: int
+    ingest: str, sample: str, shard_vectors: int | None, seed: int, out: str, threads: int
 ) -> None:
-    """Write ``entries.npy``, ``shards.npy`` (no rows for a build in one piece) and ``cluster.json``.
+    """Write ``shards.npy`` (no rows for a build in one piece) and ``cluster.json``.
 
     Raises
     ------
@@ -43,7 +43,6 @@ def cluster_task(
     rows = np.load(Path(sample) / "sample.npy")
     summary = read_summary(Path(ingest))
     n = summary.n_vectors
-    np.save(directory / "entries.npy", fit_centroids(rows, n_entries(entries, n), seed))
     shards = np.empty((0, rows.shape[1]), np.float32)
     if shard_vectors is not None and n > shard_vectors:
         shards = _shard_centroids(rows, n, shard_vectors, seed, threads)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from indexmill.builders.scalar import Scale, fit_scale
 from indexmill.formats.codes import write_codes
 from indexmill.formats.entries import EntryVertices, write_entries
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph import write_graph
 from indexmill.formats.ids import write_ids
 from indexmill.formats.manifest import seal_files
@@ -22,7 +23,7 @@ from indexmill.formats.nodes import NodeBlock, NodeFormat
 from indexmill.layout.order import invert
 from indexmill.pipeline.encode import load_codebook
 from indexmill.pipeline.graph import load_graph
-from indexmill.pipeline.ingest import read_ids, read_summary
+from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary
 
 VERSION = 1
 #: What the stage tells the manifest; not part of the index.
@@ -45,6 +46,22 @@ class EmitInputs(NamedTuple):
 def node_format(dtype: str, dim: int, max_degree: int, node_dtype: str) -> NodeFormat:
     """Return the node of an index whose stored vectors have type `dtype`."""
     return NodeFormat(dim, dtype if node_dtype == "same" else node_dtype, max_degree)
+
+
+def check_range(summary: InputSummary, node: NodeFormat) -> None:
+    """Refuse float16 nodes for values that float16 cannot hold.
+
+    Raises
+    ------
+    ConfigError
+        Naming the component and its value.
+    """
+    extremes = np.maximum(np.abs(summary.minimum), np.abs(summary.maximum))
+    if node.dtype == "float16" and extremes.max() > np.finfo(np.float16).max:
+        j = int(extremes.argmax())
+        raise ConfigError(
+            f"node_dtype: float16 holds at most 65504, but component {j} reaches {extremes[j]:g}; use sq16, sq8 or same"
+        )
 
 
 def emit_task(
@@ -71,7 +88,7 @@ def emit_task(
     blocks = (codes[order[first : first + _BLOCK]] for first in range(0, len(order), _BLOCK))
     write_codes(directory / "codes.imx", load_codebook(Path(inputs.encode)), len(order), blocks)
     medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
-    centroids = np.load(Path(inputs.cluster) / "entries.npy")
+    centroids = np.load(Path(inputs.entries) / "centroids.npy")
     vertices = slots[np.load(Path(inputs.entries) / "vertices.npy")]
     write_entries(
         directory / "entries.imx", EntryVertices(int(slots[medoid]), centroids, vertices), len(order)

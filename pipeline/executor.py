@@ -5,8 +5,11 @@ Which executor runs it, and how many workers it has, never reaches the bytes it 
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import BudgetError, ConfigError
 
 Task = Callable[..., Any]
+_PR_SET_PDEATHSIG = 1
 
 
 class Executor(Protocol):
@@ -45,9 +49,19 @@ def run_single_threaded(task: Task, *arguments: Any) -> Any:
 
 def write_file(task: Task, arguments: tuple[Any, ...], target: str, **threads: int) -> None:
     """Run a task that writes the file named by its last argument, so that `target` is whole or missing."""
-    partial = f"{target}.partial"
+    partial = f"{target}.{os.getpid()}.partial"
     task(*arguments, partial, **threads)
+    with open(partial, "rb") as file:
+        os.fsync(file.fileno())
     os.replace(partial, target)
+
+
+def _die_with_parent() -> None:
+    """Make this worker end when the build is killed, so that it never writes beside the build that follows."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1:  # the parent was gone before
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class LocalExecutor:
@@ -70,15 +84,17 @@ class LocalExecutor:
                 yield run_single_threaded(task, *a)
             return
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, multiprocessing.get_context("spawn"))
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.workers, spawn, initializer=_die_with_parent)
         try:
             futures = [self._pool.submit(run_single_threaded, task, *a) for a in arguments]
             for future in futures:
                 yield future.result()
         except BrokenProcessPool:
             raise BudgetError(
-                f"{task.__name__}: a worker process died, probably for lack of memory; "
-                "lower --memory or --workers and run the same command again, finished stages are kept"
+                f"{task.__name__}: a worker process died, probably for lack of memory: lower --memory or --workers "
+                "and run again, finished stages are kept; in a script of your own, call build under "
+                "if __name__ == '__main__'"
             ) from None
 
     def call(self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None) -> Any:
@@ -91,6 +107,7 @@ class LocalExecutor:
         """End the worker processes."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+            self._pool = None
 
 
 def make_executor(name: str, workers: int) -> Executor:

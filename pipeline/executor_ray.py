@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from indexmill.formats.errors import ConfigError, IndexmillError
+from indexmill.formats.errors import BudgetError, ConfigError, IndexmillError
 from indexmill.pipeline.executor import Task, run_single_threaded
 
 #: Tasks sent ahead for each worker: enough to hide scheduling, few enough to bound what a driver holds.
@@ -50,8 +50,11 @@ class RayExecutor:
 
     def call(self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None) -> Any:
         """See `Executor.call`; steps inside a remote task are not reported."""
-        remote = self._ray.remote(_run_with_threads).options(num_cpus=self.workers)
-        return self._get(remote.remote(task, arguments, self.workers))
+        nodes: list[dict[str, Any]] = self._ray.nodes()  # type: ignore[no-untyped-call]
+        most = max(int(node["Resources"].get("CPU", 0)) for node in nodes)
+        threads = max(1, min(self.workers, most))  # one task runs on one node
+        remote = self._ray.remote(_run_with_threads).options(num_cpus=threads)
+        return self._get(remote.remote(task, arguments, threads))
 
     def close(self) -> None:
         """Stop the cluster if it was started here."""
@@ -66,6 +69,11 @@ class RayExecutor:
             if isinstance(error.cause, IndexmillError):
                 raise error.cause from None
             raise
+        except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.OutOfMemoryError) as error:
+            raise BudgetError(
+                f"a Ray worker died, probably for lack of memory: lower --memory and run again, "
+                f"finished stages are kept ({error})"
+            ) from None
 
 
 def _run_with_threads(task: Task, arguments: tuple[Any, ...], threads: int) -> Any:

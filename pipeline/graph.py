@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.distances import comparable
+from indexmill.builders.entries import medoid
 from indexmill.builders.nearest import nearest_points
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana, sort_lists
@@ -27,8 +28,8 @@ from indexmill.pipeline.sortmerge import even_bounds, merge_partition, write_chu
 ASSIGN_VERSION = 1
 BUILD_VERSION = 1
 MERGE_VERSION = 1
-#: Vectors of a map task and vertices of a merge task.
-TASK_ROWS = 262_144
+#: Vectors of a map task and vertices of a merge task, in bytes of vectors; a task peaks at about four times that.
+TASK_BYTES = 64 << 20
 #: A shard may exceed its size by this share: the sample that sized it is not the whole.
 _SHARD_TOLERANCE = 1.15
 
@@ -89,13 +90,14 @@ def build_shard_task(
     dtype: str,
     shard_vectors: int,
     p: GraphParameters,
-    n: int,
+    bounds: list[int],
     out: str,
     threads: int,
 ) -> int:
     """Build the graph of one shard and write it as a chunk file: key vertex, value shard, payload neighbours.
 
-    A list shorter than R is filled with the vertex itself. Returns the number of vectors.
+    A list shorter than R is filled with the vertex itself; `bounds` cut the vertices into merge tasks. Returns
+    the number of vectors.
 
     Raises
     ------
@@ -111,30 +113,41 @@ def build_shard_task(
     local = np.empty((0, p.max_degree), np.uint32)
     if len(ids):
         vectors = comparable(payload)
-        middle = vectors.mean(axis=0, dtype=np.float64)
-        entry = int(nearest_points(middle[None].astype(np.float32), vectors.astype(np.float32))[0, 0])
+        entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
         graph = build_vamana(vectors, entry, p.vamana, seed=p.seed, threads=threads)
         local = ids[graph.neighbours]
         padding = np.arange(p.max_degree) >= graph.degrees[:, None]
         local[padding] = np.broadcast_to(ids[:, None], local.shape)[padding]
     shards = np.full(len(ids), shard, np.uint32)
-    write_chunk(Path(out), ids, shards, local, even_bounds(n, merge_tasks(n)))
+    write_chunk(Path(out), ids, shards, local, bounds)
     return len(ids)
 
 
-def merge_tasks(n: int) -> int:
-    """Return into how many tasks the union of `n` vertices is cut."""
-    return max(1, -(-n // TASK_ROWS))
+def task_bounds(n: int, dim: int, dtype: np.dtype[np.generic]) -> list[int]:
+    """Return the bounds that cut `n` vectors into tasks of about `TASK_BYTES`."""
+    return even_bounds(n, max(1, -(-n * dim * dtype.itemsize // TASK_BYTES)))
 
 
-def merge_task(vectors: str, chunks: list[str], part: int, p: GraphParameters, out: str) -> None:
-    """Unite the lists of one range of vertices and write them as an npz file."""
-    rows = np.load(vectors, mmap_mode="r")
-    bounds = even_bounds(len(rows), merge_tasks(len(rows)))
+def merge_task(
+    vectors: str, chunks: list[str], part: int, bounds: list[int], p: GraphParameters, out: str
+) -> None:
+    """Unite the lists of one range of vertices, loading only the vectors they name; write an npz file."""
+    first, last = bounds[part], bounds[part + 1]
     vertices, _, lists = merge_partition([Path(c) for c in chunks], part, np.dtype(np.uint32))
-    neighbours, degrees = unite_lists(
-        comparable(rows), vertices, lists, bounds[part], bounds[part + 1], p.max_degree, p.alpha
+    named = np.unique(np.concatenate([np.arange(first, last, dtype=np.uint32), lists.ravel()]))
+    rows = comparable(np.load(vectors, mmap_mode="r")[named])
+    start = int(np.searchsorted(named, first))  # the range itself is named, so it is contiguous there
+    united, degrees = unite_lists(
+        rows,
+        np.searchsorted(named, vertices).astype(np.uint32),
+        np.searchsorted(named, lists).astype(np.uint32),
+        start,
+        start + last - first,
+        p.max_degree,
+        p.alpha,
     )
+    neighbours = named[united]
+    neighbours[np.arange(p.max_degree) >= degrees[:, None]] = 0
     with open(out, "wb") as file:
         np.savez(file, neighbours=neighbours, degrees=degrees)
 

@@ -190,7 +190,12 @@ def read_ids(directory: Path) -> pa.Array | None:
     if not path.exists():
         return None
     with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all().column("id").combine_chunks()
+        ids = pa.ipc.open_file(file).read_all().column("id")
+    wide = {
+        pa.string(): pa.large_string(),
+        pa.binary(): pa.large_binary(),
+    }  # past 2 GiB, offsets need 64 bits
+    return ids.cast(wide.get(ids.type, ids.type)).combine_chunks()
 
 
 class _SideColumns:

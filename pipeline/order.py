@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.builders.distances import comparable
-from indexmill.builders.entries import entry_vertices
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.metrics import layout_metrics
@@ -43,11 +41,3 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
     np.save(Path(out) / "order.npy", slots)
     rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
     (Path(out) / "layout.json").write_text(json.dumps({"order": order, **rounded}))
-
-
-def entries_task(vectors: str, graph: str, cluster: str, out: str, threads: int) -> None:
-    """Write ``vertices.npy``: the vertex nearest to each entry centroid."""
-    rows = comparable(np.load(vectors, mmap_mode="r"))
-    shift = 128 if np.load(vectors, mmap_mode="r").dtype == np.int8 else 0
-    centroids = np.load(Path(cluster) / "entries.npy") + np.float32(shift)
-    np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), centroids))

@@ -11,14 +11,22 @@ from indexmill.formats.atomic import fsync_dir, write_json_atomic
 from indexmill.formats.errors import OutputExistsError
 from indexmill.formats.manifest import MANIFEST_NAME, RUN_NAME, Manifest, write_manifest
 
+#: Stands in a directory while it is filled.
+_MARK = ".indexmill-unfinished"
+
 
 def check_output(out: Path, force: bool) -> None:
     """Refuse to overwrite: an index without `force`, anything that is not an index at all.
+
+    Brings back an index that stepped aside for one that never came.
 
     Raises
     ------
     OutputExistsError
     """
+    old = _beside(out, "old")
+    if (old / MANIFEST_NAME).is_file() and not out.exists():
+        old.rename(out)  # a publish was killed between its two renames: nothing is lost
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not (out / MANIFEST_NAME).is_file():
@@ -34,10 +42,11 @@ def publish(emitted: Path, manifest: Manifest, run: dict[str, Any], out: Path, f
     nothing; readers that have it open keep the files they opened.
     """
     check_output(out, force)
-    fresh = out.with_name(out.name + ".publishing")
-    if fresh.exists():
-        shutil.rmtree(fresh)
+    fresh, old = _beside(out, "new"), _beside(out, "old")
+    for leftover in (fresh, old):
+        _remove(leftover)
     fresh.mkdir(parents=True)
+    (fresh / _MARK).touch()
     for entry in manifest.files:
         target = fresh / entry.name
         shutil.copyfile(emitted / entry.name, target)
@@ -46,12 +55,23 @@ def publish(emitted: Path, manifest: Manifest, run: dict[str, Any], out: Path, f
     write_json_atomic(fresh / RUN_NAME, run)
     write_manifest(fresh, manifest)
     fsync_dir(fresh)
-    old = out.with_name(out.name + ".replaced")
-    if old.exists():
-        shutil.rmtree(old)
+    (fresh / _MARK).unlink()
     if out.exists():
         out.rename(old)
     fresh.rename(out)
     fsync_dir(out.parent)
-    if old.exists():
-        shutil.rmtree(old)
+    _remove(old)
+
+
+def _beside(out: Path, part: str) -> Path:
+    return out.with_name(f".{out.name}.indexmill-{part}")
+
+
+def _remove(leftover: Path) -> None:
+    """Remove what a killed publish left: a directory with our mark, an index, or an empty one; never another."""
+    if not leftover.exists():
+        return
+    ours = (leftover / _MARK).is_file() or (leftover / MANIFEST_NAME).is_file() or not any(leftover.iterdir())
+    if not ours:
+        raise OutputExistsError(f"out: {leftover} is in the way and holds other things; move it elsewhere")
+    shutil.rmtree(leftover)

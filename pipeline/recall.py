@@ -47,5 +47,8 @@ def recall_by_distance(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.f
 def mean_recall(recalls: NDArray[np.float64]) -> Recall:
     """Return the mean of per-query recalls, shape (n_queries,), with its interval."""
     mean = float(recalls.mean())
-    spread = 1.96 * float(recalls.std(ddof=1)) / np.sqrt(len(recalls)) if len(recalls) > 1 else 1.0
+    n = len(recalls)
+    spread = 1.96 * float(recalls.std(ddof=1)) / np.sqrt(n) if n > 1 else 1.0
+    if spread == 0:  # all alike: the rule of three bounds what n queries did not show
+        spread = min(1.0, 3 / n)
     return Recall(mean, max(0.0, mean - spread), min(1.0, mean + spread))

@@ -1,8 +1,9 @@
 """The parameters of one build: every name, default and limit, defined once.
 
 Job files, the command line and the Python API all end in a `BuildSpec`. What decides bytes is in
-`Parameters`; where things lie and how they run (`out`, `workers`, `executor`, `memory` ...) is beside it,
-because it must never reach a hash.
+`Parameters`; where things lie and how they run (`out`, `workers`, `executor` ...) is beside it, because it must
+never reach a hash. `memory` reaches one in a single way: a build that does not fit is cut into shards, and the
+resolved `shard_vectors` is a parameter.
 """
 
 from __future__ import annotations

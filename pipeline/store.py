@@ -14,11 +14,23 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from indexmill.formats.atomic import fsync_dir
 from indexmill.formats.errors import ConfigError
+
+#: Packages whose code decides bytes.
+_SOFTWARE = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
+_LOCK = "lock"
+
+
+@cache
+def software_versions() -> dict[str, str]:
+    """Return the versions that stand in every key and in the manifest."""
+    return {name: version(name) for name in _SOFTWARE}
 
 
 class StageStore:
@@ -32,13 +44,15 @@ class StageStore:
     Raises
     ------
     ConfigError
-        If another build is using `root`.
+        If another build is using `root`, or it holds other things.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
-        self._lock = open(root / "lock", "w")  # noqa: SIM115 - held until close
+        if any(root.iterdir()) and not (root / _LOCK).is_file():
+            raise ConfigError(f"work: {root} holds other things; name an empty or new directory with --work")
+        self._lock = open(root / _LOCK, "w")  # noqa: SIM115 - held until close
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -47,9 +61,11 @@ class StageStore:
                 f"work: {root} is in use by another build; wait for it or name another --work"
             ) from None
 
-    def key(self, stage: str, version: int, parameters: Mapping[str, Any], inputs: Sequence[str]) -> str:
+    def key(self, stage: str, code_version: int, parameters: Mapping[str, Any], inputs: Sequence[str]) -> str:
         """Return the hex key of a stage; `parameters` must be JSON."""
-        text = json.dumps([stage, version, dict(parameters), list(inputs)], sort_keys=True)
+        text = json.dumps(
+            [stage, code_version, dict(parameters), list(inputs), software_versions()], sort_keys=True
+        )
         return hashlib.sha256(text.encode()).hexdigest()
 
     def path(self, stage: str, key: str) -> Path:
@@ -95,6 +111,6 @@ class StageStore:
         self._lock.close()
 
     def remove(self) -> None:
-        """Delete the store."""
-        self.close()
+        """Delete the store, while no other build can take it."""
         shutil.rmtree(self.root)
+        self.close()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexmill.builders import pq
 from indexmill.builders.entries import entry_vertices, medoid, n_entries
 from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.kmeans import fit_centroids
@@ -57,6 +58,29 @@ def test_exact_neighbours_can_leave_the_query_out() -> None:
         assert sorted(found.tolist()) == sorted(set(range(300)) - {row})
 
 
+@pytest.mark.parametrize("offset", [0, 1000, 100_000])
+def test_far_from_the_origin_neighbours_are_still_exact(offset: int) -> None:
+    rng = np.random.default_rng(3)
+    base = (rng.normal(size=(3000, 16)) + offset).astype(np.float32)
+    queries = (rng.normal(size=(20, 16)) + offset).astype(np.float32)
+    ids, _ = exact_neighbours(base, queries, 10)
+    np.testing.assert_array_equal(
+        np.sort(ids), np.sort(np.argsort(naive_squared(queries, base), axis=1)[:, :10])
+    )
+
+
+def test_pq_learns_all_of_a_sorted_sample() -> None:
+    rng = np.random.default_rng(4)
+    sample = np.concatenate([rng.normal(size=(70_000, 4)), rng.normal(size=(30_000, 4)) + 50]).astype(
+        np.float32
+    )
+    codebook = train_pq(sample, 2, seed=1)
+    restored = np.hstack([
+        codebook.pivots[codes, 2 * j : 2 * j + 2] for j, codes in enumerate(encode_pq(sample[-1000:], codebook).T)
+    ])  # fmt: skip
+    assert ((restored - sample[-1000:]) ** 2).sum(axis=1).mean() < 1
+
+
 def test_codes_are_the_nearest_centres() -> None:
     vectors = clustered(900, 10)
     codebook = train_pq(vectors, 4, seed=1)
@@ -79,7 +103,8 @@ def test_pq_error_is_close_to_that_of_scikit_learn() -> None:
     assert ours < 1.25 * peer
 
 
-def test_pq_is_the_same_for_any_number_of_threads() -> None:
+def test_pq_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pq, "_BLOCK", 64)
     vectors = clustered(500, 12)
     one, two = (train_pq(vectors, 5, seed=3, threads=t) for t in (1, 2))
     np.testing.assert_array_equal(one.pivots, two.pivots)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import vamana as oracle
 
+from indexmill.builders import vamana
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.distances import comparable
 from indexmill.builders.exact import exact_neighbours
@@ -59,7 +60,9 @@ def test_graph_obeys_its_limits(dtype: str) -> None:
     assert (graph.neighbours[np.arange(8) >= graph.degrees[:, None]] == 0).all()
 
 
-def test_graph_is_the_same_for_any_number_of_threads() -> None:
+def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vamana, "_BLOCK", 2)  # many blocks a batch, so that threads really take turns
+    monkeypatch.setattr(vamana, "MAX_BATCH_SHARE", 0.1)
     vectors = points(1500, 10, "float32", 2)
     one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.neighbours, two.neighbours)

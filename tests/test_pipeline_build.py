@@ -15,6 +15,7 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError, Outpu
 from indexmill.formats.index import verify_index
 from indexmill.formats.manifest import read_manifest
 from indexmill.formats.source import array_source
+from indexmill.pipeline import graph
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native
@@ -125,9 +126,14 @@ def test_the_same_job_gives_the_same_bytes_for_any_workers(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("shard_vectors", [None, 900])
-def test_ray_and_local_give_the_same_bytes(tmp_path: Path, shard_vectors: int | None) -> None:
+def test_ray_and_local_give_the_same_bytes(
+    tmp_path: Path, shard_vectors: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph, "TASK_BYTES", 10_000)  # several map and merge tasks, on several processes
     vectors = clustered(2400, 12, "uint8")
+    alone = build(tmp_path / "alone", vectors, workers=1, shard_vectors=shard_vectors)
     local = build(tmp_path / "local", vectors, workers=2, shard_vectors=shard_vectors)
+    assert data_files(alone) == data_files(local)
     ray = build(tmp_path / "ray", vectors, workers=2, executor="ray", shard_vectors=shard_vectors)
     assert data_files(local) == data_files(ray)
 
@@ -139,6 +145,16 @@ def test_a_sharded_build_is_nearly_as_good_as_one_piece(tmp_path: Path) -> None:
     assert read_manifest(sharded).parameters["shard_vectors"] == 1100
     assert_sound(sharded)
     assert recall(sharded, vectors, queries, l2) > recall(whole, vectors, queries, l2) - 0.03
+
+
+def test_the_number_of_tasks_does_not_reach_the_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(1500, 10, "int8")
+    one = build(tmp_path / "one", vectors, shard_vectors=700)
+    monkeypatch.setattr(graph, "TASK_BYTES", 1700)
+    many = build(tmp_path / "many", vectors, shard_vectors=700)
+    assert data_files(one) == data_files(many)
 
 
 def test_memory_below_the_need_makes_shards(tmp_path: Path) -> None:
@@ -252,6 +268,20 @@ def test_inner_product_of_integers_is_refused(tmp_path: Path) -> None:
         build(tmp_path / "ix", clustered(50, 4, "uint8"), metric="ip")
 
 
+def test_duplicate_ids_are_refused_with_both_rows(tmp_path: Path) -> None:
+    table = pa.table(
+        {"id": [5, 6, 7, 6], "v": pa.FixedSizeListArray.from_arrays(np.arange(8.0, dtype=np.float32), 2)}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"6.*row 1.*row 3"):
+        run_build(BuildSpec(input=[str(tmp_path / "t.parquet")], id_column="id", out=str(tmp_path / "ix")))
+
+
+def test_values_beyond_float16_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="float16 holds at most 65504"):
+        build(tmp_path / "ix", clustered(50, 4) * 1e5, node_dtype="float16")
+
+
 def test_no_vectors_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         build(tmp_path / "ix", np.empty((0, 4), np.float32))
@@ -273,4 +303,14 @@ def test_a_directory_that_is_no_index_is_never_replaced(tmp_path: Path) -> None:
     precious.write_text("years of work")
     with pytest.raises(OutputExistsError, match="not an index"):
         build(tmp_path / "ix", clustered(100, 4), force=True)
+    assert precious.read_text() == "years of work"
+
+
+@pytest.mark.parametrize("sibling", ["ix.work", ".ix.indexmill-new", ".ix.indexmill-old"])
+def test_a_sibling_that_is_not_ours_is_never_touched(tmp_path: Path, sibling: str) -> None:
+    precious = tmp_path / sibling / "thesis.txt"
+    precious.parent.mkdir()
+    precious.write_text("years of work")
+    with pytest.raises((ConfigError, OutputExistsError), match=sibling):
+        build(tmp_path / "ix", clustered(100, 4))
     assert precious.read_text() == "years of work"

@@ -32,7 +32,8 @@ class SearchResult:
     ----------
     ids : int64, uint64 or object array, shape (n_queries, k)
         User ids; the vector id where the input had no id column. Object arrays hold str or bytes, and None
-        where fewer than k vertices were reachable; integer arrays hold -1 there.
+        where fewer than k vertices were reachable; int64 arrays hold -1 there, uint64 arrays 2^64 - 1: where it
+        matters, look at `vector_ids`.
     scores : float32 array, shape (n_queries, k)
         Squared distance (l2, smaller is better), cosine or inner product (larger is better); NaN if missing.
     vector_ids : int64 array, shape (n_queries, k)
