@@ -14,6 +14,7 @@ from indexmill.formats.atomic import atomic_write
 from indexmill.formats.graph import GraphFile
 from indexmill.formats.ids import read_ids
 from indexmill.formats.manifest import read_manifest
+from indexmill.formats.metadata import METADATA_NAME, read_metadata
 from indexmill.formats.nodes import NodeBlock
 from indexmill.jobs.results import add_metadata
 
@@ -41,8 +42,11 @@ def export_parquet(index: Path, out: Path) -> int:
     vector_ids, user_ids = read_ids(index / "ids.imx", identity)
     positions = pa.array(vector_ids.astype(np.int64))
     ids = positions if user_ids is None else _narrow(user_ids)
-    metadata_path = index / "metadata.parquet"
-    metadata = pq.read_table(metadata_path) if metadata_path.exists() else pa.table({})
+    metadata = pa.table({})
+    for entry in manifest.files:
+        if entry.name == METADATA_NAME:
+            with open(index / entry.name, "rb") as parquet:
+                metadata = read_metadata(parquet, index / entry.name, entry.sha256)
     first = 0
     with GraphFile(index / "graph.imx", identity) as graph, atomic_write(out) as file:
         writer = None

@@ -11,6 +11,7 @@ import pytest
 from tests.oracles.search import SearchOracle
 from tests.oracles.small_index import write_small_index
 
+import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError
 from indexmill.reader import _native
 from indexmill.reader.index import Index
@@ -96,6 +97,20 @@ def test_user_ids_come_back(tmp_path: Path, id_type: str) -> None:
     assert found.ids.ravel().tolist() == ids
 
 
+@pytest.mark.parametrize("norm", [30, 3000])
+def test_inner_products_stay_exact_when_norms_differ_much(tmp_path: Path, norm: float) -> None:
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(400, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors[7] *= norm
+    queries = rng.normal(size=(20, 16)).astype(np.float32)
+    index = indexmill.build(vectors, tmp_path / "ix", metric="ip", R=12, L=40, pq_bytes=8, workers=1)
+    found = index.search(queries, 10, L=400)
+    products = queries @ vectors.T
+    want = np.sort(products, axis=1)[:, ::-1][:, :10]
+    np.testing.assert_allclose(found.scores, want, rtol=1e-5, atol=1e-5)
+
+
 # What is refused
 
 
@@ -163,6 +178,7 @@ def test_every_flipped_byte_is_found_and_no_search_crashes(tmp_path: Path, name:
     written = write_small_index(tmp_path / "ix", n=120, dim=30, metadata=True)
     path = tmp_path / "ix" / name
     want = Index(tmp_path / "ix").search(written.vectors[:8], 5, L=60)
+    want_metadata = Index(tmp_path / "ix").metadata(want.vector_ids[0])
     size = path.stat().st_size
     for offset in offsets(size, 7 if name == "manifest.json" else 83):
         flip(path, offset)
@@ -170,11 +186,14 @@ def test_every_flipped_byte_is_found_and_no_search_crashes(tmp_path: Path, name:
         assert damage, offset
         assert any(name in message for message in damage), (offset, damage)
         try:
-            found = Index(tmp_path / "ix").search(written.vectors[:8], 5, L=60)
+            index = Index(tmp_path / "ix")
+            found = index.search(written.vectors[:8], 5, L=60)
+            metadata = index.metadata(found.vector_ids[0])
         except FormatError as error:
             assert name in str(error) or "manifest" in str(error)  # noqa: PT017 - not raising is fine, too
         else:  # the damage lies where this search did not look: the answer must be the right one
             np.testing.assert_array_equal(found.slots, want.slots)
+            assert metadata == want_metadata
         flip(path, offset)
     assert _native.verify(str(tmp_path / "ix")) == []
 
@@ -209,10 +228,12 @@ def test_files_of_two_builds_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_an_open_index_outlives_its_replacement(tmp_path: Path) -> None:
-    written = write_small_index(tmp_path / "ix", n=100, seed=1)
+    written = write_small_index(tmp_path / "ix", n=100, seed=1, metadata=True)
     index = Index(tmp_path / "ix")
     want = index.search(written.vectors[:5], 3, L=50)
+    want_metadata = Index(tmp_path / "ix").metadata([3, 1])
     (tmp_path / "ix").rename(tmp_path / "old")
     shutil.rmtree(tmp_path / "old")
     write_small_index(tmp_path / "ix", n=100, seed=2)
     np.testing.assert_array_equal(index.search(written.vectors[:5], 3, L=50).slots, want.slots)
+    assert index.metadata([3, 1]) == want_metadata

@@ -33,7 +33,7 @@ class Found:
     slots, vector_ids : int64 array, shape (at most k,)
         Best first.
     distances : float64 array
-        Squared distance to the stored vectors.
+        Squared distance to the stored vectors; under ip the negated product.
     scores : float64 array
         In the user's metric.
     pages_read : int
@@ -119,7 +119,7 @@ class SearchOracle:
             slots,
             self.vector_ids[slots],
             distances,
-            self.scores(distances, query),
+            self.scores(distances),
             state.pages_read,
             state.hops,
             len(state.exact),
@@ -182,7 +182,10 @@ class SearchOracle:
         state.candidates = sorted([*state.candidates, (distance, slot)])[: state.L]
 
     def compute_exact(self, state: Query, slot: int) -> None:
-        state.exact[slot] = float(((self.vectors[slot] - state.vector) ** 2).sum())
+        if self.metric == "ip":  # the product itself: the query has nothing in the added dimension
+            state.exact[slot] = -float(self.vectors[slot] @ state.vector)
+        else:
+            state.exact[slot] = float(((self.vectors[slot] - state.vector) ** 2).sum())
 
     def read_pages(self, state: Query, pages: set[int]) -> None:
         state.pages_read += len(pages) * self.node_format.pages_per_node
@@ -213,9 +216,9 @@ class SearchOracle:
             return q / np.linalg.norm(q)
         return np.append(q, 0.0) if self.metric == "ip" else q
 
-    def scores(self, distances: NDArray[np.float64], query: NDArray[Any]) -> NDArray[np.float64]:
+    def scores(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.metric == "cosine":
             return 1 - distances / 2
         if self.metric == "ip":
-            return ((query.astype(np.float64) ** 2).sum() + self.max_norm**2 - distances) / 2
+            return -distances
         return distances

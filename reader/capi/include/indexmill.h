@@ -115,7 +115,7 @@ typedef struct ImCounters {
   uint64_t bytes_read;
   // Bytes of the nodes that were expanded.
   uint64_t bytes_used;
-  // Rounds of reads.
+  // Rounds of frontier selection.
   uint64_t hops;
   // Exact distances.
   uint64_t distances;

@@ -48,7 +48,7 @@ pub struct ImCounters {
     pub bytes_read: u64,
     /// Bytes of the nodes that were expanded.
     pub bytes_used: u64,
-    /// Rounds of reads.
+    /// Rounds of frontier selection.
     pub hops: u64,
     /// Exact distances.
     pub distances: u64,

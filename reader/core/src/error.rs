@@ -28,7 +28,7 @@ pub enum Error {
     #[error("{0}")]
     Input(String),
     /// The operating system refused.
-    #[error("{}: {action}: {source}; check that the file is there and readable", path.display())]
+    #[error("{}: {action}: {source}; {}", path.display(), advice(action))]
     Io {
         /// File or directory.
         path: PathBuf,
@@ -40,6 +40,15 @@ pub enum Error {
     /// The caller asked a running search to stop.
     #[error("the search was interrupted")]
     Interrupted,
+}
+
+/// What to do after a refused action.
+fn advice(action: &str) -> &'static str {
+    if action.starts_with("open") || action.starts_with("read") || action.starts_with("look") {
+        "check that the file is there and readable"
+    } else {
+        "lower threads or inflight, or open the index with engine \"pread\""
+    }
 }
 
 impl Error {

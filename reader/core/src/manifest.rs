@@ -11,6 +11,8 @@ use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
 /// Name of the manifest in an index directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
+/// What a build leaves beside the index; never part of it.
+const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.
 pub const GRAPH_FILES: [&str; 4] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx"];
 
@@ -140,7 +142,7 @@ fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
 
 fn is_file_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    !name.is_empty() && !name.starts_with('.') && name.bytes().all(allowed) && name != MANIFEST_NAME
+    !name.is_empty() && !name.starts_with('.') && name.bytes().all(allowed) && name != MANIFEST_NAME && name != RUN_NAME
 }
 
 fn is_hex(text: &str) -> bool {

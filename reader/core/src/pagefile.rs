@@ -109,7 +109,11 @@ pub fn parse_header(path: &Path, page: &Page, kind: &[u8; 4], real_bytes: u64) -
     let mut fields = Vec::with_capacity(n_fields);
     for i in 0..n_fields {
         let at = field_offset + i * FIELD_BYTES;
-        fields.push((parse_name(path, &page[at..at + 16])?, u64_at(page, at + 16)));
+        let name = parse_name(path, &page[at..at + 16])?;
+        if fields.iter().any(|(known, _)| *known == name) {
+            return Err(Error::corrupt(path, "field table", "different names", format!("{name:?} twice")));
+        }
+        fields.push((name, u64_at(page, at + 16)));
     }
     check_sections(path, &sections, file_bytes)?;
     let build_id = *page[16..].first_chunk().expect("a page is longer");

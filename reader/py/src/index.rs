@@ -125,6 +125,12 @@ impl Index {
         &self.inner.manifest.build_id
     }
 
+    #[getter]
+    fn metadata_sha256(&self) -> Option<&str> {
+        let files = &self.inner.manifest.files;
+        files.iter().find(|file| file.name == "metadata.parquet").map(|file| file.sha256.as_str())
+    }
+
     /// Finds the k nearest vertices of each query.
     #[allow(clippy::too_many_arguments)]
     fn search<'py>(

@@ -64,6 +64,10 @@ class Index:
         """Why reads are not direct or not by io_uring; None when they are."""
 
     @property
+    def metadata_sha256(self) -> str | None:
+        """What the manifest says of metadata.parquet; None if the index has no metadata."""
+
+    @property
     def build_id(self) -> str:
         """64 hex digits."""
 

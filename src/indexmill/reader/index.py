@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import CorruptFile, InputError
 from indexmill.reader import _native
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Policy = Literal["beam", "page"]
 Entry = Literal["medoid", "centroids"]
 
+_METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
 #: Candidates kept while searching; enough for recall@10 of about 0.95 on SIFT-like data.
 DEFAULT_SEARCH_LIST_SIZE = 64
 #: Reads a query sends to the device at once; DiskANN's setting.
@@ -57,6 +58,10 @@ class Index:
     def __init__(self, path: str | Path, engine: str = "auto") -> None:
         self.path = Path(path)
         self.native = _native.Index.open(str(path), engine)
+        # Held open, so that the metadata of this build is at hand when a new one takes its place.
+        metadata = self.path / _METADATA
+        self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
+        self._metadata: pa.Table | None = None
 
     def __len__(self) -> int:
         return self.native.n_vertices
@@ -125,15 +130,35 @@ class Index:
         return SearchResult(self._user_ids(slots, vector_ids), scores, vector_ids, slots, found)
 
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
-        """Metadata rows of `vector_ids` (int64, shape (m,)), in that order; no columns if the input had none."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        """Return the metadata rows of `vector_ids`, int64 (m,), in that order; no columns if the input had none.
 
-        path = self.path / "metadata.parquet"
-        rows = np.asarray(vector_ids, dtype=np.int64)
-        if not path.exists():
+        The file is read and checked against the manifest on first use, and kept.
+
+        Raises
+        ------
+        CorruptFile
+            If the file differs from what was written.
+        """
+        import pyarrow as pa
+
+        if self._metadata is None:
+            self._metadata = self._read_metadata()
+        if self._metadata.num_columns == 0:
+            return self._metadata
+        return self._metadata.take(pa.array(np.asarray(vector_ids, dtype=np.int64)))
+
+    def _read_metadata(self) -> pa.Table:
+        import pyarrow as pa
+
+        from indexmill.formats.metadata import read_metadata
+
+        expected = self.native.metadata_sha256
+        if expected is None:
             return pa.table({})
-        return pq.read_table(path).take(pa.array(rows))
+        path = self.path / _METADATA
+        if self._metadata_file is None:
+            raise CorruptFile(f"{path}: expected a file, got none; copy the index again or rebuild it")
+        return read_metadata(self._metadata_file, path, expected)
 
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
         array = np.atleast_2d(np.asarray(queries))

@@ -9,6 +9,9 @@ use super::buffers::Buffers;
 use crate::error::{Error, Result};
 use crate::pagefile::PAGE_BYTES;
 
+/// Direct reads start and end at multiples of it.
+const DIRECT_ALIGNMENT: usize = 512;
+
 /// An open data file, shared by all engines of an index.
 #[derive(Debug)]
 pub struct DataFile {
@@ -39,6 +42,11 @@ impl DataFile {
     /// An error of a read that started at `page`.
     pub fn read_error(&self, page: u64, source: io::Error) -> Error {
         Error::io(&self.path, format!("read page {page}"), source)
+    }
+
+    /// Whether a read of `got` bytes was cut by the end of the file: a direct read that is merely short ends aligned.
+    pub fn is_cut(&self, got: usize) -> bool {
+        self.buffered_because.is_none() && !got.is_multiple_of(DIRECT_ALIGNMENT)
     }
 
     /// The error of a read that ended at the end of the file, which the size check at open had ruled out.
@@ -89,6 +97,9 @@ impl DataFile {
             let got = read_at(&self.file, address.wrapping_add(filled), bytes - filled, offset)
                 .map_err(|e| self.read_error(page, e))?;
             if got == 0 {
+                return Err(self.shrank(page));
+            }
+            if self.is_cut(got) {
                 return Err(self.shrank(page));
             }
             filled += got;

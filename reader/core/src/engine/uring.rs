@@ -36,7 +36,12 @@ pub struct Uring {
 
 /// Whether a ring can be set up at all.
 pub fn probe() -> io::Result<()> {
-    new_ring(1).map(drop)
+    let mut ring = new_ring(1)?;
+    // Some containers let a ring be set up and forbid its use: send one empty request through.
+    // SAFETY: a no-op touches no memory.
+    unsafe { ring.submission().push(&opcode::Nop::new().build()) }.map_err(io::Error::other)?;
+    ring.submit_and_wait(1)?;
+    ring.completion().next().map(drop).ok_or_else(|| io::Error::other("a request got no answer"))
 }
 
 /// A ring whose completions run on the submitting thread when it asks (kernel 6.1), or a plain one.
@@ -108,6 +113,7 @@ impl Uring {
     fn enter(&mut self, want: u32) -> Result<()> {
         // IORING_ENTER_GETEVENTS: deferred completions are run only by a thread that asks for events.
         const GETEVENTS: u32 = 1;
+        let mut refusals = 0;
         loop {
             // SAFETY: every pushed entry is valid, see `push`; no argument is passed.
             let result = unsafe {
@@ -120,7 +126,11 @@ impl Uring {
                         return Ok(());
                     }
                 }
-                Err(e) if is_transient(&e) => {}
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                Err(e) if is_transient(&e) && refusals < MAX_REFUSALS => {
+                    refusals += 1;
+                    std::thread::sleep(REFUSAL_PAUSE);
+                }
                 Err(e) => return Err(Error::io(&self.file.path, "submit reads to io_uring", e)),
             }
             if !self.ring.completion().is_empty() {
@@ -146,6 +156,8 @@ impl Uring {
                 return Err(self.file.shrank(page));
             } else if filled + result as usize == self.buffers().slot_bytes() {
                 done.push(slot);
+            } else if self.file.is_cut(result as usize) {
+                return Err(self.file.shrank(page));
             } else {
                 self.progress[slot].filled += result as usize;
                 self.push(slot)?;
@@ -158,6 +170,10 @@ impl Uring {
         self.ring.completion().next()
     }
 }
+
+/// Times in a row that the kernel may lack memory for a submission, with a pause after each: one second in all.
+const MAX_REFUSALS: u32 = 1000;
+const REFUSAL_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))

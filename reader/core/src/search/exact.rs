@@ -1,8 +1,10 @@
-//! Squared distance of a query to a stored vector, in the type it is stored in.
+//! Distance of a query to a stored vector, in the type it is stored in: squared Euclidean, or under inner product the
+//! negated product. The product is computed as such, not through the squared distance that stands for it, which would
+//! cancel where norms differ much.
 
 use super::vectors::Prepared;
 use crate::distance::kernels;
-use crate::graph::{Dtype, Graph};
+use crate::graph::{Dtype, Graph, Metric};
 
 /// Distance of `query` to the `vector_bytes` bytes of a node; `scratch` is reused.
 ///
@@ -19,6 +21,7 @@ pub fn distance(graph: &Graph, query: &Prepared, vector: &[u8], scratch: &mut Ve
     // for scaled types (`Graph::open`).
     unsafe {
         match graph.layout.dtype {
+            Dtype::Float32 if graph.metric == Metric::Ip => return -(kernels.ip_f32)(floats, stored.cast(), dim),
             Dtype::Float32 => return (kernels.l2_f32)(floats, stored.cast(), dim),
             Dtype::Uint8 => return (kernels.l2_u8)(bytes, stored, dim),
             Dtype::Int8 => return (kernels.l2_i8)(bytes.cast(), stored.cast(), dim),
@@ -31,6 +34,9 @@ pub fn distance(graph: &Graph, query: &Prepared, vector: &[u8], scratch: &mut Ve
                 let (min, step) = graph.scale.split_at(dim);
                 (kernels.unscale_u8)(stored, min.as_ptr(), step.as_ptr(), dim, out);
             }
+        }
+        if graph.metric == Metric::Ip {
+            return -(kernels.ip_f32)(floats, out, dim);
         }
         (kernels.l2_f32)(floats, out, dim)
     }

@@ -27,7 +27,8 @@ use crate::index::Index;
 /// What one query cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
-    /// Pages read from disk.
+    /// Pages of graph.imx read from disk. Looking up the ids of the answers is not part of a query's cost: it happens
+    /// for the whole batch afterwards, through the page cache.
     pub pages_read: u64,
     /// Bytes read from disk.
     pub bytes_read: u64,
@@ -45,7 +46,8 @@ pub struct Counters {
     pub page_heap_hits: u64,
     /// From start to end, with the time in which the thread worked on other queries.
     pub latency_us: f32,
-    /// Part of it in which the query had nothing to do but wait for its reads.
+    /// Part of it from the submission of reads until the last one was taken up; meanwhile the thread may have worked on
+    /// other queries.
     pub io_wait_us: f32,
 }
 
@@ -110,18 +112,18 @@ impl Index {
         let shared = Shared { index: self, params, queries, next, stopped };
         let threads = params.threads.min(queries.n).max(1);
         let lanes = params.inflight.min(queries.n.div_ceil(threads)).max(1);
+        let mut output = allocate(queries.n, params.k)?;
         let mut parts = Vec::with_capacity(threads);
         std::thread::scope(|scope| {
-            let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(|| worker::search(&shared, lanes, None))).collect();
+            // Where the system gives no more threads, fewer do the work.
+            let spawn =
+                |_| std::thread::Builder::new().spawn_scoped(scope, || worker::search(&shared, lanes, None)).ok();
+            let helpers: Vec<_> = (1..threads).map_while(spawn).collect();
             parts.push(worker::search(&shared, lanes, Some(interrupted)));
             parts.extend(helpers.into_iter().map(|helper| {
                 helper.join().unwrap_or_else(|_| Err((0, Error::Config("a search thread panicked: report it".into()))))
             }));
         });
-        let mut output = SearchOutput { k: params.k, ..SearchOutput::default() };
-        output.slots.resize(queries.n * params.k, -1);
-        output.scores.resize(queries.n * params.k, f32::NAN);
-        output.counters.resize(queries.n, Counters::default());
         merge(&mut output, parts)?;
         output.vector_ids = self.vector_ids_of(&output.slots)?;
         Ok(output)
@@ -132,6 +134,21 @@ impl Index {
         let mut found = self.ids.vector_ids(&present)?.into_iter();
         Ok(slots.iter().map(|&s| if s < 0 { -1 } else { found.next().map_or(-1, i64::from) }).collect())
     }
+}
+
+/// Room for the answers, before any work is done for them.
+fn allocate(n_queries: usize, k: usize) -> Result<SearchOutput> {
+    let mut output = SearchOutput { k, ..SearchOutput::default() };
+    let too_many =
+        || Error::Config(format!("k: {n_queries} queries x {k} neighbours do not fit in memory; search in blocks"));
+    let n = n_queries.checked_mul(k).ok_or_else(too_many)?;
+    output.slots.try_reserve_exact(n).map_err(|_| too_many())?;
+    output.scores.try_reserve_exact(n).map_err(|_| too_many())?;
+    output.counters.try_reserve_exact(n_queries).map_err(|_| too_many())?;
+    output.slots.resize(n, -1);
+    output.scores.resize(n, f32::NAN);
+    output.counters.resize(n_queries, Counters::default());
+    Ok(output)
 }
 
 /// Puts every thread's answers in their rows; of several errors the one of the first query wins.

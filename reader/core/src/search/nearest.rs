@@ -2,14 +2,20 @@
 
 use std::collections::BinaryHeap;
 
-/// Orders by (distance, slot). Distances are never negative, so their bits order like their values (NaN last).
+const SIGN: u32 = 1 << 31;
+
+/// Orders by (distance, slot): the bits of floats order like their values once the sign bit of positive ones and all
+/// bits of negative ones (an inner product, negated) are flipped. NaN comes last.
 pub fn key(distance: f32, slot: u32) -> u64 {
-    u64::from(distance.to_bits()) << 32 | u64::from(slot)
+    let bits = distance.to_bits();
+    let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+    u64::from(ordered) << 32 | u64::from(slot)
 }
 
 /// Distance of a key.
 pub fn distance_of(key: u64) -> f32 {
-    f32::from_bits((key >> 32) as u32)
+    let ordered = (key >> 32) as u32;
+    f32::from_bits(if ordered & SIGN == 0 { !ordered } else { ordered ^ SIGN })
 }
 
 /// Slot of a key.

@@ -66,8 +66,6 @@ pub struct Prepared {
     pub floats: Vec<f32>,
     /// The raw bytes of integer queries; else empty.
     pub bytes: Vec<u8>,
-    /// `|q|^2` of the user's query (metric ip).
-    squared_norm: f64,
 }
 
 impl Prepared {
@@ -87,23 +85,22 @@ impl Prepared {
                 self.floats.extend(self.bytes.iter().map(|&b| f32::from(b as i8)));
             }
         }
-        self.squared_norm = self.floats.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
         match metric {
             Metric::L2 => {}
             Metric::Cosine => {
-                let norm = self.squared_norm.sqrt();
+                let norm = self.floats.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
                 self.floats.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
             }
             Metric::Ip => self.floats.push(0.0),
         }
     }
 
-    /// The user's score for squared distance `d` (docs/formats/graph.md, "Metrics").
+    /// The user's score for distance `d` of `exact::distance` (docs/formats/graph.md, "Metrics").
     pub fn score(&self, d: f32, graph: &Graph) -> f32 {
         match graph.metric {
             Metric::L2 => d,
             Metric::Cosine => 1.0 - d / 2.0,
-            Metric::Ip => ((self.squared_norm + graph.max_norm * graph.max_norm - f64::from(d)) / 2.0) as f32,
+            Metric::Ip => -d,
         }
     }
 }

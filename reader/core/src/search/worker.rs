@@ -68,7 +68,10 @@ pub type Outcome = std::result::Result<Answers, Failure>;
 /// Answers queries until none is left. `interrupted` is asked now and then; it is there on the calling thread only,
 /// whose worker is kept for its next call.
 pub fn search(shared: &Shared<'_>, lanes: usize, interrupted: Option<&mut dyn FnMut() -> bool>) -> Outcome {
-    let mut worker = Worker::take(shared, lanes).map_err(|e| (0, e))?;
+    let mut worker = Worker::take(shared, lanes).map_err(|e| {
+        shared.stop();
+        (0, e)
+    })?;
     let mut answers = Answers::default();
     let keep = interrupted.is_some();
     let result = worker.run(shared, lanes, interrupted.unwrap_or(&mut || false), &mut answers);

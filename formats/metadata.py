@@ -1,0 +1,40 @@
+"""metadata.parquet: the metadata columns of an index, in vector-id order (docs/formats/manifest.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from indexmill.formats.errors import CorruptFile
+
+METADATA_NAME = "metadata.parquet"
+
+
+def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
+    """Read the whole table from an open file, once its bytes are known to be those of the manifest.
+
+    Parameters
+    ----------
+    file : binary file, open for reading
+    path : str or Path
+        For messages.
+    sha256 : str
+        What the manifest says, 64 hex digits.
+
+    Raises
+    ------
+    CorruptFile
+        If the bytes differ.
+    """
+    file.seek(0)
+    found = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+    if found != sha256:
+        raise CorruptFile(
+            f"{path}: SHA-256: expected {sha256}, got {found}; the file is damaged: copy it again or rebuild the index"
+        )
+    file.seek(0)
+    return pq.read_table(file)
