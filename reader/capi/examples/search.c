@@ -7,7 +7,9 @@
  *
  * Prints user ids, scores and what each query cost.
  *
- *   cc -I reader/capi/include reader/capi/examples/search.c -L reader/target/release -lindexmill -o search
+ *   cargo build --release -p indexmill-capi                       (in reader/)
+ *   cp reader/target/release/libindexmill.so libindexmill.so.0 && ln -sf libindexmill.so.0 libindexmill.so
+ *   cc -I reader/capi/include reader/capi/examples/search.c -L. -Wl,-rpath,. -lindexmill -o search
  */
 #include <inttypes.h>
 #include <stdio.h>

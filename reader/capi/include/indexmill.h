@@ -156,13 +156,20 @@ int64_t im_vector_user_id(const struct ImIndex *index,
                           size_t capacity);
 
 // Opens the index in directory `path` (UTF-8); `engine` is "auto", "io_uring", "pread" or null for "auto". Stores
-// the index in `*out`, to be released with im_close. Returns 0 or an error code. Thread-safe.
+// the index in `*out`, to be released with im_close; null on failure. Returns 0 or an error code. Thread-safe.
 //
 // # Safety
 // `path` and `engine` are null or zero-terminated, `out` is null or writable.
 int32_t im_open(const char *path,
                 const char *engine,
                 struct ImIndex **out);
+
+// Reads every byte of the index in directory `path` (UTF-8). Returns 0 if it is sound, or IM_ECORRUPT with all that
+// was found, a line each, as im_last_error. Thread-safe.
+//
+// # Safety
+// `path` is null or zero-terminated.
+int32_t im_verify(const char *path);
 
 // Releases an index; null is ignored. Must not run while another call uses the index.
 //

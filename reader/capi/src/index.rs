@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use indexmill_core::Index;
 use indexmill_core::graph::{Dtype, Metric};
 use indexmill_core::ids::IdType;
+use indexmill_core::{Error, Index};
 
 use crate::error::{Failure, guard};
 
@@ -53,7 +53,7 @@ pub struct ImInfo {
 }
 
 /// Opens the index in directory `path` (UTF-8); `engine` is "auto", "io_uring", "pread" or null for "auto". Stores
-/// the index in `*out`, to be released with im_close. Returns 0 or an error code. Thread-safe.
+/// the index in `*out`, to be released with im_close; null on failure. Returns 0 or an error code. Thread-safe.
 ///
 /// # Safety
 /// `path` and `engine` are null or zero-terminated, `out` is null or writable.
@@ -67,6 +67,8 @@ pub unsafe extern "C" fn im_open(path: *const c_char, engine: *const c_char, out
             // SAFETY: zero-terminated by the caller's contract.
             unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| Failure::invalid("im_open: expected UTF-8 text"))
         };
+        // SAFETY: writable by the caller's contract.
+        unsafe { *out = std::ptr::null_mut() };
         let engine = if engine.is_null() { "auto" } else { text(engine)? };
         let inner = Index::open(Path::new(text(path)?), engine)?;
         // SAFETY: writable by the caller's contract.
@@ -74,6 +76,26 @@ pub unsafe extern "C" fn im_open(path: *const c_char, engine: *const c_char, out
         Ok(0)
     });
     opened as i32
+}
+
+/// Reads every byte of the index in directory `path` (UTF-8). Returns 0 if it is sound, or IM_ECORRUPT with all that
+/// was found, a line each, as im_last_error. Thread-safe.
+///
+/// # Safety
+/// `path` is null or zero-terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_verify(path: *const c_char) -> i32 {
+    let verified = guard(|| {
+        if path.is_null() {
+            return Err(Failure::invalid("im_verify: path must not be null"));
+        }
+        // SAFETY: zero-terminated by the caller's contract.
+        let path = unsafe { CStr::from_ptr(path) }.to_str();
+        let path = path.map_err(|_| Failure::invalid("im_verify: expected UTF-8 text"))?;
+        let damages = indexmill_core::verify::verify(Path::new(path));
+        if damages.is_empty() { Ok(0) } else { Err(Error::Corrupt(damages.join("\n")).into()) }
+    });
+    verified as i32
 }
 
 /// Releases an index; null is ignored. Must not run while another call uses the index.
