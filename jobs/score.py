@@ -156,21 +156,31 @@ def count_hits(index: Index, found: SearchResult, queries: QuerySet, k: int) -> 
 
     Vectors that the index stores rounded (sq8, sq16, float16 of float32) have rounded distances: there only
     the ids count, which can miss a tie but never takes a wrong answer for a right one. The same holds under
-    inner product, where foreign truth files disagree about what a distance is.
+    inner product, and for a truth file whose distances are not squared Euclidean ones.
     """
     ids, scores = found.vector_ids, found.scores
     if queries.own is not None:
         ids, scores = drop_own(ids, scores, queries.own)
     ids, scores = ids[:, :k], scores[:, :k]
     truth = queries.truth_ids[:, :k]
-    right = (ids[:, :, None] == truth[:, None, :]).any(axis=2)
+    same = ids[:, :, None] == truth[:, None, :]
+    right = same.any(axis=2)
     distances = squared_distances(scores, index.metric)
-    if distances is not None and stores_exact_vectors(index):
+    truth_distances = queries.truth_distances[:, :k]
+    if distances is not None and stores_exact_vectors(index) and agree(distances, truth_distances, same):
         limit = queries.truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)
         right |= distances <= limit  # NaN, a missing result, compares false
     right &= ids >= 0
     hits: NDArray[np.int64] = np.sum(right, axis=1, dtype=np.int64)
     return hits
+
+
+def agree(found: NDArray[np.float64], truth: NDArray[np.float32], same: NDArray[np.bool_]) -> bool:
+    """Whether measured and true distances, shapes (n, k) and (n, k), are alike where ids are the same, (n, k, k)."""
+    query, i, j = np.nonzero(same)
+    ours, theirs = found[query, i], truth[query, j].astype(np.float64)
+    alike = np.abs(ours - theirs) <= 1e-3 * np.maximum(np.abs(ours), np.abs(theirs)) + 1e-6
+    return bool(alike.mean() > 0.9) if len(alike) else False
 
 
 def squared_distances(scores: NDArray[np.float32], metric: str) -> NDArray[np.float64] | None:

@@ -92,6 +92,15 @@ def test_a_tie_at_the_kth_place_counts(data: Data, index: Path, tmp_path: Path) 
     assert tied["recall"] == plain["recall"]
 
 
+def test_distances_of_another_kind_never_raise_recall(data: Data, index: Path, tmp_path: Path) -> None:
+    ids, distances = brute_force(data.vectors, data.query_vectors, K)
+    write_truth(tmp_path / "odd.gt", Truth(ids.astype(np.uint32), (4 * distances).astype(np.float32)))
+    options = ["-L", 11, "--queries", data.queries]
+    odd = run_json("score", index, *options, "--truth", tmp_path / "odd.gt")[0]
+    plain = run_json("score", index, *options, "--truth", data.truth)[0]
+    assert odd["recall"] == plain["recall"] < 1
+
+
 def test_truth_computed_from_the_base_agrees_with_the_truth_file(data: Data, index: Path) -> None:
     options = ["score", index, "--queries", data.queries, "-L", 20, "--column", "vector"]
     np.save(data.folder / "base.npy", data.vectors)
