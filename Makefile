@@ -24,7 +24,7 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -q
 
 rust: $(VENV)/.dev
-	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check --manifest-path reader/Cargo.toml; \
+	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check --manifest-path reader/Cargo.toml; \
 	else echo "rustfmt is not installed: format check skipped"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then \
 	$(CARGO) clippy --locked --all-targets --manifest-path reader/Cargo.toml -- -D warnings; \
