@@ -105,6 +105,8 @@ def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codeboo
             raise corrupt(path, "section 'offsets'", f"strictly increasing from 0 to {dim}", offsets.tolist())
         pivots = np.frombuffer(file.section("pivots", 4 * n_centres * dim), dtype="<f4").reshape(-1, dim)
         codes = np.frombuffer(file.section("codes", n * n_chunks), dtype=np.uint8).reshape(n, n_chunks)
+    if not np.isfinite(pivots).all():
+        raise corrupt(path, "section 'pivots'", "finite numbers", "NaN or infinity")
     if codes.max() >= n_centres:
         slot = int(np.argmax((codes >= n_centres).any(axis=1)))
         raise corrupt(path, f"code of slot {slot}", f"values below {n_centres}", codes[slot].max())

@@ -79,6 +79,8 @@ def read_entries(
         c = file.field("n_entries", 1)
         centroids = np.frombuffer(file.section("centroids", 4 * c * dim), dtype="<f4").reshape(c, dim)
         vertices = np.frombuffer(file.section("vertices", 4 * c), dtype="<u4")
+    if not np.isfinite(centroids).all():
+        raise corrupt(path, "section 'centroids'", "finite numbers", "NaN or infinity")
     if vertices.max() >= n:
         raise corrupt(path, f"entry vertex {int(vertices.argmax())}", f"a slot below {n}", vertices.max())
     return EntryVertices(medoid, centroids, vertices)

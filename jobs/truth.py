@@ -147,16 +147,12 @@ def to_euclidean(base: NDArray[Any], queries: NDArray[Any], metric: str) -> tupl
     See docs/formats/graph.md: cosine normalises both, inner product appends ``sqrt(M^2 - |x|^2)`` to the
     vectors and 0 to the queries.
     """
+    from indexmill.pipeline.metric import added_component, unit
+
     if metric == "cosine":
-        return _unit(base), _unit(queries)
+        return unit(base), unit(queries)
     if metric == "ip":
-        squared = np.einsum("ij,ij->i", base, base, dtype=np.float64)
-        rest = np.sqrt(squared.max() - squared).astype(np.float32)
+        rest = added_component(np.einsum("ij,ij->i", base, base, dtype=np.float64))
         points = np.column_stack([base.astype(np.float32), rest])
         return points, np.column_stack([queries.astype(np.float32), np.zeros(len(queries), np.float32)])
     return base, queries
-
-
-def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    wide = vectors.astype(np.float64)
-    return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True), dtype=np.float32)

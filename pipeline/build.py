@@ -121,9 +121,9 @@ class _Build:
             built, graph_key = self.build_sharded(clustered, cluster_key)
         encoded, encode_key = self.encode(sampled, sample_key)
         ordered, order_key = self.order(built, graph_key)
-        started_at, entries_key = self.entries(sampled, sample_key, built, graph_key)
+        entered, entries_key = self.entries(sampled, sample_key, built, graph_key)
         inputs = emit.EmitInputs(
-            str(ingested), str(clustered), str(built), str(started_at), str(encoded), str(ordered)
+            str(ingested), str(clustered), str(built), str(entered), str(encoded), str(ordered)
         )
         emitted, emit_key = self.emit(inputs, [order_key, entries_key, encode_key])
         manifest = self.manifest(emitted, ordered, built)

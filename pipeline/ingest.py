@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.source import VectorBatch, VectorSource
 from indexmill.formats.validate import check_batch, check_unique_ids
+from indexmill.pipeline.metric import added_component, unit
 from indexmill.pipeline.progress import Progress
 
 VERSION = 1
@@ -128,7 +129,7 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress) -> 
     for batch in source.batches(batch_rows(source.dim)):
         check_batch(batch, metric)
         rows = slice(batch.start, batch.start + len(batch.vectors))
-        vectors[rows, :dim] = _unit(batch.vectors) if metric == "cosine" else batch.vectors
+        vectors[rows, :dim] = unit(batch.vectors) if metric == "cosine" else batch.vectors
         if squared_norms is not None:
             squared_norms[rows] = np.einsum(
                 "ij,ij->i", vectors[rows, :dim], vectors[rows, :dim], dtype=np.float64
@@ -138,17 +139,10 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress) -> 
     rest.close()
     max_norm = 0.0
     if squared_norms is not None:
-        largest = float(squared_norms.max())
-        max_norm = float(np.sqrt(largest))
-        vectors[:, dim] = np.sqrt(np.maximum(largest - squared_norms, 0.0))
+        max_norm = float(np.sqrt(squared_norms.max()))
+        vectors[:, dim] = added_component(squared_norms)
     vectors.flush()
     _summarise(source, vectors, rest, max_norm, out)
-
-
-def _unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    wide = vectors.astype(np.float64)
-    unit: NDArray[np.float32] = (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
-    return unit
 
 
 def _summarise(
