@@ -84,10 +84,17 @@ pub trait Engine: Send {
     /// Starts everything that was queued.
     fn flush(&mut self) -> Result<()>;
 
-    /// Starts everything that was queued and appends the slots of finished reads to `done`; blocks until there is
-    /// one unless nothing is in flight.
+    /// Starts everything that was queued and appends the slots of all finished reads to `done`; blocks until there
+    /// is one unless nothing is in flight.
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()>;
+
+    /// Starts everything that was queued and appends the slots of finished reads to `done`; never blocks, and makes
+    /// no system call where there is nothing to do.
+    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
     /// Content of a buffer that is not in flight.
     fn buffer(&self, slot: usize) -> &[u8];
 }
+
+#[cfg(test)]
+mod tests;

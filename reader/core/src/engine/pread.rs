@@ -69,6 +69,19 @@ impl PreadPool {
         }
         Ok(pool)
     }
+
+    /// Appends the slots of good reads to `done`; gives the first error, if there is one, once all are counted.
+    fn hand_over(&mut self, finished: Vec<(usize, Result<()>)>, done: &mut Vec<usize>) -> Result<()> {
+        let mut first = Ok(());
+        for (slot, result) in finished {
+            self.in_flight -= 1;
+            match result {
+                Ok(()) => done.push(slot),
+                Err(e) => first = first.and(Err(e)),
+            }
+        }
+        first
+    }
 }
 
 fn read_until_closed(shared: &Shared) {
@@ -102,6 +115,9 @@ impl Engine for PreadPool {
 
     fn flush(&mut self) -> Result<()> {
         let n = self.queued.len();
+        if n == 0 {
+            return Ok(());
+        }
         self.in_flight += n;
         self.shared.queues().jobs.extend(self.queued.drain(..));
         (0..n).for_each(|_| self.shared.work.notify_one());
@@ -114,12 +130,18 @@ impl Engine for PreadPool {
         while queues.done.is_empty() && self.in_flight > 0 {
             queues = self.shared.finished.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
-        for (slot, result) in queues.done.drain(..) {
-            self.in_flight -= 1;
-            result?;
-            done.push(slot);
+        let finished = std::mem::take(&mut queues.done);
+        drop(queues);
+        self.hand_over(finished, done)
+    }
+
+    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
+        self.flush()?;
+        if self.in_flight == 0 {
+            return Ok(());
         }
-        Ok(())
+        let finished = std::mem::take(&mut self.shared.queues().done);
+        self.hand_over(finished, done)
     }
 
     fn buffer(&self, slot: usize) -> &[u8] {
