@@ -14,7 +14,7 @@ from tests.oracles.small_index import write_small_index
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError
 from indexmill.reader import _native
-from indexmill.reader.index import Index
+from indexmill.reader.index import POLICIES, Index
 
 ALL = [(dtype, "l2") for dtype in ("float32", "float16", "uint8", "int8", "sq16", "sq8")]
 ALL += [("float32", "ip"), ("float32", "cosine"), ("sq16", "cosine"), ("float16", "ip")]
@@ -25,7 +25,7 @@ def queries_like(vectors: np.ndarray, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("dtype", "metric"), ALL)
-@pytest.mark.parametrize("policy", ["beam", "page"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_native_search_does_what_the_oracle_does(
     tmp_path: Path, dtype: str, metric: str, policy: str
 ) -> None:
@@ -54,7 +54,7 @@ def test_native_search_does_what_the_oracle_does(
                 assert found.counters["code_distances"][i] == want.pq_distances
 
 
-@pytest.mark.parametrize("policy", ["beam", "page"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_results_do_not_depend_on_engine_threads_or_queries_in_flight(tmp_path: Path, policy: str) -> None:
     written = write_small_index(tmp_path, n=500, dim=24)
     queries = queries_like(written.vectors, 60)

@@ -6,7 +6,8 @@ Everything the format leaves open about a search is decided here:
   which are kept sorted by (PQ distance, slot) and cut to L;
 * the frontier of a hop is the W first candidates that are not expanded;
 * results are ranked by (exact distance, slot);
-* ``page`` keeps the pages it has read until the query ends; ``beam`` forgets them after the hop.
+* ``page`` keeps the pages it has read until the query ends; ``beam`` and ``completion`` forget them after the hop;
+* ``pipeline`` takes up its reads in the order in which they were chosen.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from indexmill.formats.index import IndexFiles
 
 #: Cached vertices that page search expands while the reads of one hop are in flight.
 EXPANSIONS_PER_HOP = 16
+#: Vertices of pages at hand that the pipeline expands for each read.
+EXPANSIONS_PER_READ = 5
+#: How much its width grows after a read that brought no nearer candidate.
+WIDEN = 2
 
 
 @dataclass
@@ -39,9 +44,10 @@ class Found:
     pages_read : int
         Pages of 4096 bytes.
     hops : int
-        Rounds with a frontier that was not empty.
+        Rounds with a frontier that was not empty; under pipeline the longest chain of reads each of which was
+        chosen after another had been taken up.
     exact_distances, pq_distances : int
-        Vertices whose exact, or PQ, distance was computed; at most once each.
+        Vertices whose exact distance was computed, once each; vertices that were offered to the candidates.
     expanded : list of int
         Slots in the order in which they were expanded.
     """
@@ -66,6 +72,7 @@ class Query:
     L: int
     candidates: list[tuple[np.float32, int]] = field(default_factory=list)
     pq_seen: set[int] = field(default_factory=set)
+    pq_distances: int = 0
     expanded: list[int] = field(default_factory=list)
     exact: dict[int, float] = field(default_factory=dict)
     pages: set[int] = field(default_factory=set)
@@ -104,14 +111,21 @@ class SearchOracle:
 
         Parameters
         ----------
-        policy : {"beam", "page"}
-            DiskANN++ Algorithm 1 or Algorithm 5.
+        policy : {"beam", "completion", "page", "pipeline"}
+            DiskANN++ Algorithm 1, AIO-ANN Algorithm 1 (which differs from it in time only), DiskANN++ Algorithm 5, and
+            page search without a barrier.
         entry : {"centroids", "medoid"}
         """
         vector = self.stored_form(query)
         state = Query(vector, self.distance_table(vector), L)
         self.add_candidate(state, self.entry_vertex(vector, entry))
-        {"beam": self.beam_search, "page": self.page_search}[policy](state, beam_width)
+        searches = {
+            "beam": self.beam_search,
+            "completion": self.beam_search,
+            "page": self.page_search,
+            "pipeline": self.pipeline_search,
+        }
+        searches[policy](state, beam_width)
         best = sorted((distance, slot) for slot, distance in state.exact.items())[:k]
         slots = np.array([slot for _, slot in best], np.int64)
         distances = np.array([distance for distance, _ in best], np.float64)
@@ -123,7 +137,7 @@ class SearchOracle:
             state.pages_read,
             state.hops,
             len(state.exact),
-            len(state.pq_seen),
+            state.pq_distances,
             state.expanded,
         )
 
@@ -146,7 +160,7 @@ class SearchOracle:
             state.hops += 1
             missing = {self.page(slot) for slot in frontier} - state.pages
             self.read_pages(state, missing)
-            self.expand_page_heap(state)
+            self.expand_page_heap(state, EXPANSIONS_PER_HOP)
             state.pages |= missing
             for page in missing:
                 for slot in self.slots_of(page):
@@ -155,12 +169,58 @@ class SearchOracle:
                 if slot not in state.expanded:
                     self.expand(state, slot)
 
-    def expand_page_heap(self, state: Query) -> None:
+    def pipeline_search(self, state: Query, most: int) -> None:
+        """Page search with up to `most` reads in flight, each taken up when those chosen before it have been."""
+        width, depth, allowance = 1, 0, 0
+        visited: set[int] = set()  # chosen, so never chosen again
+        waiting: list[tuple[int, int]] = []  # page, slot
+        flights: list[tuple[int, int]] = []  # page, its place in the chain of reads
+        while True:
+            while len(flights) < width:
+                unvisited = [slot for _, slot in state.candidates if slot not in visited]
+                if not unvisited:
+                    break
+                slot = unvisited[0]
+                visited.add(slot)
+                if slot in state.expanded:
+                    continue
+                page = self.page(slot)
+                if page in state.pages:
+                    self.expand(state, slot)
+                    continue
+                waiting.append((page, slot))
+                if page not in [page for page, _ in flights]:
+                    flights.append((page, depth + 1))
+                    self.read_pages(state, {page})
+            if not flights:
+                return
+            self.expand_page_heap(state, allowance)
+            page, place = flights.pop(0)
+            depth = max(depth, place)
+            state.hops, state.pages = depth, state.pages | {page}
+            for slot in self.slots_of(page):
+                self.compute_exact(state, slot)
+            settled = self.settled(state, visited)
+            for home, slot in waiting:
+                if home == page and slot not in state.expanded:
+                    self.expand(state, slot)
+            waiting = [(home, slot) for home, slot in waiting if home != page]
+            came_nearer = self.settled(state, visited) < settled
+            width = max(width - 1, 1) if came_nearer else min(width + WIDEN, most)
+            allowance = EXPANSIONS_PER_READ
+
+    def settled(self, state: Query, visited: set[int]) -> int:
+        """Number of nearest candidates that are visited without a gap."""
+        return next(
+            (i for i, (_, slot) in enumerate(state.candidates) if slot not in visited), len(state.candidates)
+        )
+
+    def expand_page_heap(self, state: Query, most: int) -> None:
         """Expand the nearest vertices of the pages that were there before this hop."""
         waiting = sorted(
             (distance, slot) for slot, distance in state.exact.items() if slot not in state.expanded
         )
-        for _, slot in waiting[:EXPANSIONS_PER_HOP]:
+        for _, slot in waiting[:most]:
             self.expand(state, slot)
 
     def frontier(self, state: Query, beam_width: int) -> list[int]:
@@ -173,6 +233,7 @@ class SearchOracle:
             self.add_candidate(state, neighbour)
 
     def add_candidate(self, state: Query, slot: int) -> None:
+        state.pq_distances += 1
         if slot in state.pq_seen:
             return
         state.pq_seen.add(slot)

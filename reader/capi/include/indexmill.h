@@ -125,6 +125,8 @@ typedef struct ImCounters {
   uint64_t expansions;
   // Frontier vertices whose page was there already.
   uint64_t page_heap_hits;
+  // Frontier vertices whose page was taken from the cache of hot vertices.
+  uint64_t cache_hits;
   // From start to end.
   float latency_us;
   // Part of it spent waiting for reads.

@@ -58,6 +58,8 @@ pub struct ImCounters {
     pub expansions: u64,
     /// Frontier vertices whose page was there already.
     pub page_heap_hits: u64,
+    /// Frontier vertices whose page was taken from the cache of hot vertices.
+    pub cache_hits: u64,
     /// From start to end.
     pub latency_us: f32,
     /// Part of it spent waiting for reads.
@@ -75,6 +77,7 @@ impl From<&Counters> for ImCounters {
             code_distances: c.code_distances,
             expansions: c.expansions,
             page_heap_hits: c.page_heap_hits,
+            cache_hits: c.cache_hits,
             latency_us: c.latency_us,
             io_wait_us: c.io_wait_us,
         }
@@ -171,6 +174,8 @@ fn core_params(params: &ImSearchParams) -> Result<SearchParams, Failure> {
         entry,
         threads: params.threads as usize,
         inflight: params.inflight as usize,
+        deterministic: true,
+        allow: None,
     })
 }
 

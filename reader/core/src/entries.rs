@@ -50,6 +50,11 @@ impl Entries {
         self.vertices.len()
     }
 
+    /// The vertices a search may start from: the medoid, then those of the centroids.
+    pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::once(self.medoid).chain(self.vertices.iter().copied())
+    }
+
     /// Never true; there is at least one centroid.
     pub fn is_empty(&self) -> bool {
         self.vertices.is_empty()

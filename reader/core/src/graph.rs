@@ -81,6 +81,15 @@ impl Metric {
         [Metric::L2, Metric::Ip, Metric::Cosine].get((value as usize).checked_sub(1)?).copied()
     }
 
+    /// The distance (of `search::exact`) that gives this score; see `Prepared::score`.
+    pub fn distance_of_score(self, score: f32) -> f32 {
+        match self {
+            Metric::L2 => score,
+            Metric::Ip => -score,
+            Metric::Cosine => 2.0 * (1.0 - score),
+        }
+    }
+
     /// Name as in job files.
     pub fn name(self) -> &'static str {
         match self {

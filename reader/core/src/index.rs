@@ -1,7 +1,7 @@
 //! An opened index directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::codes::Codes;
 use crate::engine::{DataFile, EngineKind};
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::ids::Ids;
 use crate::manifest::{self, Manifest};
-use crate::search::Worker;
+use crate::search::{Cache, Worker};
 
 /// An index that was opened and can be searched, from several threads at once.
 ///
@@ -37,6 +37,8 @@ pub struct Index {
     pub(crate) file: Arc<DataFile>,
     /// Search states of finished calls, for the next call on the same thread.
     pub(crate) idle: Mutex<Vec<Worker>>,
+    /// Blocks of hot vertices.
+    pub(crate) cache: RwLock<Option<Arc<Cache>>>,
 }
 
 impl Index {
@@ -75,6 +77,7 @@ impl Index {
             engine_note: (!notes.is_empty()).then(|| notes.join("; ")),
             file: Arc::new(file),
             idle: Mutex::new(Vec::new()),
+            cache: RwLock::new(None),
         })
     }
 }

@@ -16,6 +16,7 @@ pub mod distance;
 pub mod engine;
 pub mod entries;
 pub mod error;
+pub mod filter;
 pub mod graph;
 pub mod ids;
 pub mod index;

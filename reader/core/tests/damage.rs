@@ -28,7 +28,17 @@ fn use_index(path: &Path) -> Result<()> {
     };
     for policy in [Policy::Beam, Policy::Page] {
         let (entry, threads, inflight) = (Entry::Medoid, 1, 2);
-        let params = SearchParams { k: 1, list_size: n as usize, beam_width: 4, policy, entry, threads, inflight };
+        let params = SearchParams {
+            k: 1,
+            list_size: n as usize,
+            beam_width: 4,
+            policy,
+            entry,
+            threads,
+            inflight,
+            deterministic: true,
+            allow: None,
+        };
         index.search(&Queries { values, n: 2, dim }, &params, &mut || false)?;
     }
     index.ids.user_ids(&(0..n.min(1000)).collect::<Vec<u32>>()).map(drop)

@@ -7,8 +7,20 @@ use indexmill_core::ids::UserId;
 use indexmill_core::search::{Counters, Entry, Policy, Queries, SearchOutput, SearchParams, Values};
 use indexmill_core::{Error, Index};
 
+const POLICIES: [Policy; 4] = [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline];
+
 fn params(k: usize, list_size: usize, policy: Policy) -> SearchParams {
-    SearchParams { k, list_size, beam_width: 4, policy, entry: Entry::Centroids, threads: 1, inflight: 4 }
+    SearchParams {
+        k,
+        list_size,
+        beam_width: 4,
+        policy,
+        entry: Entry::Centroids,
+        threads: 1,
+        inflight: 4,
+        deterministic: true,
+        allow: None,
+    }
 }
 
 fn search(written: &Written, index: &Index, n: usize, params: &SearchParams) -> SearchOutput {
@@ -36,7 +48,7 @@ fn a_list_of_all_vertices_finds_the_exact_answer_in_every_type_and_policy() {
     for dtype in [FLOAT32, FLOAT16, UINT8, INT8, SQ16, SQ8] {
         let written = write_index(Spec { dtype, seed: dtype, ..Spec::default() });
         let index = Index::open(written.path(), "auto").unwrap();
-        for policy in [Policy::Beam, Policy::Page] {
+        for policy in POLICIES {
             let found = search(&written, &index, 5, &params(10, written.spec.n, policy));
             for i in 0..5 {
                 let want = written.exact(&written.query(i), 10);
@@ -54,7 +66,7 @@ fn nodes_larger_than_a_page_are_searched_exactly() {
     let written = write_index(Spec { n: 40, dim: 1500, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
     assert_eq!(index.graph.layout.pages_per_block, 2);
-    for policy in [Policy::Beam, Policy::Page] {
+    for policy in POLICIES {
         let found = search(&written, &index, 3, &params(5, 40, policy));
         for i in 0..3 {
             let want: Vec<i64> = written.exact(&written.query(i), 5).iter().map(|x| x.1).collect();
@@ -67,7 +79,7 @@ fn nodes_larger_than_a_page_are_searched_exactly() {
 #[test]
 fn engines_threads_and_interleaving_change_nothing_but_times() {
     let written = write_index(Spec { n: 2000, ..Spec::default() });
-    for policy in [Policy::Beam, Policy::Page] {
+    for policy in POLICIES {
         let pread = Index::open(written.path(), "pread").unwrap();
         let once = SearchParams { inflight: 1, ..params(5, 20, policy) };
         let first = search(&written, &pread, 40, &once);
@@ -85,7 +97,7 @@ fn engines_threads_and_interleaving_change_nothing_but_times() {
 fn a_search_list_smaller_than_the_graph_reads_a_part_of_it() {
     let written = write_index(Spec { n: 5000, max_degree: 12, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    for policy in [Policy::Beam, Policy::Page] {
+    for policy in POLICIES {
         let found = search(&written, &index, 10, &params(1, 10, policy));
         let pages = u64::from(index.graph.layout.n_blocks());
         assert!(found.counters.iter().all(|c| c.pages_read > 0 && c.pages_read < pages / 2));
@@ -121,7 +133,7 @@ fn results_lead_back_to_vector_ids_and_user_ids() {
 fn one_vertex_can_be_searched() {
     let written = write_index(Spec { n: 1, max_degree: 1, ..Spec::default() });
     let index = Index::open(written.path(), "auto").unwrap();
-    for policy in [Policy::Beam, Policy::Page] {
+    for policy in POLICIES {
         assert_eq!(search(&written, &index, 2, &params(1, 1, policy)).slots, [0, 0]);
     }
 }

@@ -1,10 +1,12 @@
 //! The class `Index`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmill_core::Index as CoreIndex;
+use indexmill_core::filter::Filter as CoreFilter;
 use indexmill_core::ids::UserId;
-use indexmill_core::search::{Counters, Entry, Policy, Queries, SearchOutput, SearchParams, Values};
+use indexmill_core::search::{Counters, Entry, Policy, Queries, SearchParams, Values};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -17,26 +19,58 @@ pub struct Index {
     inner: CoreIndex,
 }
 
-/// Arguments of `Index.search` after the queries; negative numbers become 0, which the core refuses.
-fn params(
+/// Vertices that a search may return; see `Index.filter`.
+#[pyclass(frozen, module = "indexmill.reader._native")]
+pub struct Filter {
+    inner: Arc<CoreFilter>,
+}
+
+#[pymethods]
+impl Filter {
+    #[getter]
+    fn n_allowed(&self) -> u32 {
+        self.inner.n_allowed()
+    }
+}
+
+/// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
+#[derive(FromPyObject)]
+pub struct Options<'py> {
+    #[pyo3(item)]
     k: i64,
-    l: i64,
-    w: i64,
-    policy: &str,
-    entry: &str,
+    #[pyo3(item)]
+    search_list_size: i64,
+    #[pyo3(item)]
+    beam_width: i64,
+    #[pyo3(item)]
+    policy: String,
+    #[pyo3(item)]
+    entry: String,
+    #[pyo3(item)]
     threads: i64,
+    #[pyo3(item)]
     inflight: i64,
-) -> indexmill_core::Result<SearchParams> {
-    let count = |x: i64| usize::try_from(x).unwrap_or(0);
-    Ok(SearchParams {
-        k: count(k),
-        list_size: count(l),
-        beam_width: count(w),
-        policy: Policy::parse(policy)?,
-        entry: Entry::parse(entry)?,
-        threads: count(threads),
-        inflight: count(inflight),
-    })
+    #[pyo3(item)]
+    deterministic: bool,
+    #[pyo3(item)]
+    allow: Option<PyRef<'py, Filter>>,
+}
+
+impl Options<'_> {
+    fn params(&self) -> indexmill_core::Result<SearchParams> {
+        let count = |x: i64| usize::try_from(x).unwrap_or(0);
+        Ok(SearchParams {
+            k: count(self.k),
+            list_size: count(self.search_list_size),
+            beam_width: count(self.beam_width),
+            policy: Policy::parse(&self.policy)?,
+            entry: Entry::parse(&self.entry)?,
+            threads: count(self.threads),
+            inflight: count(self.inflight),
+            deterministic: self.deterministic,
+            allow: self.allow.as_ref().map(|filter| filter.inner.clone()),
+        })
+    }
 }
 
 #[pymethods]
@@ -132,32 +166,69 @@ impl Index {
     }
 
     /// Finds the k nearest vertices of each query.
-    #[allow(clippy::too_many_arguments)]
     fn search<'py>(
         &self,
         py: Python<'py>,
         queries: &Bound<'py, PyAny>,
-        k: i64,
-        search_list_size: i64,
-        beam_width: i64,
-        policy: &str,
-        entry: &str,
-        threads: i64,
-        inflight: i64,
+        options: Options<'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let params = params(k, search_list_size, beam_width, policy, entry, threads, inflight)
-            .map_err(|e| errors::to_python(py, &e))?;
-        if let Ok(array) = queries.extract::<PyReadonlyArray2<'py, f32>>() {
-            return self.run(py, contiguous(py, &array)?, Values::Float32, array.shape(), &params);
-        }
-        if let Ok(array) = queries.extract::<PyReadonlyArray2<'py, u8>>() {
-            return self.run(py, contiguous(py, &array)?, Values::Uint8, array.shape(), &params);
-        }
-        if let Ok(array) = queries.extract::<PyReadonlyArray2<'py, i8>>() {
-            return self.run(py, contiguous(py, &array)?, Values::Int8, array.shape(), &params);
-        }
-        let want = self.query_dtype();
-        Err(errors::input(py, format!("queries: expected a 2-D {want} array, got another type or shape; convert them")))
+        let params = options.params().map_err(|e| errors::to_python(py, &e))?;
+        let queries = Block::extract(py, queries, self.query_dtype())?;
+        let n = queries.shape()[0];
+        let output = self.run(py, &queries, |index, queries, stop| index.search(queries, &params, stop))?;
+        let dict = counters(py, &output.counters)?;
+        dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
+        dict.set_item("vector_ids", rows(py, output.vector_ids, n, output.k)?)?;
+        dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;
+        Ok(dict)
+    }
+
+    /// Finds all vertices of each query with a score at least as good as `radius`.
+    fn range_search<'py>(
+        &self,
+        py: Python<'py>,
+        queries: &Bound<'py, PyAny>,
+        radius: f32,
+        options: Options<'py>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let params = options.params().map_err(|e| errors::to_python(py, &e))?;
+        let queries = Block::extract(py, queries, self.query_dtype())?;
+        let output =
+            self.run(py, &queries, |index, queries, stop| index.range_search(queries, radius, &params, stop))?;
+        let dict = counters(py, &output.counters)?;
+        dict.set_item("starts", PyArray1::from_iter(py, output.starts.iter().map(|&start| start as i64)))?;
+        dict.set_item("slots", PyArray1::from_vec(py, output.slots))?;
+        dict.set_item("vector_ids", PyArray1::from_vec(py, output.vector_ids))?;
+        dict.set_item("scores", PyArray1::from_vec(py, output.scores))?;
+        Ok(dict)
+    }
+
+    /// Makes a filter from a bitmap over vector ids, least significant bit first.
+    fn filter(&self, py: Python<'_>, bitmap: PyReadonlyArray1<'_, u8>) -> PyResult<Filter> {
+        let bits = bitmap.as_slice().map_err(|_| errors::input(py, "allow: expected a contiguous array".to_owned()))?;
+        let made = py.detach(|| self.inner.filter(bits));
+        made.map(|filter| Filter { inner: Arc::new(filter) }).map_err(|e| errors::to_python(py, &e))
+    }
+
+    /// Caches the blocks around the entry vertices; returns the number of blocks and their bytes.
+    fn cache_around_entries(&self, py: Python<'_>, bytes: usize) -> PyResult<(usize, usize)> {
+        let made = py.detach(|| self.inner.cache_around_entries(bytes)).map_err(|e| errors::to_python(py, &e))?;
+        Ok((made.len(), made.bytes()))
+    }
+
+    /// Caches the blocks that a search for `queries` reads most often; returns the number of blocks and their bytes.
+    fn cache_from_queries<'py>(
+        &self,
+        py: Python<'py>,
+        queries: &Bound<'py, PyAny>,
+        options: Options<'py>,
+        bytes: usize,
+    ) -> PyResult<(usize, usize)> {
+        let params = options.params().map_err(|e| errors::to_python(py, &e))?;
+        let queries = Block::extract(py, queries, self.query_dtype())?;
+        let made =
+            self.run(py, &queries, |index, queries, stop| index.cache_from_queries(queries, &params, bytes, stop))?;
+        Ok((made.len(), made.bytes()))
     }
 
     /// User ids of a 1-D int64 array of slots.
@@ -185,27 +256,65 @@ impl Index {
 }
 
 impl Index {
-    fn run<'py, 'a, T: Sync>(
+    /// Calls `search` without the interpreter's lock; Ctrl-C ends it.
+    fn run<T: Send>(
         &self,
-        py: Python<'py>,
-        values: &'a [T],
-        wrap: fn(&'a [T]) -> Values<'a>,
-        shape: &[usize],
-        params: &SearchParams,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let queries = Queries { values: wrap(values), n: shape[0], dim: shape[1] };
+        py: Python<'_>,
+        queries: &Block<'_>,
+        search: impl FnOnce(&CoreIndex, &Queries<'_>, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
+    ) -> PyResult<T> {
+        let values = queries.values(py)?;
+        let queries = Queries { values, n: queries.shape()[0], dim: queries.shape()[1] };
         let mut signal = None;
         let found = py.detach(|| {
-            self.inner.search(&queries, params, &mut || {
+            search(&self.inner, &queries, &mut || {
                 signal = Python::attach(|py| py.check_signals().err());
                 signal.is_some()
             })
         });
         match (found, signal) {
             (_, Some(raised)) => Err(raised),
-            (Ok(output), None) => to_dict(py, output, shape[0]),
+            (Ok(output), None) => Ok(output),
             (Err(error), None) => Err(errors::to_python(py, &error)),
         }
+    }
+}
+
+/// A 2-D array of queries in one of the types the core takes.
+enum Block<'py> {
+    Float32(PyReadonlyArray2<'py, f32>),
+    Uint8(PyReadonlyArray2<'py, u8>),
+    Int8(PyReadonlyArray2<'py, i8>),
+}
+
+impl<'py> Block<'py> {
+    fn extract(py: Python<'py>, queries: &Bound<'py, PyAny>, want: &str) -> PyResult<Self> {
+        if let Ok(array) = queries.extract() {
+            return Ok(Block::Float32(array));
+        }
+        if let Ok(array) = queries.extract() {
+            return Ok(Block::Uint8(array));
+        }
+        if let Ok(array) = queries.extract() {
+            return Ok(Block::Int8(array));
+        }
+        Err(errors::input(py, format!("queries: expected a 2-D {want} array, got another type or shape; convert them")))
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            Block::Float32(array) => array.shape(),
+            Block::Uint8(array) => array.shape(),
+            Block::Int8(array) => array.shape(),
+        }
+    }
+
+    fn values(&self, py: Python<'_>) -> PyResult<Values<'_>> {
+        Ok(match self {
+            Block::Float32(array) => Values::Float32(contiguous(py, array)?),
+            Block::Uint8(array) => Values::Uint8(contiguous(py, array)?),
+            Block::Int8(array) => Values::Int8(contiguous(py, array)?),
+        })
     }
 }
 
@@ -224,13 +333,11 @@ fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-fn to_dict(py: Python<'_>, output: SearchOutput, n: usize) -> PyResult<Bound<'_, PyDict>> {
-    let (k, dict) = (output.k, PyDict::new(py));
-    dict.set_item("slots", rows(py, output.slots, n, k)?)?;
-    dict.set_item("vector_ids", rows(py, output.vector_ids, n, k)?)?;
-    dict.set_item("scores", rows(py, output.scores, n, k)?)?;
+/// One array for each counter.
+fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
     type Count = (&'static str, fn(&Counters) -> u64);
-    let counts: [Count; 8] = [
+    let counts: [Count; 9] = [
         ("pages_read", |c| c.pages_read),
         ("bytes_read", |c| c.bytes_read),
         ("bytes_used", |c| c.bytes_used),
@@ -239,12 +346,13 @@ fn to_dict(py: Python<'_>, output: SearchOutput, n: usize) -> PyResult<Bound<'_,
         ("code_distances", |c| c.code_distances),
         ("expansions", |c| c.expansions),
         ("page_heap_hits", |c| c.page_heap_hits),
+        ("cache_hits", |c| c.cache_hits),
     ];
     for (name, pick) in counts {
-        dict.set_item(name, PyArray1::from_iter(py, output.counters.iter().map(pick)))?;
+        dict.set_item(name, PyArray1::from_iter(py, queries.iter().map(pick)))?;
     }
-    dict.set_item("latency_us", PyArray1::from_iter(py, output.counters.iter().map(|c| c.latency_us)))?;
-    dict.set_item("io_wait_us", PyArray1::from_iter(py, output.counters.iter().map(|c| c.io_wait_us)))?;
+    dict.set_item("latency_us", PyArray1::from_iter(py, queries.iter().map(|c| c.latency_us)))?;
+    dict.set_item("io_wait_us", PyArray1::from_iter(py, queries.iter().map(|c| c.io_wait_us)))?;
     Ok(dict)
 }
 

@@ -11,5 +11,6 @@ pub mod kernels;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("simd", indexmill_core::distance::kernels().name)?;
     module.add_class::<index::Index>()?;
+    module.add_class::<index::Filter>()?;
     module.add_function(wrap_pyfunction!(index::verify, module)?)
 }

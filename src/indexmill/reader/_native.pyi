@@ -1,13 +1,37 @@
 """The Rust extension module (reader/py)."""
 
 from os import PathLike
-from typing import Any, Literal, final
+from typing import Any, Literal, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 simd: str
 """Instruction set of the distance kernels on this CPU: ``scalar``, ``avx2`` or ``avx512``."""
+
+class Options(TypedDict):
+    """Arguments of a search besides the queries.
+
+    1 <= k <= search_list_size, k at most `n_vertices`, beam_width in 1 .. 64, threads in 1 .. 1024, inflight
+    (queries that each thread interleaves) in 1 .. 256.
+    """
+
+    k: int
+    search_list_size: int
+    beam_width: int
+    policy: str
+    entry: str
+    threads: int
+    inflight: int
+    deterministic: bool
+    allow: Filter | None
+
+@final
+class Filter:
+    """Vertices that a search may return."""
+
+    @property
+    def n_allowed(self) -> int: ...
 
 @final
 class Index:
@@ -72,15 +96,7 @@ class Index:
         """64 hex digits."""
 
     def search(
-        self,
-        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
-        k: int,
-        search_list_size: int,
-        beam_width: int,
-        policy: str,
-        entry: str,
-        threads: int,
-        inflight: int,
+        self, queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8], options: Options
     ) -> dict[str, NDArray[Any]]:
         """Find the k nearest vertices of each query, sorted by (distance, slot).
 
@@ -89,14 +105,6 @@ class Index:
         Parameters
         ----------
         queries : array of `query_dtype`, shape (n_queries, dim), C-contiguous
-        k, search_list_size : int
-            1 <= k <= search_list_size, and k at most `n_vertices`.
-        beam_width : int, 1 .. 64
-        policy : {"page", "beam"}
-        entry : {"centroids", "medoid"}
-        threads : int, 1 .. 1024
-        inflight : int, 1 .. 256
-            Queries that each thread interleaves.
 
         Returns
         -------
@@ -104,7 +112,8 @@ class Index:
             ``slots`` and ``vector_ids``: int64 (n_queries, k), -1 where fewer than k vertices were reachable.
             ``scores``: float32 (n_queries, k) in the user's metric, NaN where missing.
             A uint64 (n_queries,) array each: ``pages_read``, ``bytes_read``, ``bytes_used`` (nodes expanded),
-            ``hops``, ``distances`` (exact), ``code_distances`` (PQ), ``expansions``, ``page_heap_hits``.
+            ``hops`` (reads that had to wait for one another), ``distances`` (exact), ``code_distances`` (PQ),
+            ``expansions``, ``page_heap_hits``, ``cache_hits``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
 
         Raises
@@ -116,6 +125,41 @@ class Index:
         CorruptFile
             If a page that was read is damaged.
         """
+
+    def range_search(
+        self,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        radius: float,
+        options: Options,
+    ) -> dict[str, NDArray[Any]]:
+        """Find all vertices of each query with a score at least as good as `radius`; k plays no part.
+
+        Returns
+        -------
+        dict
+            ``starts``: int64 (n_queries + 1,); ``slots``, ``vector_ids``: int64, ``scores``: float32, all of
+            length starts[-1]; the counters of `search`.
+        """
+
+    def filter(self, bitmap: NDArray[np.uint8]) -> Filter:
+        """Make a filter from n bits over vector ids, least significant first.
+
+        Raises
+        ------
+        InputError
+            If the number of bytes is not n / 8, rounded up.
+        """
+
+    def cache_around_entries(self, bytes: int) -> tuple[int, int]:
+        """Cache the blocks around the entry vertices; return the number of blocks and their bytes."""
+
+    def cache_from_queries(
+        self,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: Options,
+        bytes: int,
+    ) -> tuple[int, int]:
+        """Cache the blocks that a search reads most often; return the number of blocks and their bytes."""
 
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
         """User ids of `slots` (int64, shape (m,), each in [0, n)); vector ids where the input had none.

@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexmill.formats.errors import CorruptFile, InputError
+from indexmill.formats.errors import ConfigError, CorruptFile, InputError
 from indexmill.reader import _native
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Policy = Literal["beam", "page"]
-Entry = Literal["medoid", "centroids"]
+Policy = Literal["beam", "page", "completion", "pipeline"]
+Entry = Literal["medoid", "centroids", "navigation", "previous"]
+#: What a search policy, and an entry policy, can be.
+POLICIES: tuple[Policy, ...] = ("pipeline", "page", "completion", "beam")
+ENTRIES: tuple[Entry, ...] = ("navigation", "centroids", "medoid", "previous")
 
 _METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
 #: Candidates kept while searching; enough for recall@10 of about 0.95 on SIFT-like data.
 DEFAULT_SEARCH_LIST_SIZE = 64
-#: Reads a query sends to the device at once; DiskANN's setting.
-DEFAULT_BEAM_WIDTH = 4
+#: Reads a query has in flight at most; the pipeline policy starts with one and widens by itself.
+DEFAULT_BEAM_WIDTH = 8
+#: Queries that a thread interleaves.
+DEFAULT_INFLIGHT = 8
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,55 @@ class SearchResult:
     counters: dict[str, NDArray[Any]]
 
 
+@dataclass(frozen=True)
+class RangeResult:
+    """Vectors within a radius of each query of a block; those of query i are at ``starts[i]:starts[i + 1]``.
+
+    Attributes
+    ----------
+    starts : int64 array, shape (n_queries + 1,)
+    ids : int64, uint64 or object array, shape (starts[-1],)
+        User ids, nearest first within a query; the vector id where the input had no id column.
+    scores : float32 array, shape (starts[-1],)
+        In the index's metric, as in `SearchResult`.
+    vector_ids, slots : int64 array, shape (starts[-1],)
+    counters : dict of 1-D arrays, shape (n_queries,)
+    """
+
+    starts: NDArray[np.int64]
+    ids: NDArray[Any]
+    scores: NDArray[np.float32]
+    vector_ids: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    counters: dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What a cache of hot vertices holds: `n_pages` pages of graph.imx in `n_bytes` bytes of memory."""
+
+    n_pages: int
+    n_bytes: int
+
+
 class Index:
-    """An opened index; safe to search from several threads at once."""
+    """An opened index; safe to search from several threads at once.
+
+    Parameters
+    ----------
+    path : path
+        The index directory.
+    engine : str
+        How pages are read: ``auto`` (io_uring where the system allows it, else pread), ``io_uring``, ``sqpoll``,
+        ``pread``, ``mmap`` or ``simulated:PROFILE.json``.
+
+    Raises
+    ------
+    ForeignFile, CorruptFile, TooOld, TooNew
+        If the directory does not hold an index that this reader can use.
+    ConfigError
+        If the engine is unknown or cannot be set up.
+    """
 
     def __init__(self, path: str | Path, engine: str = "auto") -> None:
         self.path = Path(path)
@@ -89,10 +141,12 @@ class Index:
         *,
         L: int | None = None,
         beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = "page",
-        entry: Entry = "centroids",
+        policy: Policy = "pipeline",
+        entry: Entry | None = None,
         threads: int = 1,
-        inflight: int = 8,
+        inflight: int = DEFAULT_INFLIGHT,
+        deterministic: bool = True,
+        allow: ArrayLike | _native.Filter | None = None,
     ) -> SearchResult:
         """Find the k nearest vectors of each query.
 
@@ -100,34 +154,172 @@ class Index:
         ----------
         queries : array, shape (n_queries, dim) or (dim,)
             In the index's input type; integers are accepted by float indexes, and whole numbers in range
-            by integer indexes.
+            by integer indexes. numpy, or anything numpy converts, as an Arrow array of fixed-size lists.
         k : int
             Neighbours wanted, at most the number of vectors.
         L : int, optional
             Candidates kept; larger is slower and finds more. Default: the larger of 64 and 2k.
         beam_width : int
-            Page reads a query sends at once.
-        policy : {"page", "beam"}
-            DiskANN++ Algorithm 5 or Algorithm 1.
-        entry : {"centroids", "medoid"}
-            Query-sensitive entry vertices (DiskANN++ section III) or the medoid.
+            Page reads a query has in flight at most.
+        policy : {"pipeline", "page", "completion", "beam"}
+            Page search without a barrier between reads; DiskANN++ Algorithm 5; AIO-ANN Algorithm 1; DiskANN++
+            Algorithm 1 (DiskANN's search).
+        entry : {"navigation", "centroids", "medoid", "previous"}, optional
+            Where to start: a graph over a sample of the vectors; the nearest centroid (DiskANN++ section III); the
+            medoid; the results of the query answered before (AIO-ANN). Default: navigation where the index has
+            such a graph, else centroids.
         threads, inflight : int
             Search threads, and queries each of them interleaves.
+        deterministic : bool
+            Take reads up in the order in which they were chosen, so that results and counters repeat bit for
+            bit. Otherwise as they arrive, which makes a difference under ``pipeline`` only.
+        allow : Filter, bool array of shape (n_vectors,), or int array of vector ids, optional
+            Vectors that may be returned. Make a filter that is used more than once with `filter`. With few
+            allowed vectors all of them are scored by their codes and the nearest L are read; with many the graph
+            is searched with a list that is longer by the share of the others.
 
         Raises
         ------
         InputError
             If the queries' shape, type or values do not fit, or k or L cannot be met.
+        ConfigError
+            If another parameter is out of range.
         CorruptFile
             If a page that was read differs from what was written.
         """
-        if L is None:
-            L = min(max(DEFAULT_SEARCH_LIST_SIZE, 2 * k), max(len(self), k))
-        found = self.native.search(
-            self._as_queries(queries), k, L, beam_width, policy, entry, threads, inflight
-        )
+        options = self._options(k, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
+        found = self.native.search(self._as_queries(queries), options)
         slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
         return SearchResult(self._user_ids(slots, vector_ids), scores, vector_ids, slots, found)
+
+    def range_search(
+        self,
+        queries: ArrayLike,
+        radius: float,
+        *,
+        L: int | None = None,
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        policy: Policy = "pipeline",
+        entry: Entry | None = None,
+        threads: int = 1,
+        inflight: int = DEFAULT_INFLIGHT,
+        deterministic: bool = True,
+        allow: ArrayLike | _native.Filter | None = None,
+    ) -> RangeResult:
+        """Find the vectors of each query whose score is at least as good as `radius`.
+
+        Parameters
+        ----------
+        radius : float
+            The largest squared distance (l2), or the smallest cosine or inner product.
+        L : int, optional
+            Candidates kept at first; doubled while more than half of them turn out to be within the radius.
+        queries, beam_width, policy, entry, threads, inflight, deterministic, allow
+            As for `search`.
+
+        Raises
+        ------
+        InputError, ConfigError, CorruptFile
+            As for `search`.
+        """
+        options = self._options(1, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
+        found = self.native.range_search(self._as_queries(queries), radius, options)
+        names = ("starts", "slots", "vector_ids", "scores")
+        starts, slots, vector_ids, scores = (found.pop(name) for name in names)
+        return RangeResult(starts, self._user_ids(slots, vector_ids), scores, vector_ids, slots, found)
+
+    def filter(self, allow: ArrayLike) -> _native.Filter:
+        """Make a filter for `search` from a bool array of shape (n_vectors,) or an array of vector ids.
+
+        Takes one pass over ids.imx (4 bytes a vector) and n / 8 bytes of memory.
+
+        Raises
+        ------
+        InputError
+            If the array has another shape or type, or an id is out of range.
+        """
+        array, n = np.asarray(allow), len(self)
+        if array.ndim != 1 or array.dtype.kind not in "biu" or (array.dtype.kind == "b" and len(array) != n):
+            raise InputError(
+                f"allow: expected {n} booleans or an array of vector ids, got {array.dtype} of shape "
+                f"{array.shape}; pass one boolean a vector"
+            )
+        if array.dtype.kind == "b":
+            mask = array
+        else:
+            wrong = array[(array < 0) | (array >= n)]
+            if len(wrong):
+                raise InputError(f"allow: expected vector ids 0..{n - 1}, got {wrong[0]}; leave it out")
+            mask = np.zeros(n, dtype=np.bool_)
+            mask[array] = True
+        return self.native.filter(np.packbits(mask, bitorder="little"))
+
+    def cache(
+        self,
+        n_bytes: int,
+        queries: ArrayLike | None = None,
+        *,
+        L: int | None = None,
+        beam_width: int = DEFAULT_BEAM_WIDTH,
+        policy: Policy = "pipeline",
+        entry: Entry | None = None,
+    ) -> CacheInfo:
+        """Keep pages of hot vertices in memory for all later searches; replaces the cache there was.
+
+        Parameters
+        ----------
+        n_bytes : int
+            Memory of the cache at most; 0 drops it.
+        queries : array, optional
+            A sample of the queries to expect: the pages that a search for them reads most often are kept. Without
+            it those that a breadth-first walk from the entry vertices meets first.
+        L, beam_width, policy, entry
+            How the training queries are searched, as for `search`.
+
+        Raises
+        ------
+        InputError, ConfigError, CorruptFile
+            As for `search`.
+        """
+        if n_bytes < 0:
+            raise ConfigError(f"n_bytes: expected 0 or more bytes, got {n_bytes}; pass 0 for no cache")
+        if queries is None:
+            n_blocks, used = self.native.cache_around_entries(n_bytes)
+        else:
+            options = self._options(1, L, beam_width, policy, entry, 1, DEFAULT_INFLIGHT, True, None)
+            n_blocks, used = self.native.cache_from_queries(self._as_queries(queries), options, n_bytes)
+        return CacheInfo(n_blocks * self.native.pages_per_node, used)
+
+    def _options(
+        self,
+        k: int,
+        L: int | None,
+        beam_width: int,
+        policy: Policy,
+        entry: Entry | None,
+        threads: int,
+        inflight: int,
+        deterministic: bool,
+        allow: ArrayLike | _native.Filter | None,
+    ) -> _native.Options:
+        """Arguments as the native reader takes them."""
+        if L is None:
+            L = min(max(DEFAULT_SEARCH_LIST_SIZE, 2 * k), max(len(self), k))
+        if entry is None:
+            entry = "centroids"
+        if allow is not None and not isinstance(allow, _native.Filter):
+            allow = self.filter(allow)
+        return {
+            "k": k,
+            "search_list_size": L,
+            "beam_width": beam_width,
+            "policy": policy,
+            "entry": entry,
+            "threads": threads,
+            "inflight": inflight,
+            "deterministic": deterministic,
+            "allow": allow,
+        }
 
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
         """Return the metadata rows of `vector_ids`, int64 (m,), in that order; no columns if the input had none.

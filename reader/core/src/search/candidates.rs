@@ -1,14 +1,19 @@
-//! The candidate list C of both algorithms: the L vertices nearest by PQ distance, each visited or not.
+//! The candidate list C of every policy: the L vertices nearest by PQ distance, each visited or not.
 
 use super::nearest::slot_of;
 
 /// Sorted by key, at most `capacity` long. An insertion moves up to L entries, a few cache lines.
+///
+/// A vertex always has the same key, so one that is offered again is found where it would be inserted; one that was
+/// dropped is refused again, because the list only gets nearer. No record of the vertices seen is needed.
 #[derive(Debug, Default)]
 pub struct Candidates {
     capacity: usize,
     entries: Vec<Candidate>,
     /// Everything before it is visited.
     first_unvisited: usize,
+    /// Keys that found no place, if they are wanted back.
+    dropped: Option<Vec<u64>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -18,36 +23,80 @@ struct Candidate {
 }
 
 impl Candidates {
-    /// Forgets everything.
-    pub fn reset(&mut self, capacity: usize) {
+    /// Forgets everything. A list that may [`Candidates::grow`] keeps what it drops.
+    pub fn reset(&mut self, capacity: usize, may_grow: bool) {
         self.capacity = capacity;
+        self.entries.clear();
+        self.first_unvisited = 0;
+        self.dropped = may_grow.then(|| {
+            let mut dropped = self.dropped.take().unwrap_or_default();
+            dropped.clear();
+            dropped
+        });
+    }
+
+    /// Forgets the candidates, not L.
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.first_unvisited = 0;
     }
 
-    /// Inserts an unvisited vertex if it is among the `capacity` nearest. No key is inserted twice.
+    /// L.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Inserts an unvisited vertex if it is among the `capacity` nearest and not there yet.
     pub fn insert(&mut self, key: u64) {
-        if self.entries.len() == self.capacity {
-            if self.entries.last().is_none_or(|last| key > last.key) {
-                return;
-            }
-            self.entries.pop();
+        let is_full = self.entries.len() == self.capacity;
+        if is_full && self.entries.last().is_none_or(|last| key > last.key) {
+            self.drop_key(key);
+            return;
         }
         let at = self.entries.partition_point(|entry| entry.key < key);
+        if self.entries.get(at).is_some_and(|entry| entry.key == key) {
+            return;
+        }
+        if is_full && let Some(last) = self.entries.pop() {
+            self.drop_key(last.key);
+        }
         self.entries.insert(at, Candidate { key, visited: false });
         self.first_unvisited = self.first_unvisited.min(at);
     }
 
-    /// Marks the nearest unvisited vertices as visited, in order, until `accept` took `width` of them.
-    pub fn visit(&mut self, width: usize, mut accept: impl FnMut(u32) -> bool) {
-        let mut taken = 0;
-        while taken < width {
-            let Some(entry) = self.entries.get_mut(self.first_unvisited) else { return };
+    /// Takes the nearest unvisited vertex and marks it as visited.
+    pub fn pop(&mut self) -> Option<u32> {
+        while let Some(entry) = self.entries.get_mut(self.first_unvisited) {
             self.first_unvisited += 1;
             if !entry.visited {
                 entry.visited = true;
-                taken += usize::from(accept(slot_of(entry.key)));
+                return Some(slot_of(entry.key));
             }
+        }
+        None
+    }
+
+    /// How many of the nearest candidates are visited without a gap.
+    pub fn settled(&mut self) -> usize {
+        while self.entries.get(self.first_unvisited).is_some_and(|entry| entry.visited) {
+            self.first_unvisited += 1;
+        }
+        self.first_unvisited
+    }
+
+    /// Makes room for `capacity` candidates and takes back the nearest of those that were dropped. A vertex dropped
+    /// after its visit comes back as unvisited: whoever visits it must know that it was expanded.
+    pub fn grow(&mut self, capacity: usize) {
+        self.capacity = capacity;
+        let mut dropped = self.dropped.replace(Vec::new()).unwrap_or_default();
+        dropped.sort_unstable();
+        dropped.dedup();
+        dropped.into_iter().for_each(|key| self.insert(key));
+    }
+
+    fn drop_key(&mut self, key: u64) {
+        if let Some(dropped) = &mut self.dropped {
+            dropped.push(key);
         }
     }
 }
@@ -58,42 +107,50 @@ mod tests {
     use super::*;
     use crate::testing::Random;
 
-    /// Everything ever inserted, sorted and cut each time.
-    fn naive_insert(list: &mut Vec<(u64, bool)>, key: u64, capacity: usize) {
-        list.push((key, false));
-        list.sort_unstable();
-        list.truncate(capacity);
+    #[test]
+    fn candidates_equal_sorting_and_cutting() {
+        let mut random = Random::new(6);
+        for capacity in [1usize, 2, 7, 40] {
+            let mut list = Candidates::default();
+            list.reset(capacity, false);
+            let mut slow: Vec<(u64, bool)> = Vec::new();
+            for _ in 0..200 {
+                for _ in 0..random.below(6) {
+                    let slot = random.below(300) as u32;
+                    let key = key((slot % 50) as f32, slot);
+                    list.insert(key);
+                    let is_near = slow.len() < capacity || slow.last().is_some_and(|last| key < last.0);
+                    if is_near && slow.iter().all(|entry| entry.0 != key) {
+                        slow.push((key, false));
+                        slow.sort_unstable();
+                        slow.truncate(capacity);
+                    }
+                }
+                if random.below(3) == 0 {
+                    let want = slow.iter_mut().find(|entry| !entry.1).map(|entry| {
+                        entry.1 = true;
+                        slot_of(entry.0)
+                    });
+                    assert_eq!(list.pop(), want);
+                }
+                assert_eq!(list.settled(), slow.iter().position(|entry| !entry.1).unwrap_or(slow.len()));
+            }
+        }
     }
 
     #[test]
-    fn candidates_equal_a_list_that_is_sorted_and_cut_after_every_insertion() {
-        let mut random = Random::new(6);
-        for capacity in [1usize, 2, 17, 64] {
-            let (mut fast, mut slow) = (Candidates::default(), Vec::new());
-            fast.reset(capacity);
-            for slot in 0..1000u32 {
-                let key = key(random.below(50) as f32, slot);
-                fast.insert(key);
-                naive_insert(&mut slow, key, capacity);
-                if random.below(5) == 0 {
-                    let width = 1 + random.below(4);
-                    let (mut got, mut want) = (Vec::new(), Vec::new());
-                    fast.visit(width, |s| {
-                        got.push(s);
-                        !s.is_multiple_of(3)
-                    });
-                    let mut taken = 0;
-                    for (key, visited) in slow.iter_mut().filter(|e| !e.1) {
-                        if taken == width {
-                            break;
-                        }
-                        *visited = true;
-                        want.push(slot_of(*key));
-                        taken += usize::from(!slot_of(*key).is_multiple_of(3));
-                    }
-                    assert_eq!(got, want);
-                }
-            }
+    fn a_list_that_grew_holds_what_a_larger_one_would_have_held() {
+        let mut random = Random::new(16);
+        let (mut small, mut large) = (Candidates::default(), Candidates::default());
+        small.reset(5, true);
+        large.reset(40, true);
+        for _ in 0..300 {
+            let slot = random.below(1000) as u32;
+            small.insert(key((slot % 77) as f32, slot));
+            large.insert(key((slot % 77) as f32, slot));
         }
+        small.grow(40);
+        let order = |list: &mut Candidates| std::iter::from_fn(|| list.pop()).collect::<Vec<_>>();
+        assert_eq!(order(&mut small), order(&mut large));
     }
 }

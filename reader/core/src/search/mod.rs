@@ -4,21 +4,28 @@
 //! threads take queries from a shared counter. Nothing a query decides depends on when reads complete, so results
 //! and counters (times excepted) are the same for every engine, number of threads and number of queries in flight.
 
+mod cache;
 mod candidates;
 mod exact;
-mod marks;
+mod hops;
 mod nearest;
 mod page_heap;
 mod params;
+mod pipeline;
 mod query;
+mod results;
 mod stamped;
+mod traversal;
 mod vectors;
 mod worker;
 
+pub use cache::Cache;
 pub use params::{Entry, MAX_BEAM_WIDTH, MAX_INFLIGHT, MAX_THREADS, Policy, SearchParams};
+pub(crate) use results::Goal;
 pub use vectors::{Queries, Values};
 pub use worker::Worker;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
@@ -42,8 +49,10 @@ pub struct Counters {
     pub code_distances: u64,
     /// Vertices whose neighbour lists were followed.
     pub expansions: u64,
-    /// Frontier vertices whose page was there already (page policy).
+    /// Frontier vertices whose page was there already (page and pipeline).
     pub page_heap_hits: u64,
+    /// Frontier vertices whose page was taken from the cache of hot vertices.
+    pub cache_hits: u64,
     /// From start to end, with the time in which the thread worked on other queries.
     pub latency_us: f32,
     /// Part of it from the submission of reads until the last one was taken up; meanwhile the thread may have worked on
@@ -66,16 +75,64 @@ pub struct SearchOutput {
     pub counters: Vec<Counters>,
 }
 
+/// Answers to a range search; those of query i are at `starts[i] .. starts[i + 1]`, nearest first.
+#[derive(Debug, Default)]
+pub struct RangeOutput {
+    /// One more than queries.
+    pub starts: Vec<usize>,
+    /// Positions in the layout.
+    pub slots: Vec<i64>,
+    /// Positions in the input.
+    pub vector_ids: Vec<i64>,
+    /// In the user's metric.
+    pub scores: Vec<f32>,
+    /// One entry a query.
+    pub counters: Vec<Counters>,
+}
+
+/// Pages that a filtered search by the graph reads in the time in which one code distance is computed, inverted: with
+/// few allowed vertices scoring all of them is cheaper than passing by all others.
+const CODE_DISTANCES_PER_PAGE: u64 = 256;
+/// A filter makes the candidate list longer by this factor at most.
+const MAX_LIST_FACTOR: usize = 64;
+
 /// What all threads of one search share.
 pub(crate) struct Shared<'a> {
     pub index: &'a Index,
     pub params: &'a SearchParams,
     pub queries: &'a Queries<'a>,
+    pub goal: Goal,
+    /// L, longer where a filter leaves few of the candidates.
+    pub list_size: usize,
+    /// Whether all allowed vertices are scored instead of following edges.
+    pub scans: bool,
+    pub cache: Option<Arc<Cache>>,
+    /// Whether the blocks that are read are noted.
+    pub traces: bool,
     next: AtomicUsize,
     stopped: AtomicBool,
 }
 
-impl Shared<'_> {
+impl<'a> Shared<'a> {
+    fn new(index: &'a Index, params: &'a SearchParams, queries: &'a Queries<'a>, goal: Goal) -> Result<Self> {
+        let n = index.graph.layout.n_vertices;
+        params.check(n, goal)?;
+        queries.check(&index.graph)?;
+        let (mut list_size, mut scans) = (params.list_size, false);
+        if let Some(filter) = &params.allow {
+            filter.check(index)?;
+            let n_allowed = u64::from(filter.n_allowed().max(1));
+            // Following edges reads about L * n / n_allowed pages, scanning computes n_allowed code distances.
+            let followed = params.list_size as u64 * CODE_DISTANCES_PER_PAGE * u64::from(n);
+            scans = n_allowed * n_allowed <= followed;
+            let factor = u64::from(n).div_ceil(n_allowed).min(MAX_LIST_FACTOR as u64) as usize;
+            list_size = if scans { list_size } else { list_size.saturating_mul(factor) };
+        }
+        let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let cache = index.cache();
+        Ok(Shared { index, params, queries, goal, list_size, scans, cache, traces: false, next, stopped })
+    }
+
     /// The next query nobody took yet.
     pub fn take(&self) -> Option<usize> {
         if self.is_stopped() {
@@ -106,27 +163,45 @@ impl Index {
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<SearchOutput> {
-        params.check(self.graph.layout.n_vertices)?;
-        queries.check(&self.graph)?;
-        let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let shared = Shared { index: self, params, queries, next, stopped };
-        let threads = params.threads.min(queries.n).max(1);
-        let lanes = params.inflight.min(queries.n.div_ceil(threads)).max(1);
+        let shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?;
         let mut output = allocate(queries.n, params.k)?;
-        let mut parts = Vec::with_capacity(threads);
-        std::thread::scope(|scope| {
-            // Where the system gives no more threads, fewer do the work.
-            let spawn =
-                |_| std::thread::Builder::new().spawn_scoped(scope, || worker::search(&shared, lanes, None)).ok();
-            let helpers: Vec<_> = (1..threads).map_while(spawn).collect();
-            parts.push(worker::search(&shared, lanes, Some(interrupted)));
-            parts.extend(helpers.into_iter().map(|helper| {
-                helper.join().unwrap_or_else(|_| Err((0, Error::Config("a search thread panicked: report it".into()))))
-            }));
-        });
-        merge(&mut output, parts)?;
+        merge(&mut output, run(&shared, interrupted)?);
         output.vector_ids = self.vector_ids_of(&output.slots)?;
         Ok(output)
+    }
+
+    /// Finds the vertices of each query whose score is at least as good as `radius` (in the user's metric: at most
+    /// this squared distance, at least this cosine or product), sorted by (distance, slot).
+    ///
+    /// L starts at `params.list_size` and doubles while more than half of the candidates are within the radius; k
+    /// plays no part.
+    pub fn range_search(
+        &self,
+        queries: &Queries<'_>,
+        radius: f32,
+        params: &SearchParams,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<RangeOutput> {
+        if radius.is_nan() {
+            return Err(Error::Input("radius: expected a number, got NaN".into()));
+        }
+        let goal = Goal::Within(self.graph.metric.distance_of_score(radius));
+        let shared = Shared::new(self, params, queries, goal)?;
+        let mut output = gather(queries.n, run(&shared, interrupted)?);
+        output.vector_ids = self.vector_ids_of(&output.slots)?;
+        Ok(output)
+    }
+
+    /// The blocks that a search reads, in no particular order, without the cache.
+    fn trace(
+        &self,
+        queries: &Queries<'_>,
+        params: &SearchParams,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<u32>> {
+        let mut shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?;
+        (shared.cache, shared.traces) = (None, true);
+        Ok(run(&shared, interrupted)?.into_iter().flat_map(|answers| answers.blocks).collect())
     }
 
     fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
@@ -151,23 +226,59 @@ fn allocate(n_queries: usize, k: usize) -> Result<SearchOutput> {
     Ok(output)
 }
 
-/// Puts every thread's answers in their rows; of several errors the one of the first query wins.
-fn merge(output: &mut SearchOutput, parts: Vec<worker::Outcome>) -> Result<()> {
+/// Searches with all threads; of several errors the one of the first query wins.
+fn run(shared: &Shared<'_>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<worker::Answers>> {
+    let (n, params) = (shared.queries.n, shared.params);
+    let threads = params.threads.min(n).max(1);
+    let lanes = params.inflight.min(n.div_ceil(threads)).max(1);
+    let mut parts = Vec::with_capacity(threads);
+    std::thread::scope(|scope| {
+        // Where the system gives no more threads, fewer do the work.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, || worker::search(shared, lanes, None)).ok();
+        let helpers: Vec<_> = (1..threads).map_while(spawn).collect();
+        parts.push(worker::search(shared, lanes, Some(interrupted)));
+        parts.extend(helpers.into_iter().map(|helper| {
+            helper.join().unwrap_or_else(|_| Err((0, Error::Config("a search thread panicked: report it".into()))))
+        }));
+    });
     let mut first: Option<(usize, Error)> = None;
-    let k = output.k;
+    let mut answers = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
-            Ok(answers) => {
-                for (i, &query) in answers.queries.iter().enumerate() {
-                    let (from, to) = (i * k..(i + 1) * k, query * k..(query + 1) * k);
-                    output.slots[to.clone()].copy_from_slice(&answers.slots[from.clone()]);
-                    output.scores[to].copy_from_slice(&answers.scores[from]);
-                    output.counters[query] = answers.counters[i];
-                }
-            }
+            Ok(part) => answers.push(part),
             Err((query, error)) if first.as_ref().is_none_or(|f| query < f.0) => first = Some((query, error)),
             Err(_) => {}
         }
     }
-    first.map_or(Ok(()), |(_, error)| Err(error))
+    first.map_or(Ok(answers), |(_, error)| Err(error))
+}
+
+/// Puts every thread's answers in their rows.
+fn merge(output: &mut SearchOutput, parts: Vec<worker::Answers>) {
+    for part in parts {
+        for (i, &query) in part.queries.iter().enumerate() {
+            let from = part.results_of(i);
+            let to = query * output.k..query * output.k + from.len();
+            output.slots[to.clone()].copy_from_slice(&part.slots[from.clone()]);
+            output.scores[to].copy_from_slice(&part.scores[from]);
+            output.counters[query] = part.counters[i];
+        }
+    }
+}
+
+/// Puts every thread's answers one after the other in the order of the queries.
+fn gather(n_queries: usize, parts: Vec<worker::Answers>) -> RangeOutput {
+    let mut places = vec![(0, 0); n_queries];
+    for (thread, part) in parts.iter().enumerate() {
+        part.queries.iter().enumerate().for_each(|(i, &query)| places[query] = (thread, i));
+    }
+    let mut output = RangeOutput { starts: vec![0], ..RangeOutput::default() };
+    for (thread, i) in places {
+        let (part, results) = (&parts[thread], parts[thread].results_of(i));
+        output.slots.extend_from_slice(&part.slots[results.clone()]);
+        output.scores.extend_from_slice(&part.scores[results]);
+        output.starts.push(output.slots.len());
+        output.counters.push(part.counters[i]);
+    }
+    output
 }

@@ -1,6 +1,10 @@
 //! The parameters of a search and what they may be.
 
+use std::sync::Arc;
+
+use super::Goal;
 use crate::error::{Error, Result};
+use crate::filter::Filter;
 
 /// Reads of one query in flight at most; the device's queue is full long before.
 pub const MAX_BEAM_WIDTH: usize = 64;
@@ -16,6 +20,10 @@ pub enum Policy {
     Beam,
     /// Page search with a page heap: DiskANN++ Algorithm 5.
     Page,
+    /// Each read handled when it arrives: AIO-ANN Algorithm 1.
+    Completion,
+    /// Page search without a barrier between reads.
+    Pipeline,
 }
 
 /// Where a search starts.
@@ -25,6 +33,8 @@ pub enum Entry {
     Medoid,
     /// At the vertex of the centroid nearest to the query (DiskANN++ section III).
     Centroids,
+    /// At the results of the query before it on the same lane of the same thread (AIO-ANN, "result-based").
+    Previous,
 }
 
 /// Everything a caller can choose.
@@ -44,34 +54,48 @@ pub struct SearchParams {
     pub threads: usize,
     /// Queries each thread interleaves.
     pub inflight: usize,
+    /// Takes reads up in the order in which they were chosen, so that a search repeats bit for bit.
+    pub deterministic: bool,
+    /// The vertices that may be returned; all if none.
+    pub allow: Option<Arc<Filter>>,
 }
 
 impl Policy {
-    /// The policy called "beam" or "page".
+    const NAMES: [(&'static str, Self); 4] = [
+        ("beam", Policy::Beam),
+        ("page", Policy::Page),
+        ("completion", Policy::Completion),
+        ("pipeline", Policy::Pipeline),
+    ];
+
+    /// The policy of that name.
     pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "beam" => Ok(Policy::Beam),
-            "page" => Ok(Policy::Page),
-            _ => Err(Error::Config(format!("policy: expected \"beam\" or \"page\", got {name:?}"))),
-        }
+        parse("policy", name, &Self::NAMES)
     }
 }
 
 impl Entry {
-    /// The entry policy called "medoid" or "centroids".
+    const NAMES: [(&'static str, Self); 3] =
+        [("medoid", Entry::Medoid), ("centroids", Entry::Centroids), ("previous", Entry::Previous)];
+
+    /// The entry policy of that name.
     pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "medoid" => Ok(Entry::Medoid),
-            "centroids" => Ok(Entry::Centroids),
-            _ => Err(Error::Config(format!("entry: expected \"medoid\" or \"centroids\", got {name:?}"))),
-        }
+        parse("entry", name, &Self::NAMES)
     }
+}
+
+fn parse<T: Copy>(what: &str, name: &str, names: &[(&str, T)]) -> Result<T> {
+    let found = names.iter().find(|(n, _)| *n == name);
+    found.map(|&(_, value)| value).ok_or_else(|| {
+        let expected: Vec<String> = names.iter().map(|(n, _)| format!("{n:?}")).collect();
+        Error::Config(format!("{what}: expected one of {}, got {name:?}", expected.join(", ")))
+    })
 }
 
 impl SearchParams {
     /// Refuses what cannot be searched in an index of `n` vertices.
-    pub fn check(&self, n: u32) -> Result<()> {
-        let (k, l) = (self.k, self.list_size);
+    pub(crate) fn check(&self, n: u32, goal: Goal) -> Result<()> {
+        let (k, l) = (if let Goal::Nearest(k) = goal { k } else { 1 }, self.list_size);
         if k == 0 {
             return Err(Error::Input("k: expected at least 1, got 0; ask for one neighbour or more".into()));
         }
@@ -93,6 +117,12 @@ impl SearchParams {
                     "{name}: expected 1..{most}, got {value}; choose one in that range"
                 )));
             }
+        }
+        if self.entry == Entry::Previous && self.deterministic && (self.threads > 1 || self.inflight > 1) {
+            let message = "entry \"previous\": which query ended before another depends on the clock";
+            return Err(Error::Config(format!(
+                "{message}; use threads = 1 and inflight = 1, or deterministic = false"
+            )));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::query::{QueryState, Step};
-use super::{Counters, Policy, Shared};
+use super::{Counters, Shared};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
@@ -32,8 +32,6 @@ struct Lane {
     state: QueryState,
     /// Index of its query; `None` when idle.
     query: Option<usize>,
-    /// Reads in flight.
-    pending: usize,
     clock: Clock,
 }
 
@@ -54,9 +52,20 @@ impl Default for Clock {
 #[derive(Default)]
 pub struct Answers {
     pub queries: Vec<usize>,
+    /// End of each query's results in `slots` and `scores`.
+    pub ends: Vec<usize>,
     pub slots: Vec<i64>,
     pub scores: Vec<f32>,
     pub counters: Vec<Counters>,
+    /// Blocks read, if the search is traced.
+    pub blocks: Vec<u32>,
+}
+
+impl Answers {
+    /// Where the results of the i-th query are.
+    pub fn results_of(&self, i: usize) -> std::ops::Range<usize> {
+        i.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[i]
+    }
 }
 
 /// An error and the query it belongs to (0 where it belongs to none).
@@ -124,47 +133,54 @@ impl Worker {
     ) -> std::result::Result<(), Failure> {
         let mut asked = Instant::now();
         let (mut ready, mut done): (Vec<usize>, Vec<usize>) = ((0..lanes).collect(), Vec::new());
+        if shared.params.deterministic {
+            self.lanes.iter_mut().for_each(|lane| lane.state.forget_previous());
+        }
         let mut active = lanes;
         while active > 0 {
-            let mut kept = 0;
-            for i in 0..ready.len() {
-                if self.proceed(shared, ready[i], answers)? {
-                    ready[kept] = ready[i];
-                    kept += 1;
-                } else {
-                    active -= 1;
-                }
+            let before = ready.len();
+            ready = self.proceed_all(shared, ready, answers)?;
+            active -= before - ready.len();
+            self.engine.flush().map_err(|e| (0, e))?;
+            for &i in &ready {
+                let lane = &mut self.lanes[i];
+                lane.state.overlap(shared).map_err(|e| (lane.query.unwrap_or(0), e))?;
             }
-            ready.truncate(kept);
-            if shared.params.policy == Policy::Page {
-                self.expand_while_reading(shared, &ready)?;
-            }
-            ready.clear();
+            ready.retain(|&i| self.lanes[i].state.is_ready());
             if asked.elapsed() >= INTERRUPT_EVERY {
                 if interrupted() {
                     return Err((0, Error::Interrupted));
                 }
                 asked = Instant::now();
             }
-            self.engine.reap(&mut done).map_err(|e| (0, e))?;
+            let finished = if ready.is_empty() { self.engine.reap(&mut done) } else { self.engine.poll(&mut done) };
+            finished.map_err(|e| (0, e))?;
             for slot in done.drain(..) {
-                if self.arrive(shared, slot)? {
-                    ready.push(slot / self.beam_width);
+                let lane = slot / self.beam_width;
+                if self.arrive(shared, slot)? && !ready.contains(&lane) {
+                    ready.push(lane);
                 }
             }
         }
         Ok(())
     }
 
-    /// Submits what was queued and expands pages of the lanes that wait for it.
-    fn expand_while_reading(&mut self, shared: &Shared<'_>, waiting: &[usize]) -> std::result::Result<(), Failure> {
-        self.engine.flush().map_err(|e| (0, e))?;
-        for &i in waiting {
-            let lane = &mut self.lanes[i];
-            lane.state.expand_pages(shared).map_err(|e| (lane.query.unwrap_or(0), e))?;
-            lane.clock.waiting = Instant::now();
+    /// Runs the ready lanes; returns those that wait for reads.
+    fn proceed_all(
+        &mut self,
+        shared: &Shared<'_>,
+        mut ready: Vec<usize>,
+        answers: &mut Answers,
+    ) -> std::result::Result<Vec<usize>, Failure> {
+        let mut kept = 0;
+        for at in 0..ready.len() {
+            if self.proceed(shared, ready[at], answers)? {
+                ready[kept] = ready[at];
+                kept += 1;
+            }
         }
-        Ok(())
+        ready.truncate(kept);
+        Ok(ready)
     }
 
     /// Runs a ready lane until it waits for reads (true) or no query is left for it (false).
@@ -174,7 +190,7 @@ impl Worker {
         index: usize,
         answers: &mut Answers,
     ) -> std::result::Result<bool, Failure> {
-        let (first_slot, lane) = (index * self.beam_width, &mut self.lanes[index]);
+        let (first, engine, lane) = (index * self.beam_width, &mut self.engine, &mut self.lanes[index]);
         loop {
             let query = match lane.query {
                 Some(query) => query,
@@ -186,12 +202,14 @@ impl Worker {
                     query
                 }
             };
-            match lane.state.advance(shared).map_err(|e| (query, e))? {
-                Step::Read => {
-                    lane.pending = lane.state.reads().len();
-                    for (i, &block) in lane.state.reads().iter().enumerate() {
-                        let page = shared.index.graph.layout.page_of(block);
-                        self.engine.queue(first_slot + i, page).map_err(|e| (query, e))?;
+            match lane.state.advance(shared, |i| engine.buffer(first + i)).map_err(|e| (query, e))? {
+                Step::Wait => {
+                    for read in lane.state.take_reads() {
+                        let page = shared.index.graph.layout.page_of(read.block);
+                        engine.queue(first + read.buffer, page).map_err(|e| (query, e))?;
+                        if shared.traces {
+                            answers.blocks.push(read.block);
+                        }
                     }
                     lane.clock.waiting = Instant::now();
                     return Ok(true);
@@ -201,6 +219,7 @@ impl Worker {
                     counters.latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
                     counters.io_wait_us = lane.clock.io_wait.as_secs_f32() * 1e6;
                     answers.queries.push(query);
+                    answers.ends.push(answers.slots.len());
                     answers.counters.push(counters);
                     lane.query = None;
                 }
@@ -208,22 +227,16 @@ impl Worker {
         }
     }
 
-    /// Handles a finished read; true when it was the last one of its hop, and the frontier was expanded.
+    /// Takes a finished read; true if its query can go on.
     fn arrive(&mut self, shared: &Shared<'_>, slot: usize) -> std::result::Result<bool, Failure> {
-        let index = slot / self.beam_width;
-        let lane = &mut self.lanes[index];
-        let query = lane.query.unwrap_or(0);
-        let first = index * self.beam_width;
-        if lane.pending == 1 {
+        let lane = &mut self.lanes[slot / self.beam_width];
+        let is_ready = lane
+            .state
+            .arrive(shared, slot % self.beam_width, self.engine.buffer(slot))
+            .map_err(|e| (lane.query.unwrap_or(0), e))?;
+        if is_ready {
             lane.clock.io_wait += lane.clock.waiting.elapsed();
         }
-        lane.state.arrive(shared, slot - first, self.engine.buffer(slot)).map_err(|e| (query, e))?;
-        lane.pending -= 1;
-        if lane.pending > 0 {
-            return Ok(false);
-        }
-        let engine = &self.engine;
-        lane.state.expand_frontier(shared, |i| engine.buffer(first + i)).map_err(|e| (query, e))?;
-        Ok(true)
+        Ok(is_ready)
     }
 }

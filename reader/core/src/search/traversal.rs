@@ -1,0 +1,144 @@
+//! What all policies share: distances, the candidate list, the results and the vertices that were expanded.
+
+use super::candidates::Candidates;
+use super::nearest::key;
+use super::params::Entry;
+use super::results::Results;
+use super::stamped::Stamped;
+use super::vectors::Prepared;
+use super::{Counters, Goal, Shared, exact};
+use crate::bytes::u32s;
+use crate::error::Result;
+
+/// State of one query. Memory: `1024 * M` bytes, the candidates and the expanded vertices.
+#[derive(Default)]
+pub(super) struct Traversal {
+    query: Prepared,
+    table: Vec<f32>,
+    has_table: bool,
+    /// The only candidate so far, not scored yet.
+    opening: Option<u32>,
+    pub candidates: Candidates,
+    pub results: Results,
+    expanded: Stamped,
+    /// Reading the candidates is enough; their neighbours are not wanted.
+    is_flat: bool,
+    neighbours: Vec<u32>,
+    scores: Vec<f32>,
+    scratch: Vec<f32>,
+    pub counters: Counters,
+}
+
+impl Traversal {
+    /// Takes query `i` and finds where to start. `previous` are the results of the query before it, if known.
+    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) {
+        let (index, n) = (shared.index, shared.index.graph.layout.n_vertices as usize);
+        self.query.load(shared.queries, i, index.graph.metric);
+        self.counters = Counters::default();
+        self.candidates.reset(shared.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
+        self.results.reset(shared.goal);
+        self.expanded.reset();
+        (self.has_table, self.opening, self.is_flat) = (false, None, shared.scans);
+        if shared.scans {
+            self.scan(shared);
+            return;
+        }
+        match shared.params.entry {
+            Entry::Medoid => self.open(index.entries.medoid),
+            Entry::Centroids => self.open(index.entries.nearest(&self.query.floats)),
+            Entry::Previous if previous.is_empty() => self.open(index.entries.nearest(&self.query.floats)),
+            Entry::Previous => {
+                self.fill_table(shared);
+                self.neighbours.clear();
+                self.neighbours.extend_from_slice(previous);
+                self.offer(shared);
+            }
+        }
+    }
+
+    /// Starts at one vertex, which is chosen first however far it is: its score can wait until its read is in flight.
+    fn open(&mut self, slot: u32) {
+        self.candidates.insert(key(0.0, slot));
+        self.opening = Some(slot);
+    }
+
+    /// Offers every allowed vertex: with few of them cheaper than a graph search that passes by the others.
+    fn scan(&mut self, shared: &Shared<'_>) {
+        self.fill_table(shared);
+        let mut slots = shared.params.allow.iter().flat_map(|filter| filter.slots()).peekable();
+        while slots.peek().is_some() {
+            self.neighbours.clear();
+            self.neighbours.extend(slots.by_ref().take(256));
+            self.offer(shared);
+        }
+    }
+
+    /// Builds the query's distance table if it is not there yet; meant to be called while the first read is in flight.
+    pub fn fill_table(&mut self, shared: &Shared<'_>) {
+        if self.has_table {
+            return;
+        }
+        shared.index.codes.fill_table(&self.query.floats, &mut self.table);
+        self.has_table = true;
+        if let Some(slot) = self.opening.take() {
+            let was_chosen = self.candidates.settled() > 0;
+            self.candidates.clear();
+            self.neighbours.clear();
+            self.neighbours.push(slot);
+            self.offer(shared);
+            if was_chosen {
+                self.candidates.pop();
+            }
+        }
+    }
+
+    /// Whether the neighbour list of `slot` was followed.
+    pub fn is_expanded(&self, slot: u32) -> bool {
+        self.expanded.get(slot).is_some()
+    }
+
+    /// Exact distance of a vertex that was read; it enters the results. To be called once a vertex.
+    pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
+        let graph = &shared.index.graph;
+        let vector = graph.layout.vector(block, slot);
+        let key = key(exact::distance(graph, &self.query, vector, &mut self.scratch), slot);
+        self.counters.distances += 1;
+        self.results.push(key, shared.params.allow.as_deref());
+        key
+    }
+
+    /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates.
+    pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
+        let (graph, codes) = (&shared.index.graph, &shared.index.codes);
+        let node = graph.layout.node(&graph.path, block, slot)?;
+        *self.expanded.entry(slot) = 1;
+        self.counters.expansions += 1;
+        self.counters.bytes_used += graph.layout.node_bytes as u64;
+        if self.is_flat {
+            return Ok(());
+        }
+        self.fill_table(shared);
+        self.neighbours.clear();
+        for neighbour in u32s(node.neighbours) {
+            // Codes are scattered over memory: asking for all of them first hides most of the waiting.
+            codes.prefetch(neighbour);
+            self.neighbours.push(neighbour);
+        }
+        self.offer(shared);
+        Ok(())
+    }
+
+    /// Scores the vertices in `neighbours` in one call and offers them to the candidates.
+    fn offer(&mut self, shared: &Shared<'_>) {
+        shared.index.codes.score(&self.table, &self.neighbours, &mut self.scores);
+        self.counters.code_distances += self.neighbours.len() as u64;
+        for (&slot, &distance) in self.neighbours.iter().zip(&self.scores) {
+            self.candidates.insert(key(distance, slot));
+        }
+    }
+
+    /// The user's score of a result key's distance.
+    pub fn score(&self, distance: f32, shared: &Shared<'_>) -> f32 {
+        self.query.score(distance, &shared.index.graph)
+    }
+}
