@@ -172,7 +172,16 @@ def offsets(size: int, step: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx", "manifest.json", "metadata.parquet"]
+    "name",
+    [
+        "graph.imx",
+        "codes.imx",
+        "entries.imx",
+        "ids.imx",
+        "navigation.imx",
+        "manifest.json",
+        "metadata.parquet",
+    ],
 )
 def test_every_flipped_byte_is_found_and_no_search_crashes(tmp_path: Path, name: str) -> None:
     written = write_small_index(tmp_path / "ix", n=120, dim=30, metadata=True)
@@ -198,7 +207,9 @@ def test_every_flipped_byte_is_found_and_no_search_crashes(tmp_path: Path, name:
     assert _native.verify(str(tmp_path / "ix")) == []
 
 
-@pytest.mark.parametrize("name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx", "navigation.imx", "manifest.json"]
+)
 def test_truncated_files_are_refused(tmp_path: Path, name: str) -> None:
     write_small_index(tmp_path / "whole", n=120, dim=30)
     size = (tmp_path / "whole" / name).stat().st_size

@@ -21,6 +21,7 @@ pub mod ids;
 pub mod index;
 pub mod manifest;
 mod memory;
+pub mod navigation;
 pub mod pagefile;
 pub mod search;
 pub mod verify;

@@ -6,8 +6,8 @@
 
 mod candidates;
 mod exact;
-mod marks;
-mod nearest;
+pub(crate) mod marks;
+pub(crate) mod nearest;
 mod page_heap;
 mod params;
 mod query;
