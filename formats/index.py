@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats import codes, entries, graph, ids
+from indexmill.formats import codes, entries, graph, ids, navigation
 from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import corrupt
 from indexmill.formats.graph import GraphFile
@@ -22,16 +22,24 @@ from indexmill.formats.manifest import (
     parse_manifest,
     read_manifest,
 )
+from indexmill.formats.navigation import NAVIGATION_NAME
 from indexmill.formats.pagefile import PageFile, content_digest
 
 METADATA_NAME = "metadata.parquet"
-_KINDS = {"codes.imx": codes.KIND, "entries.imx": entries.KIND, "graph.imx": graph.KIND, "ids.imx": ids.KIND}
+#: Kind of each page file of an index, by name.
+KINDS = {
+    "codes.imx": codes.KIND,
+    "entries.imx": entries.KIND,
+    "graph.imx": graph.KIND,
+    "ids.imx": ids.KIND,
+    NAVIGATION_NAME: navigation.KIND,
+}
 
 
 class IndexFiles:
     """All parts of one index, opened; every page file carries the manifest's build id.
 
-    Codes, entry vertices and ids are read whole; nodes are read through `graph`.
+    Codes, entry vertices, navigation graph and ids are read whole; nodes are read through `graph`.
 
     Attributes
     ----------
@@ -40,6 +48,8 @@ class IndexFiles:
     codebook : Codebook
     codes : uint8 array, shape (n_vertices, M)
     entries : EntryVertices
+    navigation : Navigation or None
+        None if the manifest names no navigation.imx.
     vector_ids : uint32 array, shape (n_vertices,)
         Vector id of each slot.
     user_ids : pyarrow Array or None
@@ -60,6 +70,10 @@ class IndexFiles:
             n = self.graph.n_vertices
             self.codebook, self.codes = codes.read_codes(self.path / "codes.imx", identity)
             self.entries = entries.read_entries(self.path / "entries.imx", identity, n)
+            self.navigation = None
+            if any(entry.name == NAVIGATION_NAME for entry in self.manifest.files):
+                path = self.path / NAVIGATION_NAME
+                self.navigation = navigation.read_navigation(path, identity, n)
             self.vector_ids, self.user_ids = ids.read_ids(self.path / "ids.imx", identity)
             self._check_agreement(n, self.graph.node_format.dim)
             self._stack = stack.pop_all()
@@ -98,7 +112,7 @@ def verify_index(directory: str | Path) -> list[str]:
         manifest = parse_manifest(directory)
     except FormatError as error:
         return [str(error)]
-    problems = [*_digest_problems(directory, manifest), *_page_problems(directory)]
+    problems = [*_digest_problems(directory, manifest), *_page_problems(directory, manifest)]
     try:
         with IndexFiles(directory) as index:
             problems += _repeated_neighbours(index.graph)
@@ -126,10 +140,10 @@ def _digest_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
         yield str(corrupt(directory, "build id of the files", manifest.build_id, build_id(digests)))
 
 
-def _page_problems(directory: Path) -> Iterator[str]:
-    for name, kind in _KINDS.items():
+def _page_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
+    for name in (entry.name for entry in manifest.files if entry.name in KINDS):
         try:
-            with PageFile(directory / name, kind) as file:
+            with PageFile(directory / name, KINDS[name]) as file:
                 file.verify()
         except (FormatError, OSError) as error:
             yield str(error)

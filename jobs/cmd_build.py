@@ -67,6 +67,10 @@ def command(
     entries: Annotated[
         int | None, typer.Option(help="Entry vertices to choose a start from. (default 1024)")
     ] = None,
+    navigation: Annotated[
+        float | None,
+        typer.Option(help="Share of the vectors in the navigation graph; 0 for none. (default 0.01)"),
+    ] = None,
     sample_vectors: Annotated[
         int | None, typer.Option(help="Vectors that codes and centroids are trained on. (default 100000)")
     ] = None,
@@ -122,6 +126,7 @@ def command(
         "node_dtype": node_dtype,
         "metric": metric,
         "entries": entries,
+        "navigation": navigation,
         "sample_vectors": sample_vectors,
         "shard_vectors": shard_vectors,
         "seed": seed,

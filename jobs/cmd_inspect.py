@@ -25,6 +25,7 @@ def command(index: IndexDir, json_: Json = False) -> None:
     run = read_run(index)
     if json_:
         value = {"index": str(index), "manifest": manifest, "headers": headers, "run": run}
+        value["memory_bytes"] = search_memory(headers)
         print(json.dumps(value, indent=2))
     else:
         from indexmill.jobs.tables import stdout_console
@@ -40,21 +41,15 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
     FormatError
         If a header is damaged.
     """
-    from indexmill.formats import codes, entries, graph, ids
+    from indexmill.formats.index import KINDS
     from indexmill.formats.pagefile import PageFile, f64_from_bits
 
-    kinds = {
-        "codes.imx": codes.KIND,
-        "entries.imx": entries.KIND,
-        "graph.imx": graph.KIND,
-        "ids.imx": ids.KIND,
-    }
     headers = {}
     for entry in manifest["files"]:
         name = entry["name"]
-        if name not in kinds:
+        if name not in KINDS:
             continue
-        with PageFile(index / name, kinds[name]) as file:
+        with PageFile(index / name, KINDS[name]) as file:
             fields: dict[str, Any] = dict(file.fields)
             if "max_norm" in fields:
                 fields["max_norm"] = f64_from_bits(fields["max_norm"])
@@ -63,13 +58,34 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
     return headers
 
 
+def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """Bytes that the reader holds of each file while an index is open; searches take more on top.
+
+    Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page.
+    """
+
+    def payload(file: str, *sections: str) -> int:
+        there = headers.get(file, {"sections": {}})["sections"]
+        return sum(int(there[name]["bytes"]) for name in sections if name in there)
+
+    codes = headers["codes.imx"]["fields"]
+    codebook = 4 * 256 * codes["dim"] + 8 * (codes["n_chunks"] + 1)  # centres fill up to 256
+    return {
+        "codes": payload("codes.imx", "codes") + codebook,
+        "entries": payload("entries.imx", "centroids", "vertices"),
+        "navigation": payload("navigation.imx", "slots", "offsets", "neighbours"),
+        "graph": payload("graph.imx", "crc", "scale"),
+        "ids": payload("ids.imx", "crc"),
+    }
+
+
 def _show(
     console: Console, index: Path, manifest: dict[str, Any], headers: dict[str, Any], run: dict[str, Any]
 ) -> None:
     from rich.markup import escape
 
     from indexmill.jobs.cmd_build import print_summary
-    from indexmill.jobs.tables import facts
+    from indexmill.jobs.tables import facts, human_bytes
 
     print_summary(console, index, manifest)
     lines = {
@@ -79,6 +95,11 @@ def _show(
         "build id": manifest["build_id"],
         "run": facts({key: value for key, value in run.items() if not isinstance(value, dict)}),
     }
+    memory = search_memory(headers)
+    parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
+    lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
+    sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
+    lines["navigation"] = f"{sample:,} vertices" if sample else "none"
     for name, header in headers.items():
         lines[name] = f"{header['kind']}: {facts(header['fields'])}"
         lines[f"  {name} sections"] = facts(

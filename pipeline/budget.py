@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.builders.vamana import GRAPH_SLACK
 from indexmill.formats.errors import BudgetError
 
@@ -39,3 +40,25 @@ def shard_size(n: int, dim: int, dtype: np.dtype[np.generic], max_degree: int, m
             f"{FIXED_BYTES:,} bytes of fixed cost; give at least {need:,} bytes"
         )
     return int(fits)
+
+
+def check_navigation(fraction: float, n: int, dim: int, dtype: np.dtype[np.generic], memory: int) -> None:
+    """Refuse a navigation sample that does not fit `memory` bytes while its graph is built.
+
+    Raises
+    ------
+    BudgetError
+        With the largest fraction that fits.
+    """
+    sample = navigation_size(fraction, n)
+    each = bytes_per_vector(dim, dtype, NAVIGATION_VAMANA.max_degree)
+    fits = (memory - FIXED_BYTES) // each
+    if sample > fits:
+        largest = max(fits, 0) * 10_000 // n / 10_000
+        if navigation_size(largest, n) > fits:
+            largest = 0.0
+        raise BudgetError(
+            f"navigation: the graph over {sample:,} sampled vectors takes {sample * each:,} bytes to build, beside "
+            f"{FIXED_BYTES:,} bytes of fixed cost, and the budget is {memory:,}; lower --navigation to {largest:g} "
+            "or raise --memory"
+        )

@@ -20,8 +20,8 @@ import numpy as np
 
 from indexmill.formats.manifest import MANIFEST_NAME, FileEntry, Manifest, write_manifest
 from indexmill.formats.source import VectorSource, open_source
-from indexmill.pipeline import certify, cluster, emit, encode, entries, graph, ingest, order
-from indexmill.pipeline.budget import shard_size
+from indexmill.pipeline import certify, cluster, emit, encode, entries, graph, ingest, navigation, order
+from indexmill.pipeline.budget import check_navigation, shard_size
 from indexmill.pipeline.executor import Executor, make_executor, write_file
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, publish
@@ -101,6 +101,7 @@ class _Build:
         limit = spec.parameters.shard_vectors or shard_size(
             source.n_vectors, self.dim, dtype, spec.parameters.max_degree, spec.memory
         )
+        check_navigation(spec.parameters.navigation, source.n_vectors, self.dim, dtype, spec.memory)
         sharded = limit is not None and source.n_vectors > limit
         self.p: Parameters = spec.parameters.model_copy(update={"shard_vectors": limit if sharded else None})
         self.node = emit.node_format(str(dtype), self.dim, self.p.max_degree, self.p.node_dtype)
@@ -122,10 +123,16 @@ class _Build:
         encoded, encode_key = self.encode(sampled, sample_key)
         ordered, order_key = self.order(built, graph_key)
         entered, entries_key = self.entries(sampled, sample_key, built, graph_key)
+        keys = [order_key, entries_key, encode_key]
+        navigated = None
+        if self.p.navigation:
+            directory, navigation_key = self.navigation(root)
+            navigated = str(directory)
+            keys.append(navigation_key)
         inputs = emit.EmitInputs(
-            str(ingested), str(clustered), str(built), str(entered), str(encoded), str(ordered)
+            str(ingested), str(clustered), str(built), str(entered), str(encoded), str(ordered), navigated
         )
-        emitted, emit_key = self.emit(inputs, [order_key, entries_key, encode_key])
+        emitted, emit_key = self.emit(inputs, keys)
         manifest = self.manifest(emitted, ordered, built)
         certified, _ = self.certify(emitted, manifest, ingested, emit_key)
         certificate = json.loads((certified / "certificate.json").read_text())
@@ -226,6 +233,13 @@ class _Build:
         return self._call(
             "entries", entries.VERSION, {"entries": self.p.entries, "seed": self.p.seed}, [sample_key, graph_key],
             entries.entries_task, self.vectors, str(built), str(sampled), self.p.entries, self.p.seed,
+        )  # fmt: skip
+
+    def navigation(self, root: str) -> tuple[Path, str]:
+        what = {"fraction": self.p.navigation, "seed": self.p.seed}
+        return self._call(
+            "navigation", navigation.VERSION, what, [root],
+            navigation.navigation_task, self.vectors, self.p.navigation, self.p.seed,
         )  # fmt: skip
 
     def emit(self, inputs: emit.EmitInputs, keys: list[str]) -> tuple[Path, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,15 @@ from indexmill.builders.exact import exact_neighbours
 from indexmill.pipeline.ingest import read_summary
 from indexmill.pipeline.recall import mean_recall, recall_by_distance
 
-VERSION = 1
+if TYPE_CHECKING:
+    from indexmill.reader.index import Entry, Policy
+
+VERSION = 2
 QUERIES = 200
 K = 10
 LIST_SIZE = 100
+POLICY: Policy = "pipeline"
+BEAM_WIDTH = 8
 #: Keeps the queries apart from the training sample, which is drawn with the same seed.
 _STREAM = 0xCE57
 
@@ -46,8 +51,16 @@ def _certificate(index: str, ingest: str, seed: int, threads: int) -> dict[str, 
     _, truth = exact_neighbours(vectors, queries, k, threads, skip=rows)
     opened = Index(index)
     list_size = max(LIST_SIZE, k + 1)
+    entry: Entry = "navigation" if opened.native.n_navigation else "centroids"
     result = opened.search(
-        queries[:, : summary.dim], min(k + 1, n), L=list_size, policy="page", threads=threads
+        queries[:, : summary.dim],
+        min(k + 1, n),
+        L=list_size,
+        policy=POLICY,
+        entry=entry,
+        beam_width=BEAM_WIDTH,
+        threads=threads,
+        deterministic=True,
     )
     found = _distances_without_self(vectors, queries, rows, result.vector_ids, k)
     recall = mean_recall(recall_by_distance(found, truth))
@@ -55,9 +68,9 @@ def _certificate(index: str, ingest: str, seed: int, threads: int) -> dict[str, 
     return {
         "queries": f"{len(rows)} rows of the input, each left out of its own results",
         "k": k,
-        "policy": "page",
-        "entry": "centroids",
-        "beam_width": 4,
+        "policy": POLICY,
+        "entry": entry,
+        "beam_width": BEAM_WIDTH,
         "search_list_size": list_size,
         "recall": round(recall.mean, 6),
         "recall_low": round(recall.low, 6),

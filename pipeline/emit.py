@@ -19,13 +19,15 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph import write_graph
 from indexmill.formats.ids import write_ids
 from indexmill.formats.manifest import seal_files
+from indexmill.formats.navigation import NAVIGATION_NAME, write_navigation
 from indexmill.formats.nodes import NodeBlock, NodeFormat
 from indexmill.layout.order import invert
 from indexmill.pipeline.encode import load_codebook
 from indexmill.pipeline.graph import load_graph
 from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary
+from indexmill.pipeline.navigation import load_navigation
 
-VERSION = 1
+VERSION = 2
 #: What the stage tells the manifest; not part of the index.
 RECORD = "emit.json"
 #: Slots assembled at a time: 64 MiB of pages at 260 bytes a node.
@@ -33,7 +35,7 @@ _BLOCK = 262_144
 
 
 class EmitInputs(NamedTuple):
-    """Directories of the stages that feed the files."""
+    """Directories of the stages that feed the files; `navigation` is None in a build without."""
 
     ingest: str
     cluster: str
@@ -41,6 +43,7 @@ class EmitInputs(NamedTuple):
     entries: str
     encode: str
     order: str
+    navigation: str | None
 
 
 def node_format(dtype: str, dim: int, max_degree: int, node_dtype: str) -> NodeFormat:
@@ -67,7 +70,7 @@ def check_range(summary: InputSummary, node: NodeFormat) -> None:
 def emit_task(
     inputs: EmitInputs, node: NodeFormat, metric: str, out: str, threads: int, advance: Any = None
 ) -> None:
-    """Write ``graph.imx``, ``codes.imx``, ``entries.imx``, ``ids.imx`` and ``metadata.parquet``, stamped."""
+    """Write ``graph.imx``, ``codes.imx`` and the other files of an index but its manifest, stamped."""
     directory = Path(out)
     order = np.load(Path(inputs.order) / "order.npy")
     summary = read_summary(Path(inputs.ingest))
@@ -93,6 +96,9 @@ def emit_task(
     write_entries(
         directory / "entries.imx", EntryVertices(int(slots[medoid]), centroids, vertices), len(order)
     )
+    if inputs.navigation is not None:
+        navigation = load_navigation(Path(inputs.navigation), slots)
+        write_navigation(directory / NAVIGATION_NAME, navigation, len(order))
     ids = read_ids(Path(inputs.ingest))
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
     metadata = Path(inputs.ingest) / "metadata.parquet"

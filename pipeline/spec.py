@@ -23,6 +23,8 @@ DEFAULT_ALPHA = 1.2
 DEFAULT_PQ_BYTES = 32
 #: Entry-vertex candidates (DiskANN++ section III); 1,024 centroids of 128 floats are 512 KiB.
 DEFAULT_ENTRIES = 1024
+#: Share of the vectors in the navigation graph: PipeANN's and Starling's 1%, 136 bytes a sampled vector at most.
+DEFAULT_NAVIGATION = 0.01
 #: Vectors that PQ and k-means are trained on.
 DEFAULT_SAMPLE = 100_000
 #: Memory budget of a build when none is stated.
@@ -79,6 +81,7 @@ class Parameters(BaseModel):
     node_dtype: NodeDtype = "same"
     metric: Metric = "l2"
     entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES
+    navigation: Annotated[float, Field(ge=0, le=0.1)] = DEFAULT_NAVIGATION
     sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
     shard_vectors: Annotated[int, Field(ge=64)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1

@@ -167,7 +167,12 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
 
     shown = " ".join(run("build", "--help").stdout.replace("│", " ").split())
     fields = Parameters.model_fields
-    for flag, name in (("--alpha", "alpha"), ("--pq-bytes", "pq_bytes"), ("--entries", "entries")):
+    for flag, name in (
+        ("--alpha", "alpha"),
+        ("--pq-bytes", "pq_bytes"),
+        ("--entries", "entries"),
+        ("--navigation", "navigation"),
+    ):
         assert f"(default {fields[name].default})" in shown.split(flag)[1][:200]
     for name in (
         "max_degree",

@@ -14,6 +14,7 @@ import pytest
 from tests.cli_support import DIM, QUERIES, Data, N, brute_force, build, make_data, run, run_json
 
 from indexmill.formats.manifest import read_manifest, write_manifest
+from indexmill.reader.index import Index
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +96,22 @@ def test_verify_says_how_much_it_checked(index: Path) -> None:
     said = run_json("verify", index)
     assert said["sound"]
     assert said["damages"] == []
-    assert said["files"] == 5
+    assert said["files"] == 6
     assert said["bytes"] == sum(path.stat().st_size for path in index.iterdir() if "json" not in path.suffix)
-    assert "sound; 5 files" in run("verify", index).stdout
+    assert "sound; 6 files" in run("verify", index).stdout
 
 
 @pytest.mark.parametrize(
-    "name", ["graph.imx", "codes.imx", "ids.imx", "entries.imx", "metadata.parquet", "manifest.json"]
+    "name",
+    [
+        "graph.imx",
+        "codes.imx",
+        "ids.imx",
+        "entries.imx",
+        "navigation.imx",
+        "metadata.parquet",
+        "manifest.json",
+    ],
 )
 def test_verify_finds_one_changed_byte_and_exits_with_6(index: Path, tmp_path: Path, name: str) -> None:
     broken = tmp_path / "broken"
@@ -137,8 +147,27 @@ def test_inspect_shows_manifest_headers_and_run(index: Path) -> None:
     assert said["headers"]["graph.imx"]["fields"]["n_vertices"] == N
     assert said["headers"]["ids.imx"]["sections"].keys() == {"vector_ids", "offsets", "bytes", "crc"}
     shown = run("inspect", index).stdout
-    for text in ("parameters: kind graph", "recall@10", "nodes per page", "seconds"):
+    for text in (
+        "parameters: kind graph",
+        "recall@10",
+        "nodes per page",
+        "seconds",
+        "navigation: 500 vertices",
+        "memory when open: ",
+    ):
         assert text in shown
+
+
+@pytest.mark.parametrize("flags", [[], ["--navigation", "0"], ["--node-dtype", "sq8"]])
+def test_inspect_knows_without_opening_what_an_open_index_holds(
+    data: Data, tmp_path: Path, flags: list[str]
+) -> None:
+    out = build(data, tmp_path / "ix", *flags)
+    said, native = run_json("inspect", out), Index(out).native
+    assert sum(said["memory_bytes"].values()) == native.memory_bytes
+    assert native.n_navigation == (0 if "0" in flags else N)
+    assert ("navigation.imx" in said["headers"]) == (native.n_navigation > 0)
+    assert ("navigation: none" in run("inspect", out).stdout) == (native.n_navigation == 0)
 
 
 def test_a_sealed_manifest_without_what_is_shown_is_damage_not_a_crash(index: Path, tmp_path: Path) -> None:

@@ -1,21 +1,31 @@
+"""Committed indexes of every format version: today's code reads them, and writes the newest to the byte."""
+
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.oracles import golden
 
 from indexmill.formats.index import IndexFiles, verify_index
+from indexmill.reader import _native
+from indexmill.reader.index import Index
 
-V1_0 = Path(__file__).parent / "golden" / "v1_0"
-BUILD_ID = "98715c6a8c39b58ac3bd1b71f6dbe44721d3f000ef0371f3db7777e0b33a5744"
+GOLDEN = Path(__file__).parent / "golden"
+BUILD_IDS = {
+    "v1_0": "98715c6a8c39b58ac3bd1b71f6dbe44721d3f000ef0371f3db7777e0b33a5744",
+    "v1_1": "dfc0d490d44dcf453c92b0e90bca9800ca207a9d89ea3ff82fb8b117a2a7ecb7",
+}
+NEWEST = GOLDEN / "v1_1"
 
 
-def test_version_1_0_opens_and_says_what_was_written() -> None:
-    assert verify_index(V1_0) == []
-    with IndexFiles(V1_0) as index:
-        assert index.manifest.build_id == BUILD_ID
+@pytest.mark.parametrize("version", BUILD_IDS)
+def test_every_version_opens_and_says_what_was_written(version: str) -> None:
+    assert verify_index(GOLDEN / version) == []
+    with IndexFiles(GOLDEN / version) as index:
+        assert index.manifest.build_id == BUILD_IDS[version]
         assert index.manifest.certificate == {"recall_at_10": 1.0}
         assert index.manifest.parameters["note"] == "golden, größer"
         graph = index.graph
@@ -40,16 +50,33 @@ def test_version_1_0_opens_and_says_what_was_written() -> None:
         assert index.user_ids == golden.USER_IDS
 
 
-def test_today_the_same_contents_give_the_same_bytes_as_version_1_0(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", BUILD_IDS)
+def test_every_version_is_searched_by_the_native_reader(version: str) -> None:
+    assert _native.verify(str(GOLDEN / version)) == []
+    index = Index(GOLDEN / version)
+    assert index.native.n_navigation == (0 if version == "v1_0" else len(golden.NAVIGATION.slots))
+    found = index.search(np.ones((1, golden.DIM), np.float32), golden.N, L=golden.N)
+    assert sorted(found.vector_ids[0].tolist()) == list(range(golden.N))
+
+
+def test_version_1_0_has_no_navigation_graph_and_1_1_has_what_was_written() -> None:
+    with IndexFiles(GOLDEN / "v1_0") as index:
+        assert index.navigation is None
+    with IndexFiles(GOLDEN / "v1_1") as index:
+        assert index.navigation is not None
+        for name, want in vars(golden.NAVIGATION).items():
+            assert np.array_equal(getattr(index.navigation, name), want), name
+
+
+def test_today_the_same_contents_give_the_same_bytes_as_the_newest_version(tmp_path: Path) -> None:
     golden.write_golden(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in V1_0.iterdir())
-    for path in V1_0.iterdir():
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in NEWEST.iterdir())
+    for path in NEWEST.iterdir():
         assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_the_golden_manifest_states_version_1_0() -> None:
-    assert json.loads((V1_0 / "manifest.json").read_text("utf-8"))["format"] == {
-        "name": "indexmill",
-        "major": 1,
-        "minor": 0,
-    }
+@pytest.mark.parametrize("version", BUILD_IDS)
+def test_the_golden_manifests_state_their_version(version: str) -> None:
+    major, minor = map(int, version[1:].split("_"))
+    stated = json.loads((GOLDEN / version / "manifest.json").read_text("utf-8"))["format"]
+    assert stated == {"name": "indexmill", "major": major, "minor": minor}

@@ -40,6 +40,10 @@ def test_an_intact_index_verifies_and_its_parts_come_back(
         assert np.array_equal(index.codes, written.codes)
         assert np.array_equal(index.vector_ids, written.vector_ids)
         assert index.entries.medoid == written.entries.medoid
+        assert index.navigation is not None
+        assert np.array_equal(index.navigation.slots, written.navigation.slots)
+        assert np.array_equal(index.navigation.offsets, written.navigation.offsets)
+        assert np.array_equal(index.navigation.neighbours, written.navigation.neighbours)
         assert (index.user_ids is None) == (id_type == "none")
         assert index.manifest == written.manifest
 
@@ -101,7 +105,7 @@ def test_run_json_is_outside_of_everything(index: SmallIndex) -> None:
     assert verify_index(index.path) == []
 
 
-@pytest.mark.parametrize("name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx"])
+@pytest.mark.parametrize("name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx", "navigation.imx"])
 def test_a_file_of_another_build_is_rejected(index: SmallIndex, tmp_path: Path, name: str) -> None:
     other = write_small_index(tmp_path / "other", n=25, dim=6, dtype="int8", R=4, id_type="string", seed=9)
     shutil.copy(other.path / name, index.path / name)
@@ -128,11 +132,11 @@ def reseal(index: SmallIndex) -> None:
 
 
 @pytest.mark.parametrize("change", [{"n": 26}, {"dim": 7}])
-@pytest.mark.parametrize("name", ["codes.imx", "entries.imx", "ids.imx"])
+@pytest.mark.parametrize("name", ["codes.imx", "entries.imx", "ids.imx", "navigation.imx"])
 def test_parts_of_another_size_are_rejected(
     index: SmallIndex, tmp_path: Path, change: dict[str, int], name: str
 ) -> None:
-    if name == "ids.imx" and "dim" in change:
+    if name in ("ids.imx", "navigation.imx") and "dim" in change:
         change = {"n": 24}
     arguments = {"n": 25, "dim": 6, "R": 4} | change
     other = write_small_index(tmp_path / "other", dtype="int8", **arguments)

@@ -56,7 +56,8 @@ p = Parameters(R=8, L=20, pq_bytes=4, shard_vectors=int(shard) or None)
 b.run_build(BuildSpec(input=[source], out=out, workers=1, parameters=p, force="--force" in sys.argv))
 """
 
-WHOLE = ["ingest", "sample", "cluster", "build", "encode", "order", "entries", "emit", "certify", "publish"]
+WHOLE = ["ingest", "sample", "cluster", "build", "encode", "order", "entries", "navigation"]
+WHOLE += ["emit", "certify", "publish"]
 SHARDED = ["assign", "build", "union", "merge"]
 
 

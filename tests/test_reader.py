@@ -32,7 +32,7 @@ def test_native_search_does_what_the_oracle_does(
     written = write_small_index(tmp_path, n=400, dim=20, dtype=dtype, metric=metric, R=8)
     oracle, index = SearchOracle(tmp_path), Index(tmp_path)
     queries = queries_like(written.vectors, 12)
-    for entry in ("medoid", "centroids"):
+    for entry in ("medoid", "centroids", "navigation"):
         found = index.search(queries, 5, L=25, beam_width=3, policy=policy, entry=entry)
         for i, query in enumerate(queries):
             want = oracle.search(query, 5, 25, 3, policy, entry)
@@ -172,7 +172,16 @@ def offsets(size: int, step: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx", "manifest.json", "metadata.parquet"]
+    "name",
+    [
+        "graph.imx",
+        "codes.imx",
+        "entries.imx",
+        "ids.imx",
+        "navigation.imx",
+        "manifest.json",
+        "metadata.parquet",
+    ],
 )
 def test_every_flipped_byte_is_found_and_no_search_crashes(tmp_path: Path, name: str) -> None:
     written = write_small_index(tmp_path / "ix", n=120, dim=30, metadata=True)
@@ -198,7 +207,9 @@ def test_every_flipped_byte_is_found_and_no_search_crashes(tmp_path: Path, name:
     assert _native.verify(str(tmp_path / "ix")) == []
 
 
-@pytest.mark.parametrize("name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["graph.imx", "codes.imx", "entries.imx", "ids.imx", "navigation.imx", "manifest.json"]
+)
 def test_truncated_files_are_refused(tmp_path: Path, name: str) -> None:
     write_small_index(tmp_path / "whole", n=120, dim=30)
     size = (tmp_path / "whole" / name).stat().st_size

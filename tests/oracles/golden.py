@@ -1,7 +1,8 @@
 """The contents of the golden index: sums and products, no random numbers, so that they never change.
 
-`write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote. A change of
-the format adds a directory beside the old one: ``python -m tests.oracles.golden tests/golden/v1_1``.
+`write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
+navigation graph. A change of the format adds a directory beside the old ones:
+``python -m tests.oracles.golden tests/golden/v1_1``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from indexmill.formats.entries import EntryVertices, write_entries
 from indexmill.formats.graph import NodeBlock, NodeFormat, write_graph
 from indexmill.formats.ids import write_ids
 from indexmill.formats.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
+from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
 
 N, DIM, R = 11, 5, 3
 NODE_FORMAT = NodeFormat(DIM + 1, "sq8", R)  # inner product: one more dimension
@@ -36,6 +38,9 @@ CODES = np.stack([_slots % 4, _slots // 4], axis=1).astype(np.uint8)
 ENTRIES = EntryVertices(
     6, np.array([[-8, -4, 0, 4, 8, 1], [2, 1, 0.5, 0.25, 0.125, 0]], np.float32), np.array([9, 2], np.uint32)
 )
+NAVIGATION = Navigation(
+    np.array([1, 4, 10], np.uint32), np.array([0, 2, 2, 3], np.uint32), np.array([2, 1, 0], np.uint32), 2, 2
+)
 VECTOR_IDS = ((_slots * 4 + 1) % N).astype(np.uint32)
 USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
 
@@ -47,7 +52,8 @@ def write_golden(directory: Path) -> None:
     write_codes(directory / "codes.imx", CODEBOOK, N, [CODES])
     write_entries(directory / "entries.imx", ENTRIES, N)
     write_ids(directory / "ids.imx", VECTOR_IDS, USER_IDS)
-    build_id, files = seal_files(directory, GRAPH_FILES)
+    write_navigation(directory / NAVIGATION_NAME, NAVIGATION, N)
+    build_id, files = seal_files(directory, [*GRAPH_FILES, NAVIGATION_NAME])
     manifest = Manifest(
         kind="graph",
         build_id=build_id,

@@ -18,11 +18,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.oracles.navigation import navigation_search
 
 from indexmill.formats.index import IndexFiles
 
 #: Cached vertices that page search expands while the reads of one hop are in flight.
 EXPANSIONS_PER_HOP = 16
+#: Candidates of the search in the navigation graph.
+NAVIGATION_LIST_SIZE = 8
 #: Vertices of pages at hand that the pipeline expands for each read.
 EXPANSIONS_PER_READ = 5
 #: How much its width grows after a read that brought no nearer candidate.
@@ -90,6 +93,7 @@ class SearchOracle:
             self.metric, self.max_norm = index.graph.metric, index.graph.max_norm
             scale = index.graph.scale()
             self.codebook, self.codes, self.entries = index.codebook, index.codes, index.entries
+            self.navigation = index.navigation
             self.vector_ids = index.vector_ids.astype(np.int64)
         self.vectors = nodes.vectors.astype(np.float64)
         if scale is not None:
@@ -114,11 +118,20 @@ class SearchOracle:
         policy : {"beam", "completion", "page", "pipeline"}
             DiskANN++ Algorithm 1, AIO-ANN Algorithm 1 (which differs from it in time only), DiskANN++ Algorithm 5, and
             page search without a barrier.
-        entry : {"centroids", "medoid"}
+        entry : {"centroids", "medoid", "navigation"}
         """
         vector = self.stored_form(query)
         state = Query(vector, self.distance_table(vector), L)
-        self.add_candidate(state, self.entry_vertex(vector, entry))
+        if entry == "navigation":
+            assert self.navigation is not None
+            found, n_scored = navigation_search(
+                self.navigation, self.codes, state.table, NAVIGATION_LIST_SIZE
+            )
+            state.candidates = sorted(found)[:L]
+            state.pq_seen.update(slot for _, slot in found)
+            state.pq_distances += n_scored
+        else:
+            self.add_candidate(state, self.entry_vertex(vector, entry))
         searches = {
             "beam": self.beam_search,
             "completion": self.beam_search,

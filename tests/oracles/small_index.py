@@ -20,6 +20,7 @@ from indexmill.formats.entries import EntryVertices, write_entries
 from indexmill.formats.graph import NodeBlock, NodeFormat, ScaleArrays, write_graph
 from indexmill.formats.ids import write_ids
 from indexmill.formats.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
+from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
 
 
 @dataclass
@@ -51,6 +52,7 @@ class SmallIndex:
     codebook: Codebook
     codes: NDArray[np.uint8]
     entries: EntryVertices
+    navigation: Navigation | None
     vector_ids: NDArray[np.uint32]
     user_ids: pa.Array | None
     manifest: Manifest
@@ -68,6 +70,7 @@ def write_small_index(
     id_type: str = "int64",
     n_chunks: int = 4,
     n_entries: int = 3,
+    n_navigation: int = 30,
     metadata: bool = False,
 ) -> SmallIndex:
     """Write an index of n random vectors.
@@ -83,6 +86,8 @@ def write_small_index(
     order : {"random", "identity"}
         Layout.
     id_type : {"none", "int64", "uint64", "string", "binary"}
+    n_navigation : int
+        Vertices of the navigation graph, at most n; 0 for none.
     """
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
@@ -106,6 +111,11 @@ def write_small_index(
     write_entries(path / "entries.imx", entries, n)
     write_ids(path / "ids.imx", vector_ids, user_ids)
     names = list(GRAPH_FILES)
+    navigation = None
+    if n_navigation:
+        navigation = random_navigation(np.random.default_rng(seed), n, min(n_navigation, n))
+        write_navigation(path / NAVIGATION_NAME, navigation, n)
+        names.append(NAVIGATION_NAME)
     if metadata:
         pq.write_table(pa.table({"colour": [f"c{i % 5}" for i in range(n)]}), path / "metadata.parquet")
         names.append("metadata.parquet")
@@ -128,7 +138,7 @@ def write_small_index(
     write_manifest(path, manifest)
     return SmallIndex(
         path, node_format, vectors, stored, scale, max_norm, neighbours, degrees, codebook, codes, entries,
-        vector_ids, user_ids, manifest,
+        navigation, vector_ids, user_ids, manifest,
     )  # fmt: skip
 
 
@@ -156,6 +166,18 @@ def random_user_ids(rng: np.random.Generator, n: int, id_type: str) -> pa.Array 
     if id_type == "string":
         return pa.array(texts, pa.string())
     return pa.array([text.encode() + b"\x00\xff" for text in texts], pa.binary())
+
+
+def random_navigation(rng: np.random.Generator, n: int, sample: int, max_degree: int = 6) -> Navigation:
+    """A ring with random chords over `sample` of n slots: every vertex can be reached."""
+    slots = np.sort(rng.choice(n, sample, replace=False)).astype(np.uint32)
+    lists = []
+    for v in range(sample):
+        chords = rng.integers(sample, size=int(rng.integers(max_degree))).tolist()
+        lists.append([u for u in dict.fromkeys([(v + 1) % sample, *chords]) if u != v])
+    offsets = np.cumsum([0, *map(len, lists)]).astype(np.uint32)
+    neighbours = np.array([u for one in lists for u in one], np.uint32)
+    return Navigation(slots, offsets, neighbours, int(rng.integers(sample)), max_degree)
 
 
 def _stored_space(vectors: NDArray[Any], metric: str) -> tuple[NDArray[np.float32], float]:

@@ -58,6 +58,11 @@ impl Codes {
         Ok(Codes { build_id, n_chunks: m as usize, offsets, pivots, codes })
     }
 
+    /// Memory it takes: `n * M + 1024 * dim` bytes, and 8 for each end of a chunk.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.codes.len() + size_of_val(&*self.pivots) + size_of_val(&*self.offsets)) as u64
+    }
+
     /// Fills the distance table of a query: `table[j * 256 + c]` is the squared distance between the query's chunk j
     /// and centre c. Takes `256 * dim` multiply-adds.
     pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {

@@ -60,6 +60,11 @@ impl Entries {
         self.vertices.is_empty()
     }
 
+    /// Memory it takes: `4 * n_entries * (dim + 1)` bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.centroids) + size_of_val(&*self.vertices)) as u64
+    }
+
     /// Slot of the centroid nearest to the query (ties: the smaller index). Takes `n_entries` distances.
     pub fn nearest(&self, query: &[f32]) -> u32 {
         debug_assert_eq!(query.len(), self.dim);

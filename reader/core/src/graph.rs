@@ -241,6 +241,11 @@ impl Graph {
         self.layout.dim - usize::from(self.metric == Metric::Ip)
     }
 
+    /// Memory it takes: 4 bytes a page, 8 a dimension of scaled types.
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.checksums) + size_of_val(&*self.scale)) as u64
+    }
+
     /// Checks the pages of a block that was read.
     pub fn check_block(&self, block: u32, bytes: &[u8]) -> Result<()> {
         let first = self.layout.page_of(block);

@@ -119,6 +119,11 @@ impl Ids {
         })
     }
 
+    /// Memory it takes: 4 bytes a page.
+    pub fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.checksums) as u64
+    }
+
     /// Total length of string or binary ids, from the section's size.
     pub fn content_bytes(&self) -> Option<u64> {
         self.bytes.as_ref().map(|section| section.payload)

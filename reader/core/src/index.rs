@@ -9,14 +9,15 @@ use crate::entries::Entries;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::ids::Ids;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Manifest, NAVIGATION_FILE};
+use crate::navigation::Navigation;
 use crate::search::{Cache, Worker};
 
 /// An index that was opened and can be searched, from several threads at once.
 ///
-/// Opening reads the manifest, the headers, codes.imx and entries.imx, and checks digests, sizes, build ids and the
-/// checksum of every page it reads. Memory: `n * M` bytes of codes, 4 bytes a page of checksums, the entry vertices.
-/// Vectors, neighbour lists and user ids stay on disk.
+/// Opening reads the manifest, the headers, codes.imx, entries.imx and navigation.imx, and checks digests, sizes, build
+/// ids and the checksum of every page it reads. Memory: see [`Index::memory_bytes`]. Vectors, neighbour lists and user
+/// ids stay on disk.
 pub struct Index {
     /// The directory.
     pub path: PathBuf,
@@ -28,6 +29,8 @@ pub struct Index {
     pub codes: Codes,
     /// Entry vertices.
     pub entries: Entries,
+    /// Graph of a sample; `None` if the manifest names no navigation.imx.
+    pub navigation: Option<Navigation>,
     /// Slots to ids.
     pub ids: Ids,
     /// How blocks are read.
@@ -52,12 +55,17 @@ impl Index {
         let codes = Codes::open(&path.join("codes.imx"), n, dim)?;
         let entries = Entries::open(&path.join("entries.imx"), n, dim)?;
         let ids = Ids::open(&path.join("ids.imx"), n)?;
-        for (name, build_id) in [
+        let navigation_path = path.join(NAVIGATION_FILE);
+        let named = manifest.names(NAVIGATION_FILE);
+        let navigation = named.then(|| Navigation::open(&navigation_path, n)).transpose()?;
+        let required = [
             ("graph.imx", graph.build_id),
             ("codes.imx", codes.build_id),
             ("entries.imx", entries.build_id),
             ("ids.imx", ids.build_id),
-        ] {
+        ];
+        let optional = navigation.as_ref().map(|navigation| (NAVIGATION_FILE, navigation.build_id));
+        for (name, build_id) in required.into_iter().chain(optional) {
             let (got, want) = (manifest::hex(&build_id), manifest.header_build_id());
             if got != want {
                 return Err(Error::corrupt(&path.join(name), "build id in the header", want, got));
@@ -72,6 +80,7 @@ impl Index {
             graph,
             codes,
             entries,
+            navigation,
             ids,
             engine,
             engine_note: (!notes.is_empty()).then(|| notes.join("; ")),
@@ -79,5 +88,14 @@ impl Index {
             idle: Mutex::new(Vec::new()),
             cache: RwLock::new(None),
         })
+    }
+    /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
+    /// graph, scale, and the checksums of graph.imx and ids.imx. Search states, buffers and the manifest come on top.
+    pub fn memory_bytes(&self) -> u64 {
+        self.codes.memory_bytes()
+            + self.entries.memory_bytes()
+            + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
+            + self.graph.memory_bytes()
+            + self.ids.memory_bytes()
     }
 }

@@ -15,6 +15,8 @@ pub const MANIFEST_NAME: &str = "manifest.json";
 const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.
 pub const GRAPH_FILES: [&str; 4] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx"];
+/// Name of the navigation graph, which an index may lack.
+pub const NAVIGATION_FILE: &str = "navigation.imx";
 
 /// A manifest holds parameters and a few file entries; a larger file is not one.
 const MAX_BYTES: u64 = 64 << 20;
@@ -158,6 +160,11 @@ impl Manifest {
     fn entry(&self, path: &Path, name: &str) -> Result<&FileEntry> {
         let found = self.files.iter().find(|f| f.name == name);
         found.ok_or_else(|| Error::corrupt(path, "files", format!("an entry for {name}"), "none"))
+    }
+
+    /// Whether the index has a file of this name.
+    pub fn names(&self, name: &str) -> bool {
+        self.files.iter().any(|f| f.name == name)
     }
 
     /// The 16 bytes that every page file of this index carries, as hex digits.

@@ -6,12 +6,15 @@ use std::fs;
 use std::path::Path;
 
 use common::{Random, Spec, page_file, seal_page, write_directory, write_index, write_manifest};
+use indexmill_core::navigation::NavigationSearch;
 use indexmill_core::pagefile::PageFile;
 use indexmill_core::search::{Entry, Policy, Queries, SearchParams, Values};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, Index, Result};
 
-const FILES: [&str; 5] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx", "manifest.json"];
+const FILES: [&str; 6] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx", "manifest.json"];
+/// All but the manifest.
+const PAGE_FILES: &[&str] = FILES.split_at(5).0;
 
 /// Opens, searches for a few vectors and looks up ids: everything a caller does with an index.
 fn use_index(path: &Path) -> Result<()> {
@@ -40,6 +43,12 @@ fn use_index(path: &Path) -> Result<()> {
             allow: None,
         };
         index.search(&Queries { values, n: 2, dim }, &params, &mut || false)?;
+    }
+    if let Some(navigation) = &index.navigation {
+        let (mut table, mut out) = (Vec::new(), Vec::new());
+        index.codes.fill_table(&vec![0.5; index.graph.layout.dim], &mut table);
+        navigation.search(&index.codes, &table, navigation.len(), &mut NavigationSearch::default(), &mut out);
+        assert!(out.iter().all(|&key| (key as u32) < n));
     }
     index.ids.user_ids(&(0..n.min(1000)).collect::<Vec<u32>>()).map(drop)
 }
@@ -115,7 +124,7 @@ fn mutated_files_never_panic_and_flips_that_matter_are_errors() {
 fn mutated_and_sealed_headers_never_panic() {
     let written = write_index(Spec { n: 150, id_type: 4, ..Spec::default() });
     let mut random = Random(13);
-    for name in &FILES[..4] {
+    for name in PAGE_FILES {
         let path = written.path().join(name);
         let original = fs::read(&path).unwrap();
         for _ in 0..400 {
@@ -144,8 +153,8 @@ fn sealed_nonsense_in_data_pages_never_panics() {
     for round in 0..60 {
         let written = write_index(Spec { n: 60, id_type: 1 + round % 4, seed: round, ..Spec::default() });
         let mut files: Vec<(&str, Vec<u8>)> =
-            FILES[..4].iter().map(|&n| (n, fs::read(written.path().join(n)).unwrap())).collect();
-        let bytes = &mut files[round as usize % 4].1;
+            PAGE_FILES.iter().map(|&n| (n, fs::read(written.path().join(n)).unwrap())).collect();
+        let bytes = &mut files[round as usize % PAGE_FILES.len()].1;
         let data_pages = bytes.len() / 4096 - 3;
         for _ in 0..40 {
             let at = 4096 + 4 * random.below(data_pages * 1024);
@@ -178,7 +187,7 @@ fn reseal(bytes: &mut [u8]) {
 fn a_neighbour_that_is_no_slot_names_file_and_page() {
     let written = write_index(Spec { n: 60, ..Spec::default() });
     let mut files: Vec<(&str, Vec<u8>)> =
-        FILES[..4].iter().map(|&n| (n, fs::read(written.path().join(n)).unwrap())).collect();
+        PAGE_FILES.iter().map(|&n| (n, fs::read(written.path().join(n)).unwrap())).collect();
     let graph = &mut files[2].1;
     graph[4096 + 48 + 4..][..4].copy_from_slice(&60u32.to_le_bytes());
     reseal(graph);

@@ -135,6 +135,16 @@ impl Index {
     }
 
     #[getter]
+    fn n_navigation(&self) -> usize {
+        self.inner.navigation.as_ref().map_or(0, |navigation| navigation.len())
+    }
+
+    #[getter]
+    fn memory_bytes(&self) -> u64 {
+        self.inner.memory_bytes()
+    }
+
+    #[getter]
     fn n_chunks(&self) -> usize {
         self.inner.codes.n_chunks
     }

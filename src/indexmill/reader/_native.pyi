@@ -76,6 +76,17 @@ class Index:
     @property
     def n_entries(self) -> int: ...
     @property
+    def n_navigation(self) -> int:
+        """Vertices of the navigation graph; 0 if the index has none."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the index holds between searches, each of which takes more.
+
+        Codes and codebook, entry vertices and centroids, navigation graph, scale, checksums of graph.imx and ids.imx.
+        """
+
+    @property
     def n_chunks(self) -> int:
         """Bytes of a PQ code."""
 

@@ -306,7 +306,7 @@ class Index:
         if L is None:
             L = min(max(DEFAULT_SEARCH_LIST_SIZE, 2 * k), max(len(self), k))
         if entry is None:
-            entry = "centroids"
+            entry = "navigation" if self.native.n_navigation else "centroids"
         if allow is not None and not isinstance(allow, _native.Filter):
             allow = self.filter(allow)
         return {

@@ -76,6 +76,11 @@ impl Candidates {
         None
     }
 
+    /// The keys, nearest first.
+    pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
+        self.entries.iter().map(|entry| entry.key)
+    }
+
     /// How many of the nearest candidates are visited without a gap.
     pub fn settled(&mut self) -> usize {
         while self.entries.get(self.first_unvisited).is_some_and(|entry| entry.visited) {

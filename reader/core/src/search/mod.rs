@@ -5,10 +5,10 @@
 //! and counters (times excepted) are the same for every engine, number of threads and number of queries in flight.
 
 mod cache;
-mod candidates;
+pub(crate) mod candidates;
 mod exact;
 mod hops;
-mod nearest;
+pub(crate) mod nearest;
 mod page_heap;
 mod params;
 mod pipeline;
@@ -118,6 +118,10 @@ impl<'a> Shared<'a> {
         let n = index.graph.layout.n_vertices;
         params.check(n, goal)?;
         queries.check(&index.graph)?;
+        if params.entry == Entry::Navigation && index.navigation.is_none() {
+            let message = format!("entry \"navigation\": {} has no navigation graph", index.path.display());
+            return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
+        }
         let (mut list_size, mut scans) = (params.list_size, false);
         if let Some(filter) = &params.allow {
             filter.check(index)?;

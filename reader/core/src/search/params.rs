@@ -33,6 +33,8 @@ pub enum Entry {
     Medoid,
     /// At the vertex of the centroid nearest to the query (DiskANN++ section III).
     Centroids,
+    /// At the nearest vertices of a graph over a sample, held in memory (Starling, PipeANN).
+    Navigation,
     /// At the results of the query before it on the same lane of the same thread (AIO-ANN, "result-based").
     Previous,
 }
@@ -75,8 +77,12 @@ impl Policy {
 }
 
 impl Entry {
-    const NAMES: [(&'static str, Self); 3] =
-        [("medoid", Entry::Medoid), ("centroids", Entry::Centroids), ("previous", Entry::Previous)];
+    const NAMES: [(&'static str, Self); 4] = [
+        ("medoid", Entry::Medoid),
+        ("centroids", Entry::Centroids),
+        ("navigation", Entry::Navigation),
+        ("previous", Entry::Previous),
+    ];
 
     /// The entry policy of that name.
     pub fn parse(name: &str) -> Result<Self> {

@@ -9,19 +9,23 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::ids::{Ids, UserId};
 use crate::index::Index;
+use crate::manifest::NAVIGATION_FILE;
 use crate::memory::reserve;
+use crate::navigation::Navigation;
 use crate::pagefile::PAGE_BYTES;
 
 /// Slots looked up at a time.
 const BATCH: u32 = 65536;
 
-/// Opens the index, which checks codes and entries, then walks graph and ids.
+/// Opens the index, which checks codes, entries and navigation graph but for repetitions, then walks graph and ids.
 pub fn check(path: &Path, damages: &mut Vec<String>) {
     let index = match Index::open(path, "pread") {
         Ok(index) => index,
         Err(error) => return damages.push(error.to_string()),
     };
-    for result in [check_graph(&index.graph), check_ids(&index.ids, index.graph.layout.n_vertices, path)] {
+    let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &path.join(NAVIGATION_FILE)));
+    let n_vertices = index.graph.layout.n_vertices;
+    for result in [check_graph(&index.graph), check_ids(&index.ids, n_vertices, path), navigation] {
         if let Err(error) = result {
             damages.push(error.to_string());
         }
@@ -43,14 +47,30 @@ fn check_graph(graph: &Graph) -> Result<()> {
             let node = layout.node(path, &bytes, slot)?;
             neighbours.clear();
             neighbours.extend(u32s(node.neighbours));
-            neighbours.sort_unstable();
-            if let Some(pair) = neighbours.windows(2).find(|pair| pair[0] == pair[1]) {
-                let place = format!("page {page}: slot {slot}");
-                return Err(Error::corrupt(path, place, "distinct neighbours", format!("{} twice", pair[0])));
-            }
+            check_distinct(path, &mut neighbours, || format!("page {page}: slot {slot}"))?;
         }
     }
     Ok(())
+}
+
+/// Neighbours distinct; the rest was checked when it was opened.
+fn check_navigation(navigation: &Navigation, path: &Path) -> Result<()> {
+    let mut neighbours = Vec::new();
+    for v in 0..navigation.len() as u32 {
+        neighbours.clear();
+        neighbours.extend_from_slice(navigation.neighbours(v));
+        check_distinct(path, &mut neighbours, || format!("local position {v}"))?;
+    }
+    Ok(())
+}
+
+/// Sorts `neighbours` and refuses one that stands there twice.
+fn check_distinct(path: &Path, neighbours: &mut [u32], place: impl FnOnce() -> String) -> Result<()> {
+    neighbours.sort_unstable();
+    match neighbours.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::corrupt(path, place(), "distinct neighbours", format!("{} twice", pair[0]))),
+        None => Ok(()),
+    }
 }
 
 /// Vector ids are a permutation; user ids can be read and fill their section.

@@ -90,6 +90,7 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
         "codes.imx" => b"CODE",
         "entries.imx" => b"ENTR",
         "ids.imx" => b"IDMP",
+        manifest::NAVIGATION_FILE => b"NAVI",
         _ => return Ok(None),
     };
     let file = PageFile::open(path, kind)?;

@@ -27,6 +27,7 @@ pub fn page_file(kind: &[u8; 4], build_id: &[u8], fields: &[(&str, u64)], sectio
     header[..8].copy_from_slice(b"\x89IMILL\r\n");
     header[8..12].copy_from_slice(kind);
     header[12..14].copy_from_slice(&1u16.to_le_bytes());
+    header[14..16].copy_from_slice(&1u16.to_le_bytes());
     header[16..32].copy_from_slice(build_id);
     header[32..36].copy_from_slice(&4096u32.to_le_bytes());
     header[36..38].copy_from_slice(&(table.len() as u16).to_le_bytes());
@@ -81,7 +82,7 @@ pub fn write_directory(path: &Path, files: &mut [(&str, Vec<u8>)]) {
         entries.push(format!("{{\"name\": \"{name}\", \"bytes\": {}, \"sha256\": \"{digest}\"}}", bytes.len()));
     }
     let body = format!(
-        "{{\n  \"format\": {{\"name\": \"indexmill\", \"major\": 1, \"minor\": 0}},\n  \"kind\": \"graph\",\n  \
+        "{{\n  \"format\": {{\"name\": \"indexmill\", \"major\": 1, \"minor\": 1}},\n  \"kind\": \"graph\",\n  \
          \"build_id\": \"{}\",\n  \"files\": [{}],\n",
         hex(&build_id),
         entries.join(", ")

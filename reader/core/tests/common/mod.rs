@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, missing_docs)] // each test binary uses a part
 
 mod files;
+mod navigation;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use files::le;
 pub use files::{page_file, seal_page, write_directory, write_manifest};
+pub use navigation::SmallNavigation;
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -54,6 +56,8 @@ pub struct Spec {
     pub dtype: u64,
     pub max_degree: usize,
     pub id_type: u64,
+    /// Vertices of the navigation graph, at most n; 0 for none.
+    pub n_sample: usize,
     pub seed: u64,
 }
 
@@ -66,7 +70,7 @@ pub const SQ8: u64 = 6;
 
 impl Default for Spec {
     fn default() -> Self {
-        Spec { n: 300, dim: 12, dtype: FLOAT32, max_degree: 6, id_type: 1, seed: 1 }
+        Spec { n: 300, dim: 12, dtype: FLOAT32, max_degree: 6, id_type: 1, n_sample: 40, seed: 1 }
     }
 }
 
@@ -76,6 +80,7 @@ pub struct Written {
     pub spec: Spec,
     pub vectors: Vec<Vec<f32>>,
     pub vector_ids: Vec<u32>,
+    pub navigation: Option<SmallNavigation>,
 }
 
 impl Written {
@@ -124,7 +129,7 @@ fn half(x: f32) -> u16 {
 
 /// Writes a valid index: a ring with random chords, which keeps the graph connected.
 pub fn write_index(spec: Spec) -> Written {
-    let Spec { n, dim, dtype, max_degree, id_type, seed } = spec;
+    let Spec { n, dim, dtype, max_degree, id_type, n_sample, seed } = spec;
     let mut random = Random(seed);
     let low = if dtype == UINT8 { 0.0 } else { -20.0 };
     let vectors: Vec<Vec<f32>> = (0..n).map(|_| (0..dim).map(|_| random.below(40) as f32 + low).collect()).collect();
@@ -137,9 +142,13 @@ pub fn write_index(spec: Spec) -> Written {
     (1..n).for_each(|i| vector_ids.swap(i, random.below(i + 1)));
     files.push(("ids.imx", ids_file(&vector_ids, id_type)));
     assert!(max_degree >= 1);
+    let navigation = (n_sample > 0).then(|| SmallNavigation::random(n, n_sample.min(n), seed));
+    if let Some(navigation) = &navigation {
+        files.push(("navigation.imx", navigation.file()));
+    }
     let scratch = Scratch::new();
     write_directory(&scratch.0, &mut files);
-    Written { scratch, spec, vectors, vector_ids }
+    Written { scratch, spec, vectors, vector_ids, navigation }
 }
 
 fn graph_file(spec: Spec, vectors: &[Vec<f32>], random: &mut Random) -> Vec<u8> {
