@@ -17,6 +17,7 @@ from indexmill.jobs.options import (
     IndexDir,
     Json,
     K,
+    Policy,
     Queries,
     Threads,
     examples,
@@ -47,7 +48,7 @@ def command(
             "-L", "--search-list-size", min=1, help="Candidates kept. (default the larger of 64 and 2k)"
         ),
     ] = None,
-    policy: Annotated[str, typer.Option(metavar="page|beam", help="Search policy.")] = "page",
+    policy: Policy = "page",
     entry: Entry = "centroids",
     beam_width: BeamWidth = None,
     threads: Threads = 1,
@@ -58,8 +59,8 @@ def command(
     """Search an index; results carry the user ids and the metadata columns of the input."""
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.source import read_queries
-    from indexmill.jobs.opening import ENGINES, ENTRIES, open_index
-    from indexmill.jobs.options import POLICIES
+    from indexmill.jobs.choices import ENTRIES, POLICIES, check_engine
+    from indexmill.jobs.opening import open_index
     from indexmill.jobs.results import check_result_path, results_table, write_results
     from indexmill.jobs.score import Setting
 
@@ -72,7 +73,7 @@ def command(
         threads,
         beam_width,
     )
-    one_of(engine, ENGINES, "--engine")
+    check_engine(engine)
     if out is not None:
         check_result_path(out, force)
     opened = open_index(index, engine)

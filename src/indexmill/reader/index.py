@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Policy = Literal["beam", "page"]
 Entry = Literal["medoid", "centroids"]
+#: The same words for those who check or list them; the command line reads both tuples from this text.
+POLICIES: tuple[Policy, ...] = ("beam", "page")
+ENTRIES: tuple[Entry, ...] = ("medoid", "centroids")
 
 _METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
 #: Candidates kept while searching; enough for recall@10 of about 0.95 on SIFT-like data.
