@@ -96,8 +96,8 @@ def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:
 
     Parameters
     ----------
-    engine : {"auto", "io_uring", "pread"}
-        How pages are read.
+    engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
+        How pages are read; `auto` is io_uring where the system allows it, else pread.
 
     Raises
     ------
@@ -106,10 +106,10 @@ def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:
     FormatError
         If there is one that cannot be used.
     """
-    from indexmill.jobs.opening import ENGINES, open_index
-    from indexmill.jobs.options import one_of
+    from indexmill.jobs.choices import check_engine
+    from indexmill.jobs.opening import open_index
 
-    return open_index(Path(path), one_of(engine, ENGINES, "engine"))
+    return open_index(Path(path), check_engine(engine, "engine"))
 
 
 def _paths(vectors: Any) -> list[str] | None:

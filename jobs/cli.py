@@ -11,7 +11,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from indexmill.jobs import cmd_build, cmd_compare, cmd_export, cmd_inspect, cmd_score, cmd_search, cmd_verify
+from indexmill.jobs import (
+    cmd_build,
+    cmd_compare,
+    cmd_device,
+    cmd_export,
+    cmd_inspect,
+    cmd_score,
+    cmd_search,
+    cmd_verify,
+)
 from indexmill.jobs.failures import EXIT_CODES, exit_codes
 
 
@@ -52,7 +61,16 @@ def root(
     """Build page-aligned vector indexes offline, lay them out for few page reads, and measure them."""
 
 
-for _module in (cmd_build, cmd_search, cmd_score, cmd_compare, cmd_verify, cmd_inspect, cmd_export):
+for _module in (
+    cmd_build,
+    cmd_search,
+    cmd_score,
+    cmd_compare,
+    cmd_verify,
+    cmd_inspect,
+    cmd_device,
+    cmd_export,
+):
     app.command(_module.NAME, epilog=_module.EXAMPLES)(_module.command)
 
 

@@ -17,12 +17,15 @@ from indexmill.jobs.options import (
     InFlight,
     Json,
     K,
+    PolicyList,
     Queries,
     Threads,
     examples,
-    split_policies,
+    one_of,
+    split_choices,
     split_sizes,
 )
+from indexmill.reader.choices import DEFAULT_ENTRY
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,8 +67,8 @@ def command(
         str | None,
         typer.Option("-L", "--search-list-size", metavar="L,L", help="Sweep. (default 10,15,20,30,...,240)"),
     ] = None,
-    policy: Annotated[str, typer.Option(metavar="beam,page", help="Search policies to sweep.")] = "beam,page",
-    entry: Entry = "centroids",
+    policy: PolicyList = "beam,page",
+    entry: Entry = DEFAULT_ENTRY,
     beam_width: BeamWidth = None,
     threads: Threads = 1,
     inflight: InFlight = None,
@@ -81,13 +84,13 @@ def command(
 ) -> None:
     """Sweep indexes over list sizes and compare page reads, latency and throughput at equal recall."""
     from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.opening import ENGINES, ENTRIES
-    from indexmill.jobs.options import one_of
+    from indexmill.jobs.choices import check_engine
     from indexmill.jobs.score import Setting
     from indexmill.jobs.truth import load_queries, sample_queries
+    from indexmill.reader.choices import ENTRIES, POLICIES
 
-    policies = split_policies(policy)
-    one_of(engine, ENGINES, "--engine")
+    policies = split_choices(policy, POLICIES, "--policy")
+    check_engine(engine)
     for path, suffixes, flag in ((out, (".html",), "--out"), (plot, (".png", ".svg"), "--plot")):
         _check_output(path, suffixes, flag)
     list_sizes = choose_sizes(sizes, k + (sample is not None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,26 +13,34 @@ from indexmill.jobs.options import (
     BeamWidth,
     Column,
     Engine,
-    Entry,
+    EntryList,
+    Force,
     IndexDir,
     InFlight,
     Json,
     K,
+    PolicyList,
     Queries,
     Threads,
     examples,
-    split_policies,
+    split_choices,
     split_sizes,
 )
+from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from indexmill.formats.device import DeviceProfile
+    from indexmill.jobs.score import QuerySet, Setting
+    from indexmill.reader.index import Index
 
 NAME = "score"
 EXAMPLES = examples(
     "indexmill score index --queries query.u8bin --truth truth.gt -L 20,50,100 --policy beam,page",
     "indexmill score index --queries query.parquet --base base.parquet --first 500 --json",
+    "indexmill score index --queries query.u8bin --truth truth.gt --sweep --policy beam,page --out curves/",
 )
+#: List sizes that are measured without --sweep and -L.
+DEFAULT_SIZES = (20, 50, 100)
 
 
 def command(
@@ -50,74 +59,143 @@ def command(
     column: Column = None,
     k: K = 10,
     sizes: Annotated[
-        str, typer.Option("-L", "--search-list-size", metavar="L,L", help="Search list sizes to measure.")
-    ] = "20,50,100",
-    policy: Annotated[
-        str, typer.Option(metavar="page|beam|beam,page", help="Search policies to measure.")
-    ] = "page",
-    entry: Entry = "centroids",
+        str | None,
+        typer.Option(
+            "-L",
+            "--search-list-size",
+            metavar="L,L",
+            help="Search list sizes to measure. (default 20,50,100; with --sweep ten, from k to 24k)",
+        ),
+    ] = None,
+    policy: PolicyList = DEFAULT_POLICY,
+    entry: EntryList = DEFAULT_ENTRY,
     beam_width: BeamWidth = None,
     threads: Threads = 1,
     inflight: InFlight = None,
     engine: Engine = "auto",
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each measurement; their medians count.")] = 1,
+    device: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Compare reads a second with this device profile. Default: the one that `indexmill device` kept.",
+        ),
+    ] = None,
     first: Annotated[int | None, typer.Option(min=1, help="Use only so many queries.")] = None,
     skip: Annotated[
         int, typer.Option(min=0, help="Leave out so many queries first: tune on some, report on the others.")
     ] = 0,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Measure a range of list sizes; write a table and plots to --out.")
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR/|PREFIX",
+            help="Where --sweep writes PREFIX.csv, .png and .svg; PREFIX.parquet chooses a Parquet table.",
+        ),
+    ] = None,
+    force: Force = False,
     json_: Json = False,
 ) -> None:
-    """Measure recall, page reads, latency and throughput; means are per query, recall has a 95% interval."""
-    from dataclasses import replace
-
-    from indexmill.jobs.opening import ENGINES, ENTRIES, open_index
-    from indexmill.jobs.options import one_of
-    from indexmill.jobs.score import Setting, score
+    """Measure recall (95% interval), throughput, latency, reads a query and how far they fill the device."""
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.choices import check_engine
+    from indexmill.jobs.opening import open_index
+    from indexmill.jobs.score import Setting, with_device
+    from indexmill.jobs.sweep import output_paths
     from indexmill.jobs.truth import load_queries
+    from indexmill.reader.choices import ENTRIES, POLICIES
 
-    policies, list_sizes = split_policies(policy), split_sizes(sizes, "-L")
-    one_of(engine, ENGINES, "--engine")
-    setting = Setting(k, policies[0], one_of(entry, ENTRIES, "--entry"), threads, beam_width, inflight)
-    opened = open_index(index, engine)
+    policies = split_choices(policy, POLICIES, "--policy")
+    entries = split_choices(entry, ENTRIES, "--entry")
+    if sweep != (out is not None):
+        raise ConfigError(
+            "--out: missing; name a directory or prefix for the sweep's table and plots"
+            if sweep
+            else "--out: only a sweep writes files; pass --sweep too"
+        )
+    list_sizes = _list_sizes(sizes, k, sweep)
+    paths = None if out is None else output_paths(out, force)
+    opened = open_index(index, check_engine(engine))
+    profile, hint = device_profile(index, device, engine)
     query_set = load_queries(opened, queries, truth, base or [], k, column, threads).part(skip, first)
-    rows = [
-        {**score(opened, query_set, size, replace(setting, policy=name)), "engine": opened.native.engine}
-        for name in policies
-        for size in list_sizes
+    settings = [
+        Setting(k, one, start, threads, beam_width, inflight) for one, start in product(policies, entries)
     ]
+    rows = [
+        {**with_device(row, profile), "engine": opened.native.engine}
+        for row in _measure(opened, query_set, settings, list_sizes, repeat, sweep)
+    ]
+    if paths is not None:
+        from indexmill.jobs.plot_sweep import save_sweep
+        from indexmill.jobs.sweep import write_table
+
+        write_table(rows, paths["table"])
+        save_sweep(rows, index.resolve().name, paths["png"])
+        save_sweep(rows, index.resolve().name, paths["svg"])
     if json_:
         print(json.dumps(rows, indent=2))
-    else:
-        from indexmill.jobs.tables import stdout_console
+        return
+    from indexmill.jobs.score_table import score_table
+    from indexmill.jobs.tables import stdout_console
 
-        stdout_console().print(score_table(rows))
+    console = stdout_console()
+    console.print(score_table(rows))
+    lines = [] if hint is None else [hint]
+    lines += [] if paths is None else [f"wrote {path}" for path in paths.values()]
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
 
 
-def score_table(rows: list[dict[str, Any]]) -> Table:
-    """Make a table of score rows."""
-    from indexmill.jobs.tables import add_row, plain_table
+def device_profile(index: Path, given: Path | None, engine: str) -> tuple[DeviceProfile | None, str | None]:
+    """Find the profile of the device that an index is read from, or say how to get one.
 
-    k, n, threads = rows[0]["k"], rows[0]["n_queries"], rows[0]["threads"]
-    headings = ["L", "policy", f"recall@{k}", "95% interval", "pages", "hops", "distances"]
-    headings += ["used/read", "mean us", "P99 us", "qps"]
-    table = plain_table(
-        f"{n:,} queries, {threads} thread{'s' if threads > 1 else ''}, entry {rows[0]['entry']},"
-        f" engine {rows[0]['engine']}",
-        headings,
-    )
-    for row in rows:
-        used = row["bytes_used"] / row["bytes_read"] if row["bytes_read"] else 0.0
-        cells = [
-            str(row["L"]),
-            row["policy"],
-            f"{row['recall']:.4f}",
-            f"{row['recall_low']:.4f} .. {row['recall_high']:.4f}",
-            f"{row['pages_read']:.1f}",
-            f"{row['hops']:.1f}",
-            f"{row['distances']:,.0f}",
-            f"{used:.0%}",
-            f"{row['latency_us_mean']:,.0f}",
-            f"{row['latency_us_p99']:,.0f}",
-            f"{row['qps']:,.0f}",
-        ]
-        add_row(table, cells)
-    return table
+    A profile that is named counts first, then that of a simulated engine, then the one kept for the device under
+    the index; a kept one that cannot be used is no more than a hint.
+
+    Raises
+    ------
+    InputError, FormatError, ConfigError
+        If a named profile cannot be read.
+    """
+    from indexmill.formats.device import read_profile
+    from indexmill.formats.errors import IndexmillError
+    from indexmill.jobs.choices import simulated_profile
+    from indexmill.jobs.profiles import find_profile
+
+    named = given or simulated_profile(engine)
+    if named is not None:
+        return read_profile(named), None
+    try:
+        found = find_profile(index)
+    except IndexmillError as error:
+        return None, f"device: {error}"
+    hint = f"device: not measured yet; run: indexmill device {index}" if found is None else None
+    return found, hint
+
+
+def _list_sizes(sizes: str | None, k: int, sweep: bool) -> list[int]:
+    """Sizes in the order given, which a size may repeat in to warm up; those of a sweep ascend and differ."""
+    from indexmill.jobs.sweep import default_sizes
+
+    if sizes is None:
+        return default_sizes(k) if sweep else list(DEFAULT_SIZES)
+    asked = split_sizes(sizes, "-L")
+    return sorted(set(asked)) if sweep else asked
+
+
+def _measure(
+    index: Index, queries: QuerySet, settings: list[Setting], sizes: list[int], repeat: int, sweep: bool
+) -> list[dict[str, Any]]:
+    if not sweep:
+        from indexmill.jobs.score import score
+
+        return [score(index, queries, size, setting, repeat) for setting in settings for size in sizes]
+    from indexmill.jobs import sweep as sweeping
+    from indexmill.jobs.progress import stderr_progress
+    from indexmill.pipeline.progress import stage_progress
+
+    steps = len(settings) * len(sizes)
+    with stderr_progress() as progress, stage_progress(progress, "sweep", steps, "rows"):
+        return sweeping.sweep(index, queries, settings, sizes, repeat, tick=lambda: progress.advance(1))

@@ -17,11 +17,13 @@ from indexmill.jobs.options import (
     IndexDir,
     Json,
     K,
+    Policy,
     Queries,
     Threads,
     examples,
     one_of,
 )
+from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY
 
 NAME = "search"
 EXAMPLES = examples(
@@ -47,8 +49,8 @@ def command(
             "-L", "--search-list-size", min=1, help="Candidates kept. (default the larger of 64 and 2k)"
         ),
     ] = None,
-    policy: Annotated[str, typer.Option(metavar="page|beam", help="Search policy.")] = "page",
-    entry: Entry = "centroids",
+    policy: Policy = DEFAULT_POLICY,
+    entry: Entry = DEFAULT_ENTRY,
     beam_width: BeamWidth = None,
     threads: Threads = 1,
     engine: Engine = "auto",
@@ -58,10 +60,11 @@ def command(
     """Search an index; results carry the user ids and the metadata columns of the input."""
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.source import read_queries
-    from indexmill.jobs.opening import ENGINES, ENTRIES, open_index
-    from indexmill.jobs.options import POLICIES
+    from indexmill.jobs.choices import check_engine
+    from indexmill.jobs.opening import open_index
     from indexmill.jobs.results import check_result_path, results_table, write_results
     from indexmill.jobs.score import Setting
+    from indexmill.reader.choices import ENTRIES, POLICIES
 
     if queries is None:
         raise ConfigError("--queries: missing; name a file of query vectors")
@@ -72,7 +75,7 @@ def command(
         threads,
         beam_width,
     )
-    one_of(engine, ENGINES, "--engine")
+    check_engine(engine)
     if out is not None:
         check_result_path(out, force)
     opened = open_index(index, engine)

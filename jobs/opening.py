@@ -1,4 +1,4 @@
-"""Opening an index for a command, and the words a command accepts for how to search it."""
+"""Opening an index for a command."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from indexmill.formats.errors import InputError
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
-
-ENGINES = ("auto", "io_uring", "pread")
-ENTRIES = ("centroids", "medoid")
 
 #: Keys of a manifest that commands show or decide by; the format module checks only the sections they stand in.
 _SHOWN: dict[str, dict[str, Any]] = {

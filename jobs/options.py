@@ -9,10 +9,9 @@ from typing import Annotated, TypeVar
 import typer
 
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.choices import ENGINES, ENTRIES, POLICIES, SIMULATED
 
 T = TypeVar("T")
-
-POLICIES = ("beam", "page")
 
 IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
@@ -24,11 +23,28 @@ Column = Annotated[
     typer.Option(help="Vector column of a Parquet or Arrow file; default: the only one that fits."),
 ]
 K = Annotated[int, typer.Option("-k", "--k", min=1, help="Neighbours wanted.")]
-Entry = Annotated[str, typer.Option(metavar="centroids|medoid", help="Where a search starts.")]
+Policy = Annotated[str, typer.Option(metavar="|".join(POLICIES), help="Search policy.")]
+PolicyList = Annotated[
+    str, typer.Option("--policy", metavar="A,B", help=f"Search policies to measure: {', '.join(POLICIES)}.")
+]
+Entry = Annotated[str, typer.Option(metavar="|".join(ENTRIES), help="Where a search starts.")]
+EntryList = Annotated[
+    str,
+    typer.Option(
+        "--entry", metavar="A,B", help=f"Where searches start, each measured: {', '.join(ENTRIES)}."
+    ),
+]
 BeamWidth = Annotated[int | None, typer.Option(min=1, help="Page reads a query sends at once. (default 4)")]
 Threads = Annotated[int, typer.Option(min=1, help="Search threads.")]
 InFlight = Annotated[int | None, typer.Option(min=1, help="Queries a thread interleaves. (default 8)")]
-Engine = Annotated[str, typer.Option(metavar="auto|io_uring|pread", help="How pages are read.")]
+Engine = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}FILE with the profile of a device"
+        " (see `indexmill device`).",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
 
 
@@ -59,10 +75,10 @@ def split_names(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def split_policies(text: str) -> list[str]:
-    """Split and check a list of search policies."""
-    names = [one_of(name, POLICIES, "--policy") for name in split_names(text) or []]
-    return _not_empty(list(dict.fromkeys(names)), "--policy")
+def split_choices(text: str, choices: Sequence[str], flag: str) -> list[str]:
+    """Split a list of words and check that each is one of `choices`; a word counts once."""
+    names = [one_of(name, choices, flag) for name in split_names(text) or []]
+    return _not_empty(list(dict.fromkeys(names)), flag)
 
 
 def split_sizes(text: str, flag: str) -> list[int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.atomic import atomic_write
+from indexmill.reader.choices import POLICIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 PANELS = {"pages_read": "page reads a query", "qps": "queries a second"}
 #: Distinct under the common forms of colour blindness and readable on white and on black (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MARKERS = {"beam": "s", "page": "o"}
-STYLES = {"beam": "--", "page": "-"}
+#: Of each policy, in the reader's order.
+MARKERS = ("s", "o", "^", "D")
+STYLES = ("--", "-", "-.", ":")
 #: Stands for the colour of the surrounding text, which a page with a dark side decides itself.
 _INK = "#0a0b0c"
 
@@ -64,10 +66,10 @@ def draw(axes: Axes, rows: Sequence[dict[str, Any]], cost: str, ink: str) -> Non
                 [row[cost] for row in curve],
                 [row["recall"] for row in curve],
                 color=COLOURS[number % len(COLOURS)],
-                linestyle=STYLES[policy],
-                marker=MARKERS[policy],
+                linestyle=STYLES[POLICIES.index(policy) % len(STYLES)],
+                marker=MARKERS[POLICIES.index(policy) % len(MARKERS)],
                 markersize=4,
-                label=f"{_plain(name)}, {policy}",
+                label=f"{plain_text(name)}, {policy}",
             )
     axes.set_xlabel(PANELS[cost], color=ink)
     axes.set_ylabel(f"recall@{rows[0]['k']}", color=ink)
@@ -84,7 +86,7 @@ def draw(axes: Axes, rows: Sequence[dict[str, Any]], cost: str, ink: str) -> Non
     )
 
 
-def _plain(name: str) -> str:
+def plain_text(name: str) -> str:
     """Keep matplotlib from reading a name as mathematics, or hiding one that starts with _ from a legend."""
     visible = f"\u200b{name}" if name.startswith("_") else name
     return visible.replace("$", r"\$")

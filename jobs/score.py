@@ -6,6 +6,7 @@ about one query in a hundred ties there, and then either answer is right.
 
 from __future__ import annotations
 
+import inspect
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,16 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.pipeline.recall import mean_recall
+from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY
 
 if TYPE_CHECKING:
+    from indexmill.formats.device import DeviceProfile
     from indexmill.reader.index import Index, SearchResult
 
 #: Two float32 sums of a few hundred squares in a different order differ by less than this fraction.
 DISTANCE_TOLERANCE = 2e-6
+#: Deepest queue that device profiles tell of.
+MAX_DEPTH = 128
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,21 @@ class Setting:
     """
 
     k: int = 10
-    policy: str = "page"
-    entry: str = "centroids"
+    policy: str = DEFAULT_POLICY
+    entry: str = DEFAULT_ENTRY
     threads: int = 1
     beam_width: int | None = None
     inflight: int | None = None
+
+    @property
+    def width(self) -> int:
+        """Page reads a query sends at once."""
+        return _reader_default("beam_width") if self.beam_width is None else self.beam_width
+
+    @property
+    def in_flight(self) -> int:
+        """Queries a thread interleaves."""
+        return _reader_default("inflight") if self.inflight is None else self.inflight
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of `Index.search`, without k and L."""
@@ -90,65 +105,95 @@ class Setting:
         return {"policy": self.policy, "entry": self.entry, "threads": self.threads, **chosen}
 
 
-def score(index: Index, queries: QuerySet, L: int, setting: Setting) -> dict[str, Any]:
-    """Search all `queries` with list size `L` and return one row of numbers.
+def score(index: Index, queries: QuerySet, L: int, setting: Setting, repeat: int = 1) -> dict[str, Any]:
+    """Search all `queries` with list size `L` and return one row of numbers: of several runs, the medians.
 
     Returns
     -------
     dict
         ``recall`` with its 95% interval over queries, ``qps`` (queries a second, wall clock, all threads),
-        ``latency_us_mean`` and ``latency_us_p99``, and the mean of every other counter of the reader: a
-        query's pages_read, bytes_read, bytes_used, hops, distances and more.
+        ``reads_per_second`` (pages), latency over all queries (``latency_us_mean``, ``_p50``, ``_p99``), and the
+        mean of every other counter of the reader: a query's pages_read, bytes_read, bytes_used, hops,
+        distances and more.
 
     Raises
     ------
     InputError
         If the truth holds fewer than k neighbours a query, or the queries do not fit the index.
     """
-    k = setting.k
-    if queries.truth_ids.shape[1] < k:
+    if queries.truth_ids.shape[1] < setting.k:
         raise InputError(
-            f"truth: {queries.truth_ids.shape[1]} neighbours a query, but k is {k}; use a smaller -k"
+            f"truth: {queries.truth_ids.shape[1]} neighbours a query, but k is {setting.k}; use a smaller -k"
         )
+    runs = [_run(index, queries, L, setting) for _ in range(repeat)]
+    middle = {key: float(np.median([run[key] for run in runs])) for key in runs[0]}
+    row: dict[str, Any] = {
+        "L": L,
+        "policy": setting.policy,
+        "entry": index.default_entry if setting.entry == "auto" else setting.entry,
+        "beam_width": setting.width,
+        "k": setting.k,
+        "n_queries": len(queries),
+        "threads": setting.threads,
+        "inflight": setting.in_flight,
+        "repeat": repeat,
+        **middle,
+    }
+    return row | {"reads_per_second": row["pages_read"] * row["qps"]}
+
+
+def _run(index: Index, queries: QuerySet, L: int, setting: Setting) -> dict[str, float]:
+    """Search all `queries` once."""
+    k = setting.k
     extra = 0 if queries.own is None else 1
     began = time.perf_counter()
     found = index.search(queries.vectors, k + extra, L=L, **setting.options())
     seconds = time.perf_counter() - began
     hits = count_hits(index, found, queries, k)
     recall = mean_recall(hits / k)
-    row: dict[str, Any] = {
-        "L": L,
-        "policy": setting.policy,
-        "entry": setting.entry,
-        "beam_width": setting.beam_width if setting.beam_width is not None else default_beam_width(),
-        "k": k,
-        "n_queries": len(queries),
-        "threads": setting.threads,
+    return {
         "recall": recall.mean,
         "recall_low": recall.low,
         "recall_high": recall.high,
         "qps": len(queries) / seconds,
+        **summarise_counters(found.counters),
     }
-    return row | summarise_counters(found.counters)
 
 
 def summarise_counters(counters: dict[str, NDArray[Any]]) -> dict[str, float]:
-    """Mean of each counter over queries; latency also at the 99th percentile."""
+    """Mean of each counter over queries; latency also at the 50th and 99th percentile."""
     means: dict[str, float] = {}
     for name, values in counters.items():
         if name == "latency_us":
             means["latency_us_mean"] = float(np.mean(values))
+            means["latency_us_p50"] = float(np.percentile(values, 50))
             means["latency_us_p99"] = float(np.percentile(values, 99))
         else:
             means[name] = float(np.mean(values))
     return means
 
 
-def default_beam_width() -> int:
-    """Return the reader's beam width where none is given."""
-    from indexmill.reader.index import DEFAULT_BEAM_WIDTH
+def with_device(row: dict[str, Any], profile: DeviceProfile | None) -> dict[str, Any]:
+    """Add what the device reached when it was measured with as many 4 KiB reads in flight, and the share of it.
 
-    return DEFAULT_BEAM_WIDTH
+    Returns
+    -------
+    dict
+        `row` with ``device_iops`` (reads a second) and ``device_fraction``, None where they are not known.
+    """
+    depth = min(row["threads"] * row["inflight"] * row["beam_width"], MAX_DEPTH)
+    iops = None if profile is None else profile.iops_at(depth)
+    return row | {
+        "device_iops": iops,
+        "device_fraction": None if iops is None else row["reads_per_second"] / iops,
+    }
+
+
+def _reader_default(name: str) -> int:
+    """Return the reader's value of a search option that is not given."""
+    from indexmill.reader.index import Index
+
+    return int(inspect.signature(Index.search).parameters[name].default)
 
 
 def count_hits(index: Index, found: SearchResult, queries: QuerySet, k: int) -> NDArray[np.int64]:

@@ -47,7 +47,7 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 #: Headings of columns that hold words; all others hold numbers and stand at the right.
-_WORDS = {"index", "policy", "order", "node dtype", "file", "sha256", "search", "id"}
+_WORDS = {"index", "policy", "entry", "order", "node dtype", "file", "sha256", "search", "id"}
 
 
 def holds_words(heading: str) -> bool:
@@ -55,13 +55,18 @@ def holds_words(heading: str) -> bool:
     return heading in _WORDS
 
 
-def plain_table(title: str, headings: Sequence[str]) -> Table:
-    """Make an empty table; a heading may come twice."""
+def plain_table(title: str, headings: Sequence[str], gap: int = 3) -> Table:
+    """Make an empty table; a heading may come twice, and hold several lines; `gap` blanks lie between columns."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title) if title else None, box=box.SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=Text(title) if title else None,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        padding=(0, gap // 2, 0, (gap - 1) // 2),
+    )
     for heading in headings:
         table.add_column(Text(heading), justify="left" if holds_words(heading) else "right", overflow="fold")
     return table

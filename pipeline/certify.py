@@ -19,7 +19,7 @@ from indexmill.pipeline.ingest import read_summary
 from indexmill.pipeline.recall import mean_recall, recall_by_distance
 
 if TYPE_CHECKING:
-    from indexmill.reader.index import Entry, Policy
+    from indexmill.reader.choices import Entry, Policy
 
 VERSION = 2
 QUERIES = 200

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from tests.cli_support import DIM, QUERIES, Data, K, N, brute_force, build, make_data, run, run_json
 
 import indexmill
+from indexmill.formats.device import DeviceProfile, Latency, Measured, Model, Reads
 from indexmill.formats.truth import Truth, write_truth
-from indexmill.jobs.truth import sample_queries
+from indexmill.jobs.profiles import kept_profile_path
+from indexmill.jobs.score import Setting, score, with_device
+from indexmill.jobs.truth import load_queries, sample_queries
 
 KEYS = {
     "L",
@@ -21,7 +26,13 @@ KEYS = {
     "recall_high",
     "qps",
     "latency_us_mean",
+    "latency_us_p50",
     "latency_us_p99",
+    "reads_per_second",
+    "device_iops",
+    "device_fraction",
+    "inflight",
+    "repeat",
     "pages_read",
     "bytes_read",
     "bytes_used",
@@ -134,8 +145,103 @@ def test_first_and_skip_choose_queries(data: Data, index: Path) -> None:
 
 def test_the_table_shows_recall_and_costs(data: Data, index: Path) -> None:
     shown = run("score", index, "--queries", data.queries, "--truth", data.truth).stdout
-    for text in ("recall@10", "95% interval", "P99 us", "page"):
+    for text in ("policy page", "recall", "@10", "95%", "P50", "P99", "KiB", "device"):
         assert text in shown
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "device.json"
+    model = {"latency_us": [[0.0, 50.0], [1.0, 90.0]], "iops": 1e6}
+    path.write_text(json.dumps({"kind": "indexmill-device", "version": 1, "name": "x", "model": model}))
+    return path
+
+
+def test_a_score_says_what_share_of_the_device_it_reached(data: Data, index: Path, profile: Path) -> None:
+    options = ["score", index, "--queries", data.queries, "--truth", data.truth, "-L", 20]
+    row = run_json(*options, "--device", profile)[0]
+    assert row["reads_per_second"] == pytest.approx(row["pages_read"] * row["qps"])
+    assert row["device_iops"] == 1e6
+    assert row["device_fraction"] == pytest.approx(row["reads_per_second"] / 1e6)
+    shown = run(*options, "--device", profile).stdout.splitlines()
+    assert next(line for line in shown if line.split()[:1] == ["20"]).rstrip().endswith("%")
+
+
+def test_a_profile_that_was_kept_for_the_index_is_found(
+    data: Data, index: Path, profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["score", index, "--queries", data.queries, "--truth", data.truth, "-L", 20]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(profile.parent))
+    assert run_json(*options)[0]["device_fraction"] is None
+    assert f"run: indexmill device {index}" in run(*options).stdout
+    kept = kept_profile_path(index)
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(profile.read_bytes())
+    assert run_json(*options)[0]["device_iops"] == 1e6
+    assert "indexmill device" not in run(*options).stdout
+    kept.write_text("broken")
+    said = run(*options)
+    assert said.exit_code == 0
+    assert str(kept) in said.stdout
+
+
+def test_the_share_is_of_the_depth_that_the_search_can_reach() -> None:
+    times = Latency(mean=1, p50=1, p90=1, p99=1, p999=1, max=1)
+    reads = [
+        Reads(
+            bytes=4096, depth=depth, threads=1, iops=100.0 * depth, mb_per_s=1, latency_us=times,
+            quantiles_us=[1.0] * 101,
+        )
+        for depth in (1, 16, 128)
+    ]  # fmt: skip
+    model = Model(latency_us=[[0.0, 1.0], [1.0, 1.0]])
+    where = Measured(date="", host="", path="", device="", direct=True, engine="", seconds=1.0, reads=reads)
+    profile = DeviceProfile(name="x", model=model, measured=where)
+    for threads, inflight, width, iops in ((1, 1, 1, 100), (2, 4, 2, 1600), (16, 64, 64, 12800)):
+        row = {"threads": threads, "inflight": inflight, "beam_width": width, "reads_per_second": 50.0}
+        assert with_device(row, profile)["device_iops"] == iops
+        assert with_device(row, profile)["device_fraction"] == 50 / iops
+    assert with_device(row, None)["device_fraction"] is None
+
+
+def test_repeated_runs_count_by_their_medians(
+    data: Data, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = indexmill.open(index)
+    queries = load_queries(opened, str(data.queries), data.truth, [], K)
+    delays = iter([0.0, 3.0, 0.0, 1.0, 0.0, 2.0])  # before and after each run
+    clock = itertools.accumulate(delays)
+    monkeypatch.setattr("indexmill.jobs.score.time.perf_counter", lambda: next(clock))
+    row = score(opened, queries, 20, Setting(K), repeat=3)
+    assert row["qps"] == pytest.approx(QUERIES / 2)
+    assert row["repeat"] == 3
+
+
+def test_a_sweep_writes_a_table_and_two_plots(data: Data, index: Path, tmp_path: Path) -> None:
+    rows = run_json(
+        "score", index, "--queries", data.queries, "--truth", data.truth, "--sweep", "--policy", "beam,page",
+        "--entry", "medoid,centroids", "-L", "40,20,20", "--out", tmp_path / "run.parquet",
+    )  # fmt: skip
+    assert [(row["policy"], row["entry"], row["L"]) for row in rows] == [
+        (p, e, size) for p in ("beam", "page") for e in ("medoid", "centroids") for size in (20, 40)
+    ]
+    assert {path.name for path in tmp_path.iterdir()} == {"run.parquet", "run.png", "run.svg"}
+    assert pq.read_table(tmp_path / "run.parquet").to_pylist() == rows
+    said = run(
+        "score",
+        index,
+        "--queries",
+        data.queries,
+        "--truth",
+        data.truth,
+        "--sweep",
+        "--out",
+        f"{tmp_path}/new/",
+    )
+    assert said.exit_code == 0, said.stderr
+    assert "10 rows" in said.stderr
+    assert f"wrote {tmp_path}/new/sweep.csv" in said.stdout
+    assert len((tmp_path / "new/sweep.csv").read_text().splitlines()) == 11
 
 
 @pytest.mark.parametrize(
@@ -147,6 +253,11 @@ def test_the_table_shows_recall_and_costs(data: Data, index: Path) -> None:
         (["--truth", "TRUTH", "-L", "5,x"], 2, "-L: expected positive integers"),
         (["--truth", "TRUTH", "-L", "5"], 3, "L"),
         (["--truth", "TRUTH", "--policy", ","], 2, "--policy: the list is empty"),
+        (["--truth", "TRUTH", "--entry", "medoid,nowhere"], 2, "--entry: expected one of"),
+        (["--truth", "TRUTH", "--sweep"], 2, "--out: missing"),
+        (["--truth", "TRUTH", "--out", "x"], 2, "pass --sweep too"),
+        (["--truth", "TRUTH", "--device", "none.json"], 3, "none.json: no such file"),
+        (["--truth", "TRUTH", "--engine", "simulated"], 2, "simulated:PROFILE.json"),
         (["--truth", "SHORT"], 3, "neighbours of 3 queries"),
         (["--truth", "FOREIGN"], 3, f"names vector {N}"),
     ],

@@ -61,9 +61,13 @@ def test_search_prints_json_or_a_table_without_a_file(data: Data, index: Path) -
     ("options", "code", "said"),
     [
         (["-k", str(N + 1)], 3, str(N)),
-        (["--policy", "pages"], 2, "--policy: expected one of beam, page, got 'pages'; did you mean 'page'?"),
-        (["--entry", "middle"], 2, "--entry: expected one of centroids, medoid"),
-        (["--engine", "mmap"], 2, "--engine: expected one of auto, io_uring, pread"),
+        (["--policy", "pages"], 2, "got 'pages'; did you mean 'page'?"),
+        (["--entry", "middle"], 2, "--entry: expected one of medoid, centroids"),
+        (
+            ["--engine", "uring"],
+            2,
+            "--engine: expected one of auto, io_uring, sqpoll, pread, mmap or simulated:",
+        ),
         (["--out", "results.csv"], 2, ".parquet or .arrow"),
         (["--out", "nowhere/results.parquet"], 2, "the folder nowhere does not exist"),
     ],

@@ -14,7 +14,8 @@ from tests.oracles.small_index import write_small_index
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError
 from indexmill.reader import _native
-from indexmill.reader.index import POLICIES, Index
+from indexmill.reader.choices import POLICIES
+from indexmill.reader.index import Index
 
 ALL = [(dtype, "l2") for dtype in ("float32", "float16", "uint8", "int8", "sq16", "sq8")]
 ALL += [("float32", "ip"), ("float32", "cosine"), ("sq16", "cosine"), ("float16", "ip")]

@@ -214,7 +214,7 @@ fn a_repeated_neighbour_does_no_harm_and_verify_finds_it() {
     let (mut table, mut out) = (Vec::new(), Vec::new());
     index.codes.fill_table(&written.query(0), &mut table);
     let navigation = index.navigation.as_ref().unwrap();
-    assert_eq!(navigation.search(&index.codes, &table, 5, &mut NavigationSearch::default(), &mut out), 3);
+    assert_eq!(navigation.search(&index.codes, &table, 3, &mut NavigationSearch::default(), &mut out), 5);
     assert_eq!(out.len(), 3);
     let found = verify(written.path()).concat();
     assert!(found.contains("local position 0: expected distinct neighbours, got 2 twice"), "{found}");

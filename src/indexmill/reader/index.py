@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
 from indexmill.reader import _native
+from indexmill.reader.choices import (
+    DEFAULT_BEAM_WIDTH,
+    DEFAULT_ENTRY,
+    DEFAULT_INFLIGHT,
+    DEFAULT_POLICY,
+    DEFAULT_SEARCH_LIST_SIZE,
+    Entry,
+    Policy,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Policy = Literal["beam", "page", "completion", "pipeline"]
-Entry = Literal["medoid", "centroids", "navigation", "previous"]
-#: What a search policy, and an entry policy, can be.
-POLICIES: tuple[Policy, ...] = ("pipeline", "page", "completion", "beam")
-ENTRIES: tuple[Entry, ...] = ("navigation", "centroids", "medoid", "previous")
-
 _METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
-#: Candidates kept while searching; enough for recall@10 of about 0.95 on SIFT-like data.
-DEFAULT_SEARCH_LIST_SIZE = 64
-#: Reads a query has in flight at most; the pipeline policy starts with one and widens by itself.
-DEFAULT_BEAM_WIDTH = 8
-#: Queries that a thread interleaves.
-DEFAULT_INFLIGHT = 8
 
 
 @dataclass(frozen=True)
@@ -134,6 +131,11 @@ class Index:
         """``l2``, ``cosine`` or ``ip``."""
         return self.native.metric
 
+    @property
+    def default_entry(self) -> Entry:
+        """What ``auto`` stands for: ``navigation`` where the index has such a graph, else ``centroids``."""
+        return "navigation" if self.native.n_navigation else "centroids"
+
     def search(
         self,
         queries: ArrayLike,
@@ -141,8 +143,8 @@ class Index:
         *,
         L: int | None = None,
         beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = "pipeline",
-        entry: Entry | None = None,
+        policy: Policy = DEFAULT_POLICY,
+        entry: Entry = DEFAULT_ENTRY,
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
         deterministic: bool = True,
@@ -164,10 +166,9 @@ class Index:
         policy : {"pipeline", "page", "completion", "beam"}
             Page search without a barrier between reads; DiskANN++ Algorithm 5; AIO-ANN Algorithm 1; DiskANN++
             Algorithm 1 (DiskANN's search).
-        entry : {"navigation", "centroids", "medoid", "previous"}, optional
+        entry : {"auto", "navigation", "centroids", "medoid", "previous"}
             Where to start: a graph over a sample of the vectors; the nearest centroid (DiskANN++ section III); the
-            medoid; the results of the query answered before (AIO-ANN). Default: navigation where the index has
-            such a graph, else centroids.
+            medoid; the results of the query answered before (AIO-ANN). ``auto``: see `default_entry`.
         threads, inflight : int
             Search threads, and queries each of them interleaves.
         deterministic : bool
@@ -199,8 +200,8 @@ class Index:
         *,
         L: int | None = None,
         beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = "pipeline",
-        entry: Entry | None = None,
+        policy: Policy = DEFAULT_POLICY,
+        entry: Entry = DEFAULT_ENTRY,
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
         deterministic: bool = True,
@@ -261,8 +262,8 @@ class Index:
         *,
         L: int | None = None,
         beam_width: int = DEFAULT_BEAM_WIDTH,
-        policy: Policy = "pipeline",
-        entry: Entry | None = None,
+        policy: Policy = DEFAULT_POLICY,
+        entry: Entry = DEFAULT_ENTRY,
     ) -> CacheInfo:
         """Keep pages of hot vertices in memory for all later searches; replaces the cache there was.
 
@@ -296,7 +297,7 @@ class Index:
         L: int | None,
         beam_width: int,
         policy: Policy,
-        entry: Entry | None,
+        entry: Entry,
         threads: int,
         inflight: int,
         deterministic: bool,
@@ -305,8 +306,8 @@ class Index:
         """Arguments as the native reader takes them."""
         if L is None:
             L = min(max(DEFAULT_SEARCH_LIST_SIZE, 2 * k), max(len(self), k))
-        if entry is None:
-            entry = "navigation" if self.native.n_navigation else "centroids"
+        if entry == "auto":
+            entry = self.default_entry
         if allow is not None and not isinstance(allow, _native.Filter):
             allow = self.filter(allow)
         return {

@@ -1,0 +1,181 @@
+"""Device profiles: how fast a device answers random reads (docs/formats/device.md)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from indexmill.formats.atomic import atomic_write
+from indexmill.formats.errors import ConfigError, ForeignFile, InputError, TooNew
+
+KIND: Literal["indexmill-device"] = "indexmill-device"
+#: Version that is written, and the newest that is read; a new key with a default needs no new version.
+VERSION = 1
+#: Quantiles kept of each measurement: every hundredth from the least latency to the greatest.
+QUANTILES = 101
+#: A list of numbers, one a line; strings hold no line ends in JSON.
+_NUMBERS = re.compile(r"\[\n\s+([-\d][^\[\]{}\"]*?)\n\s+\]")
+_REMEDY = "correct it, or measure the device again with: indexmill device PATH"
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    # Keys that it does not know come from a newer minor writer or from a person's notes.
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class Model(_Part):
+    """What a simulated device does.
+
+    Attributes
+    ----------
+    latency_us : pairs of float
+        Inverse distribution function of the latency of a 4 KiB read when nothing else is in flight: (share of
+        reads, microseconds they take at most), linear between the points, from share 0 to share 1.
+    iops, mb_per_s : float or None
+        The most reads and the most megabytes (10^6 bytes) a second, at any depth; None: no limit.
+    """
+
+    latency_us: Annotated[
+        list[Annotated[list[NotNegative], Field(min_length=2, max_length=2)]], Field(min_length=2)
+    ]
+    iops: Positive | None = None
+    mb_per_s: Positive | None = None
+
+    @field_validator("latency_us")
+    @classmethod
+    def _is_a_distribution(cls, points: list[list[float]]) -> list[list[float]]:
+        if points[0][0] != 0 or points[-1][0] != 1:
+            raise ValueError("the first share must be 0.0 and the last 1.0")
+        for (share, latency), (next_share, next_latency) in pairwise(points):
+            if next_share <= share or next_latency < latency:
+                raise ValueError(f"[{next_share}, {next_latency}] does not ascend from [{share}, {latency}]")
+        return points
+
+
+class Latency(_Part):
+    """Latencies of one measurement in microseconds."""
+
+    mean: NotNegative
+    p50: NotNegative
+    p90: NotNegative
+    p99: NotNegative
+    p999: NotNegative
+    max: NotNegative
+
+
+class Reads(_Part):
+    """One measurement: random reads of `bytes` each, `depth` of them in flight, shared out among `threads`."""
+
+    bytes: Annotated[int, Field(gt=0)]
+    depth: Annotated[int, Field(gt=0)]
+    threads: Annotated[int, Field(gt=0)]
+    iops: Positive
+    mb_per_s: Positive
+    latency_us: Latency
+    quantiles_us: Annotated[list[NotNegative], Field(min_length=QUANTILES, max_length=QUANTILES)]
+
+
+class Measured(_Part):
+    """Where, when and how a profile was measured, and every measurement."""
+
+    date: str
+    host: str
+    path: str
+    device: str
+    direct: bool
+    engine: str
+    seconds: Positive
+    reads: list[Reads]
+
+
+class DeviceProfile(_Part):
+    """A device profile; a hand-written one has no `measured`."""
+
+    kind: Literal["indexmill-device"] = KIND
+    version: Annotated[int, Field(ge=1)] = VERSION
+    name: str
+    model: Model
+    measured: Measured | None = None
+
+    def iops_at(self, depth: int, block_bytes: int = 4096) -> float | None:
+        """Reads a second with about `depth` reads in flight.
+
+        Of the measurements with reads of `block_bytes` the one whose depth is nearest by ratio counts (of two as
+        near, the deeper); without any the model's limit, which may be None.
+        """
+        reads = [] if self.measured is None else self.measured.reads
+        fitting = [one for one in reads if one.bytes == block_bytes]
+        if not fitting:
+            return self.model.iops
+        return min(fitting, key=lambda one: (max(one.depth / depth, depth / one.depth), -one.depth)).iops
+
+
+def read_profile(path: str | Path) -> DeviceProfile:
+    """Read and check the device profile at `path`.
+
+    Raises
+    ------
+    InputError
+        If there is no such file.
+    ForeignFile
+        If it is not a device profile.
+    TooNew
+        If a later version of the format wrote it.
+    ConfigError
+        If a key is missing or its value cannot be, naming the key.
+    """
+    try:
+        value = json.loads(Path(path).read_bytes())
+    except (FileNotFoundError, IsADirectoryError):
+        raise InputError(
+            f"{path}: no such file; write a device profile with: indexmill device PATH"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ForeignFile(f"{path}: expected a device profile, got no JSON: {error}") from None
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind != KIND:
+        raise ForeignFile(f"{path}: key 'kind': expected {KIND!r}, got {kind!r}; it is no device profile")
+    version = value.get("version")
+    if type(version) is int and version > VERSION:
+        raise TooNew(
+            f"{path}: key 'version': expected at most {VERSION}, got {version}; install a newer indexmill"
+        )
+    try:
+        return DeviceProfile.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ConfigError(
+            f"{path}: {_complaint(first['loc'], first['msg'], first['input'])}; {_REMEDY}"
+        ) from None
+
+
+def write_profile(path: str | Path, profile: DeviceProfile) -> None:
+    """Write `profile` to `path`, all of it or nothing, with each list of numbers on one line.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    value = profile.model_dump(exclude={"measured"} if profile.measured is None else None)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def _complaint(where: Sequence[int | str], message: str, got: Any) -> str:
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+    said = message.removeprefix("Value error, ")
+    return f"key '{key}': {said[:1].lower()}{said[1:]}" + (
+        "" if isinstance(got, dict | list) else f", got {got!r}"
+    )

@@ -1,0 +1,27 @@
+"""How a search can be made, in words: what the reader, the command line and its help pages share.
+
+Nothing is imported here, so listing the words costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Policy = Literal["pipeline", "page", "completion", "beam"]
+Entry = Literal["auto", "navigation", "centroids", "medoid", "previous"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+ENTRIES: tuple[Entry, ...] = get_args(Entry)
+#: Engines that take no file.
+ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
+#: What stands before the name of a device profile.
+SIMULATED = "simulated:"
+
+#: Candidates kept while searching; enough for recall@10 of about 0.95 on SIFT-like data.
+DEFAULT_SEARCH_LIST_SIZE = 64
+DEFAULT_POLICY: Policy = "pipeline"
+#: Navigation where the index has such a graph, else centroids.
+DEFAULT_ENTRY: Entry = "auto"
+#: Reads a query has in flight at most; the pipeline policy starts with one and widens by itself.
+DEFAULT_BEAM_WIDTH = 8
+#: Queries that a thread interleaves.
+DEFAULT_INFLIGHT = 8
