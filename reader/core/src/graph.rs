@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32_at};
 use crate::error::{Error, Result};
+pub use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
 /// How a component of a stored vector is represented.
@@ -62,41 +63,6 @@ impl Dtype {
 
     fn is_scaled(self) -> bool {
         matches!(self, Dtype::Sq16 | Dtype::Sq8)
-    }
-}
-
-/// What "near" means to the user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Metric {
-    /// Squared Euclidean distance, smaller is better.
-    L2,
-    /// Inner product, larger is better.
-    Ip,
-    /// Cosine similarity, larger is better.
-    Cosine,
-}
-
-impl Metric {
-    fn from_field(value: u64) -> Option<Self> {
-        [Metric::L2, Metric::Ip, Metric::Cosine].get((value as usize).checked_sub(1)?).copied()
-    }
-
-    /// The distance (of `search::exact`) that gives this score; see `Prepared::score`.
-    pub fn distance_of_score(self, score: f32) -> f32 {
-        match self {
-            Metric::L2 => score,
-            Metric::Ip => -score,
-            Metric::Cosine => 2.0 * (1.0 - score),
-        }
-    }
-
-    /// Name as in job files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::L2 => "l2",
-            Metric::Ip => "ip",
-            Metric::Cosine => "cosine",
-        }
     }
 }
 

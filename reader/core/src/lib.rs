@@ -22,6 +22,7 @@ pub mod ids;
 pub mod index;
 pub mod manifest;
 mod memory;
+mod metric;
 pub mod navigation;
 pub mod pagefile;
 pub mod search;

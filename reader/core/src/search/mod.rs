@@ -189,7 +189,7 @@ impl Index {
         if radius.is_nan() {
             return Err(Error::Input("radius: expected a number, got NaN".into()));
         }
-        let goal = Goal::Within(self.graph.metric.distance_of_score(radius));
+        let goal = Goal::Within(self.graph.metric.largest_distance(radius));
         let shared = Shared::new(self, params, queries, goal)?;
         let mut output = gather(queries.n, run(&shared, interrupted)?);
         output.vector_ids = self.vector_ids_of(&output.slots)?;

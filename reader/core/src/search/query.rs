@@ -121,7 +121,7 @@ impl QueryState {
         for &key in &self.sorted {
             self.previous.push(slot_of(key));
             slots.push(i64::from(slot_of(key)));
-            scores.push(self.traversal.score(distance_of(key), shared));
+            scores.push(shared.index.graph.metric.score(distance_of(key)));
         }
         self.traversal.counters
     }

@@ -154,9 +154,4 @@ impl Traversal {
             self.candidates.insert(key(distance, slot));
         }
     }
-
-    /// The user's score of a result key's distance.
-    pub fn score(&self, distance: f32, shared: &Shared<'_>) -> f32 {
-        self.query.score(distance, &shared.index.graph)
-    }
 }

@@ -94,13 +94,4 @@ impl Prepared {
             Metric::Ip => self.floats.push(0.0),
         }
     }
-
-    /// The user's score for distance `d` of `exact::distance` (docs/formats/graph.md, "Metrics").
-    pub fn score(&self, d: f32, graph: &Graph) -> f32 {
-        match graph.metric {
-            Metric::L2 => d,
-            Metric::Cosine => 1.0 - d / 2.0,
-            Metric::Ip => -d,
-        }
-    }
 }
