@@ -51,6 +51,7 @@ impl QueryState {
             }
             self.traversal.counters.hops += 1;
             self.plan_reads(shared);
+                self.measure_late(shared);
             if !self.hop.blocks.is_empty() {
                 return Ok(Step::Wait);
             }

@@ -67,12 +67,13 @@ impl QueryState {
     }
 
     /// A range search goes on with twice the candidates while more than half of them turned out to be within the
-    /// radius; none of its reads is repeated.
+    /// radius; what was expanded is not expanded again. Candidates are allowed vertices only where a scan found them.
     fn widen(&mut self, shared: &Shared<'_>) -> bool {
         let Goal::Within(_) = shared.goal else { return false };
         let (t, n) = (&mut self.traversal, shared.index.graph.layout.n_vertices as usize);
         let capacity = t.candidates.capacity();
-        if capacity >= n || t.results.n_within() * 2 <= capacity {
+        let n_within = if shared.scans { t.results.n_within() } else { t.results.n_met() };
+        if capacity >= n || n_within * 2 <= capacity {
             return false;
         }
         t.candidates.grow(n.min(2 * capacity));
@@ -113,9 +114,7 @@ impl QueryState {
 
     /// Appends the slots and scores of the results and returns what the query cost.
     pub fn finish(&mut self, shared: &Shared<'_>, slots: &mut Vec<i64>, scores: &mut Vec<f32>) -> Counters {
-        if shared.params.policy == Policy::Completion {
-            self.measure_late(shared);
-        }
+        self.pages.release_cache();
         self.traversal.results.drain_sorted(&mut self.sorted);
         self.previous.clear();
         for &key in &self.sorted {

@@ -18,12 +18,15 @@ pub(super) struct Results {
     radius: Option<f32>,
     nearest: Nearest,
     within: Vec<u64>,
+    /// Vertices within the radius that a filter keeps from `within`.
+    n_filtered: usize,
 }
 
 impl Results {
     /// Forgets everything.
     pub fn reset(&mut self, goal: Goal) {
         self.within.clear();
+        self.n_filtered = 0;
         (self.radius, _) = match goal {
             Goal::Nearest(k) => (None, self.nearest.reset(k)),
             Goal::Within(radius) => (Some(radius), self.nearest.reset(0)),
@@ -32,19 +35,23 @@ impl Results {
 
     /// Takes a vertex that was measured, once.
     pub fn push(&mut self, key: u64, allowed: Option<&Filter>) {
-        if allowed.is_some_and(|filter| !filter.allows(slot_of(key))) {
-            return;
-        }
+        let is_allowed = allowed.is_none_or(|filter| filter.allows(slot_of(key)));
         match self.radius {
-            None => self.nearest.push(key),
-            Some(radius) if distance_of(key) <= radius => self.within.push(key),
-            Some(_) => {}
+            None if is_allowed => self.nearest.push(key),
+            Some(radius) if distance_of(key) <= radius && is_allowed => self.within.push(key),
+            Some(radius) if distance_of(key) <= radius => self.n_filtered += 1,
+            _ => {}
         }
     }
 
-    /// Vertices found within the radius.
+    /// Results within the radius.
     pub fn n_within(&self) -> usize {
         self.within.len()
+    }
+
+    /// Vertices within the radius, whether allowed or not.
+    pub fn n_met(&self) -> usize {
+        self.within.len() + self.n_filtered
     }
 
     /// Moves the results to `out`, nearest first.
