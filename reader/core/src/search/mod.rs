@@ -12,6 +12,7 @@ pub(crate) mod nearest;
 mod page_heap;
 mod params;
 mod pipeline;
+mod plan;
 mod query;
 mod results;
 mod stamped;
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::index::Index;
+use plan::Plan;
 
 /// What one query cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -90,12 +92,6 @@ pub struct RangeOutput {
     pub counters: Vec<Counters>,
 }
 
-/// Pages that a filtered search by the graph reads in the time in which one code distance is computed, inverted: with
-/// few allowed vertices scoring all of them is cheaper than passing by all others.
-const CODE_DISTANCES_PER_PAGE: u64 = 256;
-/// A filter makes the candidate list longer by this factor at most.
-const MAX_LIST_FACTOR: usize = 64;
-
 /// What all threads of one search share.
 pub(crate) struct Shared<'a> {
     pub index: &'a Index,
@@ -122,16 +118,13 @@ impl<'a> Shared<'a> {
             let message = format!("entry \"navigation\": {} has no navigation graph", index.path.display());
             return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
         }
-        let (mut list_size, mut scans) = (params.list_size, false);
-        if let Some(filter) = &params.allow {
-            filter.check(index)?;
-            let n_allowed = u64::from(filter.n_allowed().max(1));
-            // Following edges reads about L * n / n_allowed pages, scanning computes n_allowed code distances.
-            let followed = params.list_size as u64 * CODE_DISTANCES_PER_PAGE * u64::from(n);
-            scans = n_allowed * n_allowed <= followed;
-            let factor = u64::from(n).div_ceil(n_allowed).min(MAX_LIST_FACTOR as u64) as usize;
-            list_size = if scans { list_size } else { list_size.saturating_mul(factor) };
-        }
+        let Plan { list_size, scans } = match &params.allow {
+            Some(filter) => {
+                filter.check(index)?;
+                Plan::filtered(params.list_size, n, filter.n_allowed())
+            }
+            None => Plan { list_size: params.list_size, scans: false },
+        };
         let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
         let cache = index.cache();
         Ok(Shared { index, params, queries, goal, list_size, scans, cache, traces: false, next, stopped })

@@ -158,6 +158,9 @@ impl QueryState {
     /// Expands the nearest vertices of the pages at hand that nobody expanded (Algorithm 5, lines 14-22).
     pub(super) fn expand_pages(&mut self, shared: &Shared<'_>, most: usize) -> Result<()> {
         let mut expanded = 0;
+        if shared.scans {
+            return Ok(());
+        }
         while expanded < most {
             let Some(slot) = self.pages.pop() else { break };
             if !self.traversal.is_expanded(slot) {
