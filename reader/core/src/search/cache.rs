@@ -8,23 +8,29 @@ use super::{Queries, SearchParams};
 use crate::bytes::u32s;
 use crate::error::Result;
 use crate::index::Index;
+use crate::memory::reserve;
+use crate::pagefile::PAGE_BYTES;
 
 /// Reads in flight while a cache is filled.
 const DEPTH: usize = 64;
 
-/// Whole blocks: `block_bytes + 4` bytes each.
-#[derive(Default)]
+/// Bytes of a cached block's number and place.
+const DIRECTORY_BYTES: usize = 8;
+
+/// Whole blocks: `block_bytes + 8` bytes each.
 pub struct Cache {
     pages_per_block: usize,
-    /// Ascending; block i of it lies at page `i * pages_per_block`.
+    /// Ascending.
     blocks: Vec<u32>,
+    /// Where each of `blocks` lies; place p is the pages from `p * pages_per_block`.
+    places: Vec<u32>,
     pages: Vec<AlignedPage>,
 }
 
 impl Cache {
     /// Place of a block.
     pub(super) fn find(&self, block: u32) -> Option<u32> {
-        self.blocks.binary_search(&block).ok().map(|i| i as u32)
+        self.blocks.binary_search(&block).ok().map(|i| self.places[i])
     }
 
     /// Content of the block at a place.
@@ -44,7 +50,7 @@ impl Cache {
 
     /// Memory of the blocks and their directory.
     pub fn bytes(&self) -> usize {
-        as_bytes(&self.pages).len() + 4 * self.blocks.len()
+        self.pages.capacity() * PAGE_BYTES + DIRECTORY_BYTES * self.blocks.len()
     }
 }
 
@@ -58,16 +64,16 @@ impl Index {
     /// most `bytes` of memory; 0 drops the cache. Searches that run already go on with what they had.
     pub fn cache_around_entries(&self, bytes: usize) -> Result<Arc<Cache>> {
         let limit = self.blocks_in(bytes);
-        let mut loader = Loader::new(self, limit);
+        let mut loader = Loader::new(self, limit)?;
         let mut level: Vec<u32> = self.entries.slots().collect();
         let mut seen: HashSet<u32> = HashSet::new();
         level.retain(|&slot| seen.insert(slot));
-        while !level.is_empty() && loader.found.len() < limit {
+        while !level.is_empty() && loader.places.len() < limit {
             loader.load(level.iter().map(|&slot| self.graph.layout.block_of(slot)))?;
             let mut next = Vec::new();
             for &slot in &level {
-                let Some(block) = loader.found.get(&self.graph.layout.block_of(slot)) else { continue };
-                let node = self.graph.layout.node(&self.graph.path, as_bytes(block), slot)?;
+                let Some(block) = loader.content(self.graph.layout.block_of(slot)) else { continue };
+                let node = self.graph.layout.node(&self.graph.path, block, slot)?;
                 next.extend(u32s(node.neighbours).filter(|&neighbour| seen.insert(neighbour)));
             }
             level = next;
@@ -84,30 +90,35 @@ impl Index {
         bytes: usize,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Arc<Cache>> {
+        let limit = self.blocks_in(bytes);
+        if limit == 0 {
+            return Ok(self.install(Loader::new(self, 0)?));
+        }
         let mut counts: HashMap<u32, u32> = HashMap::new();
         for block in self.trace(queries, params, interrupted)? {
             *counts.entry(block).or_default() += 1;
         }
         let mut hottest: Vec<(u32, u32)> = counts.into_iter().map(|(block, count)| (u32::MAX - count, block)).collect();
         hottest.sort_unstable();
-        let mut loader = Loader::new(self, self.blocks_in(bytes));
+        let mut loader = Loader::new(self, limit.min(hottest.len()))?;
         loader.load(hottest.into_iter().map(|(_, block)| block))?;
         Ok(self.install(loader))
     }
 
     fn blocks_in(&self, bytes: usize) -> usize {
-        (bytes / (self.graph.layout.block_bytes() + 4)).min(self.graph.layout.n_blocks() as usize)
+        (bytes / (self.graph.layout.block_bytes() + DIRECTORY_BYTES)).min(self.graph.layout.n_blocks() as usize)
     }
 
-    fn install(&self, loader: Loader<'_>) -> Arc<Cache> {
-        let mut found: Vec<_> = loader.found.into_iter().collect();
-        found.sort_unstable_by_key(|(block, _)| *block);
-        let mut cache = Cache { pages_per_block: self.graph.layout.pages_per_block as usize, ..Cache::default() };
-        for (block, pages) in found {
-            cache.blocks.push(block);
-            cache.pages.extend(pages);
-        }
-        let cache = Arc::new(cache);
+    fn install(&self, mut loader: Loader<'_>) -> Arc<Cache> {
+        let mut places: Vec<(u32, u32)> = loader.places.into_iter().collect();
+        places.sort_unstable();
+        loader.pages.shrink_to_fit();
+        let cache = Arc::new(Cache {
+            pages_per_block: self.graph.layout.pages_per_block as usize,
+            blocks: places.iter().map(|&(block, _)| block).collect(),
+            places: places.iter().map(|&(_, place)| place).collect(),
+            pages: loader.pages,
+        });
         let in_use = (!cache.is_empty()).then(|| cache.clone());
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = in_use;
         cache
@@ -118,12 +129,21 @@ impl Index {
 struct Loader<'a> {
     index: &'a Index,
     limit: usize,
-    found: HashMap<u32, Vec<AlignedPage>>,
+    /// Blocks that are there, and where in `pages`, counted in blocks.
+    places: HashMap<u32, u32>,
+    pages: Vec<AlignedPage>,
 }
 
 impl<'a> Loader<'a> {
-    fn new(index: &'a Index, limit: usize) -> Self {
-        Loader { index, limit, found: HashMap::new() }
+    fn new(index: &'a Index, limit: usize) -> Result<Self> {
+        let pages = reserve(&index.graph.path, limit * index.graph.layout.pages_per_block as usize)?;
+        Ok(Loader { index, limit, places: HashMap::new(), pages })
+    }
+
+    /// A block that is there.
+    fn content(&self, block: u32) -> Option<&[u8]> {
+        let (place, n) = (*self.places.get(&block)? as usize, self.index.graph.layout.pages_per_block as usize);
+        Some(as_bytes(&self.pages[place * n..][..n]))
     }
 
     /// Loads the blocks that are not there yet, in order, as far as there is room.
@@ -131,10 +151,10 @@ impl<'a> Loader<'a> {
         let mut wanted = Vec::new();
         let mut new = HashSet::new();
         for block in blocks {
-            if self.found.len() + wanted.len() == self.limit {
+            if self.places.len() + wanted.len() == self.limit {
                 break;
             }
-            if !self.found.contains_key(&block) && new.insert(block) {
+            if !self.places.contains_key(&block) && new.insert(block) {
                 wanted.push(block);
             }
         }
@@ -152,10 +172,9 @@ impl<'a> Loader<'a> {
                 engine.reap(&mut done)?;
             }
             for (slot, &block) in batch.iter().enumerate() {
-                let (bytes, mut pages) = (engine.buffer(slot), Vec::new());
-                graph.check_block(block, bytes)?;
-                append(&mut pages, bytes);
-                self.found.insert(block, pages);
+                graph.check_block(block, engine.buffer(slot))?;
+                append(&mut self.pages, engine.buffer(slot));
+                self.places.insert(block, self.places.len() as u32);
             }
         }
         Ok(())

@@ -36,6 +36,11 @@ impl PageHeap {
         self.nearest_first.clear();
     }
 
+    /// Lets go of the cache, so that one that was replaced is freed once the last search with it has ended.
+    pub fn release_cache(&mut self) {
+        self.cache = None;
+    }
+
     /// Whether `block` is here.
     pub fn contains(&self, block: u32) -> bool {
         self.places.get(block).is_some()
