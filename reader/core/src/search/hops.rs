@@ -27,6 +27,9 @@ pub(super) struct Hop {
     /// Blocks in flight; read i goes into buffer i.
     blocks: Vec<u32>,
     n_arrived: usize,
+    /// Blocks taken from the cache, to be measured when the hop ends (`page`): what a cache holds then changes what a
+    /// search reads, but not what it finds.
+    cached: Vec<u32>,
     /// Expanded, but not measured yet (`completion`).
     unmeasured: Vec<u32>,
 }
@@ -35,6 +38,7 @@ impl Hop {
     pub fn reset(&mut self) {
         self.frontier.clear();
         self.blocks.clear();
+        self.cached.clear();
         self.unmeasured.clear();
         self.n_arrived = 0;
     }
@@ -47,11 +51,11 @@ impl QueryState {
             self.expand_frontier(shared)?;
             self.choose_frontier(shared);
             if self.hop.frontier.is_empty() {
+                self.measure_late(shared);
                 return Ok(Step::Done);
             }
             self.traversal.counters.hops += 1;
             self.plan_reads(shared);
-                self.measure_late(shared);
             if !self.hop.blocks.is_empty() {
                 return Ok(Step::Wait);
             }
@@ -80,7 +84,7 @@ impl QueryState {
             } else if self.pages.take_cached(block) {
                 self.traversal.counters.cache_hits += 1;
                 if shared.params.policy == Policy::Page {
-                    self.measure_block(shared, block);
+                    self.hop.cached.push(block);
                 }
             } else if !self.hop.blocks.contains(&block) {
                 self.request(shared, self.hop.blocks.len(), block);
@@ -117,6 +121,9 @@ impl QueryState {
 
     /// Expands what is left of the frontier, in order.
     fn expand_frontier(&mut self, shared: &Shared<'_>) -> Result<()> {
+        while let Some(block) = self.hop.cached.pop() {
+            self.measure_block(shared, block);
+        }
         for at in 0..self.hop.frontier.len() {
             let slot = self.hop.frontier[at];
             if self.traversal.is_expanded(slot) {

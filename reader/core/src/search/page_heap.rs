@@ -62,6 +62,11 @@ impl PageHeap {
         append(&mut self.arena, bytes);
     }
 
+    /// Whether the cache holds `block`.
+    pub fn is_cached(&self, block: u32) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.find(block).is_some())
+    }
+
     /// Takes up a block from the cache, if it is there.
     pub fn take_cached(&mut self, block: u32) -> bool {
         let place = self.cache.as_ref().and_then(|cache| cache.find(block));

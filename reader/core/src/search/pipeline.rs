@@ -137,12 +137,14 @@ impl QueryState {
         Ok(if self.pipeline.n_in_flight > 0 { Step::Wait } else { Step::Done })
     }
 
-    /// Measures the block in buffer `i` and expands the vertices that waited for it.
+    /// Measures the block in buffer `i`, or the cached one that stands for it, and expands the vertices that waited for it.
     fn take_up(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<()> {
         let Some(block) = self.pipeline.land(i) else { return Ok(()) };
         self.traversal.counters.hops = self.pipeline.depth;
-        shared.index.graph.check_block(block, bytes)?;
-        self.pages.keep(block, bytes);
+        if !self.pages.take_cached(block) {
+            shared.index.graph.check_block(block, bytes)?;
+            self.pages.keep(block, bytes);
+        }
         self.measure_block(shared, block);
         let settled = self.traversal.candidates.settled();
         for at in 0..self.pipeline.waiting.len() {
@@ -162,7 +164,8 @@ impl QueryState {
         Ok(())
     }
 
-    /// Chooses reads until the pipeline is full, nearest candidates first; expands what is at hand.
+    /// Chooses reads until the pipeline is full, nearest candidates first; expands what is at hand. A cached block is a
+    /// read that has arrived already: what a cache holds changes how long a search takes, but not what it finds.
     fn fill(&mut self, shared: &Shared<'_>) -> Result<()> {
         while self.pipeline.n_in_flight < self.pipeline.width {
             let Some(slot) = self.traversal.candidates.pop() else { break };
@@ -173,15 +176,16 @@ impl QueryState {
             if self.pages.contains(block) {
                 self.traversal.counters.page_heap_hits += 1;
                 self.expand(shared, slot)?;
-            } else if self.pages.take_cached(block) {
-                self.traversal.counters.cache_hits += 1;
-                self.measure_block(shared, block);
-                self.expand(shared, slot)?;
-            } else {
-                self.pipeline.waiting.push((block, slot));
-                if !self.pipeline.is_in_flight(block)
-                    && let Some(buffer) = self.pipeline.depart(block)
-                {
+                continue;
+            }
+            self.pipeline.waiting.push((block, slot));
+            if !self.pipeline.is_in_flight(block)
+                && let Some(buffer) = self.pipeline.depart(block)
+            {
+                if self.pages.is_cached(block) {
+                    self.traversal.counters.cache_hits += 1;
+                    self.pipeline.arrive(buffer);
+                } else {
                     self.request(shared, buffer, block);
                 }
             }

@@ -155,12 +155,13 @@ impl QueryState {
         self.sorted = keys;
     }
 
-    /// Expands the nearest vertices of the pages at hand that nobody expanded (Algorithm 5, lines 14-22).
+    /// Expands the nearest vertices of the pages at hand that nobody expanded (Algorithm 5, lines 14-22). A scan knows
+    /// all of its candidates already.
     pub(super) fn expand_pages(&mut self, shared: &Shared<'_>, most: usize) -> Result<()> {
-        let mut expanded = 0;
         if shared.scans {
             return Ok(());
         }
+        let mut expanded = 0;
         while expanded < most {
             let Some(slot) = self.pages.pop() else { break };
             if !self.traversal.is_expanded(slot) {
