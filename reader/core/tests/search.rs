@@ -2,46 +2,11 @@
 
 mod common;
 
-use common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, Written, user_text, write_index};
+use common::searches::{POLICIES, params, same_but_for_times, search};
+use common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, user_text, write_index};
 use indexmill_core::ids::UserId;
-use indexmill_core::search::{Counters, Entry, Policy, Queries, SearchOutput, SearchParams, Values};
+use indexmill_core::search::{Policy, Queries, SearchParams, Values};
 use indexmill_core::{Error, Index};
-
-const POLICIES: [Policy; 4] = [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline];
-
-fn params(k: usize, list_size: usize, policy: Policy) -> SearchParams {
-    SearchParams {
-        k,
-        list_size,
-        beam_width: 4,
-        policy,
-        entry: Entry::Centroids,
-        threads: 1,
-        inflight: 4,
-        deterministic: true,
-        allow: None,
-    }
-}
-
-fn search(written: &Written, index: &Index, n: usize, params: &SearchParams) -> SearchOutput {
-    let floats: Vec<f32> = (0..n).flat_map(|i| written.query(i)).collect();
-    let bytes: Vec<u8> = floats.iter().map(|&x| x as u8).collect();
-    let signed: Vec<i8> = floats.iter().map(|&x| x as i8).collect();
-    let values = match written.spec.dtype {
-        UINT8 => Values::Uint8(&bytes),
-        INT8 => Values::Int8(&signed),
-        _ => Values::Float32(&floats),
-    };
-    index.search(&Queries { values, n, dim: written.spec.dim }, params, &mut || false).unwrap()
-}
-
-fn same_but_for_times(a: &SearchOutput, b: &SearchOutput) {
-    assert_eq!(a.slots, b.slots);
-    assert_eq!(a.vector_ids, b.vector_ids);
-    assert!(a.scores.iter().zip(&b.scores).all(|(x, y)| x.to_bits() == y.to_bits()));
-    let timeless = |c: &Counters| Counters { latency_us: 0.0, io_wait_us: 0.0, ..*c };
-    assert!(a.counters.iter().zip(&b.counters).all(|(x, y)| timeless(x) == timeless(y)));
-}
 
 #[test]
 fn a_list_of_all_vertices_finds_the_exact_answer_in_every_type_and_policy() {

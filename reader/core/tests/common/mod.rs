@@ -3,6 +3,7 @@
 
 mod files;
 mod navigation;
+pub mod searches;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,152 @@
+//! Searches with a filter against brute force over the allowed vectors.
+
+mod common;
+
+use common::searches::{POLICIES, bitmap, filter, params, row, same_but_for_times, search, timeless};
+use common::{FLOAT16, FLOAT32, INT8, Random, SQ8, SQ16, Spec, UINT8, write_index};
+use indexmill_core::search::{Policy, SearchParams};
+use indexmill_core::{Error, Index};
+
+/// About `share` of all slots, the same for the same seed.
+fn some(n: usize, share: f64, seed: u64) -> Vec<bool> {
+    let mut random = Random(seed);
+    let wanted = (n as f64 * share).round() as usize;
+    let mut slots: Vec<usize> = (0..n).collect();
+    (1..n).for_each(|i| slots.swap(i, random.below(i + 1)));
+    let mut allowed = vec![false; n];
+    slots[..wanted].iter().for_each(|&slot| allowed[slot] = true);
+    allowed
+}
+
+#[test]
+fn a_list_of_all_vertices_finds_exactly_the_allowed_ones() {
+    let (n, k) = (700, 10);
+    for dtype in [FLOAT32, FLOAT16, UINT8, INT8, SQ16, SQ8] {
+        let written = write_index(Spec { n, dtype, seed: dtype, ..Spec::default() });
+        let index = Index::open(written.path(), "auto").unwrap();
+        for share in [0.0, 1.0 / n as f64, 0.01, 0.1, 0.5, 1.0] {
+            let allowed = some(n, share, dtype);
+            let n_allowed = allowed.iter().filter(|&&is| is).count();
+            let allow = Some(filter(&written, &index, |slot| allowed[slot as usize]));
+            for policy in POLICIES {
+                let found = search(&written, &index, 3, &SearchParams { allow: allow.clone(), ..params(k, n, policy) });
+                for i in 0..3 {
+                    let mut want = written.exact(&written.query(i), n);
+                    want.retain(|&(_, slot)| allowed[slot as usize]);
+                    want.truncate(k);
+                    let there = k.min(n_allowed);
+                    let got: Vec<_> = row(&found.scores, &found.slots, i * k..i * k + there).collect();
+                    assert_eq!(got, want, "dtype {dtype}, {policy:?}, share {share}, query {i}");
+                    let missing = i * k + there..(i + 1) * k;
+                    assert!(found.slots[missing.clone()].iter().all(|&slot| slot == -1));
+                    assert!(found.vector_ids[missing.clone()].iter().all(|&id| id == -1));
+                    assert!(found.scores[missing].iter().all(|score| score.is_nan()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn few_allowed_vertices_are_scored_once_and_the_nearest_l_of_them_read() {
+    let written = write_index(Spec { n: 3000, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    for (n_allowed, list_size) in [(0, 20), (1, 20), (15, 20), (300, 20), (300, 2)] {
+        let allowed = some(3000, n_allowed as f64 / 3000.0, 7);
+        let allow = Some(filter(&written, &index, |slot| allowed[slot as usize]));
+        for policy in POLICIES {
+            let params = SearchParams { allow: allow.clone(), ..params(2, list_size, policy) };
+            for c in search(&written, &index, 6, &params).counters {
+                assert_eq!(
+                    (c.code_distances, c.expansions),
+                    (n_allowed, n_allowed.min(list_size as u64)),
+                    "{policy:?}"
+                );
+                assert!(c.pages_read <= c.expansions && (c.pages_read > 0) == (n_allowed > 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn with_many_allowed_vertices_edges_are_followed_with_a_longer_list() {
+    let (n, n_allowed, k) = (5000, 4000, 2);
+    let written = write_index(Spec { n, max_degree: 10, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    let allowed = some(n, n_allowed as f64 / n as f64, 3);
+    let allow = Some(filter(&written, &index, |slot| allowed[slot as usize]));
+    for policy in POLICIES {
+        let found = search(&written, &index, 20, &SearchParams { allow: allow.clone(), ..params(k, k, policy) });
+        let longer = search(&written, &index, 20, &params(k, (k * n).div_ceil(n_allowed), policy));
+        assert_eq!(timeless(&found.counters), timeless(&longer.counters), "{policy:?}");
+        for i in 0..20 {
+            let (want, got) =
+                (written.exact(&written.query(i), n), row(&found.scores, &found.slots, i * k..(i + 1) * k));
+            let got: Vec<_> = got.filter(|&(_, slot)| slot >= 0).collect();
+            assert!(got.is_sorted_by(|a, b| a < b), "{got:?}");
+            assert!(got.iter().all(|hit| allowed[hit.1 as usize] && want.contains(hit)));
+            // What an unfiltered search of the same length returned is returned here, too, if it is allowed.
+            for hit in row(&longer.scores, &longer.slots, i * k..(i + 1) * k).filter(|hit| allowed[hit.1 as usize]) {
+                assert!(got.contains(&hit), "{policy:?}, query {i}: {hit:?} not in {got:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn filtered_searches_repeat_over_engines_threads_and_interleaving() {
+    let written = write_index(Spec { n: 3000, ..Spec::default() });
+    for (list_size, share) in [(20, 0.1), (1, 0.9)] {
+        let allowed = some(3000, share, 5);
+        for policy in POLICIES {
+            let mut first = None;
+            for (engine, threads, inflight) in [("pread", 1, 1), ("pread", 3, 7), ("auto", 1, 64), ("auto", 2, 3)] {
+                let index = Index::open(written.path(), engine).unwrap();
+                let allow = Some(filter(&written, &index, |slot| allowed[slot as usize]));
+                let params = SearchParams { allow, threads, inflight, ..params(1, list_size, policy) };
+                let again = search(&written, &index, 30, &params);
+                same_but_for_times(first.get_or_insert_with(|| search(&written, &index, 30, &params)), &again);
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_beyond_the_last_vector_allow_nothing() {
+    for n in [1, 7, 8, 63, 64, 65, 127, 128, 300] {
+        let written = write_index(Spec { n, max_degree: 1.max(n.min(4) - n.min(4) / 2), ..Spec::default() });
+        let index = Index::open(written.path(), "auto").unwrap();
+        let all = index.filter(&vec![0xff; n.div_ceil(8)]).unwrap();
+        assert_eq!(all.n_allowed() as usize, n);
+        assert_eq!(all.slots().collect::<Vec<_>>(), (0..n as u32).collect::<Vec<_>>());
+        assert!((0..n as u32).all(|slot| all.allows(slot)) && !all.allows(n as u32) && !all.allows(u32::MAX));
+        let only = |wanted: u32| index.filter(&bitmap(&written, |slot| slot == wanted)).unwrap();
+        for slot in [0, n as u32 / 2, n as u32 - 1] {
+            assert_eq!(only(slot).slots().collect::<Vec<_>>(), [slot]);
+            assert_eq!((0..n as u32 + 70).filter(|&other| only(slot).allows(other)).collect::<Vec<_>>(), [slot]);
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_another_build_or_of_another_length_is_refused() {
+    let (one, other) =
+        (write_index(Spec { seed: 1, ..Spec::default() }), write_index(Spec { seed: 2, ..Spec::default() }));
+    let (index, foreign) = (Index::open(one.path(), "auto").unwrap(), Index::open(other.path(), "auto").unwrap());
+    let allow = Some(filter(&other, &foreign, |_| true));
+    let params = SearchParams { allow, ..params(3, 20, Policy::Page) };
+    let query = one.query(0);
+    let queries = indexmill_core::search::Queries {
+        values: indexmill_core::search::Values::Float32(&query),
+        n: 1,
+        dim: one.spec.dim,
+    };
+    for refused in [
+        index.search(&queries, &params, &mut || false).map(|_| ()),
+        index.range_search(&queries, 9.0, &params, &mut || false).map(|_| ()),
+        index.filter(&[0; 37]).map(|_| ()),
+    ] {
+        let Err(Error::Input(message)) = refused else { panic!("expected an input error, got {refused:?}") };
+        assert!(message.starts_with("allow: "), "{message}");
+    }
+}

@@ -1,0 +1,75 @@
+//! What the policies have in common, and what a search remembers.
+
+mod common;
+
+use common::searches::{filter, params, same_but_for_times, search, timeless};
+use common::{Spec, write_index};
+use indexmill_core::Index;
+use indexmill_core::search::{Entry, Policy, SearchParams};
+
+#[test]
+fn completion_finds_and_costs_what_beam_does() {
+    let written = write_index(Spec { n: 1500, max_degree: 10, ..Spec::default() });
+    let index = Index::open(written.path(), "pread").unwrap();
+    let odd = Some(filter(&written, &index, |slot| slot % 2 == 1));
+    for cached in [0, 200_000] {
+        index.cache_around_entries(cached).unwrap();
+        for entry in [Entry::Medoid, Entry::Centroids, Entry::Navigation] {
+            for (k, list_size, beam_width) in [(1, 1, 1), (5, 5, 8), (10, 40, 4), (40, 40, 64)] {
+                for allow in [None, odd.clone()] {
+                    let under = |policy| {
+                        let allow = allow.clone();
+                        let params = SearchParams { beam_width, entry, allow, ..params(k, list_size, policy) };
+                        search(&written, &index, 30, &params)
+                    };
+                    same_but_for_times(&under(Policy::Beam), &under(Policy::Completion));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_vertex_that_was_expanded_was_measured() {
+    let written = write_index(Spec { n: 1000, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    for policy in [Policy::Beam, Policy::Completion] {
+        for c in search(&written, &index, 50, &params(10, 30, policy)).counters {
+            assert_eq!(c.distances, c.expansions);
+        }
+    }
+    for policy in [Policy::Page, Policy::Pipeline] {
+        let per_block = u64::from(index.graph.layout.nodes_per_block);
+        for c in search(&written, &index, 50, &params(10, 30, policy)).counters {
+            assert!(c.expansions <= c.distances && c.distances <= c.pages_read * per_block);
+        }
+    }
+}
+
+#[test]
+fn previous_results_are_forgotten_between_calls_only_if_searches_must_repeat() {
+    let written = write_index(Spec { n: 1500, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    let alone = SearchParams { entry: Entry::Previous, inflight: 1, ..params(5, 20, Policy::Page) };
+    let first = search(&written, &index, 10, &alone);
+    same_but_for_times(&first, &search(&written, &index, 10, &alone));
+    let centroid = search(&written, &index, 1, &SearchParams { entry: Entry::Centroids, ..alone.clone() });
+    same_but_for_times(&centroid, &search(&written, &index, 1, &alone));
+
+    let remembers = SearchParams { deterministic: false, ..alone };
+    let again = search(&written, &index, 1, &remembers);
+    assert_ne!(timeless(&again.counters), timeless(&centroid.counters));
+    assert!(again.scores.iter().zip(&centroid.scores).all(|(now, before)| now <= before), "it starts from its answers");
+}
+
+#[test]
+fn previous_results_need_one_query_at_a_time_if_searches_must_repeat() {
+    let written = write_index(Spec::default());
+    let index = Index::open(written.path(), "auto").unwrap();
+    for (threads, inflight) in [(2, 1), (1, 2)] {
+        let many = SearchParams { entry: Entry::Previous, threads, inflight, ..params(3, 20, Policy::Pipeline) };
+        let refused = common::searches::with_queries(&written, 4, |q| index.search(q, &many, &mut || false));
+        assert!(refused.unwrap_err().to_string().contains("threads = 1 and inflight = 1"));
+        search(&written, &index, 4, &SearchParams { deterministic: false, ..many });
+    }
+}
