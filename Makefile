@@ -1,5 +1,6 @@
 # make demo   set up, build two indexes of 20,000 English words, compare them (WORDS="ocean piano" picks the words)
 # make test   set up, then run every check and test
+# make test-aarch64   run the reader's tests on an emulated 64-bit ARM CPU (CONTRIBUTING.md says what to install)
 # make fuzz   fuzz every parser of the reader for SECONDS=30 each (TARGETS="graph ids" picks some); needs nightly Rust and cargo-fuzz
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ WORDS ?=
 SECONDS ?= 30
 TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
 
-.PHONY: demo test lint unit rust fuzz clean
+.PHONY: demo test lint unit rust test-aarch64 fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
@@ -33,6 +34,12 @@ rust: $(VENV)/.dev
 	$(CARGO) clippy --locked --all-targets --manifest-path reader/Cargo.toml -- -D warnings; \
 	else echo "clippy is not installed: lint skipped"; fi
 	cargo test --locked --manifest-path reader/Cargo.toml
+
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
+test-aarch64:
+	cargo test --locked --manifest-path reader/Cargo.toml -p indexmill-core --lib --test search \
+	--target aarch64-unknown-linux-gnu
 
 fuzz: export CARGO_PROFILE_RELEASE_LTO = off # only the build would notice
 fuzz:
