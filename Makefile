@@ -41,7 +41,8 @@ test-aarch64:
 	cargo test --locked --manifest-path reader/Cargo.toml -p indexmill-core --lib --test search \
 	--target aarch64-unknown-linux-gnu
 
-fuzz: export CARGO_PROFILE_RELEASE_LTO = off # only the build would notice
+# Link-time optimization makes the build slow and the fuzzer no better.
+fuzz: export CARGO_PROFILE_RELEASE_LTO = off
 fuzz:
 	@cargo +nightly fuzz --version >/dev/null || { echo "install them: rustup toolchain install nightly; cargo install cargo-fuzz"; exit 1; }
 	@cd reader && for target in $(TARGETS); do \
