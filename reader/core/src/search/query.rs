@@ -88,13 +88,12 @@ impl QueryState {
     pub fn overlap(&mut self, shared: &Shared<'_>) -> Result<()> {
         self.traversal.fill_table(shared);
         match shared.params.policy {
-            Policy::Beam => Ok(()),
+            Policy::Beam | Policy::Pipeline => Ok(()),
             Policy::Page => self.expand_pages(shared, super::hops::EXPANSIONS_PER_HOP),
             Policy::Completion => {
                 self.measure_late(shared);
                 Ok(())
             }
-            Policy::Pipeline => self.expand_allowance(shared),
         }
     }
 
