@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::codes::Codes;
-use crate::engine::{DataFile, EngineKind};
+use crate::engine::{DataFile, EngineChoice};
 use crate::entries::Entries;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::ids::Ids;
 use crate::manifest::{self, Manifest};
+use crate::pagefile::PAGE_BYTES;
 use crate::search::Worker;
 
 /// An index that was opened and can be searched, from several threads at once.
@@ -31,16 +32,14 @@ pub struct Index {
     /// Slots to ids.
     pub ids: Ids,
     /// How blocks are read.
-    pub engine: EngineKind,
-    /// What differs from the best way of reading, and why.
-    pub engine_note: Option<String>,
+    pub engine: EngineChoice,
     pub(crate) file: Arc<DataFile>,
     /// Search states of finished calls, for the next call on the same thread.
     pub(crate) idle: Mutex<Vec<Worker>>,
 }
 
 impl Index {
-    /// Opens the index in directory `path`; `engine` is "auto", "io_uring" or "pread".
+    /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
         let manifest = manifest::read(path)?;
         manifest.check_sizes(path)?;
@@ -61,9 +60,8 @@ impl Index {
                 return Err(Error::corrupt(&path.join(name), "build id in the header", want, got));
             }
         }
-        let (engine, engine_reason) = EngineKind::choose(engine)?;
-        let file = DataFile::open(&graph_path)?;
-        let notes: Vec<String> = [engine_reason, file.buffered_because.clone()].into_iter().flatten().collect();
+        let engine = EngineChoice::new(engine)?;
+        let file = DataFile::open(&graph_path, engine.access(), PAGE_BYTES)?;
         Ok(Index {
             path: path.to_owned(),
             manifest,
@@ -72,9 +70,14 @@ impl Index {
             entries,
             ids,
             engine,
-            engine_note: (!notes.is_empty()).then(|| notes.join("; ")),
             file: Arc::new(file),
             idle: Mutex::new(Vec::new()),
         })
+    }
+
+    /// What differs from the best way of reading, and why; searches may add to it.
+    pub fn engine_note(&self) -> Option<String> {
+        let notes: Vec<String> = self.engine.notes().chain(self.file.buffered_because.clone()).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }

@@ -22,6 +22,7 @@ pub mod index;
 pub mod manifest;
 mod memory;
 pub mod pagefile;
+mod random;
 pub mod search;
 pub mod verify;
 
