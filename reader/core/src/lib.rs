@@ -12,6 +12,7 @@ compile_error!("indexmill files are little-endian and this reader maps them with
 
 mod bytes;
 pub mod codes;
+pub mod device;
 pub mod distance;
 pub mod engine;
 pub mod entries;
