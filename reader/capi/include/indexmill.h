@@ -85,7 +85,7 @@ typedef struct ImInfo {
   uint32_t id_type;
   // Most neighbours of a vertex.
   uint32_t max_degree;
-  // 1 if reads go through io_uring, 0 if through pread.
+  // 1 if reads go through io_uring, 0 if not.
   uint32_t uses_io_uring;
 } ImInfo;
 
@@ -157,8 +157,8 @@ int64_t im_vector_user_id(const struct ImIndex *index,
                           void *buffer,
                           size_t capacity);
 
-// Opens the index in directory `path` (UTF-8); `engine` is "auto", "io_uring", "pread" or null for "auto". Stores
-// the index in `*out`, to be released with im_close; null on failure. Returns 0 or an error code. Thread-safe.
+// Opens the index in directory `path` (UTF-8); `engine` is "auto", "io_uring", "sqpoll", "pread", "mmap", "simulated:"
+// and the path of a device profile, or null for "auto". Stores the index in `*out`, to be released with im_close; null on failure. Returns 0 or an error code. Thread-safe.
 //
 // # Safety
 // `path` and `engine` are null or zero-terminated, `out` is null or writable.

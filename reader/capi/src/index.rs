@@ -48,12 +48,12 @@ pub struct ImInfo {
     pub id_type: u32,
     /// Most neighbours of a vertex.
     pub max_degree: u32,
-    /// 1 if reads go through io_uring, 0 if through pread.
+    /// 1 if reads go through io_uring, 0 if not.
     pub uses_io_uring: u32,
 }
 
-/// Opens the index in directory `path` (UTF-8); `engine` is "auto", "io_uring", "pread" or null for "auto". Stores
-/// the index in `*out`, to be released with im_close; null on failure. Returns 0 or an error code. Thread-safe.
+/// Opens the index in directory `path` (UTF-8); `engine` is "auto", "io_uring", "sqpoll", "pread", "mmap", "simulated:"
+/// and the path of a device profile, or null for "auto". Stores the index in `*out`, to be released with im_close; null on failure. Returns 0 or an error code. Thread-safe.
 ///
 /// # Safety
 /// `path` and `engine` are null or zero-terminated, `out` is null or writable.
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn im_info(index: *const ImIndex, out: *mut ImInfo) -> i32
                 IdType::Binary => 4,
             },
             max_degree: layout.max_degree as u32,
-            uses_io_uring: u32::from(index.inner.engine == indexmill_core::engine::EngineKind::Uring),
+            uses_io_uring: u32::from(matches!(index.inner.engine.name(), "io_uring" | "sqpoll")),
         };
         Ok(0)
     });

@@ -12,6 +12,7 @@ compile_error!("indexmill files are little-endian and this reader maps them with
 
 mod bytes;
 pub mod codes;
+pub mod device;
 pub mod distance;
 pub mod engine;
 pub mod entries;
@@ -24,6 +25,7 @@ pub mod manifest;
 mod memory;
 pub mod navigation;
 pub mod pagefile;
+mod random;
 pub mod search;
 pub mod verify;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::query::{QueryState, Step};
 use super::{Counters, Shared};
-use crate::engine::{Engine, EngineKind};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 
 /// How often the caller is asked whether to go on.
@@ -156,7 +156,7 @@ impl Worker {
                 }
                 asked = Instant::now();
             }
-            let must_wait = ready.is_empty() && !(lanes == 1 && self.watch(shared, &mut done).map_err(|e| (0, e))?);
+            let must_wait = ready.is_empty() && !(lanes == 1 && self.watch(&mut done).map_err(|e| (0, e))?);
             let finished = if must_wait { self.engine.reap(&mut done) } else { self.engine.poll(&mut done) };
             finished.map_err(|e| (0, e))?;
             for slot in done.drain(..) {
@@ -171,9 +171,9 @@ impl Worker {
 
     /// Looks for finished reads for a moment, so that a thread with one query need not be woken up; true if it found
     /// some.
-    fn watch(&mut self, shared: &Shared<'_>, done: &mut Vec<usize>) -> Result<bool> {
-        if shared.index.engine != EngineKind::Uring {
-            return Ok(false); // another thread has to work for a read, or there is nothing to wait for
+    fn watch(&mut self, done: &mut Vec<usize>) -> Result<bool> {
+        if !self.engine.rewards_polling() {
+            return Ok(false);
         }
         let began = Instant::now();
         while done.is_empty() && began.elapsed() < WATCH_FOR {
