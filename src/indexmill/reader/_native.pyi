@@ -188,36 +188,6 @@ class Index:
             If a page that was read is damaged.
         """
 
-def measure_device(
-    path: str, block_bytes: int, depth: int, threads: int, seconds: float, seed: int
-) -> dict[str, Any]:
-    """Read random aligned blocks of the file at `path` past the page cache, `depth` of them in flight in total.
-
-    Parameters
-    ----------
-    block_bytes : int
-        Bytes of a read, and what its offset is a multiple of.
-    depth : int
-        Reads in flight, shared out among `threads`.
-    seconds : float
-        How long to read.
-    seed : int
-        Chooses the blocks.
-
-    Returns
-    -------
-    dict
-        ``reads`` (int) completed in ``elapsed_s`` (float); ``direct`` (bool): false if they went through the
-        page cache; ``engine`` (str); ``latencies_us``: float32 (reads,).
-
-    Raises
-    ------
-    InputError
-        If the file cannot be opened, is too small, or the device refuses reads of this size.
-    ConfigError
-        If a number is out of range.
-    """
-
 def verify(path: str | PathLike[str]) -> list[str]:
     """Read everything of the index at `path`; one message for each damage found, none if it is sound.
 
