@@ -1,5 +1,5 @@
-//! Where io_uring is forbidden, as in many containers, "auto" reads by pread and says so. Each test runs in a process of
-//! its own, which forbids itself the system calls.
+//! Where io_uring is forbidden, as in many containers, "auto" reads by pread and says so. Each test runs in a process
+//! of its own, which forbids itself the system calls.
 #![cfg(target_os = "linux")]
 
 mod common;

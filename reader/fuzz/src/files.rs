@@ -5,6 +5,7 @@ use std::path::Path;
 
 use indexmill_core::Result;
 use indexmill_core::codes::Codes;
+use indexmill_core::engine::Profile;
 use indexmill_core::entries::Entries;
 use indexmill_core::graph::Graph;
 use indexmill_core::ids::{Ids, UserId};
@@ -144,4 +145,16 @@ fn content_bytes(ids: &[UserId]) -> u64 {
 fn field(path: &Path, kind: &[u8; 4], name: &str) -> u64 {
     let value = PageFile::open(path, kind).and_then(|file| file.field(name)).unwrap_or(1);
     if (1..=u64::from(u32::MAX)).contains(&value) { value } else { 1 }
+}
+
+/// Parses a device profile; what it accepts is an inverse distribution function with caps that can be kept.
+pub fn profile(data: &[u8]) -> Result<()> {
+    let path = Path::new("device.json");
+    let model = named(path, Profile::parse(path, data))?.model;
+    let points = &model.latency_us;
+    assert!(points.len() >= 2 && points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+    assert!(points[0].0 == 0.0 && points[points.len() - 1].0 == 1.0);
+    assert!(points.iter().all(|point| point.1.is_finite() && point.1 >= 0.0));
+    assert!([model.iops, model.mb_per_s].into_iter().flatten().all(|cap| cap.is_finite() && cap > 0.0));
+    Ok(())
 }

@@ -22,7 +22,7 @@ use indexmill_core::Result;
 
 pub use common::Random;
 pub use directory::{search, verify};
-pub use files::{codes, entries, graph, ids, manifest, navigation};
+pub use files::{codes, entries, graph, ids, manifest, navigation, profile};
 
 /// A parser under test.
 pub struct Target {
@@ -35,13 +35,14 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "manifest", run: manifest, mutations: 4000 },
     Target { name: "graph", run: graph, mutations: 4000 },
     Target { name: "codes", run: codes, mutations: 4000 },
     Target { name: "entries", run: entries, mutations: 4000 },
     Target { name: "ids", run: ids, mutations: 4000 },
     Target { name: "navigation", run: navigation, mutations: 4000 },
+    Target { name: "profile", run: profile, mutations: 4000 },
     Target { name: "verify", run: verify, mutations: 400 },
     Target { name: "search", run: search, mutations: 400 },
 ];

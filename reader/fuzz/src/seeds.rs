@@ -54,6 +54,7 @@ pub fn all() -> Vec<Seed> {
     let many = Spec { n: 300, dim: 2, dtype: UINT8, max_degree: 2, ..SMALL };
     add(&mut seeds, "all-centres", &["codes.imx"], many, None);
     add_modes(&mut seeds, &index(Spec { id_type: 4, ..SMALL }, None));
+    push(&mut seeds, "profile", "device", &[], include_bytes!("../../core/tests/data/quick-device.json"));
     seeds
 }
 

@@ -42,8 +42,8 @@ enum Kind {
 }
 
 impl EngineChoice {
-    /// The engine called `name`: "auto" (io_uring, or pread where that is not to be had), "io_uring", "sqpoll", "pread",
-    /// "mmap" or "simulated:" and the path of a device profile.
+    /// The engine called `name`: "auto" (io_uring, or pread where that is not to be had), "io_uring", "sqpoll",
+    /// "pread", "mmap" or "simulated:" and the path of a device profile.
     ///
     /// # Errors
     /// `Config` for another name and for an engine that the system refuses; for a profile see [`Profile::parse`].

@@ -1,9 +1,10 @@
 //! A map of a whole file that is read without ever touching its pages from here.
 //!
-//! Touching a mapped page whose file was truncated, or whose device fails, kills the process with SIGBUS. So the kernel
-//! does the touching: process_vm_readv on this process itself faults the page in as a load would, holds it, copies
-//! from it, and answers EFAULT where the load would have been fatal. What remains: a file cut inside a page reads as zeros
-//! to the end of that page, which the page's checksum finds.
+//! Touching a mapped page whose file was truncated, or whose device fails, kills the process with SIGBUS. So the
+//! kernel does the touching: process_vm_readv on this process itself faults the page in as a load would, holds it,
+//! copies from it, and answers EFAULT where the load would have been fatal. (MADV_POPULATE_READ before a load would
+//! leave a gap between the two.) What remains: a file cut inside a page reads as zeros to the end of that page, which
+//! the page's checksum finds.
 
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
 //! Reads answered one after the other by a map of the file: the synchronous baseline of the E2LSH-on-storage study.
 //!
 //! A block is copied out of the map when it is flushed, and the thread waits for the page fault. The copy, which a
-//! search on bare memory would not make, is there because the bytes of a map may change or vanish between the check of a
-//! checksum and their use.
+//! search on bare memory would not make, is there because the bytes of a map may change or vanish between the check
+//! of a checksum and their use.
 
 use std::sync::Arc;
 

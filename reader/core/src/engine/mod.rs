@@ -54,8 +54,8 @@ pub(crate) trait Engine: Send {
     /// is one unless nothing is in flight.
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
-    /// Starts everything that was queued and appends the slots of finished reads to `done`; never blocks for a device, and
-    /// makes no system call where there is nothing to do.
+    /// Starts everything that was queued and appends the slots of finished reads to `done`; never blocks for a
+    /// device (but mmap, which knows no other way), and makes no system call where there is nothing to do.
     fn poll(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
     /// Whether a thread that has nothing else to do learns of a finished read sooner by polling than by being woken up.

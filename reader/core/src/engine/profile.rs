@@ -2,8 +2,8 @@
 //!
 //! A profile is a JSON object: `kind` is "indexmill-device", `version` 1, `name` a text, and `model` has
 //!
-//! * `latency_us`: points (fraction, microseconds) of the inverse distribution function of the latency, straight lines in
-//!   between; fractions increase from 0 to 1, latencies do not decrease;
+//! * `latency_us`: points (fraction, microseconds) of the inverse distribution function of the latency, straight
+//!   lines in between; fractions increase from 0 to 1, latencies do not decrease;
 //! * `iops`: reads a second that the device does not exceed, or null;
 //! * `mb_per_s`: megabytes (10^6 bytes) a second that it does not exceed, or null.
 //!

@@ -1,9 +1,9 @@
 //! A simulated device: real bytes, delivered when the device of a profile would deliver them.
 //!
-//! The device starts a read at the later of its submission and the end of the reads before it, which it takes up in the order of
-//! their submission: each occupies it for 1 / IOPS or for its share of the bandwidth, whichever is longer. The read is
-//! complete a latency after its start. Latencies are drawn from the profile's distribution by a generator of fixed seed,
-//! one for each read in that order; they are independent of each other and of the load, but for the wait to be started.
+//! The device takes reads up in the order of their submission, and starts each as soon as the one before it occupies
+//! it no more: for 1 / IOPS or for the read's share of the bandwidth, whichever is longer. A read is complete a latency
+//! after its start. Latencies are drawn from the profile's distribution by a generator of fixed seed, one for each
+//! read in that order; they depend neither on each other nor on the load, but for the wait to be started.
 //!
 //! The bytes come through the page cache, at submission. A page that is not cached yet takes its real time, and no
 //! completion is earlier than that: study a file that was read once and fits in memory.

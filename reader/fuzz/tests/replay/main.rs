@@ -87,6 +87,11 @@ fn no_navigation_file_makes_the_reader_panic() {
 }
 
 #[test]
+fn no_profile_makes_the_reader_panic() {
+    replay("profile");
+}
+
+#[test]
 fn no_entries_file_makes_the_reader_panic() {
     replay("entries");
 }
