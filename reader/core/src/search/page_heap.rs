@@ -14,6 +14,8 @@ use crate::pagefile::PAGE_BYTES;
 #[repr(C, align(64))]
 pub(super) struct AlignedPage([u8; PAGE_BYTES]);
 
+/// Pages that an idle query state has room for: 1 MiB, more than a search with L = 200 reads.
+const KEPT_PAGES: usize = 256;
 /// Set in the place of a block that lies in the cache.
 const CACHED: u32 = 1 << 31;
 
@@ -34,6 +36,12 @@ impl PageHeap {
         self.arena.clear();
         self.places.reset();
         self.nearest_first.clear();
+    }
+
+    /// Gives back the memory of an unusually long search.
+    pub fn shrink(&mut self) {
+        self.arena.clear();
+        self.arena.shrink_to(KEPT_PAGES);
     }
 
     /// Whether `block` is here.

@@ -48,6 +48,11 @@ impl QueryState {
         self.pipeline.reset(shared);
     }
 
+    /// Gives back the memory of an unusually long search.
+    pub fn shrink(&mut self) {
+        self.pages.shrink();
+    }
+
     /// Forgets the results of the last query.
     pub fn forget_previous(&mut self) {
         self.previous.clear();

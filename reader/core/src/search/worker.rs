@@ -121,7 +121,8 @@ impl Worker {
     }
 
     /// Keeps the worker for later calls of this thread, the newest ones first.
-    fn give_back(self, shared: &Shared<'_>) {
+    fn give_back(mut self, shared: &Shared<'_>) {
+        self.lanes.iter_mut().for_each(|lane| lane.state.shrink());
         let mut idle = shared.index.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.insert(0, self);
         idle.truncate(MAX_IDLE);
