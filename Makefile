@@ -1,14 +1,18 @@
 # make demo   set up, build two indexes of 20,000 English words, compare them (WORDS="ocean piano" picks the words)
 # make test   set up, then run every check and test
+# make test-aarch64   run the reader's tests on an emulated 64-bit ARM CPU (CONTRIBUTING.md says what to install)
+# make fuzz   fuzz every parser of the reader for SECONDS=30 each (TARGETS="graph ids" picks some); needs nightly Rust and cargo-fuzz
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUST := $(shell find reader -path reader/target -prune -o \( -name '*.rs' -o -name 'Cargo.*' -o -name 'cbindgen.toml' \) -print)
+RUST := $(shell find reader \( -path reader/target -o -path reader/fuzz \) -prune -o \( -name '*.rs' -o -name 'Cargo.*' -o -name 'cbindgen.toml' \) -print)
 CARGO := cargo --quiet
 WORDS ?=
+SECONDS ?= 30
+TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
 
-.PHONY: demo test lint unit rust clean
+.PHONY: demo test lint unit rust test-aarch64 fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
@@ -30,6 +34,21 @@ rust: $(VENV)/.dev
 	$(CARGO) clippy --locked --all-targets --manifest-path reader/Cargo.toml -- -D warnings; \
 	else echo "clippy is not installed: lint skipped"; fi
 	cargo test --locked --manifest-path reader/Cargo.toml
+
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
+test-aarch64:
+	cargo test --locked --manifest-path reader/Cargo.toml -p indexmill-core --lib --test search \
+	--target aarch64-unknown-linux-gnu
+
+# Link-time optimization makes the build slow and the fuzzer no better.
+fuzz: export CARGO_PROFILE_RELEASE_LTO = off
+fuzz:
+	@cargo +nightly fuzz --version >/dev/null || { echo "install them: rustup toolchain install nightly; cargo install cargo-fuzz"; exit 1; }
+	@cd reader && for target in $(TARGETS); do \
+	mkdir -p target/fuzz-corpus/$$target; \
+	cargo +nightly fuzz run --features libfuzzer $$target target/fuzz-corpus/$$target fuzz/seeds/$$target -- \
+	-max_total_time=$(SECONDS) -timeout=20 -max_len=65536 -use_value_profile=1 || exit 1; done
 
 $(VENV)/bin/python:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (https://rustup.rs), then run make again"; exit 1; }

@@ -89,7 +89,7 @@ def measure_device(
                 threads = threads_for(depth)
                 try:
                     found = measure(str(target.file), block_bytes, depth, threads, seconds, seed + len(reads))
-                except InputError as error:
+                except (InputError, ConfigError) as error:
                     if block_bytes == PAGE_BYTES:
                         raise
                     refused = str(error)

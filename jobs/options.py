@@ -23,18 +23,20 @@ Column = Annotated[
     typer.Option(help="Vector column of a Parquet or Arrow file; default: the only one that fits."),
 ]
 K = Annotated[int, typer.Option("-k", "--k", min=1, help="Neighbours wanted.")]
-Policy = Annotated[str, typer.Option(metavar="|".join(POLICIES), help="Search policy.")]
+Policy = Annotated[str, typer.Option(metavar="NAME", help=f"Search policy: {', '.join(POLICIES)}.")]
 PolicyList = Annotated[
     str, typer.Option("--policy", metavar="A,B", help=f"Search policies to measure: {', '.join(POLICIES)}.")
 ]
-Entry = Annotated[str, typer.Option(metavar="|".join(ENTRIES), help="Where a search starts.")]
+Entry = Annotated[str, typer.Option(metavar="NAME", help=f"Where a search starts: {', '.join(ENTRIES)}.")]
 EntryList = Annotated[
     str,
     typer.Option(
         "--entry", metavar="A,B", help=f"Where searches start, each measured: {', '.join(ENTRIES)}."
     ),
 ]
-BeamWidth = Annotated[int | None, typer.Option(min=1, help="Page reads a query sends at once. (default 4)")]
+BeamWidth = Annotated[
+    int | None, typer.Option(min=1, help="Page reads a query has in flight at most. (default 8)")
+]
 Threads = Annotated[int, typer.Option(min=1, help="Search threads.")]
 InFlight = Annotated[int | None, typer.Option(min=1, help="Queries a thread interleaves. (default 8)")]
 Engine = Annotated[

@@ -158,8 +158,8 @@ def test_python_build_refuses_what_does_not_go_together(data: Data, tmp_path: Pa
         indexmill.build(data.vectors, tmp_path / "x", metadata=pa.table({"a": [1]}))
     with pytest.raises(InputError, match="no such index"):
         indexmill.open(tmp_path / "nothing")
-    with pytest.raises(ConfigError, match="expected one of auto, io_uring, pread"):
-        indexmill.open(tmp_path / "nothing", engine="mmap")
+    with pytest.raises(ConfigError, match="expected one of auto, io_uring"):
+        indexmill.open(tmp_path / "nothing", engine="aio")
 
 
 def test_defaults_in_the_help_are_the_real_ones() -> None:
@@ -191,10 +191,10 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
 
 
 @pytest.mark.parametrize("command", ["build", "search", "score", "compare", "verify", "inspect", "export"])
-def test_every_command_has_help_with_two_examples(command: str) -> None:
+def test_every_command_has_help_with_examples(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0
-    assert result.stdout.split("Examples:")[1].count(f"indexmill {command} ") == 2
+    assert result.stdout.split("Examples:")[1].count(f"indexmill {command} ") >= 2
     assert "--json" in result.stdout
 
 

@@ -145,7 +145,7 @@ def test_first_and_skip_choose_queries(data: Data, index: Path) -> None:
 
 def test_the_table_shows_recall_and_costs(data: Data, index: Path) -> None:
     shown = run("score", index, "--queries", data.queries, "--truth", data.truth).stdout
-    for text in ("policy page", "recall", "@10", "95%", "P50", "P99", "KiB", "device"):
+    for text in ("policy pipeline", "recall", "@10", "95%", "P50", "P99", "KiB", "device"):
         assert text in shown
 
 

@@ -62,7 +62,7 @@ def test_search_prints_json_or_a_table_without_a_file(data: Data, index: Path) -
     [
         (["-k", str(N + 1)], 3, str(N)),
         (["--policy", "pages"], 2, "got 'pages'; did you mean 'page'?"),
-        (["--entry", "middle"], 2, "--entry: expected one of medoid, centroids"),
+        (["--entry", "middle"], 2, "--entry: expected one of auto, navigation"),
         (
             ["--engine", "uring"],
             2,

@@ -27,7 +27,9 @@ EXPANSIONS_PER_HOP = 16
 #: Candidates of the search in the navigation graph.
 NAVIGATION_LIST_SIZE = 8
 #: Vertices of pages at hand that the pipeline expands for each read.
-EXPANSIONS_PER_READ = 5
+EXPANSIONS_PER_READ = 3
+#: Reads in flight at the start, and at least.
+FIRST_WIDTH = 2
 #: How much its width grows after a read that brought no nearer candidate.
 WIDEN = 2
 
@@ -184,7 +186,7 @@ class SearchOracle:
 
     def pipeline_search(self, state: Query, most: int) -> None:
         """Page search with up to `most` reads in flight, each taken up when those chosen before it have been."""
-        width, depth, allowance = 1, 0, 0
+        width, depth = min(FIRST_WIDTH, most), 0
         visited: set[int] = set()  # chosen, so never chosen again
         waiting: list[tuple[int, int]] = []  # page, slot
         flights: list[tuple[int, int]] = []  # page, its place in the chain of reads
@@ -207,7 +209,6 @@ class SearchOracle:
                     self.read_pages(state, {page})
             if not flights:
                 return
-            self.expand_page_heap(state, allowance)
             page, place = flights.pop(0)
             depth = max(depth, place)
             state.hops, state.pages = depth, state.pages | {page}
@@ -218,9 +219,9 @@ class SearchOracle:
                 if home == page and slot not in state.expanded:
                     self.expand(state, slot)
             waiting = [(home, slot) for home, slot in waiting if home != page]
+            self.expand_page_heap(state, EXPANSIONS_PER_READ)
             came_nearer = self.settled(state, visited) < settled
-            width = max(width - 1, 1) if came_nearer else min(width + WIDEN, most)
-            allowance = EXPANSIONS_PER_READ
+            width = max(width - 1, min(FIRST_WIDTH, most)) if came_nearer else min(width + WIDEN, most)
 
     def settled(self, state: Query, visited: set[int]) -> int:
         """Number of nearest candidates that are visited without a gap."""

@@ -1,15 +1,17 @@
 /* Searches an index from C.
  *
- *   search INDEX [QUERIES [K [L]]]
+ *   search INDEX [QUERIES [NAME=VALUE ...]]
  *
  * INDEX    an index directory
  * QUERIES  a file of raw query vectors, row after row, in the index's query type; without it one random vector
+ * NAME     k, L, W (beam width), policy, threads, inflight: see ImSearchParams;
+ *          skip: bytes to skip at the start of QUERIES (8 for .u8bin, .i8bin and .fbin files)
  *
- * Prints user ids, scores and what each query cost.
+ * Prints user ids, scores and what each query cost, then what the process and the index took.
  *
  *   cargo build --release -p indexmill-capi                       (in reader/)
- *   cp reader/target/release/libindexmill.so libindexmill.so.0 && ln -sf libindexmill.so.0 libindexmill.so
- *   cc -I reader/capi/include reader/capi/examples/search.c -L. -Wl,-rpath,. -lindexmill -o search
+ *   cp reader/target/release/libindexmill.so libindexmill.so.2 && ln -sf libindexmill.so.2 libindexmill.so
+ *   cc -std=c11 -I reader/capi/include reader/capi/examples/search.c -L. -Wl,-rpath,. -lindexmill -o search
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,12 +27,34 @@ static int fail(const char *what) {
 
 static size_t component_bytes(uint32_t dtype) { return dtype == IM_FLOAT32 ? sizeof(float) : 1; }
 
+/* Sets one parameter from "NAME=VALUE"; 0 if there is no such name or value. */
+static int set(ImSearchParams *params, uint32_t *skip, const char *option) {
+    static const char *policies[] = {"beam", "page", "completion", "pipeline"}; /* IM_POLICY_BEAM .. */
+    const struct {
+        const char *name;
+        uint32_t *value;
+    } numbers[] = {{"k=", &params->k},         {"L=", &params->search_list_size}, {"W=", &params->beam_width},
+                   {"threads=", &params->threads}, {"inflight=", &params->inflight}, {"skip=", skip}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        size_t length = strlen(numbers[i].name);
+        if (strncmp(option, numbers[i].name, length) == 0)
+            return sscanf(option + length, "%" SCNu32, numbers[i].value) == 1;
+    }
+    for (uint32_t i = 0; strncmp(option, "policy=", 7) == 0 && i < 4; i++) {
+        if (strcmp(option + 7, policies[i]) == 0) {
+            params->policy = i;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Reads all whole vectors of a file; the caller frees the result. */
-static void *read_queries(const char *path, size_t vector_bytes, size_t *n_queries) {
+static void *read_queries(const char *path, size_t skip, size_t vector_bytes, size_t *n_queries) {
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
     size_t room = 1024, n = 0, got;
-    char *data = malloc(room * vector_bytes);
+    char *data = fseek(file, (long)skip, SEEK_SET) == 0 ? malloc(room * vector_bytes) : NULL;
     while (data && (got = fread(data + n * vector_bytes, vector_bytes, room - n, file)) > 0) {
         n += got;
         if (n == room) {
@@ -58,8 +82,8 @@ static void *random_query(const ImInfo *info) {
 
 static void print_id(const ImIndex *index, const ImInfo *info, int64_t id) {
     char text[256];
-    if (info->id_type < 3) {
-        if (info->id_type == 2) printf(" %" PRIu64, (uint64_t)id);
+    if (info->id_type < IM_ID_STRING) {
+        if (info->id_type == IM_ID_UINT64) printf(" %" PRIu64, (uint64_t)id);
         else printf(" %" PRId64, id);
         return;
     }
@@ -68,46 +92,69 @@ static void print_id(const ImIndex *index, const ImInfo *info, int64_t id) {
     else printf(" %.*s", (int)(length < (int64_t)sizeof text ? length : (int64_t)sizeof text), text);
 }
 
+/* What the process took at most (Linux tells), and what of it the index holds. */
+static int print_memory(const ImIndex *index) {
+    char line[256];
+    long peak_kib = -1;
+    ImStats stats;
+    if (im_stats(index, &stats) < 0) return fail("stats");
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status)) sscanf(line, "VmHWM: %ld", &peak_kib);
+    if (status) fclose(status);
+    if (peak_kib >= 0) printf("peak memory: %.1f MiB; ", (double)peak_kib / 1024);
+    printf("the index holds %.1f MiB\n", (double)(stats.memory_bytes + stats.cache_bytes) / (1 << 20));
+    return 0;
+}
+
+static int run(const ImIndex *index, const ImInfo *info, const ImSearchParams *params, const void *queries, size_t n) {
+    int64_t *ids = malloc((n * params->k + 1) * sizeof *ids);
+    float *scores = malloc((n * params->k + 1) * sizeof *scores);
+    ImCounters *counters = malloc((n + 1) * sizeof *counters);
+    int code = 1;
+    if (!queries || !ids || !scores || !counters) {
+        fprintf(stderr, "cannot read the queries or no memory\n");
+    } else if (im_search(index, queries, info->query_dtype, n, (size_t)info->dim, params, ids, scores, counters) < 0) {
+        fail("search");
+    } else {
+        for (size_t q = 0; q < n; q++) {
+            printf("query %zu:", q);
+            for (size_t i = q * params->k; i < (q + 1) * params->k; i++) {
+                if (scores[i] != scores[i]) break; /* NaN: fewer than k were reachable */
+                print_id(index, info, ids[i]);
+                printf(" (%g)", (double)scores[i]);
+            }
+            printf("; %" PRIu64 " pages, %" PRIu64 " hops, %.0f us\n", counters[q].pages_read, counters[q].hops,
+                   (double)counters[q].latency_us);
+        }
+        code = print_memory(index);
+    }
+    free(ids);
+    free(scores);
+    free(counters);
+    return code;
+}
+
 int main(int argc, char **argv) {
-    if (argc < 2 || im_abi_version() != IM_ABI_VERSION) {
-        fprintf(stderr, "usage: %s INDEX [QUERIES [K [L]]]   (library ABI %" PRIu32 ")\n", argv[0], im_abi_version());
+    ImSearchParams params;
+    uint32_t skip = 0;
+    int valid = argc >= 2 && im_search_params_default(&params, sizeof params) == 0;
+    for (int i = 3; valid && i < argc; i++) valid = set(&params, &skip, argv[i]);
+    if (!valid) {
+        fprintf(stderr, "usage: %s INDEX [QUERIES [k=10] [L=64] [W=8] [policy=pipeline] [threads=1] [inflight=8] [skip=0]]"
+                "\n(library ABI %" PRIu32 ") %s\n", argv[0], im_abi_version(), im_last_error());
         return 2;
     }
     ImIndex *index = NULL;
     ImInfo info;
     if (im_open(argv[1], "auto", &index) < 0) return fail("open");
     if (im_info(index, &info) < 0) return fail("info");
-    printf("%" PRIu64 " vectors of %" PRIu64 " dimensions\n", info.n_vertices, info.dim);
+    printf("%" PRIu64 " vectors of %" PRIu64 " dimensions, read with %s\n", info.n_vertices, info.dim, im_engine(index));
 
     size_t n = 1, bytes = (size_t)info.dim * component_bytes(info.query_dtype);
-    void *queries = argc > 2 ? read_queries(argv[2], bytes, &n) : random_query(&info);
-    ImSearchParams params = {10, 64, 4, IM_POLICY_PAGE, IM_ENTRY_CENTROIDS, 1, 8};
-    if (argc > 3) params.k = (uint32_t)atoi(argv[3]);
     if (params.k > info.n_vertices) params.k = (uint32_t)info.n_vertices;
-    if (argc > 4) params.search_list_size = (uint32_t)atoi(argv[4]);
-    int64_t *ids = malloc((n * params.k + 1) * sizeof *ids);
-    float *scores = malloc((n * params.k + 1) * sizeof *scores);
-    ImCounters *counters = malloc((n + 1) * sizeof *counters);
-    if (!queries || !ids || !scores || !counters) {
-        fprintf(stderr, "cannot read the queries or no memory\n");
-        return 1;
-    }
-    if (im_search(index, queries, info.query_dtype, n, (size_t)info.dim, &params, ids, scores, counters) < 0)
-        return fail("search");
-    for (size_t q = 0; q < n; q++) {
-        printf("query %zu:", q);
-        for (size_t i = q * params.k; i < (q + 1) * params.k; i++) {
-            if (scores[i] != scores[i]) break; /* NaN: fewer than k were reachable */
-            print_id(index, &info, ids[i]);
-            printf(" (%g)", scores[i]);
-        }
-        printf("; %" PRIu64 " pages, %" PRIu64 " hops, %.0f us\n", counters[q].pages_read, counters[q].hops,
-               counters[q].latency_us);
-    }
+    void *queries = argc > 2 ? read_queries(argv[2], skip, bytes, &n) : random_query(&info);
+    int code = run(index, &info, &params, queries, n);
     free(queries);
-    free(ids);
-    free(scores);
-    free(counters);
     im_close(index);
-    return 0;
+    return code;
 }

@@ -1,22 +1,26 @@
-/* Search of indexmill indexes.
+/* Search of indexmill indexes. docs/guides/embed.md is the introduction.
  *
- * Functions return 0 or more on success and a negative errno-like code on failure; im_last_error() then tells the
- * calling thread what failed and what to do. An ImIndex may be used from several threads at once; only im_close
- * must not run while another call uses the index. */
+ * Results: 0 or more is success, a negative number an error code; im_last_error() then tells the calling thread what
+ * failed and what to do. Null and misaligned pointers, sizes and values that do not fit and damaged files are errors;
+ * pointers to less memory than a function asks for, and objects that were released, cannot be told from good ones.
+ *
+ * Threads: every function may be called from any thread at any time, on the same objects too, but for the three that
+ * release one (im_close, im_filter_free, im_range_free): no other call may use the object then or later.
+ *
+ * Ownership: what a function stores in `*out` as a pointer belongs to the caller until it is handed to the function
+ * that releases it. Arrays and texts that are passed in are borrowed for the call alone. */
 
 #ifndef INDEXMILL_H
 #define INDEXMILL_H
 
 /* Written by cbindgen from reader/capi/src: do not edit. */
 
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
-// Version of this interface: structures, codes and functions.
-#define IM_ABI_VERSION 1
+// Version of this interface: structures, codes and functions. It is raised by every change after which a program must
+// be compiled again, and is the number at the end of the library's name (libindexmill.so.2).
+#define IM_ABI_VERSION 2
 
 // EINVAL: a pointer is null, or a parameter or query is unusable.
 #define IM_EINVAL -22
@@ -54,17 +58,60 @@
 // Component type: 8-bit codes of scaled floats (indexes only).
 #define IM_SQ8 6
 
-// Policy: lock-step beam search.
+// Metric: squared Euclidean distance; smaller is better.
+#define IM_METRIC_L2 1
+
+// Metric: inner product; larger is better.
+#define IM_METRIC_IP 2
+
+// Metric: cosine; larger is better.
+#define IM_METRIC_COSINE 3
+
+// User ids: none, a vector is known by its vector id, its position in the input.
+#define IM_ID_NONE 0
+
+// User ids: signed 64 bits.
+#define IM_ID_INT64 1
+
+// User ids: unsigned 64 bits.
+#define IM_ID_UINT64 2
+
+// User ids: UTF-8 text.
+#define IM_ID_STRING 3
+
+// User ids: bytes.
+#define IM_ID_BINARY 4
+
+// Policy: lock-step beam search, one vertex a read (DiskANN++ Algorithm 1).
 #define IM_POLICY_BEAM 0
 
-// Policy: page search.
+// Policy: page search with a page heap (DiskANN++ Algorithm 5).
 #define IM_POLICY_PAGE 1
+
+// Policy: each read handled when it arrives (AIO-ANN Algorithm 1).
+#define IM_POLICY_COMPLETION 2
+
+// Policy: page search without a barrier between reads.
+#define IM_POLICY_PIPELINE 3
 
 // Entry: the vertex nearest to the mean of all vectors.
 #define IM_ENTRY_MEDOID 0
 
 // Entry: the vertex of the centroid nearest to the query.
 #define IM_ENTRY_CENTROIDS 1
+
+// Entry: the nearest vertices of the navigation graph; refused where the index has none.
+#define IM_ENTRY_NAVIGATION 2
+
+// Entry: the results of the query that its thread answered before (AIO-ANN); a deterministic search takes it with
+// threads = inflight = 1 only.
+#define IM_ENTRY_PREVIOUS 3
+
+// Entry: IM_ENTRY_NAVIGATION where the index has a navigation graph, else IM_ENTRY_CENTROIDS.
+#define IM_ENTRY_AUTO 4
+
+// A set of vectors, for ImSearchParams.allow.
+typedef struct ImFilter ImFilter;
 
 // An opened index.
 typedef struct ImIndex ImIndex;
@@ -79,32 +126,41 @@ typedef struct ImInfo {
   uint32_t dtype;
   // Component type that queries must have: IM_FLOAT32, IM_UINT8 or IM_INT8.
   uint32_t query_dtype;
-  // 1 l2, 2 inner product, 3 cosine.
+  // IM_METRIC_L2, IM_METRIC_IP or IM_METRIC_COSINE.
   uint32_t metric;
-  // 0 none, 1 int64, 2 uint64, 3 string, 4 binary.
+  // IM_ID_NONE .. IM_ID_BINARY.
   uint32_t id_type;
   // Most neighbours of a vertex.
   uint32_t max_degree;
-  // 1 if reads go through io_uring, 0 if through pread.
-  uint32_t uses_io_uring;
+  // Vertices of the navigation graph; 0 if the index has none, so that IM_ENTRY_NAVIGATION is refused.
+  uint32_t n_navigation;
 } ImInfo;
 
-// How to search. 10, 64, 4, IM_POLICY_PAGE, IM_ENTRY_CENTROIDS, 1, 8 is a good start.
+// How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
+// or that comes from another version of this header, is told by struct_bytes and refused.
 typedef struct ImSearchParams {
-  // Answers a query.
+  // sizeof(ImSearchParams), stored by im_search_params_default.
+  uint32_t struct_bytes;
+  // Answers a query, at most the number of vectors; plays no part in a range search. Default 10.
   uint32_t k;
-  // Candidates kept, at least k; larger is slower and finds more.
+  // Candidates kept, at least k; larger is slower and finds more. Default 64.
   uint32_t search_list_size;
-  // Reads of one query in flight, 1 .. 64.
+  // Reads of one query in flight at most, 1 .. 64. Default 8.
   uint32_t beam_width;
-  // IM_POLICY_BEAM or IM_POLICY_PAGE.
+  // IM_POLICY_BEAM .. IM_POLICY_PIPELINE. Default IM_POLICY_PIPELINE.
   uint32_t policy;
-  // IM_ENTRY_MEDOID or IM_ENTRY_CENTROIDS.
+  // IM_ENTRY_MEDOID .. IM_ENTRY_AUTO. Default IM_ENTRY_AUTO.
   uint32_t entry;
-  // Search threads, 1 .. 1024.
+  // Search threads of the call, the calling one among them, 1 .. 1024. Default 1.
   uint32_t threads;
-  // Queries that each thread interleaves, 1 .. 256.
+  // Queries that each thread interleaves, 1 .. 256. Default 8.
   uint32_t inflight;
+  // 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
+  // 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE only. Default 1.
+  uint32_t deterministic;
+  // The vectors that may be returned; null for all. Borrowed for the call; one filter may serve
+  // several at once. Default null.
+  const struct ImFilter *allow;
 } ImSearchParams;
 
 // What one query cost.
@@ -133,32 +189,62 @@ typedef struct ImCounters {
   float io_wait_us;
 } ImCounters;
 
+// Answers to a range search; those of query q are at starts[q] .. starts[q + 1] of `ids` and `scores`, nearest first.
+typedef struct ImRangeResult {
+  // Number of queries.
+  uint64_t n_queries;
+  // n_queries + 1 positions; the last one is the number of answers.
+  const uint64_t *starts;
+  // As from im_search.
+  const int64_t *ids;
+  // As from im_search.
+  const float *scores;
+  // One entry a query.
+  const struct ImCounters *counters;
+} ImRangeResult;
+
+// What all searches of an index cost since it was opened, and what it holds in memory now.
+typedef struct ImStats {
+  // Queries answered by im_search and im_range_search.
+  uint64_t queries;
+  // Pages that these read from disk.
+  uint64_t pages_read;
+  // Bytes that these read from disk.
+  uint64_t bytes_read;
+  // Frontier vertices of these whose page was taken from the cache.
+  uint64_t cache_hits;
+  // Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
+  uint64_t errors;
+  // Codes, entry vertices, navigation graph, checksums, and the table of im_vector_user_id once it was made. Search
+  // states and read buffers come on top.
+  uint64_t memory_bytes;
+  // Pages kept by im_cache or im_cache_from_queries, and their directory.
+  uint64_t cache_bytes;
+} ImStats;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-// Returns IM_ABI_VERSION of the library in use; compare it with the header's. Thread-safe.
+// Returns IM_ABI_VERSION of the library in use; compare it with the header's.
+//
+// Threads: any, at any time.
 uint32_t im_abi_version(void);
 
-// Returns the message of the last failure on the calling thread, "" if there was none. Valid until the next call
-// on this thread; do not free it. Thread-safe: every thread has its own.
+// Returns the message of the last failure on the calling thread, "" if there was none: what failed, where, what was
+// expected and found, and what to do. A call that succeeds leaves it as it is.
+//
+// Threads: any, at any time; every thread has its own message. Ownership: the library's, valid until the next call on
+// this thread.
 const char *im_last_error(void);
 
-// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
-// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
-// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector. Returns a
-// negative error code on failure. Thread-safe.
+// Opens the index in directory `path` (UTF-8) and stores it in `*out`, null on failure. `engine` says how pages are
+// read: "io_uring", "pread" or another one of docs/guides/search.md; null or "auto" is io_uring where the system
+// allows it, else pread.
+// Reads the codes, entry vertices and navigation graph into memory and checks them; nothing else is read before it is
+// needed. The files stay open: an index that is replaced meanwhile goes on as it was. Returns 0 or an error code.
 //
-// # Safety
-// `index` is null or open, `buffer` has room for `capacity` bytes.
-int64_t im_vector_user_id(const struct ImIndex *index,
-                          uint64_t vector_id,
-                          void *buffer,
-                          size_t capacity);
-
-// Opens the index in directory `path` (UTF-8); `engine` is "auto", "io_uring", "pread" or null for "auto". Stores
-// the index in `*out`, to be released with im_close; null on failure. Returns 0 or an error code. Thread-safe.
+// Threads: any, at any time. Ownership: release `*out` with im_close; `path` and `engine` are copied.
 //
 // # Safety
 // `path` and `engine` are null or zero-terminated, `out` is null or writable.
@@ -167,23 +253,57 @@ int32_t im_open(const char *path,
                 struct ImIndex **out);
 
 // Reads every byte of the index in directory `path` (UTF-8). Returns 0 if it is sound, or IM_ECORRUPT with all that
-// was found, a line each, as im_last_error. Thread-safe.
+// was found, a line each, as im_last_error.
+//
+// Threads: any, at any time. Ownership: nothing changes hands.
 //
 // # Safety
 // `path` is null or zero-terminated.
 int32_t im_verify(const char *path);
 
-// Releases an index; null is ignored. Must not run while another call uses the index.
+// Releases an index with everything that belongs to it; null is ignored. Filters and range results are objects of
+// their own: they stay valid and are released by their own functions.
+//
+// Threads: any, but no other call may use the index at that time or later. Ownership: `index` is gone.
 //
 // # Safety
 // `index` is null or comes from im_open and was not closed.
 void im_close(struct ImIndex *index);
 
-// Fills `*out`. Returns 0 or an error code. Thread-safe.
+// Returns how pages are read: "io_uring", "pread" or another engine's name; null, with a message, if `index` is null.
+//
+// Threads: any, at any time. Ownership: the library's, valid until the index is closed.
+//
+// # Safety
+// `index` is null or open.
+const char *im_engine(const struct ImIndex *index);
+
+// Returns in what respect reading is not the best that the library can do, and why (for example that the system
+// forbids io_uring), "" if there is nothing to say; null, with a message, if `index` is null.
+//
+// Threads: any, at any time. Ownership: the library's, valid until the next im_engine_note on this thread.
+//
+// # Safety
+// `index` is null or open.
+const char *im_engine_note(const struct ImIndex *index);
+
+// Fills `*out`. Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: `*out` is the caller's.
 //
 // # Safety
 // `index` is null or open, `out` is null or writable.
 int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
+
+// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out` alone if the program was compiled with another
+// version of the structure.
+//
+// Threads: any, at any time. Ownership: `*out` is the caller's.
+//
+// # Safety
+// `out` is null or has room for `struct_bytes` bytes.
+int32_t im_search_params_default(struct ImSearchParams *out,
+                                 size_t struct_bytes);
 
 // Finds the k nearest vectors of each query, nearest first.
 //
@@ -191,7 +311,10 @@ int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
 // query_dtype), row after row. `out_ids` gets n_queries x k user ids: int64, uint64 as their bit pattern, or vector
 // ids where the index has none or its ids are text or bytes (see im_vector_user_id); -1 where fewer than k vectors
 // were reachable, which the NaN in `out_scores` tells from an id. `out_scores` gets n_queries x k scores in the
-// index's metric. `out_counters` gets n_queries entries, or is null. Returns 0 or an error code. Thread-safe.
+// index's metric. `out_counters` gets n_queries entries, or is null. Returns 0, or an error code and stores nothing.
+//
+// Threads: any, at any time; a call runs in params->threads threads of its own, the calling one among them, and
+// returns when all of them have ended. Ownership: all arrays are the caller's.
 //
 // # Safety
 // `index` is null or open, `params` is null or readable, the arrays have the sizes above.
@@ -204,6 +327,115 @@ int32_t im_search(const struct ImIndex *index,
                   int64_t *out_ids,
                   float *out_scores,
                   struct ImCounters *out_counters);
+
+// Finds the vectors of each query whose score is at least as good as `radius`: at most this squared distance (l2), at
+// least this inner product or cosine. Queries and parameters are those of im_search, but params->k plays no part and
+// params->search_list_size is where the search begins: it keeps more candidates while many are within the radius. The
+// answers are stored in `*out`, null on failure. Returns 0 or an error code.
+//
+// Threads: any, at any time, as im_search. Ownership: release `*out` with im_range_free.
+//
+// # Safety
+// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components, `out` is null or
+// writable.
+int32_t im_range_search(const struct ImIndex *index,
+                        const void *queries,
+                        uint32_t dtype,
+                        size_t n_queries,
+                        size_t dim,
+                        float radius,
+                        const struct ImSearchParams *params,
+                        struct ImRangeResult **out);
+
+// Releases the answers of a range search; null is ignored.
+//
+// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are gone.
+//
+// # Safety
+// `result` is null or comes from im_range_search and was not released.
+void im_range_free(struct ImRangeResult *result);
+
+// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
+// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
+// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
+// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector. Returns a
+// negative error code on failure.
+//
+// Threads: any, at any time. Ownership: `buffer` is the caller's.
+//
+// # Safety
+// `index` is null or open, `buffer` has room for `capacity` bytes.
+int64_t im_vector_user_id(const struct ImIndex *index,
+                          uint64_t vector_id,
+                          void *buffer,
+                          size_t capacity);
+
+// Makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
+// significant first; `n_bytes` is n_vertices / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
+// vector and keeps n_vertices / 8 bytes, so make it once and use it often: with all handles of the same build, and
+// after this one was closed. Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
+//
+// # Safety
+// `index` is null or open, `bitmap` is null or has `n_bytes` bytes, `out` is null or writable.
+int32_t im_filter_new(const struct ImIndex *index,
+                      const uint8_t *bitmap,
+                      size_t n_bytes,
+                      struct ImFilter **out);
+
+// Returns the number of vectors that may be returned, or a negative error code.
+//
+// Threads: any, at any time. Ownership: nothing changes hands.
+//
+// # Safety
+// `filter` is null or alive.
+int64_t im_filter_count(const struct ImFilter *filter);
+
+// Releases a filter; null is ignored.
+//
+// Threads: any, but no other call may use the filter at that time or later. Ownership: `filter` is gone.
+//
+// # Safety
+// `filter` is null or comes from im_filter_new and was not released.
+void im_filter_free(struct ImFilter *filter);
+
+// Keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
+// for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
+// 0 or an error code; after an error the old cache stays.
+//
+// Threads: any, at any time; searches that run go on with the cache they began with, of two calls at once the one that
+// ends last wins. Ownership: the cache belongs to the index.
+//
+// # Safety
+// `index` is null or open.
+int32_t im_cache(const struct ImIndex *index,
+                 uint64_t bytes);
+
+// The same with the pages that a search for a sample of queries reads most often. Queries and parameters are those of
+// im_search; this search counts in no ImStats.
+//
+// Threads: any, at any time, as im_cache. Ownership: the cache belongs to the index, `queries` is the caller's.
+//
+// # Safety
+// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components.
+int32_t im_cache_from_queries(const struct ImIndex *index,
+                              const void *queries,
+                              uint32_t dtype,
+                              size_t n_queries,
+                              size_t dim,
+                              const struct ImSearchParams *params,
+                              uint64_t bytes);
+
+// Fills `*out`. Figures of a search that ends at the same time may be in some of the sums and not yet in others.
+// Returns 0 or an error code.
+//
+// Threads: any, at any time. Ownership: `*out` is the caller's.
+//
+// # Safety
+// `index` is null or open, `out` is null or writable.
+int32_t im_stats(const struct ImIndex *index,
+                 struct ImStats *out);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -24,8 +24,11 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Returns the message of the last failure on the calling thread, "" if there was none. Valid until the next call
-/// on this thread; do not free it. Thread-safe: every thread has its own.
+/// Returns the message of the last failure on the calling thread, "" if there was none: what failed, where, what was
+/// expected and found, and what to do. A call that succeeds leaves it as it is.
+///
+/// Threads: any, at any time; every thread has its own message. Ownership: the library's, valid until the next call on
+/// this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn im_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
@@ -57,21 +60,50 @@ impl From<Error> for Failure {
     }
 }
 
-/// Runs `call`; failures and panics become codes with a message.
-pub fn guard(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
+/// Runs `call`; failures and panics become codes, with a message for [`im_last_error`].
+pub fn attempt<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, i32> {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(value)) => return value,
+        Ok(Ok(value)) => return Ok(value),
         Ok(Err(failure)) => failure,
-        Err(panic) => Failure { code: IM_EPANIC, message: panic_message(&panic) },
+        Err(panic) => Failure { code: IM_EPANIC, message: panic_message(&*panic) },
     };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
     // Without thread-local storage (a thread that is ending) the code alone must do.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
-    failure.code.into()
+    Err(failure.code)
 }
 
-fn panic_message(panic: &Box<dyn Any + Send>) -> String {
-    let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+/// Runs `call`; returns its value or the code of its failure.
+pub fn guard<T: From<i32>>(call: impl FnOnce() -> Result<T, Failure>) -> T {
+    attempt(call).unwrap_or_else(T::from)
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no message");
     format!("a defect of indexmill, please report it: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code_with_its_message() {
+        let code: i64 = guard(|| panic!("slot {} of 2", 3));
+        assert_eq!(code, i64::from(IM_EPANIC));
+        // SAFETY: the message is zero-terminated and no call follows.
+        let message = unsafe { CStr::from_ptr(im_last_error()) }.to_str().unwrap();
+        assert_eq!(message, "a defect of indexmill, please report it: slot 3 of 2");
+    }
+
+    #[test]
+    fn every_thread_has_its_own_message() {
+        let _: i32 = guard(|| Err(Failure::invalid("here")));
+        // SAFETY: zero-terminated, and the thread ends after it.
+        let there = std::thread::spawn(|| unsafe { CStr::from_ptr(im_last_error()) }.to_bytes().len());
+        assert_eq!(there.join().unwrap(), 0);
+    }
 }

@@ -6,6 +6,7 @@ use indexmill_core::ids::UserId;
 
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
+use crate::pointers::{Room, borrow};
 
 /// Slots looked up at a time.
 const BATCH: u32 = 65536;
@@ -14,7 +15,9 @@ const BATCH: u32 = 65536;
 /// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
 /// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
 /// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector. Returns a
-/// negative error code on failure. Thread-safe.
+/// negative error code on failure.
+///
+/// Threads: any, at any time. Ownership: `buffer` is the caller's.
 ///
 /// # Safety
 /// `index` is null or open, `buffer` has room for `capacity` bytes.
@@ -27,16 +30,13 @@ pub unsafe extern "C" fn im_vector_user_id(
 ) -> i64 {
     guard(|| {
         // SAFETY: null or open by the caller's contract.
-        let Some(index) = (unsafe { index.as_ref() }) else {
-            return Err(Failure::invalid("im_vector_user_id: index must not be null"));
-        };
-        if buffer.is_null() && capacity > 0 {
-            return Err(Failure::invalid("im_vector_user_id: buffer must not be null unless capacity is 0"));
-        }
+        let index = unsafe { borrow("im_vector_user_id: index", index) }?;
+        let room = Room::for_array("im_vector_user_id: buffer", buffer.cast::<u8>(), capacity)?;
         let n = index.inner.graph.layout.n_vertices;
         let slots = slots(index)?;
         let Some(&slot) = usize::try_from(vector_id).ok().and_then(|id| slots.get(id)) else {
-            return Err(Failure::invalid(format!("vector_id: expected 0..{}, got {vector_id}", n - 1)));
+            let message = format!("im_vector_user_id: vector_id: expected 0..{}, got {vector_id}", n - 1);
+            return Err(Failure::invalid(format!("{message}; pass one that a search returned")));
         };
         let id = index.inner.ids.user_ids(&[slot])?.pop();
         let bytes = match id {
@@ -46,11 +46,8 @@ pub unsafe extern "C" fn im_vector_user_id(
             Some(UserId::Uint64(id)) => id.to_le_bytes().to_vec(),
             _ => vector_id.to_le_bytes().to_vec(),
         };
-        let copied = bytes.len().min(capacity);
-        if copied > 0 {
-            // SAFETY: `buffer` has room for `capacity` bytes by the caller's contract.
-            unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), copied) };
-        }
+        // SAFETY: room for `capacity` bytes by the caller's contract.
+        unsafe { room.write_all(&bytes[..bytes.len().min(capacity)]) };
         Ok(bytes.len() as i64)
     })
 }

@@ -2,16 +2,34 @@
 //!
 //! Every function catches panics, returns a negative errno-like code on failure and leaves a message for
 //! [`error::im_last_error`]. The ABI changes only together with [`IM_ABI_VERSION`].
+//!
+//! The modules stand in the order in which their functions appear in the header.
 
 pub mod error;
-pub mod ids;
+mod pointers;
+
 pub mod index;
+pub mod info;
+
+pub mod params;
 pub mod search;
 
-/// Version of this interface: structures, codes and functions.
-pub const IM_ABI_VERSION: u32 = 1;
+pub mod range;
 
-/// Returns IM_ABI_VERSION of the library in use; compare it with the header's. Thread-safe.
+pub mod ids;
+
+pub mod filter;
+
+pub mod cache;
+pub mod stats;
+
+/// Version of this interface: structures, codes and functions. It is raised by every change after which a program must
+/// be compiled again, and is the number at the end of the library's name (libindexmill.so.2).
+pub const IM_ABI_VERSION: u32 = 2;
+
+/// Returns IM_ABI_VERSION of the library in use; compare it with the header's.
+///
+/// Threads: any, at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn im_abi_version() -> u32 {
     IM_ABI_VERSION

@@ -100,8 +100,11 @@ impl Ids {
     }
 
     /// User ids of `slots`; each slot must be below n.
+    ///
+    /// Ids of different slots must not share bytes: otherwise a small file could ask for a lot of memory.
     pub fn user_ids(&self, slots: &[u32]) -> Result<Vec<UserId>> {
         let (mut cursor, mut content) = (self.cursor(), self.cursor());
+        let mut free: Option<(u32, u64)> = None; // last slot, end of its bytes
         self.in_slot_order(slots, UserId::Vector(0), |slot| {
             if self.id_type == IdType::None {
                 return cursor.vector_id(slot).map(UserId::Vector);
@@ -112,7 +115,9 @@ impl Ids {
                 (IdType::Int64, _) => Ok(UserId::Int64(number as i64)),
                 (IdType::String | IdType::Binary, Some(section)) => {
                     let end = cursor.u64_at(first, value + 8)?;
-                    content.user_bytes(section, slot, number, end)
+                    let least = free.filter(|&(last, _)| last != slot).map_or(0, |(_, end)| end);
+                    free = Some((slot, end));
+                    content.user_bytes(section, slot, (number, end), least)
                 }
                 _ => Ok(UserId::Uint64(number)),
             }
@@ -180,11 +185,12 @@ impl Cursor<'_> {
         Ok(u64_at(&self.page[..], at))
     }
 
-    fn user_bytes(&mut self, section: &Section, slot: u32, start: u64, end: u64) -> Result<UserId> {
+    /// The id at `start..end` of section "bytes", which must not begin before `least`.
+    fn user_bytes(&mut self, section: &Section, slot: u32, (start, end): (u64, u64), least: u64) -> Result<UserId> {
         let path = &self.ids.file.path;
         let place = format!("user id of slot {slot}");
-        if start > end || end > section.payload {
-            let expected = format!("a range within {} bytes", section.payload);
+        if start < least || start > end || end > section.payload {
+            let expected = format!("a range within {least}..{}", section.payload);
             return Err(Error::corrupt(path, place, expected, format!("{start}..{end}")));
         }
         let mut bytes: Vec<u8> = reserve(path, (end - start) as usize)?;

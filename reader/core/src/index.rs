@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
 use crate::codes::Codes;
-use crate::engine::{DataFile, EngineKind};
+use crate::engine::{DataFile, EngineChoice};
 use crate::entries::Entries;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::ids::Ids;
 use crate::manifest::{self, Manifest, NAVIGATION_FILE};
 use crate::navigation::Navigation;
+use crate::pagefile::PAGE_BYTES;
 use crate::search::{Cache, Worker};
 
 /// An index that was opened and can be searched, from several threads at once.
@@ -34,9 +35,7 @@ pub struct Index {
     /// Slots to ids.
     pub ids: Ids,
     /// How blocks are read.
-    pub engine: EngineKind,
-    /// What differs from the best way of reading, and why.
-    pub engine_note: Option<String>,
+    pub engine: EngineChoice,
     pub(crate) file: Arc<DataFile>,
     /// Search states of finished calls, for the next call on the same thread.
     pub(crate) idle: Mutex<Vec<Worker>>,
@@ -45,7 +44,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens the index in directory `path`; `engine` is "auto", "io_uring" or "pread".
+    /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
         let manifest = manifest::read(path)?;
         manifest.check_sizes(path)?;
@@ -71,9 +70,8 @@ impl Index {
                 return Err(Error::corrupt(&path.join(name), "build id in the header", want, got));
             }
         }
-        let (engine, engine_reason) = EngineKind::choose(engine)?;
-        let file = DataFile::open(&graph_path)?;
-        let notes: Vec<String> = [engine_reason, file.buffered_because.clone()].into_iter().flatten().collect();
+        let engine = EngineChoice::new(engine)?;
+        let file = DataFile::open(&graph_path, engine.access(), PAGE_BYTES)?;
         Ok(Index {
             path: path.to_owned(),
             manifest,
@@ -83,12 +81,12 @@ impl Index {
             navigation,
             ids,
             engine,
-            engine_note: (!notes.is_empty()).then(|| notes.join("; ")),
             file: Arc::new(file),
             idle: Mutex::new(Vec::new()),
             cache: RwLock::new(None),
         })
     }
+
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
     /// graph, scale, and the checksums of graph.imx and ids.imx. Search states, buffers and the manifest come on top.
     pub fn memory_bytes(&self) -> u64 {
@@ -97,5 +95,11 @@ impl Index {
             + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
             + self.graph.memory_bytes()
             + self.ids.memory_bytes()
+    }
+
+    /// What differs from the best way of reading, and why; searches may add to it.
+    pub fn engine_note(&self) -> Option<String> {
+        let notes: Vec<String> = self.engine.notes().chain(self.file.buffered_because.clone()).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }

@@ -12,6 +12,7 @@ compile_error!("indexmill files are little-endian and this reader maps them with
 
 mod bytes;
 pub mod codes;
+pub mod device;
 pub mod distance;
 pub mod engine;
 pub mod entries;
@@ -25,6 +26,7 @@ mod memory;
 mod metric;
 pub mod navigation;
 pub mod pagefile;
+mod random;
 pub mod search;
 pub mod verify;
 

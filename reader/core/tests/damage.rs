@@ -197,6 +197,26 @@ fn a_neighbour_that_is_no_slot_names_file_and_page() {
     }
 }
 
+/// Each of many slots could otherwise claim the whole section: a small file that asks for a lot of memory.
+#[test]
+fn string_ids_that_share_bytes_are_damage() {
+    let written = write_index(Spec { n: 20, id_type: 3, ..Spec::default() });
+    let mut files: Vec<(&str, Vec<u8>)> =
+        FILES[..4].iter().map(|&n| (n, fs::read(written.path().join(n)).unwrap())).collect();
+    let ids = &mut files[3].1;
+    let offsets = &mut ids[2 * 4096..];
+    let all: [u8; 8] = offsets[20 * 8..][..8].try_into().unwrap();
+    for (slot, end) in [all, [0; 8], all].into_iter().enumerate() {
+        offsets[8 * (slot + 1)..][..8].copy_from_slice(&end);
+    }
+    reseal(ids);
+    write_directory(written.path(), &mut files);
+    let index = Index::open(written.path(), "pread").unwrap();
+    assert_eq!(index.ids.user_ids(&[2, 2]).unwrap().len(), 2, "one slot twice is no damage");
+    let message = index.ids.user_ids(&[2, 0]).unwrap_err().to_string();
+    assert!(message.contains("ids.imx: user id of slot 2: expected a range within"), "{message}");
+}
+
 #[test]
 fn random_bytes_are_not_an_index() {
     let written = write_index(Spec { n: 20, ..Spec::default() });

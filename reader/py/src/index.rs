@@ -160,8 +160,8 @@ impl Index {
     }
 
     #[getter]
-    fn engine_note(&self) -> Option<&str> {
-        self.inner.engine_note.as_deref()
+    fn engine_note(&self) -> Option<String> {
+        self.inner.engine_note()
     }
 
     #[getter]

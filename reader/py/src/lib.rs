@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+mod device;
 mod errors;
 mod index;
 pub mod kernels;
@@ -12,5 +13,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("simd", indexmill_core::distance::kernels().name)?;
     module.add_class::<index::Index>()?;
     module.add_class::<index::Filter>()?;
+    module.add_function(wrap_pyfunction!(device::measure_device, module)?)?;
     module.add_function(wrap_pyfunction!(index::verify, module)?)
 }

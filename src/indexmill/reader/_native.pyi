@@ -39,14 +39,17 @@ class Index:
 
     @staticmethod
     def open(path: str | PathLike[str], engine: str = "auto") -> Index:
-        """Open the index in directory `path`; `engine` is ``auto``, ``io_uring`` or ``pread``.
+        """Open the index in directory `path`.
+
+        `engine` is ``auto``, ``io_uring``, ``sqpoll``, ``pread``, ``mmap``, or ``simulated:`` and the path of a
+        device profile.
 
         Raises
         ------
         ForeignFile, CorruptFile, TooOld, TooNew
             If the directory does not hold an index that this reader can use.
         ConfigError
-            If the engine is unknown or cannot be set up.
+            If the engine is unknown or cannot be set up, or its device profile is malformed.
         InputError
             If the operating system refuses to read a file.
         """
@@ -93,10 +96,12 @@ class Index:
     @property
     def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
     @property
-    def engine(self) -> Literal["io_uring", "pread"]: ...
+    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated"]:
+        """The engine asked for, or the one that ``auto`` became."""
+
     @property
     def engine_note(self) -> str | None:
-        """Why reads are not direct or not by io_uring; None when they are."""
+        """What differs from the best way of reading, and why; None if nothing does. A search may add to it."""
 
     @property
     def metadata_sha256(self) -> str | None:
@@ -183,39 +188,44 @@ class Index:
             If a page that was read is damaged.
         """
 
-def measure_device(
-    path: str, block_bytes: int, depth: int, threads: int, seconds: float, seed: int
-) -> dict[str, Any]:
-    """Read random aligned blocks of the file at `path` past the page cache, `depth` of them in flight in total.
-
-    Parameters
-    ----------
-    block_bytes : int
-        Bytes of a read, and what its offset is a multiple of.
-    depth : int
-        Reads in flight, shared out among `threads`.
-    seconds : float
-        How long to read.
-    seed : int
-        Chooses the blocks.
-
-    Returns
-    -------
-    dict
-        ``reads`` (int) completed in ``elapsed_s`` (float); ``direct`` (bool): false if they went through the
-        page cache; ``engine`` (str); ``latencies_us``: float32 (reads,).
-
-    Raises
-    ------
-    InputError
-        If the file cannot be opened, is too small, or the device refuses reads of this size.
-    ConfigError
-        If a number is out of range.
-    """
-
 def verify(path: str | PathLike[str]) -> list[str]:
     """Read everything of the index at `path`; one message for each damage found, none if it is sound.
 
     Checks the manifest's digest, every SHA-256, the build id, every header, footer and page checksum, and that
     every neighbour, code, entry vertex and id is in range. Files that cannot be read are damages, too.
+    """
+
+def measure_device(
+    path: str | PathLike[str], block_bytes: int, depth: int, threads: int, seconds: float, seed: int
+) -> dict[str, Any]:
+    """Read random blocks of the file or block device at `path`, as many at a time as `depth` says.
+
+    Direct reads by io_uring where the system allows both. The file must have been written throughout: for holes
+    the file system answers without the device. Releases the GIL; Ctrl-C is noticed within about 20 ms.
+
+    Parameters
+    ----------
+    block_bytes : int, a power of two in 512 .. 16777216
+        Bytes of a read, and its alignment.
+    depth : int, 1 .. 4096
+        Reads in flight, over all threads.
+    threads : int, 1 .. 256
+        No more are used than there are reads in flight.
+    seconds : float, more than 0 and at most 3600
+    seed : int, 0 .. 2**64 - 1
+        Of the offsets.
+
+    Returns
+    -------
+    dict
+        ``reads``: int, reads completed. ``elapsed_s``: float, from the first submission to the last completion.
+        ``direct``: bool, whether reads went past the page cache. ``engine``: ``io_uring`` or ``pread``.
+        ``latencies_us``: float32 (reads,), each from just before the read's submission until it was taken up.
+
+    Raises
+    ------
+    ConfigError
+        If a parameter is out of range, the file has no whole block, or the device's blocks are larger.
+    InputError
+        If the operating system refuses a read.
     """

@@ -33,7 +33,13 @@ pub fn prefetch_line(address: *const u8) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults; its intrinsic is not in stable Rust.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{address}]", address = in(reg) address,
+            options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
 }
 

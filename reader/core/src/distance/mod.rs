@@ -2,8 +2,8 @@
 //!
 //! Every level returns the same bits. Integer kernels are exact. Float kernels accumulate component `i` into
 //! lane `i % 32` with a fused multiply-add and add the lanes by halves (16, 8, 4, 2, 1), which AVX-512 does with
-//! two registers, AVX2 with four and the portable code with an array. So an index built or searched on one
-//! machine gives the same distances on another.
+//! two registers, AVX2 with four, NEON with eight and the portable code with an array. So an index built or searched on
+//! one machine gives the same distances on another.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -11,6 +11,8 @@ mod avx2;
 mod avx512;
 mod convert;
 mod gather;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 
 use std::sync::OnceLock;
@@ -84,6 +86,10 @@ pub fn available() -> Vec<&'static Kernels> {
         if has_avx2 && has_avx512 {
             levels.push(&avx512::KERNELS);
         }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        levels.push(&neon::KERNELS);
     }
     levels
 }

@@ -15,6 +15,14 @@ fn levels_agree<T>(a: &[T], b: &[T], pick: impl Fn(&'static Kernels) -> super::P
     values[0]
 }
 
+/// The other tests compare whatever levels there are; this one says that a 64-bit ARM CPU has two.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn neon_is_among_the_levels_of_an_arm_cpu() {
+    let names: Vec<&str> = available().into_iter().map(|level| level.name).collect();
+    assert_eq!(names, ["scalar", "neon"]);
+}
+
 #[test]
 fn float_kernels_give_the_same_bits_at_every_level_and_match_f64() {
     let mut random = Random::new(1);

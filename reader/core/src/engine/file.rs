@@ -1,37 +1,64 @@
-//! The file that engines read: direct (past the page cache) where the file system allows it.
+//! The file that engines read: past the page cache where the file system allows it, through it, or as a map.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use super::buffers::Buffers;
+use super::mapping::Mapping;
+use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::error::{Error, Result};
-use crate::pagefile::PAGE_BYTES;
 
-/// Direct reads start and end at multiples of it.
-const DIRECT_ALIGNMENT: usize = 512;
+/// How a file is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Past the page cache, or through it where that is refused.
+    Direct,
+    /// Through the page cache.
+    Cached,
+    /// By a map of the file.
+    Mapped,
+}
 
 /// An open data file, shared by all engines of an index.
-#[derive(Debug)]
 pub struct DataFile {
     /// For messages.
     pub path: PathBuf,
-    /// Why reads go through the page cache, if they do.
+    /// Why reads go through the page cache although direct ones were wanted.
     pub buffered_because: Option<String>,
+    /// Whether reads go past the page cache.
+    pub direct: bool,
+    unit_bytes: usize,
     file: File,
+    mapping: Option<Mapping>,
+}
+
+/// Something that can be read at an offset: the file, or a test's script.
+pub trait ReadAt: Send + Sync {
+    /// One read of up to `bytes` bytes; returns how many came.
+    ///
+    /// # Safety
+    /// The caller owns `bytes` bytes at `address` for the length of the call.
+    unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize>;
 }
 
 impl DataFile {
-    /// Opens `path` for direct reads, or for buffered ones where direct reads are refused.
-    pub fn open(path: &Path) -> Result<Self> {
-        let refused = match open_direct(path) {
-            Ok(file) => return Ok(DataFile { path: path.to_owned(), buffered_because: None, file }),
-            Err(e) => e,
-        };
-        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-        let reason = format!("direct reads were refused ({refused}); the page cache is used");
-        Ok(DataFile { path: path.to_owned(), buffered_because: Some(reason), file })
+    /// Opens `path`; reads will start at multiples of `unit_bytes`, by whose number blocks are asked for.
+    pub fn open(path: &Path, access: Access, unit_bytes: usize) -> Result<Self> {
+        let (mut buffered_because, mut direct) = (None, None);
+        if access == Access::Direct {
+            match open_direct(path, unit_bytes) {
+                Ok(file) => direct = Some(file),
+                Err(e) => {
+                    buffered_because = Some(format!("direct reads were refused ({e}); the page cache is used"));
+                }
+            }
+        }
+        let is_direct = direct.is_some();
+        let file = direct.map_or_else(|| File::open(path), Ok).map_err(|e| Error::io(path, "open", e))?;
+        let mapping = if access == Access::Mapped { Some(Mapping::new(&file, path)?) } else { None };
+        Ok(DataFile { path: path.to_owned(), buffered_because, direct: is_direct, unit_bytes, file, mapping })
     }
 
     /// Descriptor, valid as long as `self`.
@@ -39,71 +66,83 @@ impl DataFile {
         self.file.as_raw_fd()
     }
 
-    /// An error of a read that started at `page`.
-    pub fn read_error(&self, page: u64, source: io::Error) -> Error {
-        Error::io(&self.path, format!("read page {page}"), source)
+    /// Its size, also of a block device.
+    pub fn bytes(&self) -> Result<u64> {
+        (&self.file).seek(SeekFrom::End(0)).map_err(|e| Error::io(&self.path, "look for its end", e))
     }
 
-    /// Whether a read of `got` bytes was cut by the end of the file: a direct read that is merely short ends aligned.
-    pub fn is_cut(&self, got: usize) -> bool {
-        self.buffered_because.is_none() && !got.is_multiple_of(DIRECT_ALIGNMENT)
+    /// Where a page starts in the file.
+    pub fn offset_of(&self, page: u64) -> u64 {
+        page * self.unit_bytes as u64
     }
 
-    /// The error of a read that ended at the end of the file, which the size check at open had ruled out.
-    pub fn shrank(&self, page: u64) -> Error {
-        Error::corrupt(&self.path, format!("page {page}"), "a whole block", "the end of the file")
+    /// The error for a block at `page`, whose end the size check at open had found inside the file.
+    pub fn fault(&self, page: u64, fault: Fault) -> Error {
+        match fault {
+            Fault::Failed(e) => Error::io(&self.path, format!("read page {page}"), e),
+            Fault::Cut => Error::corrupt(&self.path, format!("page {page}"), "a whole block", "the end of the file"),
+        }
+    }
+
+    /// Fills `bytes` bytes at `address` from `page` on with reads of `source`, however many it takes.
+    ///
+    /// # Safety
+    /// The caller owns the memory for the length of the call.
+    pub unsafe fn read_block(&self, source: &impl ReadAt, address: *mut u8, bytes: usize, page: u64) -> Result<()> {
+        let mut progress = Progress::new(page, bytes);
+        loop {
+            let filled = progress.filled();
+            let offset = self.offset_of(page) + filled as u64;
+            // SAFETY: the missing part of the caller's memory.
+            let result = unsafe { source.read_at(address.wrapping_add(filled), progress.missing(), offset) };
+            match progress.take(result, self.direct).map_err(|fault| self.fault(page, fault))? {
+                Next::Done => return Ok(()),
+                Next::Again => {}
+                Next::AgainLater => std::thread::sleep(REFUSAL_PAUSE),
+            }
+        }
+    }
+}
+
+impl ReadAt for DataFile {
+    unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
+        match &self.mapping {
+            // SAFETY: as the caller says.
+            Some(mapping) => unsafe { mapping.read_at(address, bytes, offset) },
+            // SAFETY: as the caller says.
+            None => unsafe { self.file.read_at(address, bytes, offset) },
+        }
+    }
+}
+
+impl ReadAt for File {
+    unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
+        // SAFETY: as the caller says.
+        let got = unsafe { libc::pread(self.as_raw_fd(), address.cast(), bytes, offset as libc::off_t) };
+        if got >= 0 { Ok(got as usize) } else { Err(io::Error::last_os_error()) }
     }
 }
 
 #[cfg(target_os = "linux")]
-fn open_direct(path: &Path) -> io::Result<File> {
+fn open_direct(path: &Path, unit_bytes: usize) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path)?;
     // Some file systems accept the flag and refuse the read.
-    let probe = Buffers::new(1, PAGE_BYTES).map_err(io::Error::other)?;
-    read_at(&file, probe.address(0), PAGE_BYTES, 0)?;
-    Ok(file)
+    let probe = Buffers::new(1, unit_bytes).map_err(io::Error::other)?;
+    let mut progress = Progress::new(0, unit_bytes);
+    loop {
+        // SAFETY: the buffer is as long, and nobody else's.
+        let result = unsafe { file.read_at(probe.address(0), unit_bytes, 0) };
+        match progress.take(result, true) {
+            Ok(Next::AgainLater) => std::thread::sleep(REFUSAL_PAUSE),
+            Ok(Next::Again) if progress.filled() == 0 => {}
+            Ok(_) | Err(Fault::Cut) => return Ok(file),
+            Err(Fault::Failed(e)) => return Err(e),
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_direct(_path: &Path) -> io::Result<File> {
+fn open_direct(_path: &Path, _unit_bytes: usize) -> io::Result<File> {
     Err(io::Error::other("this is not Linux"))
-}
-
-/// One pread, repeated when interrupted; returns the bytes read.
-fn read_at(file: &File, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
-    loop {
-        // SAFETY: the caller owns `bytes` bytes at `address`.
-        let got = unsafe { libc::pread(file.as_raw_fd(), address.cast(), bytes, offset as libc::off_t) };
-        if got >= 0 {
-            return Ok(got as usize);
-        }
-        let error = io::Error::last_os_error();
-        if !matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) {
-            return Err(error);
-        }
-    }
-}
-
-impl DataFile {
-    /// Fills `bytes` bytes at `address` from `page` on, continuing short reads.
-    ///
-    /// # Safety
-    /// The caller owns the memory for the length of the call.
-    pub unsafe fn read_block(&self, address: *mut u8, bytes: usize, page: u64) -> Result<()> {
-        let mut filled = 0;
-        while filled < bytes {
-            let offset = page * PAGE_BYTES as u64 + filled as u64;
-            let got = read_at(&self.file, address.wrapping_add(filled), bytes - filled, offset)
-                .map_err(|e| self.read_error(page, e))?;
-            if got == 0 {
-                return Err(self.shrank(page));
-            }
-            if self.is_cut(got) {
-                return Err(self.shrank(page));
-            }
-            filled += got;
-        }
-        Ok(())
-    }
 }

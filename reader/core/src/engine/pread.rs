@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::buffers::Buffers;
-use super::{DataFile, Engine};
+use super::file::{DataFile, ReadAt};
+use super::flight::Flights;
+use super::{Engine, take_all};
 use crate::error::{Error, Result};
 
 /// Threads of one pool at most; more reads in flight do not get more out of one device.
@@ -25,15 +27,17 @@ struct Queues {
     closed: bool,
 }
 
-struct Shared {
+struct Shared<R> {
     file: Arc<DataFile>,
+    /// What is really read: the file.
+    source: Arc<R>,
     buffers: Buffers,
     queues: Mutex<Queues>,
     work: Condvar,
     finished: Condvar,
 }
 
-impl Shared {
+impl<R> Shared<R> {
     /// A panicking thread cannot leave the queues half changed, so a poisoned lock is as good as another.
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,26 +45,27 @@ impl Shared {
 }
 
 /// See the module's head.
-pub struct PreadPool {
-    shared: Arc<Shared>,
+pub struct PreadPool<R> {
+    shared: Arc<Shared<R>>,
     threads: Vec<JoinHandle<()>>,
     queued: Vec<Job>,
-    in_flight: usize,
+    flights: Flights,
     process: u32,
 }
 
-impl PreadPool {
+impl<R: ReadAt + 'static> PreadPool<R> {
     /// Starts one thread for each buffer, up to a limit.
-    pub fn new(file: Arc<DataFile>, buffers: Buffers) -> Result<Self> {
-        let n_threads = buffers.slots().min(MAX_THREADS);
+    pub fn new(file: Arc<DataFile>, source: Arc<R>, buffers: Buffers) -> Result<Self> {
+        let slots = buffers.slots();
         let queues = Mutex::new(Queues::default());
-        let shared = Arc::new(Shared { file, buffers, queues, work: Condvar::new(), finished: Condvar::new() });
-        let process = std::process::id();
-        let mut pool = PreadPool { shared, threads: Vec::new(), queued: Vec::new(), in_flight: 0, process };
-        for _ in 0..n_threads {
+        let (work, finished) = (Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { file, source, buffers, queues, work, finished });
+        let (flights, process) = (Flights::new(slots), std::process::id());
+        let mut pool = PreadPool { shared, threads: Vec::new(), queued: Vec::new(), flights, process };
+        for _ in 0..slots.min(MAX_THREADS) {
             let shared = pool.shared.clone();
             let thread = Builder::new().name("indexmill-pread".to_owned()).stack_size(STACK_BYTES);
-            match thread.spawn(move || read_until_closed(&shared)) {
+            match thread.spawn(move || read_until_closed(&*shared)) {
                 Ok(handle) => pool.threads.push(handle),
                 // Fewer threads are slower, not wrong.
                 Err(_) if !pool.threads.is_empty() => break,
@@ -69,29 +74,16 @@ impl PreadPool {
         }
         Ok(pool)
     }
-
-    /// Appends the slots of good reads to `done`; gives the first error, if there is one, once all are counted.
-    fn hand_over(&mut self, finished: Vec<(usize, Result<()>)>, done: &mut Vec<usize>) -> Result<()> {
-        let mut first = Ok(());
-        for (slot, result) in finished {
-            self.in_flight -= 1;
-            match result {
-                Ok(()) => done.push(slot),
-                Err(e) => first = first.and(Err(e)),
-            }
-        }
-        first
-    }
 }
 
-fn read_until_closed(shared: &Shared) {
+fn read_until_closed(shared: &Shared<impl ReadAt>) {
     let mut queues = shared.queues();
     loop {
         if let Some(job) = queues.jobs.pop_front() {
             drop(queues);
-            let bytes = shared.buffers.slot_bytes();
+            let (address, bytes) = (shared.buffers.address(job.slot), shared.buffers.slot_bytes());
             // SAFETY: the slot is in flight, so nobody else touches its buffer.
-            let result = unsafe { shared.file.read_block(shared.buffers.address(job.slot), bytes, job.page) };
+            let result = unsafe { shared.file.read_block(&*shared.source, address, bytes, job.page) };
             queues = shared.queues();
             queues.done.push((job.slot, result));
             shared.finished.notify_one();
@@ -103,54 +95,51 @@ fn read_until_closed(shared: &Shared) {
     }
 }
 
-impl Engine for PreadPool {
+impl<R: ReadAt + 'static> Engine for PreadPool<R> {
     fn slots(&self) -> usize {
         self.shared.buffers.slots()
     }
 
     fn queue(&mut self, slot: usize, page: u64) -> Result<()> {
+        self.flights.start(slot);
         self.queued.push(Job { slot, page });
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
         let n = self.queued.len();
-        if n == 0 {
-            return Ok(());
+        if n > 0 {
+            self.shared.queues().jobs.extend(self.queued.drain(..));
+            (0..n).for_each(|_| self.shared.work.notify_one());
         }
-        self.in_flight += n;
-        self.shared.queues().jobs.extend(self.queued.drain(..));
-        (0..n).for_each(|_| self.shared.work.notify_one());
         Ok(())
     }
 
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
         self.flush()?;
         let mut queues = self.shared.queues();
-        while queues.done.is_empty() && self.in_flight > 0 {
+        while queues.done.is_empty() && self.flights.count() > 0 {
             queues = self.shared.finished.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
-        let finished = std::mem::take(&mut queues.done);
-        drop(queues);
-        self.hand_over(finished, done)
+        take_all(queues.done.drain(..), &mut self.flights, done)
     }
 
     fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
         self.flush()?;
-        if self.in_flight == 0 {
+        if self.flights.count() == 0 {
             return Ok(());
         }
-        let finished = std::mem::take(&mut self.shared.queues().done);
-        self.hand_over(finished, done)
+        take_all(self.shared.queues().done.drain(..), &mut self.flights, done)
     }
 
     fn buffer(&self, slot: usize) -> &[u8] {
-        // SAFETY: callers ask for buffers of finished reads only.
+        self.flights.check_idle(slot);
+        // SAFETY: no read into it is in flight.
         unsafe { self.shared.buffers.content(slot) }
     }
 }
 
-impl Drop for PreadPool {
+impl<R> Drop for PreadPool<R> {
     fn drop(&mut self) {
         if std::process::id() != self.process {
             // A forked child has no such threads: waiting for them would never end.

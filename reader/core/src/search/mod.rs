@@ -1,8 +1,11 @@
-//! Searching: beam search (DiskANN++ Algorithm 1) and page search (Algorithm 5) over blocks read from disk.
+//! Searching: four policies over blocks read from disk, for the k nearest vertices or all within a radius.
 //!
-//! One query is a small state machine (`query`), a thread drives several of them over one engine (`worker`), and
-//! threads take queries from a shared counter. Nothing a query decides depends on when reads complete, so results
-//! and counters (times excepted) are the same for every engine, number of threads and number of queries in flight.
+//! One query is a small state machine (`query`) that says what to read next and what it can do meanwhile. `hops` chooses
+//! reads in rounds (DiskANN++ Algorithms 1 and 5, AIO-ANN Algorithm 1), `pipeline` without rounds. A thread drives
+//! several queries over one engine (`worker`); threads take queries from a shared counter.
+//!
+//! In a deterministic search nothing that a query decides depends on when reads complete, so results and counters (times
+//! excepted) are the same for every engine, number of threads and number of queries in flight.
 
 mod cache;
 pub(crate) mod candidates;
@@ -43,7 +46,7 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes of the nodes that were expanded.
     pub bytes_used: u64,
-    /// Rounds of frontier selection.
+    /// Rounds of frontier selection; under `pipeline` the longest chain of reads that had to wait for one another.
     pub hops: u64,
     /// Exact distances to stored vectors.
     pub distances: u64,

@@ -14,6 +14,8 @@ use crate::pagefile::PAGE_BYTES;
 #[repr(C, align(64))]
 pub(super) struct AlignedPage([u8; PAGE_BYTES]);
 
+/// Pages that an idle query state has room for: 1 MiB, more than a search with L = 200 reads.
+const KEPT_PAGES: usize = 256;
 /// Set in the place of a block that lies in the cache.
 const CACHED: u32 = 1 << 31;
 
@@ -36,9 +38,11 @@ impl PageHeap {
         self.nearest_first.clear();
     }
 
-    /// Lets go of the cache, so that one that was replaced is freed once the last search with it has ended.
-    pub fn release_cache(&mut self) {
+    /// Gives back the memory of an unusually long search, and the cache, which may have been replaced.
+    pub fn shrink(&mut self) {
         self.cache = None;
+        self.arena.clear();
+        self.arena.shrink_to(KEPT_PAGES);
     }
 
     /// Whether `block` is here.

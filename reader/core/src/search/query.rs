@@ -48,6 +48,11 @@ impl QueryState {
         self.pipeline.reset(shared);
     }
 
+    /// Gives back what an idle state need not hold.
+    pub fn shrink(&mut self) {
+        self.pages.shrink();
+    }
+
     /// Forgets the results of the last query.
     pub fn forget_previous(&mut self) {
         self.previous.clear();
@@ -89,13 +94,12 @@ impl QueryState {
     pub fn overlap(&mut self, shared: &Shared<'_>) -> Result<()> {
         self.traversal.fill_table(shared);
         match shared.params.policy {
-            Policy::Beam => Ok(()),
+            Policy::Beam | Policy::Pipeline => Ok(()),
             Policy::Page => self.expand_pages(shared, super::hops::EXPANSIONS_PER_HOP),
             Policy::Completion => {
                 self.measure_late(shared);
                 Ok(())
             }
-            Policy::Pipeline => self.expand_allowance(shared),
         }
     }
 
@@ -114,7 +118,6 @@ impl QueryState {
 
     /// Appends the slots and scores of the results and returns what the query cost.
     pub fn finish(&mut self, shared: &Shared<'_>, slots: &mut Vec<i64>, scores: &mut Vec<f32>) -> Counters {
-        self.pages.release_cache();
         self.traversal.results.drain_sorted(&mut self.sorted);
         self.previous.clear();
         for &key in &self.sorted {

@@ -1,0 +1,62 @@
+//! Keeping pages of hot vertices in memory.
+
+use std::ffi::c_void;
+
+use crate::error::guard;
+use crate::index::ImIndex;
+use crate::params::{ImSearchParams, core_params};
+use crate::pointers::borrow;
+use crate::search::core_queries;
+
+/// Keeps in memory the pages that a breadth-first walk from the entry vertices meets first, at most `bytes` of them,
+/// for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
+/// 0 or an error code; after an error the old cache stays.
+///
+/// Threads: any, at any time; searches that run go on with the cache they began with, of two calls at once the one that
+/// ends last wins. Ownership: the cache belongs to the index.
+///
+/// # Safety
+/// `index` is null or open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_cache(index: *const ImIndex, bytes: u64) -> i32 {
+    guard(|| {
+        // SAFETY: null or open by the caller's contract.
+        let index = unsafe { borrow("im_cache: index", index) }?;
+        index.inner.cache_around_entries(limit(bytes))?;
+        Ok(0)
+    })
+}
+
+/// The same with the pages that a search for a sample of queries reads most often. Queries and parameters are those of
+/// im_search; this search counts in no ImStats.
+///
+/// Threads: any, at any time, as im_cache. Ownership: the cache belongs to the index, `queries` is the caller's.
+///
+/// # Safety
+/// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_cache_from_queries(
+    index: *const ImIndex,
+    queries: *const c_void,
+    dtype: u32,
+    n_queries: usize,
+    dim: usize,
+    params: *const ImSearchParams,
+    bytes: u64,
+) -> i32 {
+    guard(|| {
+        // SAFETY: null or open by the caller's contract.
+        let index = unsafe { borrow("im_cache_from_queries: index", index) }?;
+        // SAFETY: as this function's.
+        let params = unsafe { core_params(params, &index.inner) }?;
+        // SAFETY: as this function's.
+        let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
+        index.inner.cache_from_queries(&queries, &params, limit(bytes), &mut || false)?;
+        Ok(0)
+    })
+}
+
+/// More than can be addressed is as good as all that can.
+fn limit(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}

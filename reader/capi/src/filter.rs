@@ -1,0 +1,75 @@
+//! Which vectors a search may return.
+
+use std::sync::Arc;
+
+use indexmill_core::filter::Filter;
+
+use crate::error::{attempt, guard};
+use crate::index::ImIndex;
+use crate::pointers::{Room, array, borrow};
+
+/// A set of vectors, for ImSearchParams.allow.
+pub struct ImFilter {
+    pub(crate) inner: Arc<Filter>,
+}
+
+/// Makes a filter from a bitmap over vector ids (positions in the input): bit `id % 8` of byte `id / 8`, least
+/// significant first; `n_bytes` is n_vertices / 8, rounded up. Stores it in `*out`, null on failure. Reads 4 bytes a
+/// vector and keeps n_vertices / 8 bytes, so make it once and use it often: with all handles of the same build, and
+/// after this one was closed. Returns 0 or an error code.
+///
+/// Threads: any, at any time. Ownership: release `*out` with im_filter_free; `bitmap` is copied.
+///
+/// # Safety
+/// `index` is null or open, `bitmap` is null or has `n_bytes` bytes, `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_filter_new(
+    index: *const ImIndex,
+    bitmap: *const u8,
+    n_bytes: usize,
+    out: *mut *mut ImFilter,
+) -> i32 {
+    guard(|| {
+        let room = Room::new("im_filter_new: out", out)?;
+        // SAFETY: writable by the caller's contract.
+        unsafe { room.write(std::ptr::null_mut()) };
+        // SAFETY: null or open by the caller's contract.
+        let index = unsafe { borrow("im_filter_new: index", index) }?;
+        // SAFETY: null or that long by the caller's contract.
+        let bitmap = unsafe { array("im_filter_new: bitmap", bitmap, n_bytes) }?;
+        let filter = Box::new(ImFilter { inner: Arc::new(index.inner.filter(bitmap)?) });
+        // SAFETY: writable by the caller's contract.
+        unsafe { room.write(Box::into_raw(filter)) };
+        Ok(0)
+    })
+}
+
+/// Returns the number of vectors that may be returned, or a negative error code.
+///
+/// Threads: any, at any time. Ownership: nothing changes hands.
+///
+/// # Safety
+/// `filter` is null or alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_filter_count(filter: *const ImFilter) -> i64 {
+    // SAFETY: null or alive by the caller's contract.
+    guard(|| Ok(unsafe { borrow("im_filter_count: filter", filter) }?.inner.n_allowed().into()))
+}
+
+/// Releases a filter; null is ignored.
+///
+/// Threads: any, but no other call may use the filter at that time or later. Ownership: `filter` is gone.
+///
+/// # Safety
+/// `filter` is null or comes from im_filter_new and was not released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_filter_free(filter: *mut ImFilter) {
+    // Void to C: a panic in here is caught, and there is no one to tell.
+    let _: Result<(), i32> = attempt(|| {
+        if !filter.is_null() {
+            // SAFETY: made by Box::into_raw in im_filter_new, released once.
+            drop(unsafe { Box::from_raw(filter) });
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,115 @@
+//! Describing an index.
+
+use indexmill_core::graph::{Dtype, Metric};
+use indexmill_core::ids::IdType;
+
+use crate::error::guard;
+use crate::index::ImIndex;
+use crate::pointers::{Room, borrow};
+
+/// Component type: IEEE binary32; float16, sq16 and sq8 indexes take such queries, too.
+pub const IM_FLOAT32: u32 = 1;
+/// Component type: IEEE binary16 (indexes only).
+pub const IM_FLOAT16: u32 = 2;
+/// Component type: unsigned bytes.
+pub const IM_UINT8: u32 = 3;
+/// Component type: signed bytes.
+pub const IM_INT8: u32 = 4;
+/// Component type: 16-bit codes of scaled floats (indexes only).
+pub const IM_SQ16: u32 = 5;
+/// Component type: 8-bit codes of scaled floats (indexes only).
+pub const IM_SQ8: u32 = 6;
+
+/// Metric: squared Euclidean distance; smaller is better.
+pub const IM_METRIC_L2: u32 = 1;
+/// Metric: inner product; larger is better.
+pub const IM_METRIC_IP: u32 = 2;
+/// Metric: cosine; larger is better.
+pub const IM_METRIC_COSINE: u32 = 3;
+
+/// User ids: none, a vector is known by its vector id, its position in the input.
+pub const IM_ID_NONE: u32 = 0;
+/// User ids: signed 64 bits.
+pub const IM_ID_INT64: u32 = 1;
+/// User ids: unsigned 64 bits.
+pub const IM_ID_UINT64: u32 = 2;
+/// User ids: UTF-8 text.
+pub const IM_ID_STRING: u32 = 3;
+/// User ids: bytes.
+pub const IM_ID_BINARY: u32 = 4;
+
+/// What an index is; codes as in the file format.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ImInfo {
+    /// Number of vectors.
+    pub n_vertices: u64,
+    /// Dimensions of a query.
+    pub dim: u64,
+    /// Component type of stored vectors: IM_FLOAT32 .. IM_SQ8.
+    pub dtype: u32,
+    /// Component type that queries must have: IM_FLOAT32, IM_UINT8 or IM_INT8.
+    pub query_dtype: u32,
+    /// IM_METRIC_L2, IM_METRIC_IP or IM_METRIC_COSINE.
+    pub metric: u32,
+    /// IM_ID_NONE .. IM_ID_BINARY.
+    pub id_type: u32,
+    /// Most neighbours of a vertex.
+    pub max_degree: u32,
+    /// Vertices of the navigation graph; 0 if the index has none, so that IM_ENTRY_NAVIGATION is refused.
+    pub n_navigation: u32,
+}
+
+/// Fills `*out`. Returns 0 or an error code.
+///
+/// Threads: any, at any time. Ownership: `*out` is the caller's.
+///
+/// # Safety
+/// `index` is null or open, `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_info(index: *const ImIndex, out: *mut ImInfo) -> i32 {
+    guard(|| {
+        // SAFETY: null or open by the caller's contract.
+        let index = &unsafe { borrow("im_info: index", index) }?.inner;
+        let room = Room::new("im_info: out", out)?;
+        let (graph, layout) = (&index.graph, &index.graph.layout);
+        let info = ImInfo {
+            n_vertices: layout.n_vertices.into(),
+            dim: graph.user_dim() as u64,
+            dtype: dtype_code(layout.dtype),
+            query_dtype: match layout.dtype {
+                Dtype::Uint8 => IM_UINT8,
+                Dtype::Int8 => IM_INT8,
+                _ => IM_FLOAT32,
+            },
+            metric: match graph.metric {
+                Metric::L2 => IM_METRIC_L2,
+                Metric::Ip => IM_METRIC_IP,
+                Metric::Cosine => IM_METRIC_COSINE,
+            },
+            id_type: match index.ids.id_type {
+                IdType::None => IM_ID_NONE,
+                IdType::Int64 => IM_ID_INT64,
+                IdType::Uint64 => IM_ID_UINT64,
+                IdType::String => IM_ID_STRING,
+                IdType::Binary => IM_ID_BINARY,
+            },
+            max_degree: layout.max_degree as u32,
+            n_navigation: index.navigation.as_ref().map_or(0, |navigation| navigation.len() as u32),
+        };
+        // SAFETY: writable by the caller's contract.
+        unsafe { room.write(info) };
+        Ok(0)
+    })
+}
+
+fn dtype_code(dtype: Dtype) -> u32 {
+    match dtype {
+        Dtype::Float32 => IM_FLOAT32,
+        Dtype::Float16 => IM_FLOAT16,
+        Dtype::Uint8 => IM_UINT8,
+        Dtype::Int8 => IM_INT8,
+        Dtype::Sq16 => IM_SQ16,
+        Dtype::Sq8 => IM_SQ8,
+    }
+}

@@ -1,0 +1,114 @@
+//! Searching for everything within a radius.
+
+use std::ffi::c_void;
+
+use crate::error::{attempt, guard};
+use crate::index::ImIndex;
+use crate::params::{ImSearchParams, core_params};
+use crate::pointers::{Room, borrow};
+use crate::search::{ImCounters, core_queries, result_ids};
+
+/// Answers to a range search; those of query q are at starts[q] .. starts[q + 1] of `ids` and `scores`, nearest first.
+#[repr(C)]
+pub struct ImRangeResult {
+    /// Number of queries.
+    pub n_queries: u64,
+    /// n_queries + 1 positions; the last one is the number of answers.
+    pub starts: *const u64,
+    /// As from im_search.
+    pub ids: *const i64,
+    /// As from im_search.
+    pub scores: *const f32,
+    /// One entry a query.
+    pub counters: *const ImCounters,
+}
+
+/// The result that a caller sees and, behind it, what its pointers point to.
+#[repr(C)]
+struct Owner {
+    seen: ImRangeResult,
+    starts: Vec<u64>,
+    ids: Vec<i64>,
+    scores: Vec<f32>,
+    counters: Vec<ImCounters>,
+}
+
+/// Finds the vectors of each query whose score is at least as good as `radius`: at most this squared distance (l2), at
+/// least this inner product or cosine. Queries and parameters are those of im_search, but params->k plays no part and
+/// params->search_list_size is where the search begins: it keeps more candidates while many are within the radius. The
+/// answers are stored in `*out`, null on failure. Returns 0 or an error code.
+///
+/// Threads: any, at any time, as im_search. Ownership: release `*out` with im_range_free.
+///
+/// # Safety
+/// `index` is null or open, `params` is null or readable, `queries` has n_queries x dim components, `out` is null or
+/// writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_range_search(
+    index: *const ImIndex,
+    queries: *const c_void,
+    dtype: u32,
+    n_queries: usize,
+    dim: usize,
+    radius: f32,
+    params: *const ImSearchParams,
+    out: *mut *mut ImRangeResult,
+) -> i32 {
+    guard(|| {
+        let room = Room::new("im_range_search: out", out);
+        if let Ok(room) = room {
+            // SAFETY: writable by the caller's contract.
+            unsafe { room.write(std::ptr::null_mut()) };
+        }
+        // SAFETY: null or open by the caller's contract.
+        let index = unsafe { borrow("im_range_search: index", index) }?;
+        index.tally.search(|| {
+            let room = room?;
+            // SAFETY: as this function's.
+            let params = unsafe { core_params(params, &index.inner) }?;
+            // SAFETY: as this function's.
+            let queries = unsafe { core_queries(queries, dtype, n_queries, dim) }?;
+            let output = index.inner.range_search(&queries, radius, &params, &mut || false)?;
+            let owner = Owner::new(
+                output.starts.iter().map(|&start| start as u64).collect(),
+                result_ids(index, &output.slots, output.vector_ids)?,
+                output.scores,
+                output.counters.iter().map(ImCounters::from).collect(),
+            );
+            // SAFETY: writable by the caller's contract.
+            unsafe { room.write(Box::into_raw(owner).cast()) };
+            Ok((0, output.counters))
+        })
+    })
+}
+
+/// Releases the answers of a range search; null is ignored.
+///
+/// Threads: any, but no other call may use the result at that time or later. Ownership: `result` and its arrays are gone.
+///
+/// # Safety
+/// `result` is null or comes from im_range_search and was not released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_range_free(result: *mut ImRangeResult) {
+    // Void to C: a panic in here is caught, and there is no one to tell.
+    let _: Result<(), i32> = attempt(|| {
+        if !result.is_null() {
+            // SAFETY: the first field of an Owner that im_range_search made, released once.
+            drop(unsafe { Box::from_raw(result.cast::<Owner>()) });
+        }
+        Ok(())
+    });
+}
+
+impl Owner {
+    fn new(starts: Vec<u64>, ids: Vec<i64>, scores: Vec<f32>, counters: Vec<ImCounters>) -> Box<Self> {
+        let seen = ImRangeResult {
+            n_queries: counters.len() as u64,
+            starts: starts.as_ptr(),
+            ids: ids.as_ptr(),
+            scores: scores.as_ptr(),
+            counters: counters.as_ptr(),
+        };
+        Box::new(Owner { seen, starts, ids, scores, counters })
+    }
+}

@@ -1,0 +1,85 @@
+//! What an index did since it was opened, and what it holds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indexmill_core::search::Counters;
+
+use crate::error::{Failure, guard};
+use crate::index::ImIndex;
+use crate::pointers::{Room, borrow};
+
+/// What all searches of an index cost since it was opened, and what it holds in memory now.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ImStats {
+    /// Queries answered by im_search and im_range_search.
+    pub queries: u64,
+    /// Pages that these read from disk.
+    pub pages_read: u64,
+    /// Bytes that these read from disk.
+    pub bytes_read: u64,
+    /// Frontier vertices of these whose page was taken from the cache.
+    pub cache_hits: u64,
+    /// Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
+    pub errors: u64,
+    /// Codes, entry vertices, navigation graph, checksums, and the table of im_vector_user_id once it was made. Search
+    /// states and read buffers come on top.
+    pub memory_bytes: u64,
+    /// Pages kept by im_cache or im_cache_from_queries, and their directory.
+    pub cache_bytes: u64,
+}
+
+/// The sums in ImStats. Each is exact; they are not read at one instant.
+#[derive(Default)]
+pub struct Tally {
+    queries: AtomicU64,
+    pages_read: AtomicU64,
+    bytes_read: AtomicU64,
+    cache_hits: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Tally {
+    /// Runs a search that returns a value and what its queries cost, and adds that up.
+    pub fn search<T>(&self, call: impl FnOnce() -> Result<(T, Vec<Counters>), Failure>) -> Result<T, Failure> {
+        let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed);
+        let (value, counters) = call().inspect_err(|_| {
+            add(&self.errors, 1);
+        })?;
+        add(&self.queries, counters.len() as u64);
+        add(&self.pages_read, counters.iter().map(|c| c.pages_read).sum());
+        add(&self.bytes_read, counters.iter().map(|c| c.bytes_read).sum());
+        add(&self.cache_hits, counters.iter().map(|c| c.cache_hits).sum());
+        Ok(value)
+    }
+}
+
+/// Fills `*out`. Figures of a search that ends at the same time may be in some of the sums and not yet in others.
+/// Returns 0 or an error code.
+///
+/// Threads: any, at any time. Ownership: `*out` is the caller's.
+///
+/// # Safety
+/// `index` is null or open, `out` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_stats(index: *const ImIndex, out: *mut ImStats) -> i32 {
+    guard(|| {
+        // SAFETY: null or open by the caller's contract.
+        let index = unsafe { borrow("im_stats: index", index) }?;
+        let room = Room::new("im_stats: out", out)?;
+        let slots_bytes = index.slots.get().map_or(0, |slots| size_of_val(&**slots) as u64);
+        let (tally, load) = (&index.tally, |sum: &AtomicU64| sum.load(Ordering::Relaxed));
+        let stats = ImStats {
+            queries: load(&tally.queries),
+            pages_read: load(&tally.pages_read),
+            bytes_read: load(&tally.bytes_read),
+            cache_hits: load(&tally.cache_hits),
+            errors: load(&tally.errors),
+            memory_bytes: index.inner.memory_bytes() + slots_bytes,
+            cache_bytes: index.inner.cache().map_or(0, |cache| cache.bytes() as u64),
+        };
+        // SAFETY: writable by the caller's contract.
+        unsafe { room.write(stats) };
+        Ok(0)
+    })
+}

@@ -1,0 +1,207 @@
+//! The NEON level, which every 64-bit ARM CPU has.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use super::gather::gather_kernel;
+use super::{Kernels, convert, in_blocks};
+
+/// Kernels for 64-bit ARM.
+pub static KERNELS: Kernels = Kernels {
+    name: "neon",
+    l2_f32,
+    l2_u8,
+    l2_i8,
+    ip_f32,
+    ip_u8,
+    gather_l2_f32,
+    gather_l2_u8,
+    widen_f16,
+    unscale_u8,
+    unscale_u16,
+    add_squares,
+};
+
+/// Floats of one turn of the loop: eight registers of four.
+const TURN: usize = 32;
+
+/// Adds lanes by halves: register r holds lanes 4r..4r + 4.
+#[inline]
+#[target_feature(enable = "neon")]
+fn add_lanes(acc: [float32x4_t; 8]) -> f32 {
+    let sixteen = [0, 1, 2, 3].map(|r| vaddq_f32(acc[r], acc[r + 4]));
+    let eight = [0, 1].map(|r| vaddq_f32(sixteen[r], sixteen[r + 2]));
+    let four = vaddq_f32(eight[0], eight[1]);
+    vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)))
+}
+
+/// The first `n` of four floats, zero beyond them.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn load_first(floats: *const f32, n: usize) -> float32x4_t {
+    let mut four = [0f32; 4];
+    // SAFETY: the caller vouches for n floats, and n is at most 4.
+    unsafe {
+        std::ptr::copy_nonoverlapping(floats, four.as_mut_ptr(), n);
+        vld1q_f32(four.as_ptr())
+    }
+}
+
+/// Mask with the first `n` of four lanes set.
+#[inline]
+#[target_feature(enable = "neon")]
+fn first_lanes(n: usize) -> uint32x4_t {
+    const LANES: [u32; 4] = [0, 1, 2, 3];
+    // SAFETY: four integers.
+    vcltq_u32(unsafe { vld1q_u32(LANES.as_ptr()) }, vdupq_n_u32(n as u32))
+}
+
+macro_rules! float_kernel {
+    ($name:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn $name(a: *const f32, b: *const f32, dim: usize) -> f32 {
+            let mut acc = [vdupq_n_f32(0.0); 8];
+            let whole = dim - dim % TURN;
+            let mut i = 0;
+            while i < whole {
+                for (r, $acc) in acc.iter_mut().enumerate() {
+                    // SAFETY: i + 4 * r + 4 <= i + 32 <= dim.
+                    let ($x, $y) = unsafe { (vld1q_f32(a.add(i + 4 * r)), vld1q_f32(b.add(i + 4 * r))) };
+                    *$acc = $step;
+                }
+                i += TURN;
+            }
+            for (r, $acc) in acc.iter_mut().enumerate().take((dim - whole).div_ceil(4)) {
+                let at = whole + 4 * r;
+                let lanes = (dim - at).min(4);
+                // SAFETY: at + lanes <= dim.
+                let ($x, $y) = unsafe { (load_first(a.add(at), lanes), load_first(b.add(at), lanes)) };
+                *$acc = vbslq_f32(first_lanes(lanes), $step, *$acc);
+            }
+            add_lanes(acc)
+        }
+    };
+}
+
+float_kernel!(l2_f32, |x, y, acc| {
+    let d = vsubq_f32(x, y);
+    vfmaq_f32(*acc, d, d)
+});
+float_kernel!(ip_f32, |x, y, acc| vfmaq_f32(*acc, x, y));
+
+macro_rules! integer_kernel {
+    ($name:ident, $block:ident, $t:ty, $load:ident, |$x:ident, $y:ident| $factors:expr, |$p:ident, $q:ident| $term:expr) => {
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
+            let mut sums = [vdupq_n_u32(0); 2];
+            let whole = len - len % 16;
+            let mut i = 0;
+            while i < whole {
+                // SAFETY: i + 16 <= len.
+                let ($x, $y) = unsafe { ($load(a.add(i)), $load(b.add(i))) };
+                let (f, g) = $factors;
+                // A product is at most 255 * 255 and fits 16 bits; pairs of them are added in 32.
+                sums[0] = vpadalq_u16(sums[0], vmull_u8(vget_low_u8(f), vget_low_u8(g)));
+                sums[1] = vpadalq_u16(sums[1], vmull_high_u8(f, g));
+                i += 16;
+            }
+            let mut total = vaddvq_u32(vaddq_u32(sums[0], sums[1])) as i32;
+            while i < len {
+                // SAFETY: i < len.
+                let ($p, $q) = unsafe { (*a.add(i) as i32, *b.add(i) as i32) };
+                total += $term;
+                i += 1;
+            }
+            total
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn $name(a: *const $t, b: *const $t, dim: usize) -> f32 {
+            in_blocks!(a, b, dim, $block)
+        }
+    };
+}
+
+integer_kernel!(
+    l2_u8,
+    l2_u8_block,
+    u8,
+    vld1q_u8,
+    |x, y| {
+        let d = vabdq_u8(x, y);
+        (d, d)
+    },
+    |p, q| (p - q) * (p - q)
+);
+integer_kernel!(
+    l2_i8,
+    l2_i8_block,
+    i8,
+    vld1q_s8,
+    |x, y| {
+        // Up to 255, so the bits are those of an unsigned byte.
+        let d = vreinterpretq_u8_s8(vabdq_s8(x, y));
+        (d, d)
+    },
+    |p, q| (p - q) * (p - q)
+);
+integer_kernel!(ip_u8, ip_u8_block, u8, vld1q_u8, |x, y| (x, y), |p, q| p * q);
+
+/// FCVTL, whose intrinsic is not in stable Rust.
+#[inline]
+#[target_feature(enable = "neon")]
+fn widen_four(halves: uint16x4_t) -> float32x4_t {
+    let floats: float32x4_t;
+    // SAFETY: the instruction reads and writes the two registers alone.
+    unsafe {
+        asm!("fcvtl {floats:v}.4s, {halves:v}.4h", floats = lateout(vreg) floats, halves = in(vreg) halves,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    floats
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
+    let whole = dim - dim % 4;
+    let mut j = 0;
+    while j < whole {
+        // SAFETY: j + 4 <= dim.
+        unsafe { vst1q_f32(out.add(j), widen_four(vld1_u16(codes.add(j)))) };
+        j += 4;
+    }
+    // SAFETY: the rest of the same arrays.
+    unsafe { convert::widen_f16_portable(codes.add(whole), dim - whole, out.add(whole)) };
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn unscale_u8(codes: *const u8, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn unscale_u16(codes: *const u16, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { convert::add_squares_portable(x, centres, n, sums) }
+}
+
+gather_kernel!(
+    #[target_feature(enable = "neon")]
+    gather_l2_f32,
+    l2_f32,
+    f32
+);
+gather_kernel!(
+    #[target_feature(enable = "neon")]
+    gather_l2_u8,
+    l2_u8,
+    u8
+);

@@ -1,0 +1,157 @@
+//! Engines by name.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use super::Engine;
+use super::buffers::Buffers;
+use super::file::{Access, DataFile};
+use super::mmap::Mmap;
+use super::pread::PreadPool;
+use super::profile::Profile;
+#[cfg(target_os = "linux")]
+use super::ring::Ring;
+use super::simulated::{Device, Simulated};
+#[cfg(target_os = "linux")]
+use super::uring::Uring;
+use crate::error::{Error, Result};
+
+/// What stands before the path of a profile.
+const SIMULATED: &str = "simulated:";
+
+/// How an index reads blocks; starts an engine for each search thread.
+pub struct EngineChoice {
+    kind: Kind,
+    /// Why "auto" could not give what is best, found at open.
+    reason: Option<String>,
+    /// Whether pread may stand in for rings that cannot be set up later.
+    may_fall_back: bool,
+    fell_back: OnceLock<String>,
+}
+
+enum Kind {
+    #[cfg(target_os = "linux")]
+    Uring,
+    /// The ring whose polling thread all engines share; nothing else is sent through it.
+    #[cfg(target_os = "linux")]
+    Poller(Box<Ring>),
+    Pread,
+    Mmap,
+    Simulated(Arc<Device>),
+}
+
+impl EngineChoice {
+    /// The engine called `name`: "auto" (io_uring, or pread where that is not to be had), "io_uring", "sqpoll",
+    /// "pread", "mmap" or "simulated:" and the path of a device profile.
+    ///
+    /// # Errors
+    /// `Config` for another name and for an engine that the system refuses; for a profile see [`Profile::parse`].
+    pub fn new(name: &str) -> Result<Self> {
+        let refused = |e| Error::Config(format!("engine {name}: {e}; use \"auto\" or \"pread\""));
+        let (mut reason, may_fall_back) = (None, name == "auto");
+        let kind = match name {
+            "pread" => Kind::Pread,
+            "mmap" => Kind::Mmap,
+            "auto" => uring().unwrap_or_else(|e| {
+                reason = Some(format!("io_uring is not available: {e}"));
+                Kind::Pread
+            }),
+            "io_uring" => uring().map_err(refused)?,
+            "sqpoll" => poller().map_err(refused)?,
+            _ => match name.strip_prefix(SIMULATED) {
+                Some(path) => Kind::Simulated(Arc::new(Device::new(Profile::read(Path::new(path))?))),
+                None => {
+                    return Err(Error::Config(format!(
+                        "engine: expected \"auto\", \"io_uring\", \"sqpoll\", \"pread\", \"mmap\" or \
+                         \"simulated:PROFILE.json\", got {name:?}; choose one of them"
+                    )));
+                }
+            },
+        };
+        Ok(EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new() })
+    }
+
+    /// Name of the engine that "auto" became, or that was asked for; "simulated" without its profile.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            #[cfg(target_os = "linux")]
+            Kind::Uring => "io_uring",
+            #[cfg(target_os = "linux")]
+            Kind::Poller(_) => "sqpoll",
+            Kind::Pread => "pread",
+            Kind::Mmap => "mmap",
+            Kind::Simulated(_) => "simulated",
+        }
+    }
+
+    /// What differs from the best way of reading, and why; it may come up while searching.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let simulated = match &self.kind {
+            Kind::Simulated(device) => Some(format!("read times are those of the simulated device {:?}", device.name)),
+            _ => None,
+        };
+        [self.reason.clone(), simulated, self.fell_back.get().cloned()].into_iter().flatten()
+    }
+
+    /// Whether a thread got a pool of preads in place of its ring.
+    pub(crate) fn fell_back(&self) -> bool {
+        self.fell_back.get().is_some()
+    }
+
+    /// How the file is to be opened for its engines.
+    pub(crate) fn access(&self) -> Access {
+        match self.kind {
+            Kind::Mmap => Access::Mapped,
+            Kind::Simulated(_) => Access::Cached,
+            _ => Access::Direct,
+        }
+    }
+
+    /// An engine with `slots` buffers of `slot_bytes` each, for the calling thread.
+    pub(crate) fn start(&self, file: &Arc<DataFile>, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
+        let buffers = Buffers::new(slots, slot_bytes)?;
+        let file = file.clone();
+        match &self.kind {
+            Kind::Pread => Ok(Box::new(PreadPool::new(file.clone(), file, buffers)?)),
+            Kind::Mmap => Ok(Box::new(Mmap::new(file, buffers))),
+            Kind::Simulated(device) => Ok(Box::new(Simulated::new(device.clone(), file, buffers))),
+            #[cfg(target_os = "linux")]
+            Kind::Uring => self.start_ring(Ring::new(slots), file, buffers),
+            #[cfg(target_os = "linux")]
+            Kind::Poller(first) => self.start_ring(Ring::with_poller(slots, Some(first)), file, buffers),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn start_ring(&self, ring: io::Result<Ring>, file: Arc<DataFile>, buffers: Buffers) -> Result<Box<dyn Engine>> {
+        match ring {
+            Ok(ring) => Ok(Box::new(Uring::new(ring, file, buffers))),
+            Err(e) if self.may_fall_back => {
+                self.fell_back.get_or_init(|| format!("a search thread got no io_uring and reads by pread: {e}"));
+                Ok(Box::new(PreadPool::new(file.clone(), file, buffers)?))
+            }
+            Err(e) => Err(Error::io(&file.path, "set up io_uring", e)),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn uring() -> io::Result<Kind> {
+    Ring::new(1).map(|_| Kind::Uring)
+}
+
+#[cfg(target_os = "linux")]
+fn poller() -> io::Result<Kind> {
+    Ring::with_poller(1, None).map(|ring| Kind::Poller(Box::new(ring)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn uring() -> io::Result<Kind> {
+    Err(io::Error::other("this is not Linux"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn poller() -> io::Result<Kind> {
+    uring()
+}

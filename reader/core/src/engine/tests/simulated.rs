@@ -1,0 +1,88 @@
+//! The simulated device against its profile.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::super::buffers::Buffers;
+use super::super::file::{Access, DataFile};
+use super::super::profile::Profile;
+use super::super::simulated::{Device, Simulated};
+use super::{Data, reap_all};
+use crate::engine::Engine;
+use crate::pagefile::PAGE_BYTES;
+
+fn device(model: &str) -> Device {
+    let text = format!("{{\"kind\": \"indexmill-device\", \"version\": 1, \"name\": \"d\", \"model\": {{{model}}}}}");
+    Device::new(Profile::parse(Path::new("p.json"), text.as_bytes()).unwrap())
+}
+
+fn engine_of(device: &Arc<Device>, data: &Data, slots: usize) -> Simulated {
+    let file = DataFile::open(&data.path, Access::Cached, PAGE_BYTES).unwrap();
+    Simulated::new(device.clone(), Arc::new(file), Buffers::new(slots, PAGE_BYTES).unwrap())
+}
+
+#[test]
+fn latencies_of_an_idle_device_follow_the_distribution() {
+    let device =
+        device("\"latency_us\": [[0, 50], [0.5, 100], [0.9, 200], [1, 1000]], \"iops\": null, \"mb_per_s\": null");
+    let mut us: Vec<f64> = (0..20000).map(|i| (device.completion_s(f64::from(i), 4096) - f64::from(i)) * 1e6).collect();
+    us.sort_by(f64::total_cmp);
+    for (fraction, want) in [(0.25, 75.0), (0.5, 100.0), (0.7, 150.0), (0.9, 200.0), (0.95, 600.0)] {
+        let got = us[(fraction * 20000.0) as usize];
+        assert!((got / want - 1.0).abs() < 0.05, "{got} us instead of {want} us at {fraction}");
+    }
+    assert!(us[0] >= 50.0 - 1e-3 && us[19999] <= 1000.0 + 1e-3);
+}
+
+#[test]
+fn reads_start_no_faster_than_the_limits_and_at_once_after_a_rest() {
+    let model = |limits: &str| device(&format!("\"latency_us\": [[0, 100], [1, 100]], {limits}"));
+    for (device, bytes, gap_s) in [
+        (model("\"iops\": 1000, \"mb_per_s\": null"), 4096, 1e-3),
+        (model("\"iops\": null, \"mb_per_s\": 4.096"), 8192, 2e-3),
+        (model("\"iops\": 1000, \"mb_per_s\": 4.096"), 512, 1e-3),
+    ] {
+        for i in 0..100 {
+            let want = 5.0 + f64::from(i) * gap_s + 100e-6;
+            assert!((device.completion_s(5.0, bytes) - want).abs() < 1e-9);
+        }
+        assert!((device.completion_s(9.0, bytes) - 9.0001).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn two_engines_of_one_device_share_its_iops() {
+    let data = Data::new("shared", 16);
+    let device = Arc::new(device("\"latency_us\": [[0, 0], [1, 0]], \"iops\": 2000, \"mb_per_s\": null"));
+    let begin = Instant::now();
+    let mut engines = [engine_of(&device, &data, 50), engine_of(&device, &data, 50)];
+    for slot in 0..50 {
+        for engine in &mut engines {
+            engine.queue(slot, slot as u64 % 16).unwrap();
+            engine.flush().unwrap();
+        }
+    }
+    engines.iter_mut().for_each(|engine| assert_eq!(reap_all(engine, 50).unwrap().len(), 50));
+    // 100 reads start half a millisecond apart, the first one at once.
+    assert!(begin.elapsed() >= Duration::from_micros(99 * 500), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn no_read_comes_before_its_time_nor_in_another_order() {
+    let data = Data::new("early", 16);
+    let device = Arc::new(device("\"latency_us\": [[0, 3000], [1, 9000]], \"iops\": null, \"mb_per_s\": null"));
+    let mut engine = engine_of(&device, &data, 16);
+    let submitted = Instant::now();
+    (0..16).for_each(|slot| engine.queue(slot, slot as u64).unwrap());
+    let mut done = Vec::new();
+    engine.poll(&mut done).unwrap();
+    assert!(done.is_empty() || submitted.elapsed() >= Duration::from_millis(3));
+    while done.len() < 16 {
+        engine.reap(&mut done).unwrap();
+        assert!(submitted.elapsed() >= Duration::from_millis(3));
+    }
+    assert!(submitted.elapsed() >= Duration::from_millis(7), "16 latencies of 3 to 9 ms: {:?}", submitted.elapsed());
+    assert_ne!(done, (0..16).collect::<Vec<_>>(), "reads complete by their latency, not in order");
+    (0..16).for_each(|slot| assert_eq!(engine.buffer(slot), data.block(slot, 1)));
+}

@@ -1,0 +1,79 @@
+//! Measuring a device, on a small file.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Random, Scratch};
+use indexmill_core::Error;
+use indexmill_core::device::{Load, Measured, measure};
+
+const LOAD: Load = Load { block_bytes: 4096, depth: 8, threads: 2, seconds: 0.05, seed: 1 };
+
+fn file_of(scratch: &Scratch, bytes: usize) -> PathBuf {
+    let path = scratch.0.join("data");
+    let mut random = Random(3);
+    std::fs::write(&path, (0..bytes).map(|_| random.next() as u8).collect::<Vec<u8>>()).unwrap();
+    path
+}
+
+fn run(path: &std::path::Path, load: Load) -> Result<Measured, Error> {
+    measure(path, &load, &mut || false)
+}
+
+#[test]
+fn every_read_has_a_latency_that_lies_in_the_time_it_took() {
+    let scratch = Scratch::new();
+    let path = file_of(&scratch, 1 << 20);
+    for (block_bytes, depth, threads) in [(4096, 1, 1), (4096, 32, 1), (4096, 5, 3), (512, 4, 1), (65536, 3, 8)] {
+        let measured = match run(&path, Load { block_bytes, depth, threads, ..LOAD }) {
+            // A device of larger blocks.
+            Err(e) if block_bytes == 512 => {
+                assert!(e.to_string().contains("measure with block_bytes 4096"), "{e}");
+                continue;
+            }
+            measured => measured.unwrap(),
+        };
+        assert!(measured.reads >= depth && measured.reads == measured.latencies_us.len());
+        assert!(measured.elapsed_s >= 0.05, "{}", measured.elapsed_s);
+        let most_us = measured.elapsed_s as f32 * 1e6;
+        assert!(measured.latencies_us.iter().all(|&us| us > 0.0 && us <= most_us));
+        // Little's law: reads in flight = rate x latency, less what the start, the end and our own work leave idle.
+        let busy_s: f64 = measured.latencies_us.iter().map(|&us| f64::from(us) * 1e-6).sum();
+        assert!(busy_s / measured.elapsed_s <= depth as f64 * 1.001, "more than {depth} in flight");
+    }
+}
+
+#[test]
+fn a_load_or_file_that_makes_no_sense_is_refused_with_the_remedy() {
+    let scratch = Scratch::new();
+    let path = file_of(&scratch, 10_000);
+    let cases = [
+        (Load { block_bytes: 0, ..LOAD }, "block_bytes: expected a power of two in 512..16777216, got 0"),
+        (Load { block_bytes: 5000, ..LOAD }, "got 5000"),
+        (Load { block_bytes: 16384, ..LOAD }, "expected 16384 bytes or more, got 10000; name a larger file"),
+        (Load { depth: 0, ..LOAD }, "depth: expected 1..4096, got 0"),
+        (Load { threads: 257, ..LOAD }, "threads: expected 1..256, got 257"),
+        (Load { seconds: 0.0, ..LOAD }, "seconds: expected more than 0"),
+        (Load { seconds: f64::NAN, ..LOAD }, "got NaN"),
+        (Load { seconds: f64::INFINITY, ..LOAD }, "got inf"),
+    ];
+    for (load, words) in cases {
+        let error = run(&path, load).unwrap_err();
+        assert!(matches!(error, Error::Config(_)) && error.to_string().contains(words), "{error}");
+    }
+    let error = run(&scratch.0, LOAD).unwrap_err().to_string();
+    assert!(error.contains("expected a file or block device, got something else"), "{error}");
+    let error = run(&scratch.0.join("none"), LOAD).unwrap_err();
+    assert!(matches!(error, Error::Io { .. }), "{error}");
+}
+
+#[test]
+fn an_interrupted_measurement_ends_soon_with_that_error() {
+    let scratch = Scratch::new();
+    let path = file_of(&scratch, 1 << 20);
+    let begin = std::time::Instant::now();
+    let result = measure(&path, &Load { seconds: 600.0, ..LOAD }, &mut || true);
+    assert!(matches!(result, Err(Error::Interrupted)));
+    assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+}

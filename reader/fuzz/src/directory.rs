@@ -1,0 +1,137 @@
+//! Targets of a whole index directory.
+
+use std::path::Path;
+
+use indexmill_core::graph::Metric;
+use indexmill_core::search::{Entry, Policy, Queries, SearchOutput, SearchParams, Values};
+use indexmill_core::{Error, Index, Result};
+
+use crate::common::Random;
+use crate::input::{FITTED, named, split_flags, write_parts};
+
+/// Verifies a directory; one without damage must open, be searched and give ids.
+pub fn verify(data: &[u8]) -> Result<()> {
+    let (flags, data) = split_flags(data);
+    let scratch = write_parts(flags, data);
+    let damages = indexmill_core::verify::verify(&scratch.0);
+    let directory = scratch.0.to_string_lossy();
+    assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
+    if let Some(first) = damages.into_iter().next() {
+        return Err(Error::Corrupt(first));
+    }
+    let index = Index::open(&scratch.0, "pread").expect("a verified index opens");
+    let all = index.graph.layout.n_vertices as usize;
+    search_all(
+        &index,
+        Call { k: all.min(10), list_size: all, beam_width: 4, threads: 1, inflight: 2, n_queries: 2, seed: 0 },
+    )
+    .expect("a verified index can be searched");
+    Ok(())
+}
+
+/// Searches a directory whose checksums, digests and sizes all fit: what is wrong with it reaches the decoders and
+/// the search itself.
+pub fn search(data: &[u8]) -> Result<()> {
+    let Some((call, parts)) = data.split_first_chunk::<7>() else {
+        return Err(Error::Input("an input shorter than its parameters".into()));
+    };
+    let scratch = write_parts(FITTED, parts);
+    let index = named(&scratch.0, Index::open(&scratch.0, "pread"))?;
+    search_all(&index, Call::parse(*call))
+}
+
+/// Parameters of the searches of one input.
+#[derive(Clone, Copy)]
+struct Call {
+    k: usize,
+    list_size: usize,
+    beam_width: usize,
+    threads: usize,
+    inflight: usize,
+    n_queries: usize,
+    seed: u64,
+}
+
+impl Call {
+    fn parse([k, more, beam_width, threads, inflight, n_queries, seed]: [u8; 7]) -> Self {
+        Call {
+            k: k.into(),
+            // Lists shorter than k must be refused, very long ones must not be allocated at once.
+            list_size: if more == u8::MAX {
+                usize::MAX / 2
+            } else {
+                (usize::from(k) + usize::from(more)).saturating_sub(1)
+            },
+            beam_width: beam_width.into(),
+            threads: usize::from(threads % 3),
+            inflight: usize::from(inflight % 8),
+            n_queries: usize::from(n_queries % 4),
+            seed: seed.into(),
+        }
+    }
+}
+
+/// Runs every policy from every entry and checks the answers; of several errors returns the first.
+fn search_all(index: &Index, call: Call) -> Result<()> {
+    let dim = index.graph.user_dim();
+    let mut random = Random(call.seed);
+    let raw: Vec<u8> = (0..call.n_queries * dim).map(|_| random.next() as u8).collect();
+    let signed: Vec<i8> = raw.iter().map(|&x| x as i8).collect();
+    // Large ones overflow to infinity in distances.
+    let scale = [0.125, 1.0, 1e19, 1e36][call.seed as usize % 4];
+    let floats: Vec<f32> = signed.iter().map(|&x| f32::from(x) * scale).collect();
+    let values = match index.graph.layout.dtype.query_name() {
+        "uint8" => Values::Uint8(&raw),
+        "int8" => Values::Int8(&signed),
+        _ => Values::Float32(&floats),
+    };
+    let queries = Queries { values, n: call.n_queries, dim };
+    let mut outcome = Ok(());
+    let mut entries = vec![Entry::Medoid, Entry::Centroids];
+    if index.navigation.is_some() {
+        entries.push(Entry::Navigation);
+    }
+    for policy in [Policy::Beam, Policy::Page, Policy::Completion, Policy::Pipeline] {
+        for &entry in &entries {
+            let Call { k, list_size, beam_width, threads, inflight, .. } = call;
+            let params = SearchParams {
+                k,
+                list_size,
+                beam_width,
+                policy,
+                entry,
+                threads,
+                inflight,
+                deterministic: true,
+                allow: None,
+            };
+            let found = named(&index.path, index.search(&queries, &params, &mut || false));
+            outcome = outcome.and(found.and_then(|output| check_answers(index, &output, call.n_queries)));
+        }
+    }
+    outcome
+}
+
+/// Rows of different slots that exist, best first, then nothing.
+fn check_answers(index: &Index, output: &SearchOutput, n_queries: usize) -> Result<()> {
+    let n = i64::from(index.graph.layout.n_vertices);
+    assert_eq!(output.slots.len(), n_queries * output.k);
+    assert!(output.scores.len() == output.slots.len() && output.vector_ids.len() == output.slots.len());
+    assert_eq!(output.counters.len(), n_queries);
+    let sign = if index.graph.metric == Metric::L2 { 1.0 } else { -1.0 };
+    for (slots, scores) in output.slots.chunks(output.k).zip(output.scores.chunks(output.k)) {
+        let found = slots.iter().take_while(|&&s| s >= 0).count();
+        let mut seen = slots[..found].to_vec();
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "a slot twice: {slots:?}");
+        assert!(seen.iter().all(|&s| s < n) && slots[found..].iter().all(|&s| s == -1), "{slots:?} of {n}");
+        assert!(scores[found..].iter().all(|x| x.is_nan()));
+        // A vector that is not a number has no place in the order.
+        if scores[..found].iter().all(|x| x.is_finite()) {
+            assert!(scores[..found].is_sorted_by(|a, b| a * sign <= b * sign), "{scores:?}");
+        }
+    }
+    assert!(output.vector_ids.iter().all(|&id| (-1..n).contains(&id)));
+    let slots: Vec<u32> = output.slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
+    named(&Path::new(&index.path).join("ids.imx"), index.ids.user_ids(&slots)).map(drop)
+}

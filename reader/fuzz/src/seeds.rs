@@ -1,0 +1,142 @@
+//! The committed inputs from which fuzzing starts: small valid files of every type.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use indexmill_core::manifest::MANIFEST_NAME;
+use indexmill_core::pagefile::PAGE_BYTES;
+
+use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, write_index};
+use crate::input::{FITTED, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
+
+/// An input that its target must accept.
+pub struct Seed {
+    /// Name of the target.
+    pub target: &'static str,
+    /// Name of the file in `seeds/<target>`; those that a fuzzer found start otherwise.
+    pub name: String,
+    /// The input.
+    pub bytes: Vec<u8>,
+}
+
+/// What the names of generated seeds start with.
+pub const VALID: &str = "valid-";
+
+/// Bytes of a manifest from its digest on.
+const TAIL_BYTES: usize = 81;
+const IP: u64 = 2;
+const COSINE: u64 = 3;
+const SMALL: Spec = Spec { n: 24, dim: 5, dtype: FLOAT32, max_degree: 4, id_type: 0, n_sample: 5, seed: 1 };
+
+/// Files of an index, in the order of [`PARTS`].
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+/// Where the committed inputs of a target are.
+pub fn folder(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target)
+}
+
+/// Every generated seed.
+pub fn all() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    let dtypes =
+        [("float32", FLOAT32), ("float16", FLOAT16), ("uint8", UINT8), ("int8", INT8), ("sq16", SQ16), ("sq8", SQ8)];
+    for (id_type, (name, dtype)) in dtypes.into_iter().enumerate() {
+        let spec = Spec { dtype, id_type: id_type as u64 % 5, ..SMALL };
+        add(&mut seeds, name, &["graph.imx", "ids.imx"], spec, None);
+    }
+    add(&mut seeds, "ip", &["graph.imx"], SMALL, Some(IP));
+    add(&mut seeds, "cosine", &["graph.imx"], Spec { dtype: SQ8, ..SMALL }, Some(COSINE));
+    let single = Spec { n: 1, dim: 1, max_degree: 1, id_type: 3, n_sample: 1, ..SMALL };
+    add(&mut seeds, "one-vertex", &PARTS, single, None);
+    let large = Spec { n: 2, dim: 512, max_degree: 512, n_sample: 1, ..SMALL }; // nodes of 4,100 bytes
+    add(&mut seeds, "node-of-two-pages", &["graph.imx"], large, None);
+    let many = Spec { n: 300, dim: 2, dtype: UINT8, max_degree: 2, ..SMALL };
+    add(&mut seeds, "all-centres", &["codes.imx"], many, None);
+    add_modes(&mut seeds, &index(Spec { id_type: 4, ..SMALL }, None));
+    push(&mut seeds, "profile", "device", &[], include_bytes!("../../core/tests/data/quick-device.json"));
+    seeds
+}
+
+/// Seeds of the named files alone and of the directory, with checksums that are computed.
+fn add(seeds: &mut Vec<Seed>, name: &str, alone: &[&str], spec: Spec, metric: Option<u64>) {
+    let files = &index(spec, metric);
+    for (file, bytes) in files.iter().filter(|(file, _)| alone.contains(file) && *file != MANIFEST_NAME) {
+        push(seeds, target_of(file), name, &[FITTED], &content_pages(bytes));
+    }
+    let parts = directory(files, content_pages, without_digest);
+    push(seeds, "verify", name, &[FITTED], &parts);
+    push(seeds, "search", name, &[spec.n.min(3) as u8, 20, 4, 1, 2, 2, 1], &parts);
+}
+
+/// Seeds of the other modes, which differ in the frame alone.
+fn add_modes(seeds: &mut Vec<Seed>, files: &Files) {
+    for (file, bytes) in files.iter().filter(|(file, _)| *file != MANIFEST_NAME) {
+        push(seeds, target_of(file), "sealed", &[SEALED], &content_pages(bytes));
+        push(seeds, target_of(file), "pages", &[PAGES], &whole_pages(bytes));
+    }
+    let text = &files[0].1;
+    push(seeds, "manifest", "raw", &[RAW], text);
+    push(seeds, "manifest", "sealed", &[SEALED], &without_digest(text));
+    push(seeds, "verify", "pages", &[PAGES], &directory(files, whole_pages, <[u8]>::to_vec));
+    push(seeds, "verify", "own-manifest", &[FITTED | OWN_MANIFEST], &directory(files, content_pages, without_digest));
+}
+
+fn push(seeds: &mut Vec<Seed>, target: &'static str, name: &str, head: &[u8], rest: &[u8]) {
+    seeds.push(Seed { target, name: format!("{VALID}{name}"), bytes: [head, rest].concat() });
+}
+
+fn target_of(file: &'static str) -> &'static str {
+    file.strip_suffix(".imx").expect("a page file")
+}
+
+/// Writes an index, under another metric if one is given, and reads it back.
+fn index(spec: Spec, metric: Option<u64>) -> Files {
+    let written = write_index(spec);
+    let read = |&name: &&'static str| (name, fs::read(written.path().join(name)).expect("it was just written"));
+    let mut files: Files = PARTS.iter().map(read).collect();
+    if let Some((_, graph)) = files.iter_mut().find(|(name, _)| metric.is_some() && *name == "graph.imx") {
+        let at = graph.windows(7).position(|w| w == b"metric\0").expect("a field of graph.imx") + 16;
+        graph[at] = metric.unwrap_or_default() as u8;
+    }
+    files
+}
+
+/// The parts of a directory.
+fn directory(files: &Files, page_file: fn(&[u8]) -> Vec<u8>, manifest: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let mut parts = Vec::new();
+    for (name, bytes) in files {
+        put_block(&mut parts, &if *name == MANIFEST_NAME { manifest(bytes) } else { page_file(bytes) });
+    }
+    parts
+}
+
+fn without_digest(text: &[u8]) -> Vec<u8> {
+    text[..text.len() - TAIL_BYTES].to_vec()
+}
+
+/// Header and data pages without section "crc", the footer and what is computed.
+fn content_pages(file: &[u8]) -> Vec<u8> {
+    // One page of section "crc" covers 1024 others, far more than a seed has.
+    let data_pages = file.len() / PAGE_BYTES - 3;
+    let mut out = Vec::new();
+    for (number, page) in file.chunks(PAGE_BYTES).take(1 + data_pages).enumerate() {
+        put_block(&mut out, trimmed(if number == 0 { &page[..PAGE_BYTES - 4] } else { page }));
+    }
+    out
+}
+
+/// All pages, each with its last four bytes.
+fn whole_pages(file: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for page in file.chunks(PAGE_BYTES) {
+        let (content, tail) = page.split_at(PAGE_BYTES - 4);
+        put_block(&mut out, trimmed(content));
+        out.extend_from_slice(tail);
+    }
+    out
+}
+
+fn trimmed(page: &[u8]) -> &[u8] {
+    &page[..page.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1)]
+}

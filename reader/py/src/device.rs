@@ -1,0 +1,43 @@
+//! The function `measure_device`.
+
+use std::path::PathBuf;
+
+use indexmill_core::device::{Load, measure};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors;
+
+/// Reads random blocks of the file or device at `path`; negative numbers become 0, which the core refuses.
+#[pyfunction]
+pub fn measure_device(
+    py: Python<'_>,
+    path: PathBuf,
+    block_bytes: i64,
+    depth: i64,
+    threads: i64,
+    seconds: f64,
+    seed: u64,
+) -> PyResult<Bound<'_, PyDict>> {
+    let count = |x: i64| usize::try_from(x).unwrap_or(0);
+    let load = Load { block_bytes: count(block_bytes), depth: count(depth), threads: count(threads), seconds, seed };
+    let mut signal = None;
+    let measured = py.detach(|| {
+        measure(&path, &load, &mut || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        })
+    });
+    if let Some(raised) = signal {
+        return Err(raised);
+    }
+    let measured = measured.map_err(|e| errors::to_python(py, &e))?;
+    let dict = PyDict::new(py);
+    dict.set_item("reads", measured.reads)?;
+    dict.set_item("elapsed_s", measured.elapsed_s)?;
+    dict.set_item("direct", measured.direct)?;
+    dict.set_item("engine", measured.engine)?;
+    dict.set_item("latencies_us", PyArray1::from_vec(py, measured.latencies_us))?;
+    Ok(dict)
+}
