@@ -20,7 +20,11 @@ PROFILE = {"kind": "indexmill-device", "version": 1, "name": "quick", "model": M
 
 
 def search(index: _native.Index, queries: np.ndarray) -> dict[str, np.ndarray]:
-    return index.search(queries, 5, 30, 4, "page", "centroids", 2, 4)
+    options: _native.Options = {
+        "k": 5, "search_list_size": 30, "beam_width": 4, "policy": "page", "entry": "centroids", "threads": 2,
+        "inflight": 4, "deterministic": True, "allow": None,
+    }  # fmt: skip
+    return index.search(queries, options)
 
 
 def test_a_measurement_gives_a_latency_for_every_read(tmp_path: Path) -> None:
