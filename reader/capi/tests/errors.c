@@ -11,7 +11,7 @@
 
 enum { N = 200, DIM = 16, K = 10, N_QUERIES = 3 };
 /* Of the cache: a page and its entry in the directory. */
-enum { BLOCK = 4096 + 4 };
+enum { BLOCK = 4096 + 8 };
 
 static ImIndex *index_, *other;
 static float *queries;
