@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexmill.formats.errors import ConfigError, CorruptFile, InputError
+from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.reader import _native
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
@@ -20,6 +21,8 @@ from indexmill.reader.choices import (
     Entry,
     Policy,
 )
+from indexmill.reader.filters import as_mask
+from indexmill.reader.queries import as_queries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,6 +110,7 @@ class Index:
     def __init__(self, path: str | Path, engine: str = "auto") -> None:
         self.path = Path(path)
         self.native = _native.Index.open(str(path), engine)
+        self._cached = CacheInfo(0, 0)
         # Held open, so that the metadata of this build is at hand when a new one takes its place.
         metadata = self.path / _METADATA
         self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
@@ -156,7 +160,7 @@ class Index:
         ----------
         queries : array, shape (n_queries, dim) or (dim,)
             In the index's input type; integers are accepted by float indexes, and whole numbers in range
-            by integer indexes. numpy, or anything numpy converts, as an Arrow array of fixed-size lists.
+            by integer indexes. numpy, anything with ``__array__``, or an Arrow array or column of lists.
         k : int
             Neighbours wanted, at most the number of vectors.
         L : int, optional
@@ -239,21 +243,7 @@ class Index:
         InputError
             If the array has another shape or type, or an id is out of range.
         """
-        array, n = np.asarray(allow), len(self)
-        if array.ndim != 1 or array.dtype.kind not in "biu" or (array.dtype.kind == "b" and len(array) != n):
-            raise InputError(
-                f"allow: expected {n} booleans or an array of vector ids, got {array.dtype} of shape "
-                f"{array.shape}; pass one boolean a vector"
-            )
-        if array.dtype.kind == "b":
-            mask = array
-        else:
-            wrong = array[(array < 0) | (array >= n)]
-            if len(wrong):
-                raise InputError(f"allow: expected vector ids 0..{n - 1}, got {wrong[0]}; leave it out")
-            mask = np.zeros(n, dtype=np.bool_)
-            mask[array] = True
-        return self.native.filter(np.packbits(mask, bitorder="little"))
+        return self.native.filter(np.packbits(as_mask(allow, len(self)), bitorder="little"))
 
     def cache(
         self,
@@ -270,10 +260,12 @@ class Index:
         Parameters
         ----------
         n_bytes : int
-            Memory of the cache at most; 0 drops it.
+            Memory of the cache at most: pages and 8 bytes for each read unit of them; 0 drops it. Searches that run
+            go on with what they had.
         queries : array, optional
             A sample of the queries to expect: the pages that a search for them reads most often are kept. Without
-            it those that a breadth-first walk from the entry vertices meets first.
+            it those that a breadth-first walk from the medoid and the centroids' vertices meets first; a search
+            that starts from the navigation graph does not begin there.
         L, beam_width, policy, entry
             How the training queries are searched, as for `search`.
 
@@ -284,12 +276,19 @@ class Index:
         """
         if n_bytes < 0:
             raise ConfigError(f"n_bytes: expected 0 or more bytes, got {n_bytes}; pass 0 for no cache")
+        n_bytes = min(n_bytes, sys.maxsize)
         if queries is None:
             n_blocks, used = self.native.cache_around_entries(n_bytes)
         else:
             options = self._options(1, L, beam_width, policy, entry, 1, DEFAULT_INFLIGHT, True, None)
             n_blocks, used = self.native.cache_from_queries(self._as_queries(queries), options, n_bytes)
-        return CacheInfo(n_blocks * self.native.pages_per_node, used)
+        self._cached = CacheInfo(n_blocks * self.native.pages_per_node, used)
+        return self._cached
+
+    @property
+    def cached(self) -> CacheInfo:
+        """What the last call of `cache` kept."""
+        return self._cached
 
     def _options(
         self,
@@ -354,19 +353,7 @@ class Index:
         return read_metadata(self._metadata_file, path, expected)
 
     def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
-        array = np.atleast_2d(np.asarray(queries))
-        want = np.dtype(self.native.query_dtype)
-        if array.dtype.kind not in "fiu":
-            raise InputError(
-                f"queries: dtype {array.dtype} is not numeric; pass {want} vectors of {self.dim} dimensions"
-            )
-        cast = array.astype(want, order="C", copy=False)
-        if want.kind in "iu" and array.dtype != want and not np.array_equal(cast, array):
-            raise InputError(
-                f"queries: values do not fit the index's {want}; "
-                f"round them to {np.iinfo(want).min}..{np.iinfo(want).max}"
-            )
-        return np.ascontiguousarray(cast)
+        return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)
 
     def _user_ids(self, slots: NDArray[np.int64], vector_ids: NDArray[np.int64]) -> NDArray[Any]:
         kind = self.native.id_type

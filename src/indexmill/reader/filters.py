@@ -1,0 +1,38 @@
+"""Filters as a caller has them: a boolean a vector, or vector ids."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from indexmill.formats.errors import InputError
+
+
+def as_mask(allow: ArrayLike, n: int) -> NDArray[np.bool_]:
+    """Tell for each of `n` vectors whether it is allowed; bool array, shape (n,).
+
+    Parameters
+    ----------
+    allow : bool array of shape (n,), or array of vector ids in any order
+
+    Raises
+    ------
+    InputError
+        If the array has another shape or type, or an id is out of range.
+    """
+    array = np.asarray(allow)
+    if array.shape == (0,) and array.dtype.kind == "f":
+        array = array.astype(np.int64)  # an empty list: numpy takes it for one of floats
+    if array.ndim != 1 or array.dtype.kind not in "biu" or (array.dtype.kind == "b" and len(array) != n):
+        raise InputError(
+            f"allow: expected {n} booleans or an array of vector ids, got {array.dtype} of shape "
+            f"{array.shape}; pass one boolean a vector, or whole numbers"
+        )
+    if array.dtype.kind == "b":
+        return array
+    wrong = array[(array < 0) | (array >= n)]
+    if len(wrong):
+        raise InputError(f"allow: expected vector ids 0..{n - 1}, got {wrong[0]}; leave it out")
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[array] = True
+    return mask
