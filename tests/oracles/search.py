@@ -70,19 +70,39 @@ class Found:
 
 @dataclass
 class Query:
-    """State of one search."""
+    """State of one search.
+
+    Attributes
+    ----------
+    cached : set of int
+        Pages that need no read; a search goes on as if they had been read.
+    read_log : list of int
+        Pages that were read, again and again where a policy reads them so.
+    flat : bool
+        Neighbour lists are not followed.
+    visited : set of int
+        Candidates that the pipeline has chosen.
+    width : int or None
+        Reads that the pipeline may have in flight; None before the search.
+    """
 
     vector: NDArray[np.float64]
     table: NDArray[np.float32]
     L: int
     candidates: list[tuple[np.float32, int]] = field(default_factory=list)
     pq_seen: set[int] = field(default_factory=set)
+    scored: dict[int, np.float32] = field(default_factory=dict)
     pq_distances: int = 0
     expanded: list[int] = field(default_factory=list)
     exact: dict[int, float] = field(default_factory=dict)
     pages: set[int] = field(default_factory=set)
     pages_read: int = 0
     hops: int = 0
+    cached: frozenset[int] = frozenset()
+    read_log: list[int] = field(default_factory=list)
+    flat: bool = False
+    visited: set[int] = field(default_factory=set)
+    width: int | None = None
 
 
 class SearchOracle:
@@ -124,16 +144,27 @@ class SearchOracle:
         """
         vector = self.stored_form(query)
         state = Query(vector, self.distance_table(vector), L)
+        self.enter(state, entry)
+        self.run(state, beam_width, policy)
+        best = sorted((distance, slot) for slot, distance in state.exact.items())[:k]
+        return self.found(state, best)
+
+    def enter(self, state: Query, entry: str) -> None:
+        """Make the vertices where the search starts candidates."""
         if entry == "navigation":
             assert self.navigation is not None
             found, n_scored = navigation_search(
                 self.navigation, self.codes, state.table, NAVIGATION_LIST_SIZE
             )
-            state.candidates = sorted(found)[:L]
+            state.candidates = sorted(found)[: state.L]
             state.pq_seen.update(slot for _, slot in found)
+            state.scored.update((slot, distance) for distance, slot in found)
             state.pq_distances += n_scored
         else:
-            self.add_candidate(state, self.entry_vertex(vector, entry))
+            self.add_candidate(state, self.entry_vertex(state.vector, entry))
+
+    def run(self, state: Query, beam_width: int, policy: str) -> None:
+        """Search until every candidate has been expanded."""
         searches = {
             "beam": self.beam_search,
             "completion": self.beam_search,
@@ -141,7 +172,9 @@ class SearchOracle:
             "pipeline": self.pipeline_search,
         }
         searches[policy](state, beam_width)
-        best = sorted((distance, slot) for slot, distance in state.exact.items())[:k]
+
+    def found(self, state: Query, best: list[tuple[float, int]]) -> Found:
+        """Result and cost of a search that ended, with the (distance, slot) pairs of its results."""
         slots = np.array([slot for _, slot in best], np.int64)
         distances = np.array([distance for distance, _ in best], np.float64)
         return Found(
@@ -186,8 +219,8 @@ class SearchOracle:
 
     def pipeline_search(self, state: Query, most: int) -> None:
         """Page search with up to `most` reads in flight, each taken up when those chosen before it have been."""
-        width, depth = min(FIRST_WIDTH, most), 0
-        visited: set[int] = set()  # chosen, so never chosen again
+        width = min(FIRST_WIDTH, most) if state.width is None else state.width
+        depth, visited = state.hops, state.visited  # what is visited was chosen, and is not chosen again
         waiting: list[tuple[int, int]] = []  # page, slot
         flights: list[tuple[int, int]] = []  # page, its place in the chain of reads
         while True:
@@ -208,6 +241,7 @@ class SearchOracle:
                     flights.append((page, depth + 1))
                     self.read_pages(state, {page})
             if not flights:
+                state.width = width
                 return
             page, place = flights.pop(0)
             depth = max(depth, place)
@@ -231,6 +265,8 @@ class SearchOracle:
 
     def expand_page_heap(self, state: Query, most: int) -> None:
         """Expand the nearest vertices of the pages that were there before this hop."""
+        if state.flat:
+            return
         waiting = sorted(
             (distance, slot) for slot, distance in state.exact.items() if slot not in state.expanded
         )
@@ -243,7 +279,7 @@ class SearchOracle:
 
     def expand(self, state: Query, slot: int) -> None:
         state.expanded.append(slot)
-        for neighbour in self.neighbours[slot]:
+        for neighbour in [] if state.flat else self.neighbours[slot]:
             self.add_candidate(state, neighbour)
 
     def add_candidate(self, state: Query, slot: int) -> None:
@@ -254,6 +290,7 @@ class SearchOracle:
         distance = np.float32(0)
         for j, code in enumerate(self.codes[slot]):
             distance += state.table[j, code]
+        state.scored[slot] = distance
         state.candidates = sorted([*state.candidates, (distance, slot)])[: state.L]
 
     def compute_exact(self, state: Query, slot: int) -> None:
@@ -263,7 +300,9 @@ class SearchOracle:
             state.exact[slot] = float(((self.vectors[slot] - state.vector) ** 2).sum())
 
     def read_pages(self, state: Query, pages: set[int]) -> None:
-        state.pages_read += len(pages) * self.node_format.pages_per_node
+        missing = pages - state.cached
+        state.read_log += sorted(missing)
+        state.pages_read += len(missing) * self.node_format.pages_per_node
 
     def page(self, slot: int) -> int:
         """Page of the slot, or the first page of its node counted in nodes."""
