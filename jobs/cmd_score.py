@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexmill.jobs.options import (
+    Allow,
     BeamWidth,
     Column,
+    Deterministic,
     Engine,
     EntryList,
     Force,
@@ -38,9 +40,12 @@ EXAMPLES = examples(
     "indexmill score index --queries query.u8bin --truth truth.gt -L 20,50,100 --policy beam,page",
     "indexmill score index --queries query.parquet --base base.parquet --first 500 --json",
     "indexmill score index --queries query.u8bin --truth truth.gt --sweep --policy beam,page --out curves/",
+    "indexmill score index --queries query.u8bin --truth truth.gt --cache 64MiB --cache-from half",
 )
 #: List sizes that are measured without --sweep and -L.
 DEFAULT_SIZES = (20, 50, 100)
+#: Word of --cache-from for the first half of --queries.
+HALF = "half"
 
 
 def command(
@@ -72,6 +77,20 @@ def command(
     beam_width: BeamWidth = None,
     threads: Threads = 1,
     inflight: InFlight = None,
+    deterministic: Deterministic = True,
+    allow: Allow = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Keep hot pages in so much memory, such as 64MiB. (default none)"),
+    ] = None,
+    cache_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar=f"FILE|{HALF}",
+            help=f"Keep the pages that a search for the queries in FILE reads most often; {HALF}: for the first half"
+            " of --queries, and measure the second. Default: those around the entry vertices.",
+        ),
+    ] = None,
     engine: Engine = "auto",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each measurement; their medians count.")] = 1,
     device: Annotated[
@@ -100,6 +119,7 @@ def command(
 ) -> None:
     """Measure recall (95% interval), throughput, latency, reads a query and how far they fill the device."""
     from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.allowed import read_allowed
     from indexmill.jobs.choices import check_engine
     from indexmill.jobs.opening import open_index
     from indexmill.jobs.score import Setting, with_device
@@ -116,13 +136,20 @@ def command(
             else "--out: only a sweep writes files; pass --sweep too"
         )
     list_sizes = _list_sizes(sizes, k, sweep)
+    cache_bytes = _cache_bytes(cache, cache_from)
     paths = None if out is None else output_paths(out, force)
     opened = open_index(index, check_engine(engine))
     profile, hint = device_profile(index, device, engine)
-    query_set = load_queries(opened, queries, truth, base or [], k, column, threads).part(skip, first)
+    allowed = None if allow is None else read_allowed(allow, opened)
+    query_set = load_queries(opened, queries, truth, base or [], k, column, threads, allowed)
+    query_set = query_set.part(skip, first)
+    chosen = None if allowed is None else opened.filter(allowed)
     settings = [
-        Setting(k, one, start, threads, beam_width, inflight) for one, start in product(policies, entries)
+        Setting(k, one, start, threads, beam_width, inflight, deterministic, chosen)
+        for one, start in product(policies, entries)
     ]
+    if cache_bytes:
+        query_set = _fill_cache(opened, cache_bytes, cache_from, query_set, settings[0], column)
     rows = [
         {**with_device(row, profile), "engine": opened.native.engine}
         for row in _measure(opened, query_set, settings, list_sizes, repeat, sweep)
@@ -173,6 +200,42 @@ def device_profile(index: Path, given: Path | None, engine: str) -> tuple[Device
         return None, f"device: {error}"
     hint = f"device: not measured yet; run: indexmill device {index}" if found is None else None
     return found, hint
+
+
+def _cache_bytes(cache: str | None, cache_from: str | None) -> int:
+    from indexmill.formats.errors import ConfigError
+    from indexmill.pipeline.spec import parse_size
+
+    if cache is None:
+        if cache_from is not None:
+            raise ConfigError("--cache-from: says what to keep, but not how much; pass --cache SIZE too")
+        return 0
+    try:
+        return int(parse_size(cache))
+    except ValueError as error:
+        raise ConfigError(f"--cache: {error}") from None
+
+
+def _fill_cache(
+    index: Index, n_bytes: int, source: str | None, queries: QuerySet, setting: Setting, column: str | None
+) -> QuerySet:
+    """Fill the index's cache; return the queries that it was not trained on."""
+    from indexmill.formats.errors import ConfigError, InputError
+    from indexmill.formats.source import read_queries
+
+    training = None
+    if source == HALF:
+        half = len(queries) // 2
+        if not half:
+            raise InputError(f"--cache-from {HALF}: one query has no half; pass more, or a file of others")
+        training, queries = queries.part(first=half).vectors, queries.part(skip=half)
+    elif source is not None:
+        training = read_queries(source, column=column)
+    how = {name: setting.options()[name] for name in ("policy", "entry")}
+    kept = index.cache(n_bytes, training, **how)
+    if not kept.n_pages:
+        raise ConfigError(f"--cache: {n_bytes} bytes hold no page; pass more, such as 1MiB")
+    return queries
 
 
 def _list_sizes(sizes: str | None, k: int, sweep: bool) -> list[int]:

@@ -47,6 +47,20 @@ Engine = Annotated[
         " (see `indexmill device`).",
     ),
 ]
+Allow = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npy",
+        help="Vectors that may be returned: an array of one boolean a vector, or of vector ids.",
+    ),
+]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic/--no-deterministic",
+        help="Take reads up in the order in which they were chosen, so that a search repeats bit for bit.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
 
 

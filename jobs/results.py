@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import ConfigError, OutputExistsError
@@ -13,12 +14,12 @@ from indexmill.formats.errors import ConfigError, OutputExistsError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from indexmill.reader.index import Index, SearchResult
+    from indexmill.reader.index import Index, RangeResult, SearchResult
 
 SUFFIXES = (".parquet", ".arrow")
 
 
-def results_table(index: Index, found: SearchResult) -> pa.Table:
+def results_table(index: Index, found: SearchResult | RangeResult) -> pa.Table:
     """Lay out results as one row a query and rank; a query that reached fewer than k vertices has fewer.
 
     Returns
@@ -29,18 +30,31 @@ def results_table(index: Index, found: SearchResult) -> pa.Table:
     """
     import pyarrow as pa
 
-    n_queries, k = found.vector_ids.shape
     there = found.vector_ids.ravel() >= 0
+    queries, ranks = _places(found)
     vector_ids = found.vector_ids.ravel()[there]
     columns = {
-        "query": pa.array(np.repeat(np.arange(n_queries, dtype=np.int64), k)[there]),
-        "rank": pa.array(np.tile(np.arange(k, dtype=np.int32), n_queries)[there]),
+        "query": pa.array(queries[there]),
+        "rank": pa.array(ranks[there]),
         "id": pa.array(found.ids.ravel()[there], type=id_type(index)),
         "vector_id": pa.array(vector_ids),
         "score": pa.array(found.scores.ravel()[there]),
     }
     add_metadata(columns, index.metadata(vector_ids))
     return pa.table(columns)
+
+
+def _places(found: SearchResult | RangeResult) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Query and rank of each result, row after row."""
+    from indexmill.reader.index import RangeResult
+
+    if isinstance(found, RangeResult):
+        starts = found.starts
+    else:
+        n_queries, k = found.vector_ids.shape
+        starts = np.arange(n_queries + 1, dtype=np.int64) * k
+    queries = np.repeat(np.arange(len(starts) - 1, dtype=np.int64), np.diff(starts))
+    return queries, (np.arange(len(queries)) - starts[queries]).astype(np.int32)
 
 
 def id_type(index: Index) -> pa.DataType:

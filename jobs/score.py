@@ -20,6 +20,7 @@ from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from indexmill.formats.device import DeviceProfile
+    from indexmill.reader._native import Filter
     from indexmill.reader.index import Index, SearchResult
 
 #: Two float32 sums of a few hundred squares in a different order differ by less than this fraction.
@@ -87,6 +88,8 @@ class Setting:
     threads: int = 1
     beam_width: int | None = None
     inflight: int | None = None
+    deterministic: bool = True
+    allow: Filter | None = None
 
     @property
     def width(self) -> int:
@@ -102,7 +105,14 @@ class Setting:
         """Keyword arguments of `Index.search`, without k and L."""
         given = {"beam_width": self.beam_width, "inflight": self.inflight}
         chosen = {name: value for name, value in given.items() if value is not None}
-        return {"policy": self.policy, "entry": self.entry, "threads": self.threads, **chosen}
+        return {
+            "policy": self.policy,
+            "entry": self.entry,
+            "threads": self.threads,
+            "deterministic": self.deterministic,
+            "allow": self.allow,
+            **chosen,
+        }
 
 
 def score(index: Index, queries: QuerySet, L: int, setting: Setting, repeat: int = 1) -> dict[str, Any]:
@@ -137,6 +147,9 @@ def score(index: Index, queries: QuerySet, L: int, setting: Setting, repeat: int
         "threads": setting.threads,
         "inflight": setting.in_flight,
         "repeat": repeat,
+        "deterministic": setting.deterministic,
+        "n_allowed": None if setting.allow is None else setting.allow.n_allowed,
+        "cache_bytes": index.cached.n_bytes,
         **middle,
     }
     return row | {"reads_per_second": row["pages_read"] * row["qps"]}

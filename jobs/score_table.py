@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from indexmill.jobs.tables import add_row, plain_table
+from indexmill.jobs.tables import add_row, human_bytes, plain_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,6 +38,12 @@ def _title(rows: Sequence[Row]) -> str:
         *shared,
         f"engine {first['engine']}",
     ]
+    if first["n_allowed"] is not None:
+        parts.append(f"{first['n_allowed']:,} vectors allowed")
+    if first["cache_bytes"]:
+        parts.append(f"cache {human_bytes(first['cache_bytes'])}")
+    if not first["deterministic"]:
+        parts.append("not deterministic")
     if first["repeat"] > 1:
         parts.append(f"medians of {first['repeat']} runs")
     return ", ".join(parts)

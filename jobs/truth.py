@@ -26,8 +26,14 @@ def load_queries(
     k: int,
     column: str | None = None,
     threads: int = 1,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> QuerySet:
     """Read queries and their truth; without a truth file it is computed from `base`, the index's own input.
+
+    Parameters
+    ----------
+    allowed : bool array, shape (n_vectors,), optional
+        Vectors that may be returned: the truth is theirs.
 
     Raises
     ------
@@ -55,7 +61,7 @@ def load_queries(
             " queries that belong to it"
         )
     if truth is None:
-        return exact_queries(index, read_vectors(base, column), vectors, k, threads)
+        return exact_queries(index, read_vectors(base, column), vectors, k, threads, allowed=allowed)
     known = read_truth(truth)
     ids = known.ids.astype(np.int64)
     if len(ids) != len(vectors):
@@ -64,6 +70,12 @@ def load_queries(
         raise InputError(
             f"{truth}: names vector {int(ids.max())}, but the index holds {len(index):,} vectors; pass"
             " the truth of this index's input"
+        )
+    if allowed is not None and not allowed[ids[:, :k]].all():
+        wrong = ids[:, :k][~allowed[ids[:, :k]]][0]
+        raise InputError(
+            f"{truth}: names vector {wrong}, which --allow leaves out; pass the truth of the allowed vectors, or"
+            " --base FILE to compute it"
         )
     return QuerySet(vectors, ids, known.distances)
 
@@ -100,6 +112,7 @@ def exact_queries(
     k: int,
     threads: int = 1,
     own: NDArray[np.int64] | None = None,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> QuerySet:
     """Compute the k true neighbours of `queries` among `base`, the vectors of `index` in input order.
 
@@ -109,6 +122,8 @@ def exact_queries(
     queries : array, shape (n_queries, dim)
     own : int64 array, shape (n_queries,), optional
         Row of `base` that each query is.
+    allowed : bool array, shape (n_vectors,), optional
+        Rows of `base` that count; not with `own`.
 
     Raises
     ------
@@ -122,12 +137,16 @@ def exact_queries(
             f"--base: {base.shape[0]:,} vectors of {base.shape[1]} dimensions, but the index {index.path} was"
             f" built from {len(index):,} of {index.dim}; pass the same input"
         )
-    most = len(base) - (own is not None)
+    rows = None if allowed is None else np.flatnonzero(allowed)
+    most = len(base) - (own is not None) if rows is None else len(rows)
     if k > most:
         raise InputError(f"-k: {k} neighbours wanted of {most} vectors; use a smaller k")
     points, probes = to_euclidean(base, queries, index.metric)
+    if rows is not None:
+        points = points[rows]
     ids, distances = exact_neighbours(points, probes, k, threads, skip=own)
-    return QuerySet(queries, ids.astype(np.int64), distances, own)
+    truth_ids = ids.astype(np.int64) if rows is None else rows[ids]
+    return QuerySet(queries, truth_ids, distances, own)
 
 
 def read_vectors(paths: list[str], column: str | None = None) -> NDArray[Any]:

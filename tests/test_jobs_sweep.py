@@ -20,8 +20,9 @@ from indexmill.jobs.tables import stdout_console
 def row(size: int, recall: float, policy: str = "page", entry: str = "centroids") -> dict[str, Any]:
     return {
         "L": size, "policy": policy, "entry": entry, "beam_width": 4, "k": 10, "n_queries": 1000, "threads": 2,
-        "inflight": 8, "repeat": 1, "recall": recall, "recall_low": recall - 0.004,
-        "recall_high": min(recall + 0.004, 1.0), "qps": 30000.0 / size, "latency_us_mean": 250.0 * size,
+        "inflight": 8, "repeat": 1, "deterministic": True, "n_allowed": None, "cache_bytes": 0,
+        "recall": recall, "recall_low": recall - 0.004, "recall_high": min(recall + 0.004, 1.0),
+        "qps": 30000.0 / size, "latency_us_mean": 250.0 * size,
         "latency_us_p50": 240.0 * size, "latency_us_p99": 900.0 * size, "pages_read": 1.5 * size,
         "bytes_read": 6144.0 * size, "bytes_used": 2048.0 * size, "hops": size / 4, "engine": "io_uring",
         "device_iops": None, "device_fraction": None,

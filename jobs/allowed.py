@@ -1,0 +1,41 @@
+"""`--allow FILE`: which vectors a search may return."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import InputError
+from indexmill.reader.filters import as_mask
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import Index
+
+
+def read_allowed(path: Path, index: Index) -> NDArray[np.bool_]:
+    """Read a .npy file of one boolean a vector, or of vector ids; bool array, shape (n_vectors,).
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is no .npy file, or what it holds does not fit the index.
+    """
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"--allow: {path}: no such file; write one with numpy.save") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"--allow: {path}: expected a .npy file of booleans or vector ids ({error}); write one with numpy.save"
+        ) from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(
+            f"--allow: {path}: expected one array, got an .npz archive; write one with numpy.save"
+        )
+    try:
+        return as_mask(array, len(index))
+    except InputError as error:
+        raise InputError(f"--allow: {path}: {str(error).removeprefix('allow: ')}") from None
