@@ -1,7 +1,7 @@
 //! One search thread: several queries in flight over one engine.
 //!
-//! The thread sleeps only when every query it holds waits for a read: ready queries queue their reads, all reads are
-//! submitted together, page expansion runs while they are in flight, then completions are handled.
+//! The thread sleeps only when every query it holds waits for a read: ready queries submit their reads, do what can be
+//! done while they are in flight, then completions are handled.
 
 use std::sync::PoisonError;
 use std::thread::ThreadId;
