@@ -22,7 +22,7 @@ pub unsafe extern "C" fn im_cache(index: *const ImIndex, bytes: u64) -> i32 {
     guard(|| {
         // SAFETY: null or open by the caller's contract.
         let index = unsafe { borrow("im_cache: index", index) }?;
-        index.inner.cache_around_entries(limit(bytes))?;
+        index.inner.cache_around_entries(limit(bytes), &mut || false)?;
         Ok(0)
     })
 }

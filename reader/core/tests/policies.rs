@@ -13,7 +13,7 @@ fn completion_finds_and_costs_what_beam_does() {
     let index = Index::open(written.path(), "pread").unwrap();
     let odd = Some(filter(&written, &index, |slot| slot % 2 == 1));
     for cached in [0, 200_000] {
-        index.cache_around_entries(cached).unwrap();
+        index.cache_around_entries(cached, &mut || false).unwrap();
         for entry in [Entry::Medoid, Entry::Centroids, Entry::Navigation] {
             for (k, list_size, beam_width) in [(1, 1, 1), (5, 5, 8), (10, 40, 4), (40, 40, 64)] {
                 for allow in [None, odd.clone()] {

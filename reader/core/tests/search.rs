@@ -138,3 +138,37 @@ fn an_interrupted_search_ends_with_that_error_and_the_index_stays_usable() {
     assert!(matches!(result, Err(Error::Interrupted)));
     search(&written, &index, 5, &params(10, 30, Policy::Page));
 }
+
+#[test]
+fn a_search_that_needs_no_read_is_interrupted_as_well() {
+    let written = write_index(Spec { n: 3000, ..Spec::default() });
+    let index = Index::open(written.path(), "auto").unwrap();
+    index.cache_around_entries(usize::MAX >> 8, &mut || false).unwrap();
+    let query = written.query(0).repeat(100_000);
+    let queries = Queries { values: Values::Float32(&query), n: 100_000, dim: 12 };
+    let nothing = std::sync::Arc::new(index.filter(&vec![0; 3000 / 8]).unwrap());
+    for policy in POLICIES {
+        for allow in [None, Some(nothing.clone())] {
+            let began = std::time::Instant::now();
+            let params = SearchParams { allow, ..params(10, 300, policy) };
+            assert!(matches!(index.search(&queries, &params, &mut || true), Err(Error::Interrupted)));
+            assert!(began.elapsed().as_secs() < 5, "{policy:?}");
+        }
+    }
+}
+
+#[test]
+fn waiting_is_a_part_of_the_latency() {
+    let written = write_index(Spec { n: 2000, ..Spec::default() });
+    for engine in ["auto", "pread"] {
+        let index = Index::open(written.path(), engine).unwrap();
+        for policy in POLICIES {
+            for inflight in [1, 5] {
+                let params = SearchParams { inflight, beam_width: 8, ..params(5, 40, policy) };
+                let found = search(&written, &index, 20, &params);
+                assert!(found.counters.iter().all(|c| c.io_wait_us <= c.latency_us * 1.001), "{policy:?}");
+                assert!(found.counters.iter().any(|c| c.io_wait_us > 0.0));
+            }
+        }
+    }
+}

@@ -222,7 +222,7 @@ impl Index {
 
     /// Caches the blocks around the entry vertices; returns the number of blocks and their bytes.
     fn cache_around_entries(&self, py: Python<'_>, bytes: usize) -> PyResult<(usize, usize)> {
-        let made = py.detach(|| self.inner.cache_around_entries(bytes)).map_err(|e| errors::to_python(py, &e))?;
+        let made = self.unlocked(py, |index, stop| index.cache_around_entries(bytes, stop))?;
         Ok((made.len(), made.bytes()))
     }
 
@@ -266,7 +266,7 @@ impl Index {
 }
 
 impl Index {
-    /// Calls `search` without the interpreter's lock; Ctrl-C ends it.
+    /// Calls `search` with the queries, as [`Index::unlocked`] does.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -275,14 +275,23 @@ impl Index {
     ) -> PyResult<T> {
         let values = queries.values(py)?;
         let queries = Queries { values, n: queries.shape()[0], dim: queries.shape()[1] };
+        self.unlocked(py, |index, stop| search(index, &queries, stop))
+    }
+
+    /// Calls `work` without the interpreter's lock; Ctrl-C ends it.
+    fn unlocked<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&CoreIndex, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
+    ) -> PyResult<T> {
         let mut signal = None;
-        let found = py.detach(|| {
-            search(&self.inner, &queries, &mut || {
+        let done = py.detach(|| {
+            work(&self.inner, &mut || {
                 signal = Python::attach(|py| py.check_signals().err());
                 signal.is_some()
             })
         });
-        match (found, signal) {
+        match (done, signal) {
             (_, Some(raised)) => Err(raised),
             (Ok(output), None) => Ok(output),
             (Err(error), None) => Err(errors::to_python(py, &error)),

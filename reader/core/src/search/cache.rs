@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError};
 use super::page_heap::{AlignedPage, append, as_bytes};
 use super::{Queries, SearchParams};
 use crate::bytes::u32s;
-use crate::error::Result;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
@@ -62,14 +63,14 @@ impl Index {
 
     /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, at
     /// most `bytes` of memory; 0 drops the cache. Searches that run already go on with what they had.
-    pub fn cache_around_entries(&self, bytes: usize) -> Result<Arc<Cache>> {
+    pub fn cache_around_entries(&self, bytes: usize, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Cache>> {
         let limit = self.blocks_in(bytes);
         let mut loader = Loader::new(self, limit)?;
         let mut level: Vec<u32> = self.entries.slots().collect();
         let mut seen: HashSet<u32> = HashSet::new();
         level.retain(|&slot| seen.insert(slot));
         while !level.is_empty() && loader.places.len() < limit {
-            loader.load(level.iter().map(|&slot| self.graph.layout.block_of(slot)))?;
+            loader.load(level.iter().map(|&slot| self.graph.layout.block_of(slot)), interrupted)?;
             let mut next = Vec::new();
             for &slot in &level {
                 let Some(block) = loader.content(self.graph.layout.block_of(slot)) else { continue };
@@ -101,7 +102,7 @@ impl Index {
         let mut hottest: Vec<(u32, u32)> = counts.into_iter().map(|(block, count)| (u32::MAX - count, block)).collect();
         hottest.sort_unstable();
         let mut loader = Loader::new(self, limit.min(hottest.len()))?;
-        loader.load(hottest.into_iter().map(|(_, block)| block))?;
+        loader.load(hottest.into_iter().map(|(_, block)| block), interrupted)?;
         Ok(self.install(loader))
     }
 
@@ -132,12 +133,13 @@ struct Loader<'a> {
     /// Blocks that are there, and where in `pages`, counted in blocks.
     places: HashMap<u32, u32>,
     pages: Vec<AlignedPage>,
+    engine: Option<Box<dyn Engine>>,
 }
 
 impl<'a> Loader<'a> {
     fn new(index: &'a Index, limit: usize) -> Result<Self> {
         let pages = reserve(&index.graph.path, limit * index.graph.layout.pages_per_block as usize)?;
-        Ok(Loader { index, limit, places: HashMap::new(), pages })
+        Ok(Loader { index, limit, places: HashMap::new(), pages, engine: None })
     }
 
     /// A block that is there.
@@ -147,7 +149,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Loads the blocks that are not there yet, in order, as far as there is room.
-    fn load(&mut self, blocks: impl Iterator<Item = u32>) -> Result<()> {
+    fn load(&mut self, blocks: impl Iterator<Item = u32>, interrupted: &mut dyn FnMut() -> bool) -> Result<()> {
         let mut wanted = Vec::new();
         let mut new = HashSet::new();
         for block in blocks {
@@ -162,8 +164,14 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         let (graph, mut done) = (&self.index.graph, Vec::new());
-        let mut engine = self.index.engine.start(&self.index.file, DEPTH, graph.layout.block_bytes())?;
+        let engine = match &mut self.engine {
+            Some(engine) => engine,
+            none => none.insert(self.index.engine.start(&self.index.file, DEPTH, graph.layout.block_bytes())?),
+        };
         for batch in wanted.chunks(DEPTH) {
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
             for (slot, &block) in batch.iter().enumerate() {
                 engine.queue(slot, graph.layout.page_of(block))?;
             }

@@ -100,9 +100,13 @@ impl Candidates {
     }
 
     fn drop_key(&mut self, key: u64) {
-        if let Some(dropped) = &mut self.dropped {
-            dropped.push(key);
+        let Some(dropped) = &mut self.dropped else { return };
+        if dropped.len() == dropped.capacity() {
+            // A vertex is offered once for each edge that leads to it.
+            dropped.sort_unstable();
+            dropped.dedup();
         }
+        dropped.push(key);
     }
 }
 

@@ -8,7 +8,11 @@ const SIGN: u32 = 1 << 31;
 /// bits of negative ones (an inner product, negated) are flipped. NaN comes last.
 pub fn key(distance: f32, slot: u32) -> u64 {
     let bits = distance.to_bits();
-    let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+    let ordered = match bits & SIGN {
+        _ if distance.is_nan() => u32::MAX,
+        0 => bits | SIGN,
+        _ => !bits,
+    };
     u64::from(ordered) << 32 | u64::from(slot)
 }
 
@@ -80,6 +84,7 @@ mod tests {
     fn keys_order_by_distance_then_slot() {
         assert!(key(0.0, 7) < key(0.0, 8) && key(0.0, 8) < key(1e-30, 0) && key(3.5, 9) < key(1e30, 0));
         assert!(key(1e30, 0) < key(f32::INFINITY, 0) && key(f32::INFINITY, 0) < key(f32::NAN, 0));
+        assert!(key(f32::INFINITY, 0) < key(-f32::NAN, 0) && distance_of(key(-f32::NAN, 7)).is_nan());
         assert_eq!((distance_of(key(2.5, 3)), slot_of(key(2.5, 3))), (2.5, 3));
     }
 }

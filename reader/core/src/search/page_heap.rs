@@ -16,10 +16,13 @@ pub(super) struct AlignedPage([u8; PAGE_BYTES]);
 
 /// Pages that an idle query state has room for: 1 MiB, more than a search with L = 200 reads.
 const KEPT_PAGES: usize = 256;
+/// Measured vertices that it has room for, 8 bytes each.
+const KEPT_VERTICES: usize = 1 << 14;
 /// Set in the place of a block that lies in the cache.
 const CACHED: u32 = 1 << 31;
 
-/// Blocks of one query: `4096 * pages_read` bytes.
+/// Blocks of one query: `4096 * pages_read` bytes, about 50 bytes a block to find it, and under `page` and `pipeline` 8
+/// bytes for each vertex measured. A block that `beam` or `completion` reads again is there again.
 #[derive(Default)]
 pub(super) struct PageHeap {
     arena: Vec<AlignedPage>,
@@ -38,11 +41,9 @@ impl PageHeap {
         self.nearest_first.clear();
     }
 
-    /// Gives back the memory of an unusually long search, and the cache, which may have been replaced.
-    pub fn shrink(&mut self) {
-        self.cache = None;
-        self.arena.clear();
-        self.arena.shrink_to(KEPT_PAGES);
+    /// Whether it takes far more memory than searches usually need.
+    pub fn is_large(&self) -> bool {
+        self.arena.capacity() > KEPT_PAGES || self.nearest_first.capacity() > KEPT_VERTICES
     }
 
     /// Whether `block` is here.

@@ -26,6 +26,9 @@ pub(super) enum Step {
     Done,
 }
 
+/// Results that an idle query state has room for.
+const KEPT_RESULTS: usize = 1 << 14;
+
 /// State of one query, reused for the next. Memory: that of its parts.
 #[derive(Default)]
 pub(super) struct QueryState {
@@ -48,9 +51,13 @@ impl QueryState {
         self.pipeline.reset(shared);
     }
 
-    /// Gives back what an idle state need not hold.
+    /// Gives back what an idle state need not hold: the cache, which may have been replaced, and the memory of an
+    /// unusually long search.
     pub fn shrink(&mut self) {
-        self.pages.shrink();
+        if self.pages.is_large() || self.sorted.capacity() > KEPT_RESULTS {
+            *self = QueryState { previous: std::mem::take(&mut self.previous), ..QueryState::default() };
+        }
+        self.pages.reset(None);
     }
 
     /// Forgets the results of the last query.
@@ -111,17 +118,12 @@ impl QueryState {
         }
     }
 
-    /// Whether [`QueryState::advance`] can go on without another arrival.
-    pub fn is_ready(&self) -> bool {
-        self.pipeline.is_ready()
-    }
-
     /// Appends the slots and scores of the results and returns what the query cost.
     pub fn finish(&mut self, shared: &Shared<'_>, slots: &mut Vec<i64>, scores: &mut Vec<f32>) -> Counters {
         self.traversal.results.drain_sorted(&mut self.sorted);
         self.previous.clear();
+        self.previous.extend(self.sorted.iter().take(shared.list_size).map(|&key| slot_of(key)));
         for &key in &self.sorted {
-            self.previous.push(slot_of(key));
             slots.push(i64::from(slot_of(key)));
             scores.push(shared.index.graph.metric.score(distance_of(key)));
         }
