@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{f32s, u32_at};
 use crate::error::{Error, Result};
 pub use crate::metric::Metric;
-use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
+use crate::pagefile::{FileId, PAGE_BYTES, PageFile, check_page};
 
 /// How a component of a stored vector is represented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +157,8 @@ pub struct Graph {
     pub path: PathBuf,
     /// First bytes of the build id.
     pub build_id: [u8; 16],
+    /// The file that header, checksums and scale are of.
+    pub(crate) file_id: FileId,
     /// Where nodes are.
     pub layout: Layout,
     /// What "near" means.
@@ -198,8 +200,8 @@ impl Graph {
                 return Err(Error::corrupt(path, "section \"scale\"", "finite numbers", "others"));
             }
         }
-        let build_id = file.header.build_id;
-        Ok(Graph { path: path.to_owned(), build_id, layout, metric, max_norm, scale, checksums })
+        let (build_id, file_id) = (file.header.build_id, file.id()?);
+        Ok(Graph { path: path.to_owned(), build_id, file_id, layout, metric, max_norm, scale, checksums })
     }
 
     /// Dimensions of a query: one less than stored under inner product.

@@ -4,7 +4,7 @@
 //! page, and every page is compared with its entry of section "crc".
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
@@ -218,6 +218,11 @@ impl PageFile {
         Ok(PageFile { path: path.to_owned(), header, file, footer_crc: u32_at(&footer, 16) })
     }
 
+    /// Which file this is.
+    pub fn id(&self) -> Result<FileId> {
+        FileId::of(&self.path, &self.file)
+    }
+
     /// Value of a field; a missing one is damage.
     pub fn field(&self, name: &str) -> Result<u64> {
         let found = self.header.fields.iter().find(|(n, _)| n == name).map(|&(_, value)| value);
@@ -284,6 +289,19 @@ impl PageFile {
         }
         raw.truncate(section.payload as usize);
         Ok(raw)
+    }
+}
+
+/// What tells an open file from others: device and inode. Another file may get the same once the last descriptor of
+/// this one is closed, so one of the two that are compared must be open still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId(u64, u64);
+
+impl FileId {
+    /// That of `file`, which was opened at `path`.
+    pub fn of(path: &Path, file: &File) -> Result<Self> {
+        let meta = file.metadata().map_err(|e| Error::io(path, "look which file it is", e))?;
+        Ok(FileId(meta.dev(), meta.ino()))
     }
 }
 
