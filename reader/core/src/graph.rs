@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32_at};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 pub use crate::metric::Metric;
-use crate::pagefile::{FileId, PAGE_BYTES, PageFile, check_page};
+use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
 /// How a component of a stored vector is represented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,12 @@
 //! page, and every page is compared with its entry of section "crc".
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::memory::reserve;
 
 /// Unit of reading, of addressing and of checksums.
@@ -219,7 +220,7 @@ impl PageFile {
     }
 
     /// Which file this is.
-    pub fn id(&self) -> Result<FileId> {
+    pub(crate) fn id(&self) -> Result<FileId> {
         FileId::of(&self.path, &self.file)
     }
 
@@ -289,19 +290,6 @@ impl PageFile {
         }
         raw.truncate(section.payload as usize);
         Ok(raw)
-    }
-}
-
-/// What tells an open file from others: device and inode. Another file may get the same once the last descriptor of
-/// this one is closed, so one of the two that are compared must be open still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileId(u64, u64);
-
-impl FileId {
-    /// That of `file`, which was opened at `path`.
-    pub fn of(path: &Path, file: &File) -> Result<Self> {
-        let meta = file.metadata().map_err(|e| Error::io(path, "look which file it is", e))?;
-        Ok(FileId(meta.dev(), meta.ino()))
     }
 }
 

@@ -9,7 +9,7 @@ use super::buffers::Buffers;
 use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::error::{Error, Result};
-use crate::pagefile::FileId;
+use crate::file_id::FileId;
 
 /// How a file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl DataFile {
     }
 
     /// Which file this is.
-    pub fn id(&self) -> Result<FileId> {
+    pub(crate) fn id(&self) -> Result<FileId> {
         FileId::of(&self.path, &self.file)
     }
 
