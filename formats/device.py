@@ -25,6 +25,11 @@ _REMEDY = "correct it, or measure the device again with: indexmill device PATH"
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+#: Bounds of a model, those of the reader's simulated device.
+MAX_LATENCY_US = 1e6
+MIN_IOPS, MAX_IOPS = 10.0, 1e9
+MIN_MB_PER_S, MAX_MB_PER_S = 0.1, 1e6
+MAX_POINTS = 65536
 
 
 class _Part(BaseModel):
@@ -41,14 +46,16 @@ class Model(_Part):
         Inverse distribution function of the latency of a 4 KiB read when nothing else is in flight: (share of
         reads, microseconds they take at most), linear between the points, from share 0 to share 1.
     iops, mb_per_s : float or None
-        The most reads and the most megabytes (10^6 bytes) a second, at any depth; None: no limit.
+        The most reads and the most megabytes (10^6 bytes) a second, at any depth; None: no limit. All values are
+        bounded, so that a search that waits for a simulated read can be stopped soon.
     """
 
     latency_us: Annotated[
-        list[Annotated[list[NotNegative], Field(min_length=2, max_length=2)]], Field(min_length=2)
+        list[Annotated[list[NotNegative], Field(min_length=2, max_length=2)]],
+        Field(min_length=2, max_length=MAX_POINTS),
     ]
-    iops: Positive | None = None
-    mb_per_s: Positive | None = None
+    iops: Annotated[float, Field(ge=MIN_IOPS, le=MAX_IOPS)] | None = None
+    mb_per_s: Annotated[float, Field(ge=MIN_MB_PER_S, le=MAX_MB_PER_S)] | None = None
 
     @field_validator("latency_us")
     @classmethod
@@ -58,6 +65,8 @@ class Model(_Part):
         for (share, latency), (next_share, next_latency) in pairwise(points):
             if next_share <= share or next_latency < latency:
                 raise ValueError(f"[{next_share}, {next_latency}] does not ascend from [{share}, {latency}]")
+        if points[-1][1] > MAX_LATENCY_US:
+            raise ValueError(f"expected at most {MAX_LATENCY_US:.0f} microseconds, got {points[-1][1]}")
         return points
 
 

@@ -15,7 +15,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.device import QUANTILES, DeviceProfile, Latency, Measured, Model, Reads
+from indexmill.formats.device import (
+    MAX_IOPS,
+    MAX_LATENCY_US,
+    MIN_IOPS,
+    QUANTILES,
+    DeviceProfile,
+    Latency,
+    Measured,
+    Model,
+    Reads,
+)
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.jobs.profiles import device_of, host_name
 from indexmill.jobs.tables import human_bytes
@@ -149,8 +159,8 @@ def _profile(
     return DeviceProfile(
         name=f"{device} of {host}",
         model=Model(
-            latency_us=[[share, latency] for share, latency in points],
-            iops=max(one.iops for one in reads if one.bytes == PAGE_BYTES),
+            latency_us=[[share, min(latency, MAX_LATENCY_US)] for share, latency in points],
+            iops=min(max(MIN_IOPS, *(one.iops for one in reads if one.bytes == PAGE_BYTES)), MAX_IOPS),
         ),
         measured=Measured(
             date=datetime.now(UTC).isoformat(timespec="seconds"),

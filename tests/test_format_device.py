@@ -40,7 +40,9 @@ def measured(*rows: Reads) -> DeviceProfile:
         date="2026-11-21T08:00:00+00:00", host="here", path="/data", device="/dev/sda", direct=True,
         engine="io_uring", seconds=1.0, reads=list(rows),
     )  # fmt: skip
-    return DeviceProfile(name="x", model=Model(latency_us=[[0.0, 1.0], [1.0, 2.0]], iops=9.0), measured=where)
+    return DeviceProfile(
+        name="x", model=Model(latency_us=[[0.0, 1.0], [1.0, 2.0]], iops=90.0), measured=where
+    )
 
 
 def write(path: Path, value: object) -> Path:
@@ -87,7 +89,10 @@ def test_absent_limits_are_none(tmp_path: Path) -> None:
         ({"model": {"latency_us": [[0, 1], [1, 2, 3]]}}, "model.latency_us[1]"),
         ({"model": {"latency_us": [[0, -1], [1, 2]]}}, "model.latency_us[0][1]"),
         ({"model": {"latency_us": [[0, 1], [1, float("inf")]]}}, "model.latency_us[1][1]"),
-        ({"model": {"latency_us": [[0, 1], [1, 2]], "iops": 0}}, "model.iops"),
+        ({"model": {"latency_us": [[0, 1], [1, 1000001]]}}, "model.latency_us"),
+        ({"model": {"latency_us": [[0, 1], [1, 2]], "iops": 9.9}}, "model.iops"),
+        ({"model": {"latency_us": [[0, 1], [1, 2]], "iops": 2e9}}, "model.iops"),
+        ({"model": {"latency_us": [[0, 1], [1, 2]], "mb_per_s": 0.09}}, "model.mb_per_s"),
         ({"model": {"latency_us": [[0, 1], [1, 2]], "mb_per_s": "fast"}}, "model.mb_per_s"),
         ({"measured": {}}, "measured.date"),
     ],
@@ -117,4 +122,4 @@ def test_reads_a_second_are_those_of_the_nearest_depth_of_that_size() -> None:
     profile = measured(reads(1, 10.0), reads(8, 80.0), reads(128, 1280.0), reads(32, 5.0, size=512))
     assert [profile.iops_at(depth) for depth in (1, 3, 8, 32, 128, 500)] == [10, 80, 80, 1280, 1280, 1280]
     assert profile.iops_at(1, 512) == 5
-    assert measured(reads(1, 3.0, size=512)).iops_at(1) == 9  # the model's, where nothing fits
+    assert measured(reads(1, 3.0, size=512)).iops_at(1) == 90  # the model's, where nothing fits

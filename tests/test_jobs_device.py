@@ -95,6 +95,25 @@ def test_the_model_is_the_latency_of_single_page_reads(big: Path) -> None:
     assert profile.model.mb_per_s is None
 
 
+def test_a_device_beyond_the_bounds_of_a_model_gets_the_bounds(big: Path) -> None:
+    fake = FakeDevice()
+
+    def slow(*request: Any) -> dict[str, Any]:
+        found = fake(*request)
+        return found | {
+            "latencies_us": found["latencies_us"] * 5000,
+            "elapsed_s": found["reads"] / 8,
+        }
+
+    with open_target(big, 65536, 1, Silent()) as target:
+        profile = measure_device(target, slow, Silent(), seconds=0.5, seed=7).profile
+    assert profile.measured is not None
+    assert profile.measured.reads[0].latency_us.max == 5e6
+    assert profile.model.latency_us[-1] == [1.0, 1e6]
+    assert {one.iops for one in profile.measured.reads} == {8}
+    assert profile.model.iops == 10
+
+
 def test_a_device_without_512_byte_reads_is_measured_all_the_same(big: Path) -> None:
     for fake in (FakeDevice(sector=False), FakeDevice(direct_sector=False)):
         outcome = measure(big, fake)

@@ -156,7 +156,7 @@ typedef struct ImSearchParams {
   // Queries that each thread interleaves, 1 .. 256. Default 8.
   uint32_t inflight;
   // 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
-  // 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE only. Default 1.
+  // 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS only. Default 1.
   uint32_t deterministic;
   // The vectors that may be returned; null for all. Borrowed for the call; one filter may serve
   // several at once. Default null.
@@ -295,8 +295,8 @@ const char *im_engine_note(const struct ImIndex *index);
 // `index` is null or open, `out` is null or writable.
 int32_t im_info(const struct ImIndex *index, struct ImInfo *out);
 
-// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out` alone if the program was compiled with another
-// version of the structure.
+// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out`
+// alone if the program was compiled with another version of the structure.
 //
 // Threads: any, at any time. Ownership: `*out` is the caller's.
 //
@@ -358,8 +358,8 @@ void im_range_free(struct ImRangeResult *result);
 // Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
 // bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
 // user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector. Returns a
-// negative error code on failure.
+// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector; ids that repeat
+// are damage. Returns a negative error code on failure.
 //
 // Threads: any, at any time. Ownership: `buffer` is the caller's.
 //

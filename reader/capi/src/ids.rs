@@ -1,7 +1,9 @@
 //! User ids that are text or bytes.
 
 use std::ffi::c_void;
+use std::path::Path;
 
+use indexmill_core::Error;
 use indexmill_core::ids::UserId;
 
 use crate::error::{Failure, guard};
@@ -10,12 +12,14 @@ use crate::pointers::{Room, borrow};
 
 /// Slots looked up at a time.
 const BATCH: u32 = 65536;
+/// Stands for no slot: n is at most this, and slots are below n.
+const UNSET: u32 = u32::MAX;
 
 /// Copies the user id of a vector id to `buffer` and returns its length in bytes: the text (UTF-8, no final zero) or
 /// bytes of string and binary ids, the 8 little-endian bytes of integer ids and of the vector id where there are no
 /// user ids. At most `capacity` bytes are written; a result above `capacity` asks for a larger buffer, which may be
-/// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector. Returns a
-/// negative error code on failure.
+/// null if `capacity` is 0. The first call on an index reads all vector ids and keeps 4 bytes a vector; ids that repeat
+/// are damage. Returns a negative error code on failure.
 ///
 /// Threads: any, at any time. Ownership: `buffer` is the caller's.
 ///
@@ -58,14 +62,45 @@ fn slots(index: &ImIndex) -> Result<&[u32], Failure> {
         return Ok(slots);
     }
     let n = index.inner.graph.layout.n_vertices;
-    let mut slots = vec![0u32; n as usize];
+    let mut slots = vec![UNSET; n as usize];
+    let path = index.inner.path.join("ids.imx");
     let mut first = 0;
     while first < n {
         let batch: Vec<u32> = (first..n.min(first.saturating_add(BATCH))).collect();
         for (&slot, id) in batch.iter().zip(index.inner.ids.vector_ids(&batch)?) {
-            slots[id as usize] = slot;
+            enter(&mut slots, &path, slot, id)?;
         }
         first = first.saturating_add(BATCH).min(n);
     }
     Ok(index.slots.get_or_init(|| slots))
+}
+
+/// Notes that `slot` has vector id `id`, which is below n. As no id may come twice, n of them leave none unset.
+fn enter(slots: &mut [u32], path: &Path, slot: u32, id: u32) -> Result<(), Error> {
+    let entry = &mut slots[id as usize];
+    if *entry != UNSET {
+        let (place, got) = (format!("vector id of slot {slot}"), format!("{id}, that of slot {entry}"));
+        return Err(Error::corrupt(path, place, "one of no other slot", got));
+    }
+    *entry = slot;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_id_of_two_slots_is_damage_of_the_ids_file() {
+        let (mut slots, path) = ([UNSET; 3], Path::new("x.index/ids.imx"));
+        enter(&mut slots, path, 0, 2).unwrap();
+        enter(&mut slots, path, 1, 0).unwrap();
+        let error = enter(&mut slots, path, 2, 2).unwrap_err();
+        assert!(matches!(error, Error::Corrupt(_)));
+        let text = error.to_string();
+        let words = "x.index/ids.imx: vector id of slot 2: expected one of no other slot, got 2, that of slot 0; ";
+        assert!(text.starts_with(words), "{text}");
+        enter(&mut slots, path, 2, 1).unwrap();
+        assert_eq!(slots, [1, 2, 0]);
+    }
 }

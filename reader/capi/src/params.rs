@@ -50,7 +50,7 @@ pub struct ImSearchParams {
     /// Queries that each thread interleaves, 1 .. 256. Default 8.
     pub inflight: u32,
     /// 1: reads are taken up in the order in which they were chosen, so that results and counters repeat bit for bit;
-    /// 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE only. Default 1.
+    /// 0: as they arrive, which makes a difference under IM_POLICY_PIPELINE and with IM_ENTRY_PREVIOUS only. Default 1.
     pub deterministic: u32,
     /// The vectors that may be returned; null for all. Borrowed for the call; one filter may serve
     /// several at once. Default null.
@@ -72,8 +72,8 @@ const DEFAULT: ImSearchParams = ImSearchParams {
     allow: std::ptr::null(),
 };
 
-/// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out` alone if the program was compiled with another
-/// version of the structure.
+/// Fills `*out` with the defaults; `struct_bytes` is sizeof(ImSearchParams). Returns 0, or IM_EINVAL and leaves `*out`
+/// alone if the program was compiled with another version of the structure.
 ///
 /// Threads: any, at any time. Ownership: `*out` is the caller's.
 ///

@@ -73,7 +73,16 @@ pub fn measure(path: &Path, load: &Load, interrupted: &mut dyn FnMut() -> bool) 
     std::thread::scope(|scope| {
         let run = &run;
         let spawn = |i| std::thread::Builder::new().spawn_scoped(scope, move || run.work(i));
-        let workers: Vec<_> = (0..load.used_threads()).map(spawn).collect();
+        let mut workers = Vec::new();
+        for i in 0..load.used_threads() {
+            let worker = spawn(i);
+            let is_refused = worker.is_err();
+            workers.push(worker);
+            if is_refused {
+                run.stopped.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
         while workers.iter().flatten().any(|worker| !worker.is_finished()) {
             std::thread::sleep(INTERRUPT_EVERY);
             if !was_interrupted && interrupted() {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::{f32s, u32_at};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 pub use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
@@ -157,6 +158,8 @@ pub struct Graph {
     pub path: PathBuf,
     /// First bytes of the build id.
     pub build_id: [u8; 16],
+    /// The file that header, checksums and scale are of.
+    pub(crate) file_id: FileId,
     /// Where nodes are.
     pub layout: Layout,
     /// What "near" means.
@@ -198,8 +201,8 @@ impl Graph {
                 return Err(Error::corrupt(path, "section \"scale\"", "finite numbers", "others"));
             }
         }
-        let build_id = file.header.build_id;
-        Ok(Graph { path: path.to_owned(), build_id, layout, metric, max_norm, scale, checksums })
+        let (build_id, file_id) = (file.header.build_id, file.id()?);
+        Ok(Graph { path: path.to_owned(), build_id, file_id, layout, metric, max_norm, scale, checksums })
     }
 
     /// Dimensions of a query: one less than stored under inner product.

@@ -144,15 +144,15 @@ impl Ids {
         blank: T,
         mut lookup: impl FnMut(u32) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let mut order: Vec<u32> = (0..slots.len() as u32).collect();
-        order.sort_unstable_by_key(|&i| slots[i as usize]);
+        let mut order: Vec<usize> = (0..slots.len()).collect();
+        order.sort_unstable_by_key(|&i| slots[i]);
         let mut found = vec![blank; slots.len()];
         for i in order {
-            let slot = slots[i as usize];
+            let slot = slots[i];
             if u64::from(slot) >= self.n_vertices {
                 return Err(Error::Input(format!("slot {slot}: the index has {} vectors", self.n_vertices)));
             }
-            found[i as usize] = lookup(slot)?;
+            found[i] = lookup(slot)?;
         }
         Ok(found)
     }

@@ -14,6 +14,9 @@ use crate::navigation::Navigation;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::{Cache, Worker};
 
+/// How often an index is opened anew that is replaced at that moment.
+const OPEN_ATTEMPTS: usize = 4;
+
 /// An index that was opened and can be searched, from several threads at once.
 ///
 /// Opening reads the manifest, the headers, codes.imx, entries.imx and navigation.imx, and checks digests, sizes, build
@@ -46,10 +49,27 @@ pub struct Index {
 impl Index {
     /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
+        for _ in 0..OPEN_ATTEMPTS {
+            if let Some(index) = Self::open_once(path, engine)? {
+                return Ok(index);
+            }
+        }
+        let replaced = std::io::Error::other("it was replaced while it was opened; open it again");
+        Err(Error::io(&path.join("graph.imx"), "open", replaced))
+    }
+
+    /// `None` if graph.imx was replaced meanwhile. Its header and its blocks are read through two descriptors, as only
+    /// one of them may go past the page cache; of the other files the header tells the build.
+    fn open_once(path: &Path, engine: &str) -> Result<Option<Self>> {
         let manifest = manifest::read(path)?;
         manifest.check_sizes(path)?;
         let graph_path = path.join("graph.imx");
+        let engine = EngineChoice::new(engine)?;
+        let file = DataFile::open(&graph_path, engine.access(), PAGE_BYTES)?;
         let graph = Graph::open(&graph_path)?;
+        if graph.file_id != file.id()? {
+            return Ok(None);
+        }
         let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
         let codes = Codes::open(&path.join("codes.imx"), n, dim)?;
         let entries = Entries::open(&path.join("entries.imx"), n, dim)?;
@@ -70,9 +90,7 @@ impl Index {
                 return Err(Error::corrupt(&path.join(name), "build id in the header", want, got));
             }
         }
-        let engine = EngineChoice::new(engine)?;
-        let file = DataFile::open(&graph_path, engine.access(), PAGE_BYTES)?;
-        Ok(Index {
+        Ok(Some(Index {
             path: path.to_owned(),
             manifest,
             graph,
@@ -84,7 +102,7 @@ impl Index {
             file: Arc::new(file),
             idle: Mutex::new(Vec::new()),
             cache: RwLock::new(None),
-        })
+        }))
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation

@@ -17,6 +17,7 @@ pub mod distance;
 pub mod engine;
 pub mod entries;
 pub mod error;
+mod file_id;
 pub mod filter;
 pub mod graph;
 pub mod ids;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 use crate::memory::reserve;
 
 /// Unit of reading, of addressing and of checksums.
@@ -216,6 +217,11 @@ impl PageFile {
             return Err(Error::corrupt(path, "footer page", expected, "something else"));
         }
         Ok(PageFile { path: path.to_owned(), header, file, footer_crc: u32_at(&footer, 16) })
+    }
+
+    /// Which file this is.
+    pub(crate) fn id(&self) -> Result<FileId> {
+        FileId::of(&self.path, &self.file)
     }
 
     /// Value of a field; a missing one is damage.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use indexmill_core::Index as CoreIndex;
 use indexmill_core::filter::Filter as CoreFilter;
-use indexmill_core::ids::UserId;
-use indexmill_core::search::{Counters, Entry, Policy, Queries, SearchParams, Values};
-use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use indexmill_core::search::{Entry, Policy, Queries, SearchParams};
+use numpy::{PyArray1, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 
 use crate::errors;
+use crate::queries::Block;
+use crate::results::{counters, id_object, rows};
 
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -297,86 +298,6 @@ impl Index {
             (Err(error), None) => Err(errors::to_python(py, &error)),
         }
     }
-}
-
-/// A 2-D array of queries in one of the types the core takes.
-enum Block<'py> {
-    Float32(PyReadonlyArray2<'py, f32>),
-    Uint8(PyReadonlyArray2<'py, u8>),
-    Int8(PyReadonlyArray2<'py, i8>),
-}
-
-impl<'py> Block<'py> {
-    fn extract(py: Python<'py>, queries: &Bound<'py, PyAny>, want: &str) -> PyResult<Self> {
-        if let Ok(array) = queries.extract() {
-            return Ok(Block::Float32(array));
-        }
-        if let Ok(array) = queries.extract() {
-            return Ok(Block::Uint8(array));
-        }
-        if let Ok(array) = queries.extract() {
-            return Ok(Block::Int8(array));
-        }
-        Err(errors::input(py, format!("queries: expected a 2-D {want} array, got another type or shape; convert them")))
-    }
-
-    fn shape(&self) -> &[usize] {
-        match self {
-            Block::Float32(array) => array.shape(),
-            Block::Uint8(array) => array.shape(),
-            Block::Int8(array) => array.shape(),
-        }
-    }
-
-    fn values(&self, py: Python<'_>) -> PyResult<Values<'_>> {
-        Ok(match self {
-            Block::Float32(array) => Values::Float32(contiguous(py, array)?),
-            Block::Uint8(array) => Values::Uint8(contiguous(py, array)?),
-            Block::Int8(array) => Values::Int8(contiguous(py, array)?),
-        })
-    }
-}
-
-fn contiguous<'a, T: numpy::Element>(py: Python<'_>, array: &'a PyReadonlyArray2<'_, T>) -> PyResult<&'a [T]> {
-    let message = "queries: expected a C-contiguous array, got strides; pass numpy.ascontiguousarray(queries)";
-    array.as_slice().map_err(|_| errors::input(py, message.to_owned()))
-}
-
-fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
-    Ok(match id {
-        UserId::Vector(x) => x.into_pyobject(py)?.into_any(),
-        UserId::Int64(x) => x.into_pyobject(py)?.into_any(),
-        UserId::Uint64(x) => x.into_pyobject(py)?.into_any(),
-        UserId::String(x) => x.into_pyobject(py)?.into_any(),
-        UserId::Binary(x) => PyBytes::new(py, &x).into_any(),
-    })
-}
-
-/// One array for each counter.
-fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    type Count = (&'static str, fn(&Counters) -> u64);
-    let counts: [Count; 9] = [
-        ("pages_read", |c| c.pages_read),
-        ("bytes_read", |c| c.bytes_read),
-        ("bytes_used", |c| c.bytes_used),
-        ("hops", |c| c.hops),
-        ("distances", |c| c.distances),
-        ("code_distances", |c| c.code_distances),
-        ("expansions", |c| c.expansions),
-        ("page_heap_hits", |c| c.page_heap_hits),
-        ("cache_hits", |c| c.cache_hits),
-    ];
-    for (name, pick) in counts {
-        dict.set_item(name, PyArray1::from_iter(py, queries.iter().map(pick)))?;
-    }
-    dict.set_item("latency_us", PyArray1::from_iter(py, queries.iter().map(|c| c.latency_us)))?;
-    dict.set_item("io_wait_us", PyArray1::from_iter(py, queries.iter().map(|c| c.io_wait_us)))?;
-    Ok(dict)
-}
-
-fn rows<T: numpy::Element>(py: Python<'_>, values: Vec<T>, n: usize, k: usize) -> PyResult<Bound<'_, PyArray2<T>>> {
-    PyArray1::from_vec(py, values).reshape([n, k])
 }
 
 /// One message for each damage in the index at `path`; empty if it is sound.

@@ -6,6 +6,8 @@ mod device;
 mod errors;
 mod index;
 pub mod kernels;
+mod queries;
+mod results;
 
 /// The native reader.
 #[pymodule]

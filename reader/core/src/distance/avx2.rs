@@ -61,7 +61,8 @@ macro_rules! float_kernel {
                             _mm256_maskload_ps(b.wrapping_add(whole + 8 * r), mask),
                         )
                     };
-                    *$acc = $step;
+                    // Other lanes stay: adding zero would turn -0.0 into +0.0.
+                    *$acc = _mm256_blendv_ps(*$acc, $step, _mm256_castsi256_ps(mask));
                 }
             }
             add_lanes(acc)

@@ -60,7 +60,8 @@ macro_rules! float_kernel {
                             _mm512_maskz_loadu_ps(lanes, b.wrapping_add(whole + 16 * r)),
                         )
                     };
-                    *$acc = $step;
+                    // Other lanes stay: adding zero would turn -0.0 into +0.0.
+                    *$acc = _mm512_mask_mov_ps(*$acc, lanes, $step);
                 }
             }
             add_lanes(acc)

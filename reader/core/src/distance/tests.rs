@@ -39,6 +39,16 @@ fn float_kernels_give_the_same_bits_at_every_level_and_match_f64() {
     }
 }
 
+/// Lanes of -0.0, of which a tail changes only some.
+#[test]
+fn products_that_underflow_keep_their_sign_at_every_level() {
+    for dim in 1..=100 {
+        let (a, b) = (vec![1e-30f32; dim], vec![-1e-30f32; dim]);
+        let ip = levels_agree(&a, &b, |k| k.ip_f32);
+        assert!(ip == 0.0 && ip.is_sign_negative() == (dim >= 32), "dim {dim}: {ip:?}");
+    }
+}
+
 #[test]
 fn integer_kernels_are_exact_at_every_level() {
     let mut random = Random::new(2);

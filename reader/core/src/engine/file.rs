@@ -9,6 +9,7 @@ use super::buffers::Buffers;
 use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::error::{Error, Result};
+use crate::file_id::FileId;
 
 /// How a file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,11 @@ impl DataFile {
     /// Descriptor, valid as long as `self`.
     pub fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
+    }
+
+    /// Which file this is.
+    pub(crate) fn id(&self) -> Result<FileId> {
+        FileId::of(&self.path, &self.file)
     }
 
     /// Its size, also of a block device.

@@ -22,11 +22,11 @@ const VERSION: u64 = 1;
 /// A profile is a few KiB.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_POINTS: usize = 65536;
-/// Longer than any device takes.
-const MAX_LATENCY_US: f64 = 60e6;
-/// Slower or faster than any device; they also keep the arithmetic of times far from its limits.
-const IOPS: (f64, f64) = (0.1, 1e9);
-const MB_PER_S: (f64, f64) = (0.01, 1e6);
+/// Bounds for which the format's text gives the reason: a search cannot be stopped inside a wait, so a read must not
+/// take for ever. They also keep the arithmetic of times far from its limits.
+const MAX_LATENCY_US: f64 = 1e6;
+const IOPS: (f64, f64) = (10.0, 1e9);
+const MB_PER_S: (f64, f64) = (0.1, 1e6);
 
 /// A device, by its name and its behaviour.
 #[derive(Debug, Clone, PartialEq)]
@@ -236,16 +236,18 @@ mod tests {
             (points("[[0,1],[0,2],[1,3]]"), "model.latency_us[1]: expected a fraction above 0, got 0"),
             (points("[[0,1],[0.9,2]]"), "model.latency_us[1]: expected fraction 1 last, got 0.9"),
             (points("[[0,1],[1.5,2]]"), "model.latency_us[1]: expected fraction 1 last, got 1.5"),
-            (points("[[0,-1],[1,2]]"), "model.latency_us[0]: expected 0..60000000 microseconds, got -1"),
-            (points("[[0,5],[1,2]]"), "model.latency_us[1]: expected 5..60000000 microseconds, got 2"),
-            (points("[[0,5],[1,1e300]]"), "model.latency_us[1]: expected 5..60000000 microseconds, got 1"),
-            (limits("\"mb_per_s\":1"), "model.iops: expected a number in 0.1..1000000000, or null, got nothing"),
+            (points("[[0,-1],[1,2]]"), "model.latency_us[0]: expected 0..1000000 microseconds, got -1"),
+            (points("[[0,5],[1,2]]"), "model.latency_us[1]: expected 5..1000000 microseconds, got 2"),
+            (points("[[0,5],[1,1000001]]"), "model.latency_us[1]: expected 5..1000000 microseconds, got 1000001"),
+            (points("[[0,5],[1,1e300]]"), "model.latency_us[1]: expected 5..1000000 microseconds, got 1"),
+            (limits("\"mb_per_s\":1"), "model.iops: expected a number in 10..1000000000, or null, got nothing"),
             (limits("\"iops\":0,\"mb_per_s\":1"), "model.iops: expected a number"),
+            (limits("\"iops\":9.9,\"mb_per_s\":1"), "model.iops: expected a number"),
             (
-                limits("\"iops\":1,\"mb_per_s\":-4"),
-                "model.mb_per_s: expected a number in 0.01..1000000, or null, got -4",
+                limits("\"iops\":10,\"mb_per_s\":-4"),
+                "model.mb_per_s: expected a number in 0.1..1000000, or null, got -4",
             ),
-            (limits("\"iops\":1,\"mb_per_s\":\"fast\""), "got \"fast\""),
+            (limits("\"iops\":10,\"mb_per_s\":\"fast\""), "got \"fast\""),
         ];
         for (text, words) in cases {
             let error = parse(&text).unwrap_err().to_string();

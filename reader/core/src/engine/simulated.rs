@@ -5,6 +5,10 @@
 //! after its start. Latencies are drawn from the profile's distribution by a generator of fixed seed, one for each
 //! read in that order; they depend neither on each other nor on the load, but for the wait to be started.
 //!
+//! A thread that waits for a read cannot be stopped before it arrives. By the bounds of a profile that is a second at
+//! most after its start, and each 4 KiB read that was submitted before it, by any thread, puts that off by a tenth of
+//! a second at most.
+//!
 //! The bytes come through the page cache, at submission. A page that is not cached yet takes its real time, and no
 //! completion is earlier than that: study a file that was read once and fits in memory.
 

@@ -84,7 +84,7 @@ fn reap_all(engine: &mut dyn Engine, n: usize) -> Result<Vec<usize>> {
 }
 
 #[test]
-fn polling_hands_over_every_read_without_blocking() {
+fn polling_hands_over_every_read() {
     let data = Data::new("poll", 64);
     for name in engines() {
         let mut engine = start(name, &data.path, 16, PAGE_BYTES);
@@ -161,6 +161,19 @@ fn a_buffer_in_flight_can_be_neither_seen_nor_asked_for_again() {
             reap_all(&mut *engine, 1).unwrap();
             assert_eq!(engine.buffer(1), data.block(0, 1), "{name}");
         }
+    }
+}
+
+#[test]
+fn a_file_that_takes_the_place_of_another_is_told_from_it() {
+    let (data, other) = (Data::new("first", 2), Data::new("second", 2));
+    let id_of = |file: &DataFile| file.id().unwrap();
+    for name in ["pread", "auto", "mmap"] {
+        let first = open(name, &data.path).1;
+        assert_eq!(id_of(&first), id_of(&open(name, &data.path).1), "{name}");
+        fs::copy(&data.path, &other.path).unwrap();
+        fs::rename(&other.path, &data.path).unwrap();
+        assert_ne!(id_of(&first), id_of(&open(name, &data.path).1), "{name}: equal bytes in another file");
     }
 }
 

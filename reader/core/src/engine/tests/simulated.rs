@@ -69,6 +69,21 @@ fn two_engines_of_one_device_share_its_iops() {
 }
 
 #[test]
+fn polling_does_not_wait_for_a_read_and_reaping_does() {
+    let data = Data::new("unready", 1);
+    let latency = Duration::from_millis(200);
+    let device = Arc::new(device("\"latency_us\": [[0, 200000], [1, 200000]], \"iops\": null, \"mb_per_s\": null"));
+    let mut engine = engine_of(&device, &data, 1);
+    engine.queue(0, 0).unwrap();
+    let (begin, mut done) = (Instant::now(), Vec::new());
+    engine.poll(&mut done).unwrap();
+    // Far more than a poll takes, for the sake of busy machines, and far less than the read.
+    assert!(done.is_empty() && begin.elapsed() < latency / 4, "{done:?} after {:?}", begin.elapsed());
+    engine.reap(&mut done).unwrap();
+    assert!(done == [0] && begin.elapsed() >= latency, "{done:?} after {:?}", begin.elapsed());
+}
+
+#[test]
 fn no_read_comes_before_its_time_nor_in_another_order() {
     let data = Data::new("early", 16);
     let device = Arc::new(device("\"latency_us\": [[0, 3000], [1, 9000]], \"iops\": null, \"mb_per_s\": null"));

@@ -1,0 +1,46 @@
+//! Results as arrays.
+
+use indexmill_core::ids::UserId;
+use indexmill_core::search::Counters;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+/// One array for each counter.
+pub fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    type Count = (&'static str, fn(&Counters) -> u64);
+    let counts: [Count; 9] = [
+        ("pages_read", |c| c.pages_read),
+        ("bytes_read", |c| c.bytes_read),
+        ("bytes_used", |c| c.bytes_used),
+        ("hops", |c| c.hops),
+        ("distances", |c| c.distances),
+        ("code_distances", |c| c.code_distances),
+        ("expansions", |c| c.expansions),
+        ("page_heap_hits", |c| c.page_heap_hits),
+        ("cache_hits", |c| c.cache_hits),
+    ];
+    for (name, pick) in counts {
+        dict.set_item(name, PyArray1::from_iter(py, queries.iter().map(pick)))?;
+    }
+    dict.set_item("latency_us", PyArray1::from_iter(py, queries.iter().map(|c| c.latency_us)))?;
+    dict.set_item("io_wait_us", PyArray1::from_iter(py, queries.iter().map(|c| c.io_wait_us)))?;
+    Ok(dict)
+}
+
+/// Values of `n` queries as an array `[n, k]`.
+pub fn rows<T: numpy::Element>(py: Python<'_>, values: Vec<T>, n: usize, k: usize) -> PyResult<Bound<'_, PyArray2<T>>> {
+    PyArray1::from_vec(py, values).reshape([n, k])
+}
+
+/// A user id as Python's type for it.
+pub fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match id {
+        UserId::Vector(x) => x.into_pyobject(py)?.into_any(),
+        UserId::Int64(x) => x.into_pyobject(py)?.into_any(),
+        UserId::Uint64(x) => x.into_pyobject(py)?.into_any(),
+        UserId::String(x) => x.into_pyobject(py)?.into_any(),
+        UserId::Binary(x) => PyBytes::new(py, &x).into_any(),
+    })
+}
