@@ -42,9 +42,10 @@ class Dataset:
         n_vectors, dim = read_bin(self.base).shape
         return n_vectors, dim
 
-    def half(self) -> int:
-        """Queries that tune; the others report."""
-        return len(read_bin(self.query)) // 2
+    def halves(self) -> tuple[int, int]:
+        """Return how many queries tune, which are the first ones, and how many there are."""
+        n_queries = len(read_bin(self.query))
+        return n_queries // 2, n_queries
 
 
 def read_bin(path: Path, dtype: Any = np.uint8) -> Any:
@@ -85,24 +86,45 @@ def first_rows(data: Dataset, rows: int, folder: Path) -> Dataset:
     return small
 
 
-def recall_by_distance(found: Any, base: Any, queries: Any, truth_distances: Any) -> float:
-    """Mean share of results no farther than the K-th true neighbour; about 1% of queries tie there.
+def count_hits(found: Any, base: Any, queries: Any, truth_distances: Any, k: int = K) -> Any:
+    """Count the results no farther than the k-th true neighbour; about 1% of queries tie there.
 
     Parameters
     ----------
-    found : integer array, shape (n_queries, K)
-        Rows of `base`.
+    found : integer array, shape (n_queries, >= k)
+        Rows of `base`, nearest first.
     base, queries : uint8 arrays, shape (n_vectors, dim) and (n_queries, dim)
-    truth_distances : float32 array, shape (n_queries, >= K)
+    truth_distances : float32 array, shape (n_queries, >= k)
+
+    Returns
+    -------
+    int64 array, shape (n_queries,)
+        Right answers among the first k results of each query.
 
     Raises
     ------
     ValueError
         If a query's results name a row twice: that would count a neighbour twice.
     """
+    found = found[:, :k]
     ordered = np.sort(found, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise ValueError("a query's results name one vector twice")
     differences = base[found].astype(np.int64) - queries[:, None, :].astype(np.int64)
     distances = (differences * differences).sum(axis=2)
-    return float((distances <= truth_distances[:, K - 1 : K] * (1 + DISTANCE_TOLERANCE)).mean())
+    return (distances <= truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)).sum(axis=1)
+
+
+def count_both(found: Any, data: Dataset, first: int, last: int) -> dict[str, Any]:
+    """Count right answers of queries `first` to `last` among the first K results and the first one alone."""
+    base, queries = read_bin(data.base), read_bin(data.query)[first:last]
+    truth = read_truth(data.truth)[1][first:last]
+    return {
+        "hits": count_hits(found, base, queries, truth),
+        "hits1": count_hits(found, base, queries, truth, 1),
+    }
+
+
+def recall_by_distance(found: Any, base: Any, queries: Any, truth_distances: Any) -> float:
+    """Mean share of right answers among the first K results; see `count_hits`."""
+    return float(count_hits(found, base, queries, truth_distances).mean()) / K

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import random
 import shutil
 import subprocess
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +14,34 @@ from workspace import Workspace
 
 FILE_BYTES = 1 << 30
 BLOCK_BYTES = 4096
-DEPTH = 32
+DEPTH = 64
 JOBS = 2
 SECONDS = 5
 
 
 def measure(space: Workspace) -> dict[str, Any]:
-    """Read a file of 1 GiB at queue depth 32 from two jobs for five seconds, with fio if it is installed."""
+    """Read a file of 1 GiB with 64 reads in flight from two jobs for five seconds."""
     path = space.out / "disk.bin"
     try:
         _write_file(path)
-        found = _with_fio(path) if shutil.which("fio") else _with_threads(path)
+        return read_rate(path, DEPTH, SECONDS)
     finally:
         path.unlink(missing_ok=True)
-    return {"block_bytes": BLOCK_BYTES, "depth": DEPTH, "jobs": JOBS, "runtime_s": SECONDS, **found}
+
+
+def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
+    """Read random blocks of `path` with `depth` reads in flight, by fio with two jobs where there is fio.
+
+    Returns
+    -------
+    dict
+        ``reads_per_s``, ``read_us_mean``, and how they were measured: ``method``, ``depth``, ``jobs``, ``seconds``.
+        The depth is rounded up to a multiple of the jobs.
+    """
+    jobs = min(JOBS, depth)
+    depth_of_job = -(-depth // jobs)
+    found = (_with_fio if shutil.which("fio") else _with_reader)(path, depth_of_job, jobs, seconds)
+    return {"depth": depth_of_job * jobs, "jobs": jobs, "seconds": seconds, **found}
 
 
 def _write_file(path: Path) -> None:
@@ -43,13 +54,14 @@ def _write_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _with_fio(path: Path) -> dict[str, Any]:
+def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[str, Any]:
+    blocks = path.stat().st_size // BLOCK_BYTES
     done = subprocess.run(
         [
-            "fio", "--name=randread", f"--filename={path}", f"--size={FILE_BYTES}", "--rw=randread",
-            "--direct=1", f"--bs={BLOCK_BYTES}", "--ioengine=libaio", f"--iodepth={DEPTH}",
-            f"--numjobs={JOBS}", "--time_based", f"--runtime={SECONDS}", "--group_reporting",
-            "--output-format=json",
+            "fio", "--name=randread", f"--filename={path}", "--readonly", "--rw=randread",
+            f"--size={blocks * BLOCK_BYTES}", "--direct=1", f"--bs={BLOCK_BYTES}", "--ioengine=libaio",
+            f"--iodepth={depth_of_job}", f"--numjobs={jobs}", "--time_based",
+            f"--runtime={int(1000 * seconds)}ms", "--group_reporting", "--output-format=json",
         ],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -57,34 +69,17 @@ def _with_fio(path: Path) -> dict[str, Any]:
     return {
         "method": "fio",
         "reads_per_s": round(read["iops"]),
-        "read_us_mean": read["clat_ns"]["mean"] / 1000,
+        "read_us_mean": round(read["clat_ns"]["mean"] / 1000, 1),
     }
 
 
-def _with_threads(path: Path) -> dict[str, Any]:
-    """Keep DEPTH x JOBS blocking reads in flight from as many threads; Python makes it a lower bound."""
-    counts = [0] * (DEPTH * JOBS)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    stop = time.perf_counter() + SECONDS
+def _with_reader(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[str, Any]:
+    """Use the reader's own measurement, which is what `indexmill device` stores."""
+    from indexmill.reader import _native
 
-    def read(worker: int) -> None:
-        places, buffer = (
-            random.Random(worker),
-            mmap.mmap(-1, BLOCK_BYTES),
-        )  # a map is page-aligned, as O_DIRECT asks
-        while time.perf_counter() < stop:
-            os.preadv(fd, [buffer], places.randrange(FILE_BYTES // BLOCK_BYTES) * BLOCK_BYTES)
-            counts[worker] += 1
-
-    threads = [threading.Thread(target=read, args=(worker,)) for worker in range(len(counts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    os.close(fd)
-    per_second = sum(counts) / SECONDS
+    found = _native.measure_device(str(path), BLOCK_BYTES, depth_of_job * jobs, jobs, float(seconds), 1)
     return {
-        "method": "own (64 threads, preadv; fio is not installed)",
-        "reads_per_s": round(per_second),
-        "read_us_mean": round(1e6 * len(counts) / per_second, 1),
+        "method": "indexmill device (fio is not installed)",
+        "reads_per_s": round(found["reads"] / found["elapsed_s"]),
+        "read_us_mean": round(float(found["latencies_us"].mean()), 1),
     }

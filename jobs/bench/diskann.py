@@ -6,18 +6,52 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from process import run_json, run_measured
-from workspace import BEAM_WIDTH, BUILD_LIST_SIZE, BUILD_MEMORY, MAX_DEGREE, PQ_BYTES, THREADS, Workspace
+from curves import Half, Row, Search
+from process import run_measured
+from session import Session
+from settings import DISKANN_WIDTH
+from workspace import BUILD_LIST_SIZE, BUILD_MEMORY, MAX_DEGREE, PQ_BYTES, THREADS, Workspace
 
 #: Last release of the C++ DiskANN's Python package, and the numpy it was compiled for.
 PACKAGES = ("diskannpy==0.7.0", "numpy==1.25.0")
 _SECTOR = 4096
 _HERE = Path(__file__).parent
+#: What its page reads are, for the record.
+COUNTED = "read_bytes of /proc/self/io of the searching process / 4,096"
+#: Seconds after a batch in which idle OpenMP threads may still spin: Intel's, which it has, do so for 0.2.
+_SPIN_SECONDS = 0.3
+
+
+class DiskAnn:
+    """A process that searches DiskANN's index with up to `threads` threads."""
+
+    def __init__(self, space: Workspace, threads: int = THREADS) -> None:
+        self.space = space
+        make_environment(space)
+        index = space.require(space.diskann_index)
+        command = [space.diskann_python, _HERE / "diskann_serve.py", index, space.data.folder]
+        log = space.out / f"diskann-search-{threads}.log"
+        self.session = Session([*command, threads, DISKANN_WIDTH], log, _SPIN_SECONDS)
+
+    def __enter__(self) -> DiskAnn:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()
+
+    def search(self, way: str = "batch") -> Search:
+        """Return the search of one half of the queries, in one batch or a call for each (``single``)."""
+
+        def ask(size: int, half: Half) -> Row:
+            first, last = self.space.halves[half]
+            row: Row = self.session.ask(size=size, first=first, last=last, way=way)
+            return row
+
+        return ask
 
 
 class Graph(NamedTuple):
@@ -53,6 +87,13 @@ def make_environment(space: Workspace) -> None:
     subprocess.run([space.diskann_python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
 
 
+def ensure(space: Workspace) -> None:
+    """Build DiskANN's index unless it is there."""
+    if not (space.diskann_index / "call.json").exists():
+        print("  building DiskANN's index", file=sys.stderr, flush=True)
+        build(space)
+
+
 def build(space: Workspace) -> dict[str, Any]:
     """Build DiskANN's index anew; return its cost.
 
@@ -75,17 +116,6 @@ def build(space: Workspace) -> dict[str, Any]:
     call = json.loads((space.diskann_index / "call.json").read_text())
     index_bytes = (space.diskann_index / "ann_disk.index").stat().st_size
     return {**usage.to_dict(), **call, "pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
-
-
-def search(
-    space: Workspace, sizes: Sequence[int], first: int, last: int, threads: int = THREADS
-) -> list[dict[str, Any]]:
-    """Search queries `first` to `last` with each list size; rows with L, recall, qps, pages_read."""
-    index = space.require(space.diskann_index)
-    numbers = (first, last, threads, BEAM_WIDTH, ",".join(map(str, sizes)))
-    command = [space.diskann_python, _HERE / "diskann_search.py", index, space.data.folder]
-    rows: list[dict[str, Any]] = run_json([*command, *numbers])
-    return rows
 
 
 def read_graph(space: Workspace) -> Graph:

@@ -1,21 +1,21 @@
-"""Our side: builds and searches through the ``indexmill`` command, as a user would run them."""
+"""Our side: builds through the ``indexmill`` command, as a user would run them, and searches through Python."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 from typing import Any
 
-from dataset import K
-from process import Usage, run_json, run_measured
+from curves import Half, Row, Search
+from process import Usage, run_measured
+from session import Session
+from settings import Setting
 from workspace import (
     ALPHA,
-    BEAM_WIDTH,
     BUILD_LIST_SIZE,
     BUILD_MEMORY,
-    IN_FLIGHT,
     MAX_DEGREE,
     PQ_BYTES,
     SEED,
@@ -24,29 +24,77 @@ from workspace import (
     indexmill_command,
 )
 
-#: What the rows of a search keep of the reader's counters.
-_KEPT = (
-    "L",
-    "recall",
-    "qps",
-    "pages_read",
-    "bytes_read",
-    "bytes_used",
-    "hops",
-    "distances",
-    "latency_us_mean",
-    "latency_us_p99",
-)
+_HERE = Path(__file__).parent
+#: It fails where the kernel has no io_uring, instead of measuring something else.
+ENGINE = "io_uring"
+#: The builder's own number of centroid entries.
+ENTRIES = 1024
 
 
-def build(space: Workspace, base: Path, out: Path, order: str, work: Path) -> Usage:
+class Ours:
+    """A process that searches our indexes.
+
+    Parameters
+    ----------
+    space : Workspace
+    native : Path, optional
+        Compiled module of the reader to use in place of the installed one.
+    """
+
+    def __init__(self, space: Workspace, native: Path | None = None) -> None:
+        self.space = space
+        command = [sys.executable, _HERE / "ours_serve.py", space.data.folder]
+        self.session = Session(
+            command if native is None else [*command, native], space.out / "ours-search.log"
+        )
+
+    def __enter__(self) -> Ours:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()
+
+    def question(
+        self,
+        index: str,
+        setting: Setting,
+        size: int,
+        half: Half,
+        engine: str = ENGINE,
+        way: str = "batch",
+        times: int = 1,
+    ) -> dict[str, Any]:
+        """Return what to ask the process for one search of one half of the queries."""
+        first, last = self.space.halves[half]
+        return {
+            "index": str(self.space.require(self.space.index(index))),
+            "engine": engine,
+            "setting": setting.to_dict(),
+            "size": size,
+            "first": first,
+            "last": last,
+            "way": way,
+            "times": times,
+        }
+
+    def ask(self, index: str, setting: Setting, size: int, half: Half, **others: Any) -> Row:
+        """Search one half of the queries with one list size."""
+        row: Row = self.session.ask(**self.question(index, setting, size, half, **others))
+        return row
+
+    def search(self, index: str, setting: Setting, **others: Any) -> Search:
+        """Return the search of an index with a setting; `others` as for `question`."""
+        return lambda size, half: self.ask(index, setting, size, half, **others)
+
+
+def build(space: Workspace, base: Path, out: Path, order: str, work: Path, entries: int = ENTRIES) -> Usage:
     """Build an index of `base`, page order `order`; stages that `work` holds are not repeated."""
     return run_measured(
         [
             indexmill_command(), "build", "--input", base, "--out", out, "--kind", "graph",
             "--builder", "vamana", "-R", MAX_DEGREE, "-L", BUILD_LIST_SIZE, "--alpha", ALPHA,
             "--pq-bytes", PQ_BYTES, "--order", order, "--node-dtype", "same", "--metric", "l2",
-            "--seed", SEED, "--memory", BUILD_MEMORY,
+            "--entries", entries, "--seed", SEED, "--memory", BUILD_MEMORY,
             "--workers", THREADS, "--executor", "local", "--work", work, "--force", "--json",
         ],
         space.out / f"{out.name}-build.log",
@@ -59,38 +107,27 @@ def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path)
     return build(space, base, out, order, work)
 
 
-def search(
-    space: Workspace,
-    index: str,
-    sizes: Sequence[int],
-    policy: str,
-    entry: str,
-    first: int,
-    last: int,
-    inflight: int = IN_FLIGHT,
-) -> list[dict[str, Any]]:
-    """Search queries `first` to `last` with each list size, ascending; one row of means for each.
+def ensure(space: Workspace, order: str, entries: int = ENTRIES) -> str:
+    """Build the index of an order and a number of entries unless it is there; return its name."""
+    name = order if entries == ENTRIES else f"{order}-{entries}"
+    path = space.index(name)
+    if not _is_built(path, space, entries):
+        print(f"  building {path.name}", file=sys.stderr, flush=True)
+        build(space, space.data.base, path, order, space.out / "work", entries)
+    return name
 
-    Raises
-    ------
-    RuntimeError
-        If the command fails or answers for other list sizes.
-    """
-    warm_up = sizes[0] - 1
-    rows = run_json(
-        [
-            indexmill_command(), "score", space.require(space.index(index)), "--queries", space.data.query,
-            "--truth", space.data.truth, "-k", K, "-L", ",".join(map(str, [warm_up, *sizes])),
-            "--policy", policy, "--entry", entry, "--beam-width", BEAM_WIDTH, "--threads", THREADS,
-            "--skip", first, "--first", last - first, "--engine", "io_uring", "--inflight", inflight,
-            "--json",
-        ]
-    )  # fmt: skip
-    if [row["L"] for row in rows] != [warm_up, *sizes]:
-        raise RuntimeError(
-            f"indexmill score: rows for L = {[row['L'] for row in rows]}, not {[warm_up, *sizes]}"
-        )
-    return [{name: row[name] for name in _KEPT} for row in rows[1:]]
+
+def _is_built(path: Path, space: Workspace, entries: int) -> bool:
+    """Whether there is an index of these vectors with a navigation graph: earlier versions made none."""
+    if not (path / "manifest.json").exists():
+        return False
+    made = manifest(path)
+    has_navigation = any(file["name"] == "navigation.imx" for file in made["files"])
+    return (
+        made["input"]["n_vectors"] == space.data.shape()[0]
+        and made["parameters"]["entries"] == entries
+        and has_navigation
+    )
 
 
 def manifest(index: Path) -> dict[str, Any]:

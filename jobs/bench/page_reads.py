@@ -1,4 +1,4 @@
-"""Part *reads*: page reads a query at equal recall, by page order, search policy and entry."""
+"""Part *reads*: page reads a query at equal recall, by page order, search policy and entry; DiskANN beside."""
 
 from __future__ import annotations
 
@@ -7,67 +7,74 @@ from typing import Any
 
 import diskann
 import ours
-from curves import COARSE_SIZES, RECALL, ratio, sizes_around, value_at
-from dataset import read_bin
-from workspace import BEAM_WIDTH, Workspace
+from curves import RECALLS, Row, coarse_sweep, key, sizes_at, summaries, trial, value_at
+from intervals import curve, figure_at, ratio_at
+from settings import ENTRIES, POLICIES, Setting, lockstep
+from workspace import Workspace
 
 ORDERS = ("identity", "star")
-POLICIES = ("beam", "page")
-ENTRIES = ("medoid", "centroids")
+#: What the headline figure is of: the order and setting that `indexmill` uses when nothing is said.
+HEADLINE = ("star", "pipeline", "navigation")
+#: The layout is judged by the paper's page search from the same entry in both orders.
+LAYOUT = ("page", "navigation")
 
 
 def measure(space: Workspace) -> dict[str, Any]:
-    """Choose list sizes and each order's entry on the first half of the queries; report on the second."""
-    half, n_queries = space.data.half(), len(read_bin(space.data.query))
-    settings = []
-    for order, policy, entry in product(ORDERS, POLICIES, ENTRIES):
-        tuned = ours.search(space, order, COARSE_SIZES, policy, entry, 0, half)
-        rows = ours.search(space, order, sizes_around(tuned), policy, entry, half, n_queries)
-        settings.append(
-            {
-                "order": order,
-                "policy": policy,
-                "entry": entry,
-                "tuned_pages_read": value_at(tuned, "pages_read"),
-                "pages_read": value_at(rows, "pages_read"),
-                "bytes_used": value_at(rows, "bytes_used"),
-                "bytes_read": value_at(rows, "bytes_read"),
-                "hops": value_at(rows, "hops"),
-                "rows": rows,
-            }
-        )
-    best = {order: _best(settings, order) for order in ORDERS}
+    """Choose each policy's list sizes on the first half of the queries, measure all its entries on the second.
+
+    Nothing else is chosen: the headline figure is of the default setting.
+    """
+    diskann.ensure(space)
+    sweeps: dict[tuple[str, str, str], list[Row]] = {}
+    tuned: dict[str, list[Row]] = {}
+    with ours.Ours(space) as searcher:
+        for order, policy in product(ORDERS, POLICIES):
+            index = ours.ensure(space, order)
+            tuned[f"{order} {policy}"] = coarse_sweep(searcher.search(index, lockstep(policy, "navigation")))
+            sizes = sizes_at(tuned[f"{order} {policy}"])
+            for setting in _settings(order, policy):
+                sweeps[order, policy, setting.entry] = trial(searcher.search(index, setting), sizes, "report")
+    with diskann.DiskAnn(space) as peer:
+        tuned["DiskANN"] = coarse_sweep(peer.search())
+        theirs = trial(peer.search("single"), sizes_at(tuned["DiskANN"]), "report")
+    curves = {place: curve([rows], "pages_read") for place, rows in sweeps.items()}
+    their_curve = curve([theirs], "pages_read")
+    to_diskann = {key(r): ratio_at(curves[HEADLINE], their_curve, r) for r in RECALLS}
+    star, identity = (curves[order, *LAYOUT] for order in ("star", "identity"))
+    star_to_identity = {key(r): ratio_at(star, identity, r) for r in RECALLS}
     return {
-        "recall": RECALL,
-        "beam_width": BEAM_WIDTH,
-        "tuning_queries": half,
-        "reporting_queries": n_queries - half,
-        "settings": settings,
-        "diskann": _diskann(space, half, n_queries),
-        "entry": {order: None if found is None else found["entry"] for order, found in best.items()},
-        "star_to_identity": ratio(*(_pages_read(best[order]) for order in ("star", "identity"))),
+        "recalls": RECALLS,
+        "queries": space.halves,
+        "headline": HEADLINE,
+        "settings": [
+            {
+                "order": place[0],
+                "policy": place[1],
+                "entry": place[2],
+                **_figures(sweeps[place], curves[place]),
+            }
+            for place in sweeps
+        ],
+        "diskann": {**_figures(theirs, their_curve), "counted": diskann.COUNTED},
+        "tuning_rows": {name: summaries(rows) for name, rows in tuned.items()},
+        "to_diskann": to_diskann,
+        "star_to_identity": star_to_identity,
     }
 
 
-def _best(settings: list[dict[str, Any]], order: str) -> dict[str, Any] | None:
-    """Of the settings with page search, the one with the fewest reads on the tuning queries."""
-    reached = [
-        row
-        for row in settings
-        if (row["order"], row["policy"]) == (order, "page") and row["tuned_pages_read"] is not None
-    ]
-    return min(reached, key=lambda row: float(row["tuned_pages_read"]), default=None)
+def _settings(order: str, policy: str) -> list[Setting]:
+    """Settings of one policy; starting from previous results is part of AIO-ANN, and goes one query at a time."""
+    found = [lockstep(policy, entry) for entry in ENTRIES]
+    if order == "star" and policy in ("completion", "pipeline"):
+        found.append(lockstep(policy, "previous", threads=1, inflight=1))
+    return found
 
 
-def _pages_read(setting: dict[str, Any] | None) -> float | None:
-    return None if setting is None else setting["pages_read"]
-
-
-def _diskann(space: Workspace, half: int, n_queries: int) -> dict[str, Any]:
-    tuned = diskann.search(space, COARSE_SIZES, 0, half)
-    rows = diskann.search(space, sizes_around(tuned), half, n_queries)
+def _figures(rows: list[Row], pages: Any) -> dict[str, Any]:
     return {
-        "pages_read": value_at(rows, "pages_read"),
-        "counted": "read_bytes of /proc/self/io of the searching process / 4,096 / queries",
-        "rows": rows,
+        "pages_read": {key(recall): figure_at(pages, recall) for recall in RECALLS},
+        "at_95": {
+            name: value_at(rows, name) for name in ("hops", "bytes_used", "bytes_read") if name in rows[0]
+        },
+        "rows": summaries(rows),
     }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 #: Seconds between two looks at memory: often enough for a build of minutes, too rare to disturb it.
 SAMPLE_SECONDS = 0.2
@@ -62,21 +60,6 @@ def run_measured(command: Sequence[object], log: Path) -> Usage:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"exit code {child.returncode} of: {' '.join(map(str, command))}\n{tail}")
     return Usage(wall, used.ru_utime + used.ru_stime, peak)
-
-
-def run_json(command: Sequence[object]) -> Any:
-    """Run `command` and parse its standard output as JSON.
-
-    Raises
-    ------
-    RuntimeError
-        If it fails; the message holds its standard error.
-    """
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    if done.returncode:
-        shown = " ".join(map(str, command))
-        raise RuntimeError(f"exit code {done.returncode} of: {shown}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout)
 
 
 def _tree_bytes(root: int) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 import machine
 from workspace import (
     ALPHA,
-    BEAM_WIDTH,
     BUILD_LIST_SIZE,
     BUILD_MEMORY,
     MAX_DEGREE,
@@ -22,6 +21,8 @@ from workspace import (
 )
 
 RECORDS = Path(__file__).parent / "records"
+#: Counts up when parts change what they record; tables are written from records of this format alone.
+FORMAT = 2
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def begin(record: dict[str, Any], space: Workspace, name: str, peer: list[str]) 
     Raises
     ------
     ValueError
-        If the record is of other data.
+        If the record is of other data or of an earlier format.
     """
     n_vectors, dim = space.data.shape()
     data = {"name": name, "n_vectors": n_vectors, "dim": dim, "dtype": "uint8"}
@@ -44,6 +45,11 @@ def begin(record: dict[str, Any], space: Workspace, name: str, peer: list[str]) 
         raise ValueError(
             f"the record in {space.out} is of {record['data']}, not of {data}; name another --out"
         )
+    if record.get("parts") and record.get("format") != FORMAT:
+        raise ValueError(
+            f"{space.results}: a record of an earlier format, which its tables cannot be written from; remove it"
+        )
+    record["format"] = FORMAT
     record["benchmark"] = name
     record["data"] = data
     record["machine"] = machine.machine_facts()
@@ -55,7 +61,6 @@ def begin(record: dict[str, Any], space: Workspace, name: str, peer: list[str]) 
         "pq_bytes": PQ_BYTES,
         "seed": SEED,
         "threads": THREADS,
-        "beam_width": BEAM_WIDTH,
         "memory": BUILD_MEMORY,
     }
     record.setdefault("parts", {})

@@ -2,8 +2,9 @@
 
     python jobs/bench/sift1m.py --data DIR --out DIR [--parts build,qps] [--keep] [--rows N]
 
-Parts run in the order of `PARTS`; each one's result is added to ``OUT/results.json`` as soon as it is there,
-so a part can be repeated alone with the indexes that ``build`` left in OUT.
+Parts run in the order of `PARTS`; each one's result is added to ``OUT/results.json`` as soon as it is there, so a part
+can be repeated alone. Indexes that are in OUT are used, and those that a part misses are built; only the part
+``build``, which measures that, always builds anew. A part that fails is reported in the end and stops no other.
 """
 
 from __future__ import annotations
@@ -11,16 +12,26 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ablation
+import bandwidth
 import builds
 import compactness
+import completion
+import cpu
+import device_limit
 import disk
 import graph_quality
+import latency
+import memory
 import page_reads
+import plots
 import qps
+import readme
 import record
 import startup
 import tables
@@ -30,7 +41,8 @@ from machine import REPOSITORY
 from workspace import Workspace
 
 NAME = "sift1m"
-PAGE = REPOSITORY / "docs" / "benchmarks.md"
+PAGE, README = REPOSITORY / "docs" / "benchmarks.md", REPOSITORY / "README.md"
+IMAGES = REPOSITORY / "docs" / "images"
 PARTS: dict[str, Callable[[Workspace], dict[str, Any]]] = {
     "disk": disk.measure,
     "startup": startup.measure,
@@ -38,6 +50,13 @@ PARTS: dict[str, Callable[[Workspace], dict[str, Any]]] = {
     "quality": graph_quality.measure,
     "reads": page_reads.measure,
     "qps": qps.measure,
+    "latency": latency.measure,
+    "cpu": cpu.measure,
+    "ablation": ablation.measure,
+    "bandwidth": bandwidth.measure,
+    "completion": completion.measure,
+    "device": device_limit.measure,
+    "memory": memory.measure,
     "compactness": compactness.measure,
 }
 
@@ -51,22 +70,44 @@ def main() -> None:
     if arguments.rows:
         name = f"{NAME}-{arguments.rows}"
         data = first_rows(data, arguments.rows, out / "data")
-    space, results = Workspace(data, out), out / "results.json"
-    found = record.load(results)
+    space = Workspace(data, out)
+    found = record.load(space.results)
     record.begin(found, space, name, list(PACKAGES))
-    for part in arguments.parts:
-        began = time.perf_counter()
-        print(f"{part} ...", file=sys.stderr, flush=True)
-        found["parts"][part] = record.start_part() | PARTS[part](space)
-        found["parts"][part]["part_s"] = round(time.perf_counter() - began, 1)
-        record.save(found, results)
+    failed = [part for part in arguments.parts if not _run(part, space, found)]
     if not found["parts"]:
-        sys.exit(f"error: {results}: nothing was measured yet; name some --parts")
-    if arguments.keep:
-        kept = record.keep(results)
-        tables.write_into(PAGE, found, str(kept.relative_to(REPOSITORY)))
+        sys.exit(f"error: {space.results}: nothing was measured yet; name some --parts")
+    found = record.load(space.results)
+    missing = sorted(set(readme.PARTS) - set(found["parts"]))
+    if arguments.keep and missing:
+        sys.exit(f"error: --keep: {', '.join(missing)}: not measured yet, and the README shows them")
+    if arguments.keep and not failed:
+        kept = record.keep(space.results)
+        plots.write_all(found, IMAGES)
+        tables.write_into(PAGE, tables.render(found, str(kept.relative_to(REPOSITORY)), "images"))
+        tables.write_into(README, readme.render(found))
     else:
-        print(tables.render(found, str(results)))
+        plots.write_all(found, out / "images")
+        print(tables.render(found, str(space.results), str(out / "images")))
+    if failed:
+        sys.exit(
+            f"error: {', '.join(failed)}: not measured, see above; repeat with --parts {','.join(failed)}"
+        )
+
+
+def _run(part: str, space: Workspace, found: dict[str, Any]) -> bool:
+    """Measure one part and add it to the record; False if it fails."""
+    began = time.perf_counter()
+    print(f"{part} ...", file=sys.stderr, flush=True)
+    try:
+        found["parts"][part] = record.start_part() | PARTS[part](space)
+    except Exception:
+        traceback.print_exc()
+        return False
+    seconds = round(time.perf_counter() - began, 1)
+    found["parts"][part]["part_s"] = seconds
+    record.save(found, space.results)
+    print(f"{part}: {seconds} s", file=sys.stderr, flush=True)
+    return True
 
 
 def _arguments() -> argparse.Namespace:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sysconfig
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dataset import Dataset
 
@@ -14,11 +17,8 @@ BUILD_LIST_SIZE = 75
 ALPHA = 1.2
 PQ_BYTES = 32
 SEED = 1
-#: Threads of builds and searches on both sides; diskannpy deadlocks with one.
+#: Threads of builds and searches on both sides; diskannpy's batches deadlock with one.
 THREADS = 2
-BEAM_WIDTH = 4
-#: Queries that a thread of indexmill interleaves, its default; a thread of DiskANN has one.
-IN_FLIGHT = 8
 BUILD_MEMORY = "8GiB"
 
 
@@ -37,7 +37,7 @@ class Workspace:
     out: Path
 
     def index(self, name: str) -> Path:
-        """Directory of our index `name`: ``star``, ``identity`` or ``float32``."""
+        """Directory of our index `name`: ``star``, ``identity``, ``star-64`` (64 entries) or ``float32``."""
         return self.out / f"indexmill-{name}"
 
     @property
@@ -54,6 +54,24 @@ class Workspace:
     def diskann_python(self) -> Path:
         """Interpreter of `diskann_env`."""
         return self.diskann_env / "bin" / "python"
+
+    @property
+    def results(self) -> Path:
+        """The record that parts are added to."""
+        return self.out / "results.json"
+
+    @cached_property
+    def halves(self) -> dict[str, tuple[int, int]]:
+        """First query and the one after the last: of those that tune, and of those that are reported."""
+        half, n_queries = self.data.halves()
+        return {"tune": (0, half), "report": (half, n_queries)}
+
+    def earlier(self, part: str) -> dict[str, Any] | None:
+        """What an earlier part measured; None if it has not run."""
+        if not self.results.exists():
+            return None
+        found: dict[str, Any] | None = json.loads(self.results.read_text())["parts"].get(part)
+        return found
 
     def require(self, path: Path) -> Path:
         """Return `path` if it is there.

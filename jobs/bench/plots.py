@@ -1,0 +1,204 @@
+"""Pictures of a record, for the page and the README: PNG and SVG, the same bytes for the same record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK, _DIM, _PALE = "#222222", "#555555", "#d9d9d9"
+#: Nothing is drawn beyond this share of misses, or of reads that are still to come.
+_LEAST = 1e-5
+_RECALL_TICKS = (0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
+_SHARE_TICKS = (0.5, 0.9, 0.99, 0.999, 0.9999)
+_LABEL_GAP = 0.06
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve: its name, where it goes, and how it looks (colour and marker by number)."""
+
+    label: str
+    shares: Sequence[float]
+    costs: Sequence[float]
+    look: int
+    marker: bool = True
+
+
+def write_all(record: dict[str, Any], folder: Path) -> None:
+    """Write the pictures of the parts that were measured."""
+    parts = record["parts"]
+    folder.mkdir(parents=True, exist_ok=True)
+    if "reads" in parts and "qps" in parts:
+        _save(_searches(parts["reads"], parts["qps"]), folder / "sift1m")
+    if "completion" in parts:
+        _save(_completion(parts["completion"]), folder / "completion")
+        _save(_read_times(parts["completion"]["reads"]), folder / "read-times")
+
+
+def _searches(reads: dict[str, Any], qps: dict[str, Any]) -> Figure:
+    """Page reads and queries a second against recall, of both sides."""
+    place = {(one["order"], one["policy"], one["entry"]): one["rows"] for one in reads["settings"]}
+    pages = [
+        _line("DiskANN", reads["diskann"]["rows"], "pages_read", 1),
+        _line("indexmill, identity", place["identity", "pipeline", "navigation"], "pages_read", 5),
+        _line("indexmill, star", place["star", "pipeline", "navigation"], "pages_read", 0),
+    ]
+    names = {
+        "diskann": ("DiskANN", 1),
+        "indexmill_single": ("indexmill, 1 query a thread", 5),
+        "indexmill": ("indexmill", 0),
+    }
+    rates = [
+        _line(label, _medians([done[name] for done in qps["rounds"]]), "qps", look)
+        for name, (label, look) in names.items()
+    ]
+    figure = _figure(2)
+    left, right = figure.subplots(1, 2)
+    _draw(left, "Page reads", "a query, fewer is better", "recall@10", pages)
+    _draw(
+        right,
+        "Throughput",
+        f"queries a second with {qps['threads']} threads, more is better",
+        "recall@10",
+        rates,
+    )
+    return figure
+
+
+def _completion(part: dict[str, Any]) -> Figure:
+    """AIO-ANN Figure 5: recall@10 and recall@1 against queries a second."""
+    looks = {"DiskANN": 1, "beam": 5, "completion": 2, "pipeline": 0}
+    figure = _figure(2)
+    for axes, (k, name) in zip(figure.subplots(1, 2), ((10, "recall"), (1, "recall1")), strict=True):
+        lines = [_line(label, part["curves"][label], "qps", look, name) for label, look in looks.items()]
+        _draw(axes, f"Recall@{k}", f"queries a second, {part['threads']} threads", f"recall@{k}", lines)
+    return figure
+
+
+def _read_times(reads: list[dict[str, Any]]) -> Figure:
+    """AIO-ANN Figure 2: the share of reads done after so many microseconds."""
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    figure = _figure(1)
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    for look, one in enumerate(reads):
+        shares, times = zip(*one["curve"], strict=True)
+        axes.plot(times, _place(shares), color=_colour(look), linewidth=1.8)
+        at = next(i for i, share in enumerate(shares) if share >= 0.9)
+        axes.annotate(
+            f"{one['depth']}", (times[at], _place(shares)[at]), xytext=(7, -3),
+            textcoords="offset points", color=_colour(look), fontweight="bold",
+        )  # fmt: skip
+    axes.axvline(100, color=_DIM, linewidth=0.8, linestyle=(0, (1, 1.5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    _dress(
+        axes,
+        "Time of a random 4 KiB read",
+        "share of the reads that are done; lines by reads in flight",
+        "microseconds",
+    )
+    _name_shares(axes.yaxis, _SHARE_TICKS)
+    axes.set_ylim(0, -np.log10(_LEAST))
+    return figure
+
+
+def _figure(panels: int) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
+    return Figure(figsize=(6.2 * panels, 4.4), layout=layout)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.hashsalt": path.name, "axes.unicode_minus": False}):
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(path.with_suffix(".png"), dpi=160, metadata={"Software": None})
+
+
+def _line(label: str, rows: Sequence[dict[str, Any]], cost: str, look: int, recall: str = "recall") -> Line:
+    ordered = sorted(rows, key=lambda row: row["L"])
+    return Line(label, [row[recall] for row in ordered], [row[cost] for row in ordered], look)
+
+
+def _medians(rounds: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Median queries a second over the rounds, a row for each list size."""
+    return [
+        {**rows[0], "qps": float(np.median([row["qps"] for row in rows]))}
+        for rows in zip(*rounds, strict=True)
+    ]
+
+
+def _draw(axes: Axes, title: str, note: str, below: str, lines: Sequence[Line]) -> None:
+    """Draw costs on a log axis against recall, where each tenfold drop of the misses has the same room."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    from indexmill.jobs.plot_sweep import MARKERS, spread
+
+    axes.set_yscale("log")
+    for line in lines:
+        axes.plot(
+            _place(line.shares), line.costs, color=_colour(line.look), linewidth=1.8,
+            marker=MARKERS[line.look % len(MARKERS)], markersize=5,
+        )  # fmt: skip
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    _dress(axes, title, note, below)
+    _name_shares(axes.xaxis, _RECALL_TICKS)
+    to_share = axes.transData + axes.transAxes.inverted()
+    ends = [(float(_place(line.shares)[-1]), line.costs[-1]) for line in lines]
+    heights = [float(to_share.transform(end)[1]) for end in ends]
+    for line, end, height in zip(lines, ends, spread(heights, _LABEL_GAP), strict=True):
+        axes.annotate(
+            line.label, end, xytext=(1.03, height), textcoords="axes fraction", va="center",
+            color=_colour(line.look), fontweight="bold", fontsize=9,
+            arrowprops={"arrowstyle": "-", "color": _colour(line.look), "alpha": 0.5, "linewidth": 0.8},
+        )  # fmt: skip
+
+
+def _dress(axes: Axes, title: str, note: str, below: str) -> None:
+    axes.set_title(title, loc="left", fontweight="bold", color=_INK, pad=24)
+    axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9, color=_DIM)
+    axes.set_xlabel(below, color=_INK)
+    axes.tick_params(colors=_INK, length=0, labelsize=9)
+    axes.grid(visible=True, color=_PALE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(_INK)
+
+
+def _name_shares(axis: Any, ticks: Sequence[float]) -> None:
+    """Name those shares that lie within the axis."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator
+
+    low, high = axis.get_view_interval()
+    shown = [tick for tick in ticks if low <= _place([tick])[0] <= high]
+    axis.set_major_locator(FixedLocator(_place(shown).tolist()))
+    axis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in shown]))
+
+
+def _place(shares: Sequence[float]) -> Any:
+    """Place of shares on an axis: 0.9 at 1, 0.99 at 2."""
+    from indexmill.jobs.plot_sweep import to_axis
+
+    return to_axis(shares, _LEAST)
+
+
+def _colour(look: int) -> str:
+    from indexmill.jobs.plot import COLOURS
+
+    return COLOURS[look % len(COLOURS)]
