@@ -1,0 +1,42 @@
+"""The pages show what the record that they name says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.bench_support import BENCH
+
+import readme  # isort: skip  # found by bench_support
+import record  # isort: skip
+import tables  # isort: skip
+
+REPOSITORY = BENCH.parent.parent
+PAGE = REPOSITORY / "docs" / "benchmarks.md"
+
+
+def shown(page: Path) -> str:
+    return page.read_text().split(tables.BEGIN)[1].split(tables.END)[0].strip()
+
+
+@pytest.fixture
+def named() -> tuple[str, dict[str, Any]]:
+    """The record that the page names, and where it is."""
+    match = re.search(r"^\| record \| `(.+)` \|$", PAGE.read_text(), re.MULTILINE)
+    assert match, f"{PAGE} names no record"
+    found: dict[str, Any] = json.loads((REPOSITORY / match[1]).read_text())
+    if found.get("format") != record.FORMAT:
+        pytest.skip(f"{match[1]} is of an earlier format; measure again to write the pages")
+    return match[1], found
+
+
+def test_the_benchmark_page_shows_its_record(named: tuple[str, dict[str, Any]]) -> None:
+    source, found = named
+    assert shown(PAGE) == tables.render(found, source, "images").strip()
+
+
+def test_the_readme_shows_the_same_record(named: tuple[str, dict[str, Any]]) -> None:
+    assert shown(REPOSITORY / "README.md") == readme.render(named[1]).strip()
