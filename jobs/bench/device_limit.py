@@ -16,15 +16,15 @@ from workspace import THREADS, Workspace
 
 #: Beam search with short lists computes least for each read.
 POLICY, ENTRY, ORDER = "beam", "medoid", "identity"
-SIZES = (10, 20, 40)
-WIDTHS = (4, 8)
-IN_FLIGHT = (16, 32, 64)
+SIZES = (10, 20)
+WIDTHS = (1, 2, 4)
+IN_FLIGHT = (32, 64, 128)
 ROUNDS = 5
 SECONDS = 2.0
 #: How often a trial searches the queries: once is over before the device is busy for long.
 TRIAL_TIMES = 3
 #: Of which the record has the median over the rounds.
-_FIGURES = ("reads_per_s", "in_flight", "share", "share_of_limit", "cores_busy")
+_FIGURES = ("reads_per_s", "in_flight", "share", "share_of_limit", "cores_busy", "cores_idle")
 
 
 def measure(space: Workspace) -> dict[str, Any]:
@@ -60,8 +60,10 @@ def measure(space: Workspace) -> dict[str, Any]:
 def _round(searcher: ours.Ours, index: str, setting: Setting, size: int, times: int) -> dict[str, Any]:
     """Search for some seconds, then run fio with as many reads in flight, and with as many as there could be."""
     path = searcher.space.index(index) / "graph.imx"
+    idle = idle_seconds()
     with InFlight(path) as queue:
         row = searcher.ask(index, setting, size, "report", times=times)
+    idle = idle_seconds() - idle
     limit = setting.threads * setting.inflight * setting.beam_width
     seconds = times * row["n_queries"] / row["qps"]
     mean = None if queue.summed_ms is None else queue.summed_ms / (1000 * seconds)
@@ -76,7 +78,14 @@ def _round(searcher: ours.Ours, index: str, setting: Setting, size: int, times: 
         "share": reads / same["reads_per_s"],
         "share_of_limit": reads / most["reads_per_s"],
         "cores_busy": row["cpu_us"] * row["qps"] / 1e6,
+        "cores_idle": idle / seconds,
     }
+
+
+def idle_seconds() -> float:
+    """Seconds that all cores together had nothing to do, or only to wait for reads, since the system started."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
 class InFlight:

@@ -9,7 +9,6 @@ from cells import NOT_REACHED, number, table
 from intervals import value_of
 from targets import GIB
 
-
 #: Parts that the table is of.
 PARTS = ("disk", "build", "quality", "reads", "qps", "latency", "cpu")
 
@@ -64,9 +63,12 @@ def _searched(parts: dict[str, Any]) -> list[list[str]]:
         ["page reads a query at 0.95"]
         + [_shown(one["pages_read"]["0.95"], 1) for one in (reads["diskann"], headline)]
         + [_times(value_of(reads["to_diskann"]["0.95"]))],
-        ["of which the layout: page search, identity against star + FFD"]
-        + [f"{_shown(layouts[0], 1)} (identity)", _shown(layouts[1], 1)]
-        + [_times(value_of(reads["star_to_identity"]["0.95"]))],
+        [
+            "of which the layout: page search, identity against star + FFD",
+            f"{_shown(layouts[0], 1)} (identity)",
+            _shown(layouts[1], 1),
+            _times(value_of(reads["star_to_identity"]["0.95"])),
+        ],
     ]
     rows += [
         [f"queries a second at {at}"]

@@ -55,6 +55,7 @@ def _row(found: dict[str, Any]) -> list[str]:
 
 def bandwidth(part: dict[str, Any], images: str) -> str:
     """DiskANN++ Table IV."""
+    rounds = len(next(iter(part["cells"].values()))["rounds"])
     names = ("centroids", *(f"{one} MB/s" for one in part["bandwidths_mb_per_s"]))
     rows = [
         [f"{n:,}"]
@@ -67,9 +68,8 @@ def bandwidth(part: dict[str, Any], images: str) -> str:
         " over those from the medoid, on simulated devices of that bandwidth: reads take as long as one at a"
         f" time took on this machine's disk (median {_median(part['latency_us']):.0f} us), and all of them"
         f" together move at most so many megabytes a second. Order {part['order']},"
-        f" {setting(part['setting'])}. Medians of two rounds in turns. Where bandwidth is the limit the"
-        " figure is the ratio of page reads; where the CPU is, choosing among more centroids costs more than"
-        " it saves."
+        f" {setting(part['setting'])}. Medians of {rounds} rounds in turns. Where bandwidth is the limit"
+        " the figure is the ratio of page reads."
     )
     sides = "l" + "r" * len(BANDWIDTHS)
     return (

@@ -131,6 +131,7 @@ def device(part: dict[str, Any], images: str) -> str:
             i, number(done["reads_per_s"]), number(done["in_flight"]), number(done["fio"]["reads_per_s"]),
             share(done["share"]), number(done["fio_limit"]["reads_per_s"]), share(done["share_of_limit"]),
             number(done["cores_busy"], 2),
+            number(done["cores_idle"], 2),
         )
         for i, done in enumerate(part["rounds"], 1)
     ]  # fmt: skip
@@ -141,7 +142,8 @@ def device(part: dict[str, Any], images: str) -> str:
         " After each run fio reads the same file: once with the mean number of reads that the kernel had in"
         " flight during the search, once with the most that the search may have"
         f" ({first['fio_limit']['depth']}). Median share: {_share(part['share'])} of the former,"
-        f" {_share(part['share_of_limit'])} of the latter."
+        f" {_share(part['share_of_limit'])} of the latter. Cores busy are the"
+        " searching process's; idle ones, of all processes, tell whether the CPU was the limit instead."
     )
     names = (
         "round",
@@ -152,8 +154,9 @@ def device(part: dict[str, Any], images: str) -> str:
         "fio, the most",
         "share",
         "cores busy",
+        "cores idle",
     )
-    return f"### At the device's limit\n\n{text}\n\n" + table(names, rows, "lrrrrrrr")
+    return f"### At the device's limit\n\n{text}\n\n" + table(names, rows, "lrrrrrrrr")
 
 
 def memory(part: dict[str, Any], images: str) -> str:
