@@ -124,7 +124,9 @@ class DeviceProfile(_Part):
         reads = [] if self.measured is None else self.measured.reads
         fitting = [one for one in reads if one.bytes == block_bytes]
         if not fitting:
-            return self.model.iops
+            mb = self.model.mb_per_s
+            limits = (self.model.iops, None if mb is None else mb * 1e6 / block_bytes)
+            return min((limit for limit in limits if limit is not None), default=None)
         return min(fitting, key=lambda one: (max(one.depth / depth, depth / one.depth), -one.depth)).iops
 
 

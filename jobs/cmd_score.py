@@ -191,9 +191,11 @@ def device_profile(index: Path, given: Path | None, engine: str) -> tuple[Device
     from indexmill.jobs.choices import simulated_profile
     from indexmill.jobs.profiles import find_profile
 
-    named = given or simulated_profile(engine)
-    if named is not None:
-        return read_profile(named), None
+    if given is not None:
+        return read_profile(given), None
+    simulated = simulated_profile(engine)
+    if simulated is not None:  # what was measured for it is of another device
+        return read_profile(simulated).model_copy(update={"measured": None}), None
     try:
         found = find_profile(index)
     except IndexmillError as error:
@@ -231,7 +233,7 @@ def _fill_cache(
         training, queries = queries.part(first=half).vectors, queries.part(skip=half)
     elif source is not None:
         training = read_queries(source, column=column)
-    how = {name: setting.options()[name] for name in ("policy", "entry")}
+    how = {name: value for name, value in setting.options().items() if name in ("policy", "entry", "beam_width")}
     kept = index.cache(n_bytes, training, **how)
     if not kept.n_pages:
         raise ConfigError(f"--cache: {n_bytes} bytes hold no page; pass more, such as 1MiB")
@@ -243,7 +245,7 @@ def _list_sizes(sizes: str | None, k: int, sweep: bool) -> list[int]:
     from indexmill.jobs.sweep import default_sizes
 
     if sizes is None:
-        return default_sizes(k) if sweep else list(DEFAULT_SIZES)
+        return default_sizes(k) if sweep else [size for size in DEFAULT_SIZES if size >= k] or [k, 2 * k, 4 * k]
     asked = split_sizes(sizes, "-L")
     return sorted(set(asked)) if sweep else asked
 

@@ -67,6 +67,7 @@ def command(
     entry: Entry = DEFAULT_ENTRY,
     beam_width: BeamWidth = None,
     threads: Threads = 1,
+    inflight: InFlight = None,
     deterministic: Deterministic = True,
     engine: Engine = "auto",
     force: Force = False,
@@ -93,7 +94,8 @@ def command(
         one_of(entry, ENTRIES, "--entry"),
         threads,
         beam_width,
-        deterministic=deterministic,
+        inflight,
+        deterministic,
     )
     check_engine(engine)
     if out is not None:

@@ -147,7 +147,7 @@ def _compare(indexes: list[Path], table: Path) -> dict[str, Any]:
     contenders = open_contenders(indexes)
     setting = Setting(threads=2)
     queries = sample_queries(contenders[0].index, [str(table)], QUERIES, setting.k, "embedding")
-    return run_comparison(contenders, queries, ["beam", "page"], SIZES, setting)
+    return run_comparison(contenders, queries, ["beam", "pipeline"], SIZES, setting)
 
 
 def print_before_after(console: Console, result: dict[str, Any]) -> None:

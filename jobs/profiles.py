@@ -20,9 +20,11 @@ def device_of(path: str | Path, mounts: Path = MOUNTS) -> str:
     """Name what `path` lies on: the source of its mount, such as ``"/dev/nvme0n1p2"`` or ``"server:/export"``.
 
     A mount whose source is a mere word is told by its place too (``"overlay at /"``); without a mount table, or
-    without `path` in it, the system's device number stands for the name.
+    without `path` in it, the system's device number stands for the name. A block device is its own name.
     """
     real = Path(os.path.realpath(path))
+    if real.is_block_device():
+        return str(real)
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

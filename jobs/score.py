@@ -93,7 +93,7 @@ class Setting:
 
     @property
     def width(self) -> int:
-        """Page reads a query sends at once."""
+        """Page reads a query has in flight at most."""
         return _reader_default("beam_width") if self.beam_width is None else self.beam_width
 
     @property

@@ -123,3 +123,11 @@ def test_reads_a_second_are_those_of_the_nearest_depth_of_that_size() -> None:
     assert [profile.iops_at(depth) for depth in (1, 3, 8, 32, 128, 500)] == [10, 80, 80, 1280, 1280, 1280]
     assert profile.iops_at(1, 512) == 5
     assert measured(reads(1, 3.0, size=512)).iops_at(1) == 90  # the model's, where nothing fits
+
+
+@pytest.mark.parametrize(
+    ("iops", "mb_per_s", "limit"), [(97000.0, 100.0, 100e6 / 4096), (9000.0, 100.0, 9000.0), (None, 100.0, 100e6 / 4096)]
+)
+def test_a_limit_in_bytes_limits_reads(iops: float | None, mb_per_s: float, limit: float) -> None:
+    model = Model(latency_us=[(0.0, 61.0), (1.0, 900.0)], iops=iops, mb_per_s=mb_per_s)
+    assert DeviceProfile(name="capped", model=model).iops_at(32) == pytest.approx(limit)

@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.oracles.small_index import write_small_index
 
 from indexmill.formats.errors import ConfigError, ForeignFile, InputError
 from indexmill.reader import _native
+from indexmill.reader.index import Index
 
 MODEL = {"latency_us": [[0.0, 10.0], [0.5, 60.0], [1.0, 300.0]], "iops": 1e6, "mb_per_s": None}
 PROFILE = {"kind": "indexmill-device", "version": 1, "name": "quick", "model": MODEL}
@@ -100,3 +102,21 @@ def test_a_malformed_profile_is_one_clear_error(
     with pytest.raises(error, match=words) as raised:
         _native.Index.open(tmp_path / "index", f"simulated:{profile}")
     assert str(raised.value).startswith(f"{profile}: ")
+
+
+def test_an_engine_that_falls_back_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused:
+        engine, engine_note = "pread", "io_uring is not available: not permitted"
+
+        @staticmethod
+        def open(path: str, engine: str) -> Refused:
+            return Refused()
+
+    monkeypatch.setattr(_native, "Index", Refused)
+    with pytest.warns(UserWarning, match="io_uring is not available") as caught:
+        index = Index(tmp_path)
+    assert len(caught) == 1
+    assert (index.engine, index.engine_note) == (Refused.engine, Refused.engine_note)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Index(tmp_path, "pread")  # asked for: no news

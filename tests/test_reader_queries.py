@@ -111,3 +111,18 @@ def test_integer_indexes_take_whole_numbers_in_range_only(tmp_path: Path, value:
         for form in (np.full((1, DIM), value), pa.array([[value] * DIM])):
             with pytest.raises(InputError, match=r"round them to 0\.\.255"):
                 index.search(form)
+
+
+def test_ragged_lists_are_refused_by_name(tmp_path: Path) -> None:
+    write_small_index(tmp_path, n=60, dim=8)
+    index = Index(tmp_path)
+    with pytest.raises(InputError, match="queries: .*pass rows of 8 numbers"):
+        index.search([[1.0, 2.0], [3.0]], 1)
+    with pytest.raises(InputError, match="allow: .*pass 60 booleans"):
+        index.filter([[1, 2], [3]])
+
+
+def test_a_cache_can_be_trained_for_searches_from_the_previous_results(tmp_path: Path) -> None:
+    written = write_small_index(tmp_path, n=300, dim=8)
+    index = Index(tmp_path)
+    assert index.cache(1 << 20, written.vectors[:20], entry="previous").n_pages > 0

@@ -171,7 +171,7 @@ typedef struct ImCounters {
   uint64_t bytes_read;
   // Bytes of the nodes that were expanded.
   uint64_t bytes_used;
-  // Rounds of frontier selection.
+  // Rounds of frontier selection; under IM_POLICY_PIPELINE the longest chain of reads that waited for one another.
   uint64_t hops;
   // Exact distances.
   uint64_t distances;

@@ -21,7 +21,7 @@ pub struct ImCounters {
     pub bytes_read: u64,
     /// Bytes of the nodes that were expanded.
     pub bytes_used: u64,
-    /// Rounds of frontier selection.
+    /// Rounds of frontier selection; under IM_POLICY_PIPELINE the longest chain of reads that waited for one another.
     pub hops: u64,
     /// Exact distances.
     pub distances: u64,

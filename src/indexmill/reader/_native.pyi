@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 simd: str
-"""Instruction set of the distance kernels on this CPU: ``scalar``, ``avx2`` or ``avx512``."""
+"""Instruction set of the distance kernels on this CPU: ``scalar``, ``avx2``, ``avx512`` or ``neon``."""
 
 class Options(TypedDict):
     """Arguments of a search besides the queries.

@@ -21,7 +21,7 @@ DEFAULT_SEARCH_LIST_SIZE = 64
 DEFAULT_POLICY: Policy = "pipeline"
 #: Navigation where the index has such a graph, else centroids.
 DEFAULT_ENTRY: Entry = "auto"
-#: Reads a query has in flight at most; the pipeline policy starts with one and widens by itself.
+#: Reads a query has in flight at most; the pipeline policy starts with two and widens by itself.
 DEFAULT_BEAM_WIDTH = 8
 #: Queries that a thread interleaves.
 DEFAULT_INFLIGHT = 8

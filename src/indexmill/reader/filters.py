@@ -20,7 +20,10 @@ def as_mask(allow: ArrayLike, n: int) -> NDArray[np.bool_]:
     InputError
         If the array has another shape or type, or an id is out of range.
     """
-    array = np.asarray(allow)
+    try:
+        array = np.asarray(allow)
+    except ValueError as error:
+        raise InputError(f"allow: {error}; pass {n} booleans or a list of vector ids") from None
     if array.shape == (0,) and array.dtype.kind == "f":
         array = array.astype(np.int64)  # an empty list: numpy takes it for one of floats
     if array.ndim != 1 or array.dtype.kind not in "biu" or (array.dtype.kind == "b" and len(array) != n):

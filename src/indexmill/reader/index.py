@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,8 @@ class Index:
         metadata = self.path / _METADATA
         self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
         self._metadata: pa.Table | None = None
+        if engine == "auto" and self.engine_note is not None:
+            warnings.warn(f"{path}: {self.engine_note}", stacklevel=2)
 
     def __len__(self) -> int:
         return self.native.n_vertices
@@ -134,6 +137,16 @@ class Index:
     def metric(self) -> str:
         """``l2``, ``cosine`` or ``ip``."""
         return self.native.metric
+
+    @property
+    def engine(self) -> str:
+        """How pages are read; what ``auto`` became."""
+        return self.native.engine
+
+    @property
+    def engine_note(self) -> str | None:
+        """What differs from the best way of reading, and why; None if nothing does. Searches may add to it."""
+        return self.native.engine_note
 
     @property
     def default_entry(self) -> Entry:
@@ -177,7 +190,7 @@ class Index:
             Search threads, and queries each of them interleaves.
         deterministic : bool
             Take reads up in the order in which they were chosen, so that results and counters repeat bit for
-            bit. Otherwise as they arrive, which makes a difference under ``pipeline`` only.
+            bit. Otherwise as they arrive, which makes a difference under ``pipeline`` and for ``previous`` only.
         allow : Filter, bool array of shape (n_vectors,), or int array of vector ids, optional
             Vectors that may be returned. Make a filter that is used more than once with `filter`. With few
             allowed vectors all of them are scored by their codes and the nearest L are read; with many the graph
@@ -280,7 +293,8 @@ class Index:
         if queries is None:
             n_blocks, used = self.native.cache_around_entries(n_bytes)
         else:
-            options = self._options(1, L, beam_width, policy, entry, 1, DEFAULT_INFLIGHT, True, None)
+            inflight = 1 if entry == "previous" else DEFAULT_INFLIGHT  # which query is the one before must be certain
+            options = self._options(1, L, beam_width, policy, entry, 1, inflight, True, None)
             n_blocks, used = self.native.cache_from_queries(self._as_queries(queries), options, n_bytes)
         self._cached = CacheInfo(n_blocks * self.native.pages_per_node, used)
         return self._cached

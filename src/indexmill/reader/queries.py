@@ -47,7 +47,10 @@ def _to_numpy(queries: Any, dim: int) -> NDArray[Any]:
     """Convert lists of Arrow as they are: numpy itself would make an array of objects of them."""
     is_arrow = hasattr(queries, "__arrow_c_array__") or hasattr(queries, "__arrow_c_stream__")
     if not is_arrow:
-        return np.asarray(queries)
+        try:
+            return np.asarray(queries)
+        except ValueError as error:
+            raise InputError(f"queries: {error}; pass rows of {dim} numbers each") from None
     import pyarrow as pa
 
     if isinstance(queries, (pa.Table, pa.RecordBatch)):
