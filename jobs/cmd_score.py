@@ -233,7 +233,9 @@ def _fill_cache(
         training, queries = queries.part(first=half).vectors, queries.part(skip=half)
     elif source is not None:
         training = read_queries(source, column=column)
-    how = {name: value for name, value in setting.options().items() if name in ("policy", "entry", "beam_width")}
+    how = {
+        name: value for name, value in setting.options().items() if name in ("policy", "entry", "beam_width")
+    }
     kept = index.cache(n_bytes, training, **how)
     if not kept.n_pages:
         raise ConfigError(f"--cache: {n_bytes} bytes hold no page; pass more, such as 1MiB")
@@ -245,7 +247,9 @@ def _list_sizes(sizes: str | None, k: int, sweep: bool) -> list[int]:
     from indexmill.jobs.sweep import default_sizes
 
     if sizes is None:
-        return default_sizes(k) if sweep else [size for size in DEFAULT_SIZES if size >= k] or [k, 2 * k, 4 * k]
+        return (
+            default_sizes(k) if sweep else [size for size in DEFAULT_SIZES if size >= k] or [k, 2 * k, 4 * k]
+        )
     asked = split_sizes(sizes, "-L")
     return sorted(set(asked)) if sweep else asked
 

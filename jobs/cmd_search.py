@@ -17,6 +17,7 @@ from indexmill.jobs.options import (
     Entry,
     Force,
     IndexDir,
+    InFlight,
     Json,
     Policy,
     Queries,

@@ -190,7 +190,9 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
     assert f"(default {BuildSpec.model_fields['workers'].default})" in shown.split("--workers")[1][:60]
 
 
-@pytest.mark.parametrize("command", ["build", "search", "score", "compare", "verify", "inspect", "export", "device"])
+@pytest.mark.parametrize(
+    "command", ["build", "search", "score", "compare", "verify", "inspect", "export", "device"]
+)
 def test_every_command_has_help_with_examples(command: str) -> None:
     result = run(command, "--help")
     assert result.exit_code == 0

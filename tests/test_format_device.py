@@ -126,8 +126,9 @@ def test_reads_a_second_are_those_of_the_nearest_depth_of_that_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("iops", "mb_per_s", "limit"), [(97000.0, 100.0, 100e6 / 4096), (9000.0, 100.0, 9000.0), (None, 100.0, 100e6 / 4096)]
+    ("iops", "mb_per_s", "limit"),
+    [(97000.0, 100.0, 100e6 / 4096), (9000.0, 100.0, 9000.0), (None, 100.0, 100e6 / 4096)],
 )
 def test_a_limit_in_bytes_limits_reads(iops: float | None, mb_per_s: float, limit: float) -> None:
-    model = Model(latency_us=[(0.0, 61.0), (1.0, 900.0)], iops=iops, mb_per_s=mb_per_s)
+    model = Model(latency_us=[[0.0, 61.0], [1.0, 900.0]], iops=iops, mb_per_s=mb_per_s)
     assert DeviceProfile(name="capped", model=model).iops_at(32) == pytest.approx(limit)

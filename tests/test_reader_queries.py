@@ -116,9 +116,9 @@ def test_integer_indexes_take_whole_numbers_in_range_only(tmp_path: Path, value:
 def test_ragged_lists_are_refused_by_name(tmp_path: Path) -> None:
     write_small_index(tmp_path, n=60, dim=8)
     index = Index(tmp_path)
-    with pytest.raises(InputError, match="queries: .*pass rows of 8 numbers"):
+    with pytest.raises(InputError, match=r"queries: .*pass rows of 8 numbers"):
         index.search([[1.0, 2.0], [3.0]], 1)
-    with pytest.raises(InputError, match="allow: .*pass 60 booleans"):
+    with pytest.raises(InputError, match=r"allow: .*pass 60 booleans"):
         index.filter([[1, 2], [3]])
 
 

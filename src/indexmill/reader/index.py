@@ -293,7 +293,9 @@ class Index:
         if queries is None:
             n_blocks, used = self.native.cache_around_entries(n_bytes)
         else:
-            inflight = 1 if entry == "previous" else DEFAULT_INFLIGHT  # which query is the one before must be certain
+            inflight = (
+                1 if entry == "previous" else DEFAULT_INFLIGHT
+            )  # which query is the one before must be certain
             options = self._options(1, L, beam_width, policy, entry, 1, inflight, True, None)
             n_blocks, used = self.native.cache_from_queries(self._as_queries(queries), options, n_bytes)
         self._cached = CacheInfo(n_blocks * self.native.pages_per_node, used)
