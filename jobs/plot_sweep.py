@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.atomic import atomic_write
 from indexmill.jobs.plot import COLOURS, plain_text
+from indexmill.jobs.score_table import conditions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +91,8 @@ def save_sweep(rows: Sequence[Row], title: str, path: Path) -> None:
         drawn = curves(rows)
         for axes, panel in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
             draw(axes, panel, drawn)
-        figure.supxlabel(_setting(rows[0], title), fontsize=9, color=_DIM, x=0.01, ha="left")
+        caption = "  |  ".join([plain_text(title), *conditions(rows), "bars: 95% interval of recall"])
+        figure.supxlabel(caption, fontsize=9, color=_DIM, x=0.01, ha="left")
         metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
         with atomic_write(path) as file:
             figure.savefig(file, format=path.suffix[1:], dpi=160, metadata=metadata)
@@ -238,16 +240,3 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     for i, place in zip(order, moved, strict=True):
         result[i] = place
     return result
-
-
-def _setting(row: Row, title: str) -> str:
-    """Say under which conditions the rows were measured."""
-    parts = [
-        plain_text(title),
-        f"{row['n_queries']:,} queries",
-        f"{row['threads']} thread{'s' if row['threads'] > 1 else ''}, {row['inflight']} queries in flight each",
-        f"beam width {row['beam_width']}",
-        f"engine {row['engine']}",
-        "bars: 95% interval of recall",
-    ]
-    return "  |  ".join(parts)

@@ -29,6 +29,11 @@ def score_table(rows: Sequence[Row]) -> Table:
 
 
 def _title(rows: Sequence[Row]) -> str:
+    return ", ".join(conditions(rows))
+
+
+def conditions(rows: Sequence[Row]) -> list[str]:
+    """Say under which conditions the rows were measured, as far as all of them share these."""
     first = rows[0]
     shared = [f"{name} {first[name]}" for name in ("policy", "entry") if _is_shared(rows, name)]
     parts = [
@@ -46,7 +51,7 @@ def _title(rows: Sequence[Row]) -> str:
         parts.append("not deterministic")
     if first["repeat"] > 1:
         parts.append(f"medians of {first['repeat']} runs")
-    return ", ".join(parts)
+    return parts
 
 
 def _is_shared(rows: Sequence[Row], name: str) -> bool:
