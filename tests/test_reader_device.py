@@ -59,15 +59,17 @@ def test_a_load_out_of_range_is_refused(tmp_path: Path, arguments: tuple, words:
         _native.measure_device(tmp_path / "none", 4096, 1, 1, 1.0, 0)
 
 
-def test_ctrl_c_ends_a_measurement(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_measurement(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     path = tmp_path / "data"
     path.write_bytes(bytes(1 << 20))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     timer = threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT))
     timer.start()
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        _native.measure_device(path, 4096, 4, 1, 600.0, 0)
-    assert time.monotonic() - begin < 60
+        _native.measure_device(path, 4096, 4, 1, 60.0, 0)
+    assert time.monotonic() - begin < 30
 
 
 def test_every_engine_finds_the_same(tmp_path: Path) -> None:
