@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// How often the caller is asked whether to go on.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(50);
 /// How long a thread with one query looks for finished reads before it sleeps: about as long as a read takes. Waking up
-/// takes a large part of that time again; on a million SIFT vectors watching cuts the latency of a query by a third.
+/// takes a good part of that time again.
 const WATCH_FOR: Duration = Duration::from_micros(100);
 /// Workers that an index keeps for later calls.
 const MAX_IDLE: usize = 16;
@@ -223,8 +223,7 @@ impl Worker {
                         answers.blocks.push(read.block);
                     }
                 }
-                // At once: with all queries' reads in one submission the device is less evenly busy, and 7% fewer
-                // come back.
+                // At once: with all queries' reads in one submission the device is less evenly busy.
                 engine.flush().map_err(|e| (query, e))?;
                 lane.clock.waiting = Instant::now();
                 Ok(Progress::Waits)
