@@ -2,9 +2,9 @@
 
     python jobs/bench/generate.py --n 3000000 --seed 1 --out base.u8bin [--queries 2000 [--query-out query.u8bin]]
 
-`difficulty.py` measures how hard they are. Vectors are made in blocks that depend on seed and position alone: any number
-of threads writes the same bytes, and the first vectors of a larger set are the smaller set. The scope of that is one CPU
-instruction set with one build of numpy, whose matrix products and tanh round differently elsewhere.
+`difficulty.py` measures how hard they are. Vectors are made in blocks that depend on seed and position alone: any
+number of threads writes the same bytes, and the first vectors of a larger set are the smaller set. The scope of that is
+one CPU instruction set with one build of numpy, whose matrix products and tanh round differently elsewhere.
 """
 
 from __future__ import annotations

@@ -1,0 +1,245 @@
+"""The peak memory of a tree of processes: what counts, what does not, and what a sample costs."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import multiprocessing
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexmill.pipeline import memory
+from indexmill.pipeline.executor import make_executor
+from indexmill.pipeline.memory import PeakMemory, ProcessTree
+
+MIB = 2**20
+FILL = "import numpy, sys; a = numpy.ones({bytes}, 'u1'); print('ready', flush=True); sys.stdin.read()"
+
+pytestmark = pytest.mark.skipif(not memory.has_proportional_sizes(), reason="this system has no smaps_rollup")
+
+
+@contextmanager
+def program(source: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a child until it says that it is ready; it ends with the block."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", source, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        yield child
+    finally:
+        child.communicate()
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Bytes by which `work` raises the peak of this process tree."""
+    with PeakMemory(interval_s=0.01) as before:
+        pass
+    with PeakMemory(interval_s=0.01) as peak:
+        held = work()
+        time.sleep(0.05)
+        del held
+    assert peak.note is None
+    return peak.bytes - before.bytes
+
+
+def test_memory_that_was_let_go_is_still_the_peak() -> None:
+    assert peak_of(lambda: np.ones(100 * MIB, np.uint8)) == pytest.approx(100 * MIB, abs=5 * MIB)
+
+
+def test_a_mapped_file_is_page_cache_and_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    np.ones(100 * MIB, np.uint8).tofile(path)
+
+    def read() -> Any:
+        rows = np.memmap(path, np.uint8, "r")
+        assert rows[:: mmap.PAGESIZE].sum() == len(rows) // mmap.PAGESIZE
+        return rows
+
+    assert peak_of(read) < 5 * MIB
+
+
+def test_children_and_grandchildren_count() -> None:
+    nested = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {FILL.format(bytes=60 * MIB)!r}])"
+    )
+    with program(nested) as child:
+        with PeakMemory() as peak:
+            pass
+        with PeakMemory(child.pid) as part:
+            pass
+        assert part.bytes > 60 * MIB
+        assert peak.bytes > part.bytes
+
+
+def _touch_and_wait(shared: mmap.mmap, ready: Any, done: Any) -> None:
+    assert np.frombuffer(shared, np.uint8)[:: mmap.PAGESIZE].sum() > 0
+    ready.set()
+    done.wait()
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    shared = mmap.mmap(-1, 100 * MIB)
+    context = multiprocessing.get_context("fork")
+
+    def share() -> None:
+        rows = np.ndarray(len(shared), np.uint8, shared)
+        rows[:: mmap.PAGESIZE] = 1
+        done = context.Event()
+        ready = [context.Event() for _ in range(2)]
+        children = [context.Process(target=_touch_and_wait, args=(shared, event, done)) for event in ready]
+        for child in children:
+            child.start()
+        assert all(event.wait(30) for event in ready)
+        time.sleep(0.1)
+        done.set()
+        for child in children:
+            child.join()
+            assert child.exitcode == 0
+
+    assert peak_of(share) == pytest.approx(100 * MIB, rel=0.3)
+
+
+def test_processes_that_end_while_they_are_counted_are_no_error() -> None:
+    with PeakMemory(interval_s=0.001) as peak:
+        for _ in range(5):
+            with program("print('ready', flush=True)"):
+                pass
+    assert peak.note is None
+    assert peak.bytes > 0
+    with program("print('ready', flush=True)") as child:
+        pass
+    gone = child.pid
+    assert (memory.proportional_bytes(gone), memory.resident_bytes(gone), memory.child_pids(gone)) == (
+        0,
+        0,
+        [],
+    )
+
+
+def test_a_failing_block_keeps_its_error_and_ends_the_thread() -> None:
+    peak = PeakMemory()
+    with pytest.raises(ValueError, match="own"), peak:
+        raise ValueError("its own")
+    assert peak.bytes > 0
+    assert not peak._thread.is_alive()
+
+
+# A process with a title of its own choice, as Ray's workers have: it executes itself under that name.
+TITLED = "exec -a '{title}' {python} -c \"{source}\""
+
+
+@contextmanager
+def titled(title: str) -> Iterator[int]:
+    source = "import sys; print('ready', flush=True); sys.stdin.read()"
+    child = subprocess.Popen(
+        ["bash", "-c", TITLED.format(title=title, python=sys.executable, source=source)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        yield child.pid
+    finally:
+        child.communicate()
+
+
+@pytest.mark.parametrize(
+    ("title", "counts"),
+    [
+        ("ray::run_single_threaded", True),
+        ("python", True),
+        ("ray::IDLE", False),
+        ("ray::IDLE_SpillWorker", False),
+        ("ray::SPILL_SpillWorker", False),
+        ("ray::DashboardAgent", False),
+        ("/opt/ray/core/src/ray/raylet/raylet", False),
+        ("/opt/ray/core/src/ray/gcs/gcs_server", False),
+        ("python -u /opt/ray/_private/log_monitor.py", False),
+        ("python /data/ray/core/vectors.npy", True),
+    ],
+)
+def test_daemons_and_idle_workers_of_ray_do_not_count(title: str, counts: bool) -> None:
+    with titled(title) as pid:
+        assert (pid in ProcessTree().counted()) == counts
+
+
+def test_a_worker_below_a_daemon_counts_from_its_first_task_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tree: driver -> raylet -> worker -> a child of the worker; raylet -> a shell."""
+    children = {"self": [1], 1: [2, 3], 2: [4]}
+    titles = {1: b"/x/raylet\0--a", 2: b"ray::IDLE", 3: b"/bin/sh\0", 4: b"cc\0"}
+    monkeypatch.setattr(memory, "child_pids", lambda pid: children.get(pid, []))
+    monkeypatch.setattr(memory, "_command_line", lambda pid: titles[pid])
+    tree = ProcessTree()
+    assert tree.counted() == ["self"]
+    titles[2] = b"ray::task"
+    assert sorted(tree.counted(), key=str) == [2, 4, "self"]
+    titles[2] = b"ray::IDLE"
+    assert sorted(tree.counted(), key=str) == [2, 4, "self"]
+    del children[1]
+    assert tree.counted() == ["self"]
+
+
+def test_ray_counts_with_its_working_workers_alone() -> None:
+    ray = pytest.importorskip("ray")
+    ray.init("local", num_cpus=2, include_dashboard=False, logging_level=logging.ERROR)
+    executor = make_executor("ray", 2)
+    try:
+        tree = ProcessTree()
+        results = executor.map(time.sleep, [(1.5,), (1.5,)])
+        working = threading.Thread(target=lambda: list(results))
+        working.start()
+        titles: dict[int | str, bytes] = {}
+        while working.is_alive():
+            titles |= {pid: memory._command_line(pid) for pid in tree.counted() if isinstance(pid, int)}
+        # A title read just after the task's end is idle again.
+        assert len(titles) == 2
+        assert all(title.startswith(b"ray::") for title in titles.values())
+        assert len(memory.child_pids("self")) >= 2, "Ray's daemons are children of this process"
+    finally:
+        executor.close()
+        ray.shutdown()
+
+
+def test_where_there_is_no_smaps_rollup_the_high_water_mark_stands_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "has_proportional_sizes", lambda: False)
+    with PeakMemory() as peak:
+        pass
+    assert peak.bytes > memory.resident_bytes("self")
+    assert peak.note is not None
+    assert "no smaps_rollup" in peak.note
+
+
+def test_an_unreadable_process_counts_with_its_resident_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = memory._sum_fields
+
+    def refuse(path: str, names: tuple[str, ...]) -> int:
+        if path.endswith("smaps_rollup"):
+            raise PermissionError(path)
+        return whole(path, names)
+
+    monkeypatch.setattr(memory, "_sum_fields", refuse)
+    assert memory.proportional_bytes("self") == pytest.approx(memory.resident_bytes("self"), rel=0.2)
+    assert memory.proportional_bytes("self") > 0
+
+
+def test_a_sampler_costs_little_beside_a_gibibyte() -> None:
+    held = np.ones(2**30, np.uint8)
+    began = time.process_time()
+    with PeakMemory() as peak:
+        time.sleep(1)
+    assert time.process_time() - began < 0.05
+    assert peak.bytes > len(held)
