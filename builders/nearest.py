@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,28 @@ def with_one(vectors: NDArray[Any]) -> NDArray[np.float32]:
     return out
 
 
+def power_distances(
+    vectors: NDArray[Any], points: NDArray[np.float32], weights: NDArray[np.float32]
+) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Yield blocks of rows and their ``|x - p|^2 + w - |x - o|^2``, float32 (rows, n_points).
+
+    The origin o is the same for all, so differences within a row are those of the power distance.
+    """
+    origin = origin_of(points, vectors.dtype.kind in "iu")
+    augmented = augment(points - origin)
+    augmented[-1] += weights
+    for first in range(0, len(vectors), _BLOCK):
+        rows = slice(first, min(first + _BLOCK, len(vectors)))
+        yield rows, with_one(vectors[rows] - origin) @ augmented
+
+
 def nearest_points(
-    vectors: NDArray[Any], points: NDArray[np.float32], fanout: int = 1, threads: int = 1
+    vectors: NDArray[Any],
+    points: NDArray[np.float32],
+    fanout: int = 1,
+    threads: int = 1,
+    *,
+    weights: NDArray[np.float32] | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller index.
 
@@ -50,6 +71,8 @@ def nearest_points(
     points : float32 array, shape (n_points, dim)
     fanout : int
         At most n_points.
+    weights : float32 array, shape (n_points,), optional
+        Added to the squared distances (see `builders.balanced`).
 
     Returns
     -------
@@ -57,6 +80,8 @@ def nearest_points(
     """
     origin = origin_of(points, vectors.dtype.kind in "iu")
     augmented = augment(points - origin)
+    if weights is not None:
+        augmented[-1] += weights
 
     def block(first: int, last: int) -> NDArray[np.uint32]:
         distances = with_one(vectors[first:last] - origin) @ augmented

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
+#: Blocks submitted ahead for each thread.
+_AHEAD = 4
 
 
 def map_blocks(function: Callable[[int, int], T], n: int, block: int, threads: int) -> Iterator[T]:
@@ -26,5 +29,15 @@ def map_blocks(function: Callable[[int, int], T], n: int, block: int, threads: i
         for first in starts:
             yield function(first, min(first + block, n))
         return
+    waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(lambda first: function(first, min(first + block, n)), starts)
+        try:
+            for first in starts:
+                waiting.append(pool.submit(function, first, min(first + block, n)))
+                if len(waiting) > _AHEAD * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -84,12 +84,15 @@ def encode_pq(
     codebook: Codebook,
     threads: int = 1,
     advance: Callable[[int], None] = lambda vectors: None,
+    out: NDArray[np.uint8] | None = None,
 ) -> NDArray[np.uint8]:
     """Encode vectors: the nearest centre of each chunk, ties by the smaller index.
 
     Parameters
     ----------
     vectors : array, shape (n_vectors, dim)
+    out : uint8 array, shape (n_vectors, M), optional
+        Where to put the codes, a mapped file for instance.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def encode_pq(
     origin = origin_of(codebook.pivots)
     pivots = codebook.pivots - origin
     chunks = [augment(pivots[:, bounds[j] : bounds[j + 1]]) for j in range(n_chunks)]
-    codes = np.empty((len(vectors), n_chunks), np.uint8)
+    codes = np.empty((len(vectors), n_chunks), np.uint8) if out is None else out
 
     def block(first: int, last: int) -> int:
         rows = np.asarray(vectors[first:last], dtype=np.float32) - origin

@@ -14,6 +14,7 @@ from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
 
 def unite_lists(
     vectors: NDArray[Any],
+    named: NDArray[np.uint32],
     vertices: NDArray[np.uint32],
     lists: NDArray[Any],
     first: int,
@@ -21,44 +22,68 @@ def unite_lists(
     max_degree: int,
     alpha: float,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
-    """Return one list for each vertex from `first` to `last`, robust-pruned to `max_degree`.
+    """Return one list for each vertex from `first` to `last`: its only one, or the robust prune of the union.
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vertices, dim)
+    vectors : uint8 or float32 array, shape (n_named, dim)
+        Those of vertices that own several lists, and of all that these lists name.
+    named : uint32 array, shape (n_named,), ascending
+        The vertex of each row of `vectors`.
     vertices : uint32 array, shape (m,), ascending
         Owner of each list; a vertex may own several, or none.
     lists : uint32 array, shape (m, R)
-        Neighbours; an entry equal to the owner is padding.
+        Neighbours in ascending order of (distance, id); entries equal to the owner are padding at the end.
 
     Returns
     -------
     neighbours : uint32 array, shape (last - first, max_degree)
+        In ascending order of (distance, id), then zeros.
     degrees : int32 array, shape (last - first,)
     """
     neighbours = np.zeros((last - first, max_degree), np.uint32)
     degrees = np.zeros(last - first, np.int32)
     bounds = np.searchsorted(vertices, np.arange(first, last + 1))
-    _unite(vectors, lists, bounds, first, alpha, neighbours, degrees)
+    _unite(vectors, named, lists, bounds, first, alpha, neighbours, degrees)
     return neighbours, degrees
 
 
 @njit(nogil=True, cache=True)
 def _unite(
-    vectors: Any, lists: Any, bounds: Any, first: int, alpha: float, neighbours: Any, degrees: Any
+    vectors: Any, named: Any, lists: Any, bounds: Any, first: int, alpha: float, neighbours: Any, degrees: Any
 ) -> None:  # pragma: no cover - compiled
     most = 1
     for i in range(degrees.size):
         most = max(most, (bounds[i + 1] - bounds[i]) * lists.shape[1])
-    ids, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
+    rows, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
     for i in range(degrees.size):
-        v = first + i
+        owner = first + i
+        if bounds[i + 1] - bounds[i] == 1:
+            degrees[i] = _copy(lists[bounds[i]], owner, neighbours[i])
+            continue
+        v = np.searchsorted(named, np.uint32(owner))
         n = 0
-        for row in range(bounds[i], bounds[i + 1]):
+        for record in range(bounds[i], bounds[i + 1]):
             for j in range(lists.shape[1]):
-                if lists[row, j] != v:
-                    ids[n] = lists[row, j]
+                if lists[record, j] != owner:
+                    rows[n] = np.searchsorted(named, lists[record, j])
                     n += 1
-        squared_distances(vectors, v, vectors, ids, n, distances)
-        n = sort_candidates(ids, distances, n)
-        degrees[i] = robust_prune(vectors, ids, distances, n, neighbours.shape[1], alpha, neighbours[i], work)
+        squared_distances(vectors, v, vectors, rows, n, distances)
+        n = sort_candidates(rows, distances, n)
+        chosen = neighbours[i]
+        m = robust_prune(vectors, rows, distances, n, chosen.size, alpha, chosen, work)
+        squared_distances(vectors, v, vectors, chosen, m, distances)
+        m = sort_candidates(chosen, distances, m)
+        for j in range(m):
+            chosen[j] = named[chosen[j]]
+        degrees[i] = m
+
+
+@njit(nogil=True, cache=True)
+def _copy(source: Any, owner: int, target: Any) -> int:  # pragma: no cover - compiled
+    """Copy a list up to its padding; returns its length."""
+    for j in range(source.size):
+        if source[j] == owner:
+            return j
+        target[j] = source[j]
+    return source.size

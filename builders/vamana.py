@@ -5,7 +5,8 @@ every vertex searches the graph as it stood before the batch and prunes what it 
 edges of the whole batch are grouped by target with one sort, and each target appends or prunes. No edge is
 ever locked.
 
-Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the growing graph, and a batch's edges.
+Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the graph, 16 bytes a vertex of bookkeeping, and a
+batch's edges.
 Deviations from the paper: one pass, at the given alpha (two are possible; see `VamanaParameters.passes`);
 squared distances in the prune (see `builders.prune`); lists may grow to 1.3 R before they are pruned, as in
 DiskANN's code; a last step links vertices that the medoid cannot reach (see `builders.connect`).
@@ -76,6 +77,11 @@ class Graph:
     entry: int
 
 
+def row_capacity(max_degree: int) -> int:
+    """Return the places of a list while the graph grows."""
+    return max(max_degree + 1, int(GRAPH_SLACK * max_degree))
+
+
 def build_vamana(
     vectors: NDArray[Any],
     entry: int,
@@ -104,10 +110,10 @@ def build_vamana(
     """
     n = len(vectors)
     r = parameters.max_degree
-    cap = max(r + 1, int(GRAPH_SLACK * r))
-    neighbours = np.zeros((n, cap), np.uint32)
+    neighbours = np.zeros((n, row_capacity(r)), np.uint32)
     degrees = np.zeros(n, np.int32)
-    order = np.random.default_rng(seed).permutation(n).astype(np.uint32)
+    order = np.arange(n, dtype=np.uint32)
+    np.random.default_rng(seed).shuffle(order)
     for _ in range(parameters.passes):
         done = 0
         for size in _batch_sizes(n):
@@ -121,8 +127,7 @@ def build_vamana(
             done += size
             advance(size)
     _prune_long_lists(vectors, neighbours, degrees, parameters, threads)
-    neighbours = np.ascontiguousarray(neighbours[:, :r])
-    neighbours[np.arange(r) >= degrees[:, None]] = 0
+    neighbours = _compact(neighbours, degrees, r)
     connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
     sort_lists(vectors, neighbours, degrees, threads)
     return Graph(neighbours, degrees, entry)
@@ -274,6 +279,23 @@ def _prune_rows(
         squared_distances(vectors, v, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
         degrees[v] = robust_prune(vectors, ids, distances, n, max_degree, alpha, neighbours[v], work)
+
+
+def _compact(
+    neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], max_degree: int
+) -> NDArray[np.uint32]:
+    """Return rows cut to `max_degree`, zeros after the last neighbour, in the memory of the wider ones."""
+    n = len(neighbours)
+    flat = neighbours.reshape(-1)
+    _move_rows(flat, degrees, neighbours.shape[1], max_degree)
+    return flat[: n * max_degree].reshape(n, max_degree)
+
+
+@njit(nogil=True, cache=True)
+def _move_rows(flat: Any, degrees: Any, cap: int, max_degree: int) -> None:  # pragma: no cover - compiled
+    for v in range(degrees.size):
+        for j in range(max_degree):
+            flat[v * max_degree + j] = flat[v * cap + j] if j < degrees[v] else 0
 
 
 def sort_lists(

@@ -42,7 +42,15 @@ class FormatError(IndexmillError):
 
 
 class CorruptFile(FormatError):
-    """Bytes differ from what was written: a checksum, a size or a field is wrong."""
+    """Bytes differ from what was written: a checksum, a size or a field is wrong.
+
+    Attributes
+    ----------
+    path : str or None
+        The file, where the error is about one.
+    """
+
+    path: str | None = None
 
 
 class TooOld(FormatError):

@@ -105,7 +105,9 @@ def page_checksums(pages: memoryview) -> NDArray[np.uint32]:
 def corrupt(path: str | Path, where: str, expected: object, got: object) -> CorruptFile:
     """Return the error for bytes of `path` that differ from what was written."""
     what = f"{path}: {where}: expected {expected}, got {got}"
-    return CorruptFile(f"{what}; restore the file from a copy or build the index again")
+    error = CorruptFile(f"{what}; restore the file from a copy or build the index again")
+    error.path = str(path)
+    return error
 
 
 def pack_header(header: Header) -> bytes:

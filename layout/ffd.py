@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 
-def first_fit_decreasing(sizes: NDArray[np.int64], capacity: int) -> NDArray[np.int64]:
+def first_fit_decreasing(sizes: NDArray[np.integer[Any]], capacity: int) -> NDArray[np.int64]:
     """Return the order of items in which first-fit-decreasing fills bins of `capacity`.
 
     Filling one bin after the other, each with the largest items that still fit, gives the same bins as
@@ -18,7 +18,7 @@ def first_fit_decreasing(sizes: NDArray[np.int64], capacity: int) -> NDArray[np.
 
     Parameters
     ----------
-    sizes : int64 array, shape (m,), each from 1 to `capacity`
+    sizes : integer array, shape (m,), each from 1 to `capacity`
 
     Returns
     -------

@@ -10,7 +10,7 @@ neighbours that have no page yet (ties: the one that came to that count last), w
 Neighbours that have a page are skipped: Algorithm 3 does not say so, but without it the map would not be
 injective. Neighbours are ranked by exact distance where the paper uses PQ distance.
 
-Time O(n R); memory 4 bytes an edge for the reverse graph and 40 bytes a vertex.
+Time O(n R); memory 27 bytes a vertex, and 4 bytes an edge for the reverse graph, which may lie in a mapped file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ from numpy.typing import NDArray
 
 from indexmill.layout.ffd import first_fit_decreasing
 
+_NOBODY = np.uint32(0xFFFFFFFF)
+
 
 def star_order(
-    neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], nodes_per_page: int
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.int32],
+    nodes_per_page: int,
+    sources: NDArray[np.uint32] | None = None,
 ) -> NDArray[np.uint32]:
     """Return the star-packed order of a graph.
 
@@ -35,26 +40,40 @@ def star_order(
         Lists hold the nearest neighbour first, as `builders.vamana` leaves them.
     nodes_per_page : int
         b, at least 1.
+    sources : uint32 array, shape (n_edges,), optional
+        Room for the reverse graph; overwritten.
 
     Returns
     -------
     uint32 array, shape (n,)
         ``order[slot]`` is the vertex in `slot`.
     """
-    starts, sources = _reverse(neighbours, degrees)
+    if sources is None:
+        sources = np.empty(int(degrees.sum()), np.uint32)
+    starts = _reverse(neighbours, degrees, sources)
     vertices, sizes = _pack(neighbours, degrees, starts, sources, nodes_per_page)
-    begins = np.cumsum(sizes) - sizes
+    del starts
     stars = first_fit_decreasing(sizes, nodes_per_page)
-    lengths = sizes[stars]
-    # Gather the stars in their new order: positions begin, begin + 1, ... of each, one after the other.
-    within = np.arange(len(vertices)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    order: NDArray[np.uint32] = vertices[np.repeat(begins[stars], lengths) + within]
+    order: NDArray[np.uint32] = _gather(vertices, sizes, stars)
     return order
 
 
 @njit(nogil=True, cache=True)
-def _reverse(neighbours: Any, degrees: Any) -> Any:  # pragma: no cover - compiled
-    """In-neighbours: those of v are ``sources[starts[v]:starts[v + 1]]``, ascending."""
+def _gather(vertices: Any, sizes: Any, stars: Any) -> Any:  # pragma: no cover - compiled
+    """Stars in their new order, one after the other."""
+    begins = np.cumsum(sizes) - sizes
+    order = np.empty_like(vertices)
+    filled = 0
+    for star in stars:
+        size = np.int64(sizes[star])
+        order[filled : filled + size] = vertices[begins[star] : begins[star] + size]
+        filled += size
+    return order
+
+
+@njit(nogil=True, cache=True)
+def _reverse(neighbours: Any, degrees: Any, sources: Any) -> Any:  # pragma: no cover - compiled
+    """Write in-neighbours to `sources`: those of v are ``sources[starts[v]:starts[v + 1]]``, ascending."""
     n = neighbours.shape[0]
     starts = np.zeros(n + 1, np.int64)
     for v in range(n):
@@ -62,24 +81,25 @@ def _reverse(neighbours: Any, degrees: Any) -> Any:  # pragma: no cover - compil
             starts[neighbours[v, j] + 1] += 1
     for v in range(n):
         starts[v + 1] += starts[v]
-    sources = np.empty(starts[n], np.uint32)
-    filled = starts[:-1].copy()
     for v in range(n):
         for j in range(degrees[v]):
             u = neighbours[v, j]
-            sources[filled[u]] = v
-            filled[u] += 1
-    return starts, sources
+            sources[starts[u]] = v
+            starts[u] += 1
+    for v in range(n, 0, -1):  # each start has moved to its end, which is the next one's start
+        starts[v] = starts[v - 1]
+    starts[0] = 0
+    return starts
 
 
 @njit(nogil=True, cache=True)
 def _unlink(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
     """Take `v` out of the doubly linked list of vertices with `count` homeless neighbours."""
-    if before[v] >= 0:
+    if before[v] != _NOBODY:
         after[before[v]] = after[v]
     else:
         head[count] = after[v]
-    if after[v] >= 0:
+    if after[v] != _NOBODY:
         before[after[v]] = before[v]
 
 
@@ -87,32 +107,32 @@ def _unlink(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # 
 def _link(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
     """Put `v` in front of the list of vertices with `count` homeless neighbours."""
     after[v] = head[count]
-    before[v] = -1
-    if head[count] >= 0:
+    before[v] = _NOBODY
+    if head[count] != _NOBODY:
         before[head[count]] = v
     head[count] = v
 
 
 @njit(nogil=True, cache=True)
 def _pack(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> Any:  # pragma: no cover
-    """Algorithm 3: vertices star by star, uint32 (n,), and the size of each star, int64.
+    """Algorithm 3: vertices star by star, uint32 (n,), and the size of each star, uint16.
 
     A vertex is homeless until it has a page. Homeless vertices hang in one list for each count of homeless
     neighbours, so the best centre and every update take constant time.
     """
     n, most = neighbours.shape
-    homeless = degrees.astype(np.int64)
-    head = np.full(most + 1, -1, np.int64)
-    after, before = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+    homeless = degrees.astype(np.uint16)
+    head = np.full(most + 1, _NOBODY, np.uint32)
+    after, before = np.full(n, _NOBODY, np.uint32), np.full(n, _NOBODY, np.uint32)
     for v in range(n - 1, -1, -1):
         _link(head, after, before, homeless[v], v)
     housed = np.zeros(n, np.bool_)
-    vertices, sizes = np.empty(n, np.uint32), np.empty(n, np.int64)
+    vertices, sizes = np.empty(n, np.uint32), np.empty(n, np.uint16)
     filled, stars, top = 0, 0, most
     while filled < n:
-        while head[top] < 0:
+        while head[top] == _NOBODY:
             top -= 1
-        first, centre = filled, head[top]
+        first, centre = filled, np.int64(head[top])
         vertices[filled] = centre
         housed[centre] = True
         filled += 1

@@ -1,4 +1,4 @@
-"""Stages *sample* and *cluster*: training rows, the medoid, and the centroids of shards."""
+"""Stages *sample* and *cluster*: training rows, the medoid, and the plan of shards."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexmill.builders.entries import medoid
-from indexmill.builders.kmeans import fit_centroids
-from indexmill.builders.nearest import nearest_points
-from indexmill.formats.errors import BudgetError
+from indexmill.builders.shards import ShardPlan, plan_shards
 from indexmill.pipeline.ingest import read_summary
 
 SAMPLE_VERSION = 1
-CLUSTER_VERSION = 1
-#: Shards each vector belongs to: two, so that shard graphs share vertices and their union hangs together.
-FANOUT = 2
-#: Clusters are uneven; when the largest shard would be too large, try again with this many times the shards.
-_MORE_SHARDS = 1.3
+CLUSTER_VERSION = 2
 
 
 def sample_task(vectors: str, n_sample: int, seed: int, out: str, threads: int) -> None:
@@ -30,43 +23,32 @@ def sample_task(vectors: str, n_sample: int, seed: int, out: str, threads: int) 
 
 
 def cluster_task(
-    ingest: str, sample: str, shard_vectors: int | None, seed: int, out: str, threads: int
+    ingest: str, sample: str, shard_vectors: int | None, overlap: float, seed: int, out: str, threads: int
 ) -> None:
-    """Write ``shards.npy`` (no rows for a build in one piece) and ``cluster.json``.
+    """Write ``cluster.json``, and ``shards.npz`` for a build in shards of at most `shard_vectors`.
 
     Raises
     ------
     BudgetError
-        If no number of shards brings the largest one down to `shard_vectors`.
+        If there would be too many shards.
     """
     directory = Path(out)
-    rows = np.load(Path(sample) / "sample.npy")
     summary = read_summary(Path(ingest))
-    n = summary.n_vectors
-    shards = np.empty((0, rows.shape[1]), np.float32)
-    if shard_vectors is not None and n > shard_vectors:
-        shards = _shard_centroids(rows, n, shard_vectors, seed, threads)
-    np.save(directory / "shards.npy", shards)
+    if shard_vectors is not None:
+        rows = np.load(Path(sample) / "sample.npy")
+        plan = plan_shards(rows, summary.n_vectors, shard_vectors, overlap, seed, threads)
+        np.savez(directory / "shards.npz", **vars(plan))
     vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    found = {"medoid": medoid(vectors, np.array(summary.mean)), "shards": len(shards)}
+    found = {"medoid": medoid(vectors, np.array(summary.mean))}
     (directory / "cluster.json").write_text(json.dumps(found))
 
 
-def _shard_centroids(
-    sample: NDArray[np.generic], n: int, shard_vectors: int, seed: int, threads: int
-) -> NDArray[np.float32]:
-    """Fit ever more centroids until the largest shard, judged by the sample, is small enough."""
-    n_shards = max(2, -(-FANOUT * n // shard_vectors))
-    while n_shards <= len(sample) // 4:
-        centroids = fit_centroids(sample, n_shards, seed)
-        if len(centroids) < FANOUT:
-            break
-        nearest = nearest_points(sample, centroids, FANOUT, threads)
-        largest = np.bincount(nearest.ravel(), minlength=len(centroids)).max() * (n / len(sample))
-        if largest <= shard_vectors:
-            return centroids
-        n_shards = int(n_shards * _MORE_SHARDS) + 1
-    raise BudgetError(
-        f"shard_vectors: {n:,} vectors do not fall into shards of at most {shard_vectors:,}; "
-        "raise --memory or --shard-vectors (many equal vectors cannot be divided by clustering)"
-    )
+def load_plan(directory: Path) -> ShardPlan:
+    """Read the plan that `cluster_task` wrote."""
+    with np.load(directory / "shards.npz") as arrays:
+        return ShardPlan(arrays["centroids"], arrays["weights"], float(arrays["border"]), arrays["parts"])
+
+
+def load_medoid(directory: Path) -> int:
+    """Read the medoid that `cluster_task` found."""
+    return int(json.loads((directory / "cluster.json").read_text())["medoid"])

@@ -1,4 +1,9 @@
-"""Stage *emit*: the page-aligned files of an index, in slot order, and a manifest without a certificate."""
+"""Stages *pack* and *emit*: nodes sorted by slot, then the page-aligned files of an index.
+
+Laying nodes out anew is a sort-merge: *pack* reads the vertices front to back and writes each as a record (slot;
+node and code), *emit* merges the records in slot order into pages. Nothing is read at random, and nothing but
+the maps between vertices and slots grows with the index.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from indexmill.builders.scalar import Scale, fit_scale
+from indexmill.formats.chunkfile import Records
+from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.codes import write_codes
 from indexmill.formats.entries import EntryVertices, write_entries
 from indexmill.formats.errors import ConfigError
@@ -21,16 +28,17 @@ from indexmill.formats.ids import write_ids
 from indexmill.formats.manifest import seal_files
 from indexmill.formats.navigation import NAVIGATION_NAME, write_navigation
 from indexmill.formats.nodes import NodeBlock, NodeFormat
-from indexmill.layout.order import invert
 from indexmill.pipeline.encode import load_codebook
 from indexmill.pipeline.graph import load_graph
 from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary
+from indexmill.pipeline.merge import merge
 from indexmill.pipeline.navigation import load_navigation
 
-VERSION = 2
+PACK_VERSION = 1
+EMIT_VERSION = 3
 #: What the stage tells the manifest; not part of the index.
 RECORD = "emit.json"
-#: Slots assembled at a time: 64 MiB of pages at 260 bytes a node.
+#: Codes written at a time.
 _BLOCK = 262_144
 
 
@@ -67,29 +75,67 @@ def check_range(summary: InputSummary, node: NodeFormat) -> None:
         )
 
 
+def record_dtype(node: NodeFormat, code_bytes: int) -> np.dtype[Any]:
+    """Return the packed type of a vertex on its way to its slot."""
+    return np.dtype(
+        [
+            ("vector", node.element_dtype, (node.dim,)),
+            ("neighbours", "<u4", (node.max_degree,)),
+            ("degree", "<u4"),
+            ("code", "u1", (code_bytes,)),
+        ]
+    )
+
+
+def pack_task(inputs: EmitInputs, node: NodeFormat, first: int, last: int, out: str) -> None:
+    """Write the chunk file of vertices `first` to `last`: key slot, value vertex, payload `record_dtype`."""
+    slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
+    graph = load_graph(Path(inputs.graph))
+    codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")[first:last]
+    vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")[first:last]
+    scale = _scale(read_summary(Path(inputs.ingest)), node)
+    records = np.empty(last - first, record_dtype(node, codes.shape[1]))
+    records["vector"] = vectors if scale is None else scale.encode(vectors)
+    records["neighbours"] = slots[graph.neighbours[first:last]]
+    records["degree"] = graph.degrees[first:last]
+    records["code"] = codes
+    vertices = np.arange(first, last, dtype=np.uint32)
+    payload = records.view(np.uint8).reshape(len(records), -1)
+    write_chunk(Path(out), Records(slots[first:last], vertices, payload), [0, len(slots)])
+
+
 def emit_task(
-    inputs: EmitInputs, node: NodeFormat, metric: str, out: str, threads: int, advance: Any = None
+    inputs: EmitInputs,
+    chunks: list[str],
+    node: NodeFormat,
+    metric: str,
+    buffer_bytes: int,
+    out: str,
+    threads: int,
+    advance: Any = None,
 ) -> None:
     """Write ``graph.imx``, ``codes.imx`` and the other files of an index but its manifest, stamped."""
     directory = Path(out)
-    order = np.load(Path(inputs.order) / "order.npy")
+    order = np.load(Path(inputs.order) / "order.npy", mmap_mode="r")
+    slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
     summary = read_summary(Path(inputs.ingest))
-    slots = invert(order)
-    scale = None
-    if node.dtype in ("sq8", "sq16"):
-        scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), int(node.dtype[2:]))
+    codebook = load_codebook(Path(inputs.encode))
+    scale = _scale(summary, node)
+    by_slot = directory / "codes.bin"
+    code_bytes = len(codebook.offsets) - 1
     write_graph(
         directory / "graph.imx",
         node,
         len(order),
         metric,
-        _nodes(inputs, node, order, slots, scale, advance),
+        _nodes(chunks, node, len(order), code_bytes, buffer_bytes, by_slot, advance),
         max_norm=summary.max_norm,
         scale=None if scale is None else (scale.minimum, scale.step),
     )
-    codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")
-    blocks = (codes[order[first : first + _BLOCK]] for first in range(0, len(order), _BLOCK))
-    write_codes(directory / "codes.imx", load_codebook(Path(inputs.encode)), len(order), blocks)
+    codes = np.memmap(by_slot, np.uint8, "r", shape=(len(order), code_bytes))
+    blocks = (codes[first : first + _BLOCK] for first in range(0, len(order), _BLOCK))
+    write_codes(directory / "codes.imx", codebook, len(order), blocks)
+    by_slot.unlink()
     medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
     centroids = np.load(Path(inputs.entries) / "centroids.npy")
     vertices = slots[np.load(Path(inputs.entries) / "vertices.npy")]
@@ -104,30 +150,42 @@ def emit_task(
     metadata = Path(inputs.ingest) / "metadata.parquet"
     if metadata.exists():
         shutil.copyfile(metadata, directory / metadata.name)
-    _seal(directory)
+    _seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()))
 
 
-def _seal(directory: Path) -> None:
-    """Write the build id into every page file, and the id and the list of files into `RECORD`."""
-    names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
-    identity, files = seal_files(directory, names)
-    (directory / RECORD).write_text(
-        json.dumps({"build_id": identity, "files": [asdict(file) for file in files]})
-    )
+def _scale(summary: InputSummary, node: NodeFormat) -> Scale | None:
+    if node.dtype not in ("sq8", "sq16"):
+        return None
+    return fit_scale(np.array(summary.minimum), np.array(summary.maximum), int(node.dtype[2:]))
 
 
 def _nodes(
-    inputs: EmitInputs, node: NodeFormat, order: Any, slots: Any, scale: Scale | None, advance: Any
+    chunks: list[str],
+    node: NodeFormat,
+    n: int,
+    code_bytes: int,
+    buffer_bytes: int,
+    by_slot: Path,
+    advance: Any,
 ) -> Iterator[NodeBlock]:
-    vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")
-    graph = load_graph(Path(inputs.graph))
-    for first in range(0, len(order), _BLOCK):
-        chosen = order[first : first + _BLOCK]
-        rows = vectors[chosen]
-        if scale is not None:
-            rows = scale.encode(rows)
-        elif node.dtype == "float16":
-            rows = rows.astype(np.float16)
-        yield NodeBlock(rows, slots[graph.neighbours[chosen]], graph.degrees[chosen])
-        if advance is not None:
-            advance(len(chosen))
+    """Yield nodes in slot order, and write their codes to `by_slot` on the way."""
+    dtype = record_dtype(node, code_bytes)
+    with open(by_slot, "wb") as codes:
+        for _, _, payload in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
+            records = payload.reshape(-1).view(dtype)
+            codes.write(np.ascontiguousarray(records["code"]).data)
+            yield NodeBlock(
+                np.ascontiguousarray(records["vector"]),
+                np.ascontiguousarray(records["neighbours"], np.uint32),
+                records["degree"],
+            )
+            if advance is not None:
+                advance(len(records))
+
+
+def _seal(directory: Path, facts: dict[str, Any]) -> None:
+    """Write the build id into every page file; id, list of files and `facts` of the layout go into `RECORD`."""
+    names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
+    identity, files = seal_files(directory, names)
+    record = {"build_id": identity, "files": [asdict(file) for file in files], **facts}
+    (directory / RECORD).write_text(json.dumps(record))

@@ -10,7 +10,7 @@ import numpy as np
 from indexmill.builders.pq import encode_pq, train_pq
 from indexmill.formats.codes import Codebook
 
-VERSION = 1
+VERSION = 2
 
 
 def encode_task(
@@ -21,7 +21,10 @@ def encode_task(
     codebook = train_pq(np.load(Path(sample) / "sample.npy"), pq_bytes, seed=seed, threads=threads)
     rows = np.load(vectors, mmap_mode="r")
     report = {} if advance is None else {"advance": advance}
-    np.save(directory / "codes.npy", encode_pq(rows, codebook, threads, **report))
+    shape = (len(rows), len(codebook.offsets) - 1)
+    codes = np.lib.format.open_memmap(directory / "codes.npy", "w+", np.uint8, shape)
+    encode_pq(rows, codebook, threads, **report, out=codes)
+    codes.flush()
     np.savez(directory / "codebook.npz", pivots=codebook.pivots, offsets=codebook.offsets)
 
 

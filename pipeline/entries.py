@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.builders.distances import comparable
 from indexmill.builders.entries import entry_vertices, n_entries
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.pipeline.graph import load_graph
 
-VERSION = 1
+VERSION = 2
 #: What `builders.distances.comparable` adds to int8 components.
 _INT8_SHIFT = np.float32(128)
 
@@ -19,9 +18,10 @@ _INT8_SHIFT = np.float32(128)
 def entries_task(
     vectors: str, graph: str, sample: str, wanted: int, seed: int, out: str, threads: int
 ) -> None:
-    """Write ``centroids.npy``, in the vectors' own terms, and ``vertices.npy``."""
+    """Write ``centroids.npy``, in the vectors' own terms, and ``vertices.npy``; `vectors` are comparable rows."""
     rows = np.load(vectors, mmap_mode="r")
-    centroids = fit_centroids(np.load(Path(sample) / "sample.npy"), n_entries(wanted, len(rows)), seed)
-    points = centroids + _INT8_SHIFT if rows.dtype == np.int8 else centroids
+    drawn = np.load(Path(sample) / "sample.npy")
+    centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed)
+    points = centroids + _INT8_SHIFT if drawn.dtype == np.int8 else centroids
     np.save(Path(out) / "centroids.npy", centroids)
-    np.save(Path(out) / "vertices.npy", entry_vertices(comparable(rows), load_graph(Path(graph)), points))
+    np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), points))

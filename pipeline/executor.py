@@ -5,22 +5,20 @@ Which executor runs it, and how many workers it has, never reaches the bytes it 
 
 from __future__ import annotations
 
-import ctypes
-import multiprocessing
 import os
-import signal
-import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.pipeline.failpoint import failpoint
 
 Task = Callable[..., Any]
-_PR_SET_PDEATHSIG = 1
+#: Tasks submitted ahead for each worker: enough to keep it busy, few enough that results do not pile up.
+AHEAD = 2
 
 
 class Executor(Protocol):
@@ -28,89 +26,131 @@ class Executor(Protocol):
 
     workers: int
 
-    def map(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield ``task(*a)`` for each of `arguments`, in order, many at a time, one thread each."""
+    def map(
+        self, task: Task, arguments: Sequence[tuple[Any, ...]], *, wide: bool = False, memory: int = 0
+    ) -> Iterator[Any]:
+        """Yield ``task(*a)`` for each of `arguments`, in order.
 
-    def call(self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None) -> Any:
-        """Return ``task(*arguments, threads=workers)``, run with all threads.
+        Parameters
+        ----------
+        wide : bool
+            Whether a task uses all cores of a machine: it gets ``threads=``, and one runs at a time on each
+            machine. Otherwise a task has one thread and as many run as there are workers.
+        memory : int
+            Bytes one task may use.
+        """
+
+    def call(
+        self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None, memory: int = 0
+    ) -> Any:
+        """Return the result of one wide task.
 
         With `advance`, a task that reports its steps gets it as a keyword where it runs in this process.
         """
+
+    def share(self, value: Any) -> Any:
+        """Return what to pass to tasks in place of `value`, so that it travels once to each machine."""
 
     def close(self) -> None:
         """Let workers go."""
 
 
-def run_single_threaded(task: Task, *arguments: Any) -> Any:
+def run_single_threaded(task: Task, *arguments: Any, **keywords: Any) -> Any:
     """Run `task` with BLAS and OpenMP on one thread: their reductions must not depend on the machine's cores."""
     with threadpool_limits(1):
-        return task(*arguments)
+        return task(*arguments, **keywords)
 
 
-def write_file(task: Task, arguments: tuple[Any, ...], target: str, **threads: int) -> None:
+def write_file(task: Task, arguments: tuple[Any, ...], target: str, **threads: int) -> Any:
     """Run a task that writes the file named by its last argument, so that `target` is whole or missing."""
     partial = f"{target}.{os.getpid()}.partial"
-    task(*arguments, partial, **threads)
+    result = task(*arguments, partial, **threads)
+    failpoint("task-written")
     with open(partial, "rb") as file:
         os.fsync(file.fileno())
     os.replace(partial, target)
-
-
-def _die_with_parent() -> None:
-    """Make this worker end when the build is killed, so that it never writes beside the build that follows."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:  # the parent was gone before
-            os.kill(os.getpid(), signal.SIGKILL)
+    failpoint("task-done")
+    return result
 
 
 class LocalExecutor:
-    """Processes of this machine; a single task runs in this process, on threads."""
+    """Threads of this process: kernels, sorts, matrix products and Arrow let go of the interpreter's lock.
+
+    Worker processes would each hold numba, Arrow and scikit-learn in memory, about 150 MiB, for no gain in speed.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._pool: ProcessPoolExecutor | None = None
+        self._limits = threadpool_limits(1)
 
-    def map(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, task: Task, arguments: Sequence[tuple[Any, ...]], *, wide: bool = False, memory: int = 0
+    ) -> Iterator[Any]:
         """See `Executor.map`.
 
         Raises
         ------
         BudgetError
-            If a worker process dies, which on Linux usually means that memory ran out.
+            If memory runs out although only one task is running.
         """
-        if self.workers == 1 or len(arguments) == 1:
+        if wide:
             for a in arguments:
-                yield run_single_threaded(task, *a)
-            return
-        if self._pool is None:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.workers, spawn, initializer=_die_with_parent)
-        try:
-            futures = [self._pool.submit(run_single_threaded, task, *a) for a in arguments]
-            for future in futures:
-                yield future.result()
-        except BrokenProcessPool:
-            raise BudgetError(
-                f"{task.__name__}: a worker process died, probably for lack of memory: lower --memory or --workers "
-                "and run again, finished stages are kept; in a script of your own, call build under "
-                "if __name__ == '__main__'"
-            ) from None
+                yield task(*a, threads=self.workers)
+        elif self.workers == 1 or len(arguments) == 1:
+            for a in arguments:
+                yield _alone(task, a)
+        else:
+            yield from self._map_threads(task, arguments)
 
-    def call(self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None) -> Any:
+    def _map_threads(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        waiting: deque[tuple[tuple[Any, ...], Future[Any]]] = deque()
+        with ThreadPoolExecutor(self.workers) as pool:
+            try:
+                for a in arguments:
+                    waiting.append((a, pool.submit(task, *a)))
+                    if len(waiting) >= AHEAD * self.workers:
+                        yield _result(task, *waiting.popleft())
+                while waiting:
+                    yield _result(task, *waiting.popleft())
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+
+    def call(
+        self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None, memory: int = 0
+    ) -> Any:
         """See `Executor.call`."""
         report = {} if advance is None else {"advance": advance}
-        with threadpool_limits(1):
-            return task(*arguments, threads=self.workers, **report)
+        return task(*arguments, threads=self.workers, **report)
+
+    def share(self, value: Any) -> Any:
+        """See `Executor.share`: nothing travels."""
+        return value
 
     def close(self) -> None:
-        """End the worker processes."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+        """Give BLAS its threads back."""
+        self._limits.restore_original_limits()
 
 
-def make_executor(name: str, workers: int) -> Executor:
+def _result(task: Task, arguments: tuple[Any, ...], future: Future[Any]) -> Any:
+    """Return a task's result; one that ran out of memory beside others is tried again on its own."""
+    try:
+        return future.result()
+    except MemoryError:
+        return _alone(task, arguments)
+
+
+def _alone(task: Task, arguments: tuple[Any, ...]) -> Any:
+    try:
+        return task(*arguments)
+    except MemoryError as error:
+        raise BudgetError(
+            f"{task.__name__}: the machine has no memory left ({error}): lower --memory, so that tasks are smaller, "
+            "and run again; finished tasks are kept"
+        ) from None
+
+
+def make_executor(name: str, workers: int, ray_address: str | None = None) -> Executor:
     """Return the executor called `name`, ``"local"`` or ``"ray"``.
 
     Raises
@@ -123,5 +163,5 @@ def make_executor(name: str, workers: int) -> Executor:
     if name == "ray":
         from indexmill.pipeline.executor_ray import RayExecutor
 
-        return RayExecutor(workers)
+        return RayExecutor(workers, ray_address)
     raise ConfigError(f"executor: {name!r} is unknown; choose local or ray")

@@ -1,9 +1,9 @@
-"""Stages *assign*, *build* and *merge*: vectors to shards, a Vamana graph of each, one graph of all.
+"""Stages *build*, and for shards *assign*, *build*, *unite* and *merge*: one Vamana graph of all vectors.
 
-A build that fits the budget is one shard: assign and merge have nothing to do. Otherwise each vector goes to
-its two nearest shards by sort-merge on shard id, every shard's graph becomes records (vertex, neighbours),
-and a second sort-merge on vertex id unites the lists of a vertex, pruned back to R as DiskANN's merged build
-would (section 3.3 of its paper) except that the prune is robust, not random.
+A build that fits the budget is made in one piece. Otherwise a sort-merge by shard id hands every shard its
+vectors, each shard's graph becomes records (vertex, neighbours), and a second sort-merge by vertex id unites the
+lists of a vertex, pruned back to R as DiskANN's merged build would (section 3.3 of its paper) except that the
+prune is robust, not random.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from numpy.typing import NDArray
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.distances import comparable
 from indexmill.builders.entries import medoid
-from indexmill.builders.nearest import nearest_points
+from indexmill.builders.shards import ShardPlan
 from indexmill.builders.unite import unite_lists
-from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana, sort_lists
+from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
+from indexmill.formats.chunkfile import Records
+from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.cluster import FANOUT
-from indexmill.pipeline.sortmerge import even_bounds, merge_partition, write_chunk
+from indexmill.pipeline.merge import collect, count
 
-ASSIGN_VERSION = 1
-BUILD_VERSION = 1
-MERGE_VERSION = 1
-#: Vectors of a map task and vertices of a merge task, in bytes of vectors; a task peaks at about four times that.
-TASK_BYTES = 64 << 20
+COMPARABLE_VERSION = 1
+ASSIGN_VERSION = 2
+BUILD_VERSION = 2
+UNITE_VERSION = 2
+MERGE_VERSION = 2
 #: A shard may exceed its size by this share: the sample that sized it is not the whole.
-_SHARD_TOLERANCE = 1.15
+SHARD_TOLERANCE = 1.02
+#: Rows copied or converted at a time.
+_BLOCK = 65_536
 
 
 class GraphParameters(NamedTuple):
@@ -65,101 +68,126 @@ def load_graph(directory: Path) -> Graph:
     )
 
 
+def comparable_task(vectors: str, out: str, threads: int) -> None:
+    """Write ``vectors.npy`` as rows that the kernels compare (`builders.distances.comparable`)."""
+    rows = np.load(vectors, mmap_mode="r")
+    dtype = comparable(np.empty((0, 1), rows.dtype)).dtype
+    wide = np.lib.format.open_memmap(Path(out) / "vectors.npy", "w+", dtype, rows.shape)
+    for first in range(0, len(rows), _BLOCK):
+        wide[first : first + _BLOCK] = comparable(rows[first : first + _BLOCK])
+    wide.flush()
+
+
 def build_task(
     vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
 ) -> None:
-    """Build the graph of all vectors in one piece."""
-    rows = comparable(np.load(vectors))
+    """Build the graph of all vectors, comparable rows, in one piece."""
     report = {} if advance is None else {"advance": advance}
+    rows = np.load(vectors)
     save_graph(build_vamana(rows, entry, p.vamana, seed=p.seed, threads=threads, **report), Path(out))
 
 
-def assign_task(vectors: str, centroids: str, first: int, last: int, out: str) -> None:
+def assign_task(vectors: str, plan: ShardPlan, first: int, last: int, out: str) -> None:
     """Write the chunk file of rows `first` to `last`: key shard, value vector id, payload vector."""
     rows = np.load(vectors, mmap_mode="r")[first:last]
-    points = np.load(centroids)
-    shards = nearest_points(rows, points, FANOUT)
-    ids = np.repeat(np.arange(first, last, dtype=np.uint32), FANOUT)
-    payload = np.repeat(rows, FANOUT, axis=0)
-    write_chunk(Path(out), shards.ravel(), ids, payload, range(len(points) + 1))
+    shards, members = plan.assign(rows, first)
+    records = Records(shards, (members + first).astype(np.uint32), rows)
+    write_chunk(Path(out), records, range(plan.n_shards + 1), rows=members)
 
 
 def build_shard_task(
     chunks: list[str],
     shard: int,
-    dtype: str,
-    shard_vectors: int,
+    limit: int,
     p: GraphParameters,
     bounds: list[int],
+    buffer_bytes: int,
     out: str,
     threads: int,
-) -> int:
+) -> None:
     """Build the graph of one shard and write it as a chunk file: key vertex, value shard, payload neighbours.
 
-    A list shorter than R is filled with the vertex itself; `bounds` cut the vertices into merge tasks. Returns
-    the number of vectors.
+    A list shorter than R is filled with the vertex itself; `bounds` cut the vertices into merge tasks.
 
     Raises
     ------
     BudgetError
-        If the shard is much larger than the sample foretold.
+        If the shard is larger than the sample foretold.
     """
-    _, ids, payload = merge_partition([Path(c) for c in chunks], shard, np.dtype(dtype))
-    if len(ids) > shard_vectors * _SHARD_TOLERANCE:
+    n = count(chunks, shard, shard + 1)
+    if n > limit * SHARD_TOLERANCE:
         raise BudgetError(
-            f"shard_vectors: shard {shard} holds {len(ids):,} vectors, more than the {shard_vectors:,} allowed; "
+            f"shard_vectors: shard {shard} holds {n:,} vectors, more than the {limit:,} allowed; "
             "raise --sample-vectors, so that shards are sized better, or --memory"
         )
-    local = np.empty((0, p.max_degree), np.uint32)
-    if len(ids):
+    _, ids, payload = collect(chunks, shard, shard + 1, buffer_bytes=buffer_bytes)
+    if n:
         vectors = comparable(payload)
+        del payload
         entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
         graph = build_vamana(vectors, entry, p.vamana, seed=p.seed, threads=threads)
-        local = ids[graph.neighbours]
-        padding = np.arange(p.max_degree) >= graph.degrees[:, None]
-        local[padding] = np.broadcast_to(ids[:, None], local.shape)[padding]
-    shards = np.full(len(ids), shard, np.uint32)
-    write_chunk(Path(out), ids, shards, local, bounds)
-    return len(ids)
+        lists = graph.neighbours
+        _name_globally(lists, graph.degrees, ids)
+        del vectors, graph
+    else:
+        lists = np.empty((0, p.max_degree), np.uint32)
+    shards = np.full(n, shard, np.uint32)
+    write_chunk(Path(out), Records(ids, shards, lists), bounds, compression="zstd")
 
 
-def task_bounds(n: int, dim: int, dtype: np.dtype[np.generic]) -> list[int]:
-    """Return the bounds that cut `n` vectors into tasks of about `TASK_BYTES`."""
-    return even_bounds(n, max(1, -(-n * dim * dtype.itemsize // TASK_BYTES)))
+def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: NDArray[np.uint32]) -> None:
+    """Turn local vertices into vector ids, in place; places without a neighbour get the vertex's own."""
+    for first in range(0, len(lists), _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        block = ids[lists[rows]]
+        padding = np.arange(block.shape[1]) >= degrees[rows, None]
+        block[padding] = np.broadcast_to(ids[rows, None], block.shape)[padding]
+        lists[rows] = block
 
 
-def merge_task(
-    vectors: str, chunks: list[str], part: int, bounds: list[int], p: GraphParameters, out: str
+def unite_task(
+    vectors: str, chunks: list[str], first: int, last: int, p: GraphParameters, buffer_bytes: int, out: str
 ) -> None:
-    """Unite the lists of one range of vertices, loading only the vectors they name; write an npz file."""
-    first, last = bounds[part], bounds[part + 1]
-    vertices, _, lists = merge_partition([Path(c) for c in chunks], part, np.dtype(np.uint32))
-    named = np.unique(np.concatenate([np.arange(first, last, dtype=np.uint32), lists.ravel()]))
-    rows = comparable(np.load(vectors, mmap_mode="r")[named])
-    start = int(np.searchsorted(named, first))  # the range itself is named, so it is contiguous there
-    united, degrees = unite_lists(
-        rows,
-        np.searchsorted(named, vertices).astype(np.uint32),
-        np.searchsorted(named, lists).astype(np.uint32),
-        start,
-        start + last - first,
-        p.max_degree,
-        p.alpha,
+    """Unite the lists of vertices `first` to `last`; write an npz file.
+
+    Only vertices with several lists need distances, and only the vectors that those lists name are loaded.
+    """
+    vertices, _, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)
+    several = np.zeros(last - first, np.bool_)
+    several[vertices[1:][vertices[1:] == vertices[:-1]] - first] = True
+    owned = several[vertices - first]
+    named = np.unique(
+        np.concatenate([first + np.flatnonzero(several).astype(np.uint32), lists[owned].ravel()])
     )
-    neighbours = named[united]
-    neighbours[np.arange(p.max_degree) >= degrees[:, None]] = 0
+    rows = comparable(np.load(vectors, mmap_mode="r")[named])
+    neighbours, degrees = unite_lists(rows, named, vertices, lists, first, last, p.max_degree, p.alpha)
     with open(out, "wb") as file:
         np.savez(file, neighbours=neighbours, degrees=degrees)
 
 
-def finish_merge_task(
-    vectors: str, parts: list[str], entry: int, list_size: int, out: str, threads: int
+def merge_task(
+    vectors: str,
+    parts: list[str],
+    n: int,
+    max_degree: int,
+    entry: int,
+    list_size: int,
+    out: str,
+    threads: int,
 ) -> None:
-    """Join the parts, link what the entry cannot reach, and write the graph."""
-    rows = comparable(np.load(vectors, mmap_mode="r"))
-    loaded = [np.load(part) for part in parts]
-    neighbours: NDArray[np.uint32] = np.concatenate([part["neighbours"] for part in loaded])
-    degrees: NDArray[np.int32] = np.concatenate([part["degrees"] for part in loaded])
-    connect_unreachable(rows, neighbours, degrees, entry, list_size)
-    sort_lists(rows, neighbours, degrees, threads)
-    save_graph(Graph(neighbours, degrees, entry), Path(out))
+    """Lay the parts end to end, link what the entry cannot reach, and leave the graph as `save_graph` does."""
+    directory = Path(out)
+    neighbours = np.lib.format.open_memmap(directory / "neighbours.npy", "w+", np.uint32, (n, max_degree))
+    degrees = np.lib.format.open_memmap(directory / "degrees.npy", "w+", np.int32, (n,))
+    first = 0
+    for part in parts:
+        with np.load(part) as arrays:
+            lists = arrays["neighbours"]
+            neighbours[first : first + len(lists)] = lists
+            degrees[first : first + len(lists)] = arrays["degrees"]
+        first += len(lists)
+    rows = np.load(vectors, mmap_mode="r")
+    added = connect_unreachable(rows, neighbours, degrees, entry, list_size)
+    neighbours.flush()
+    degrees.flush()
+    (directory / "graph.json").write_text(json.dumps({"entry": entry, "edges_added": added}))

@@ -28,9 +28,9 @@ from indexmill.formats.validate import check_batch, check_unique_ids
 from indexmill.pipeline.metric import added_component, unit
 from indexmill.pipeline.progress import Progress
 
-VERSION = 1
+VERSION = 2
 #: Bytes of a batch of vectors.
-BATCH_BYTES = 32 << 20
+BATCH_BYTES = 8 << 20
 #: Slots are u32 inside one graph.
 MAX_VECTORS = 2**32 - 2
 

@@ -7,19 +7,21 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from indexmill.builders.vamana import Graph
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.metrics import layout_metrics
-from indexmill.layout.order import identity_order, random_order
+from indexmill.layout.order import identity_order, invert, random_order
 from indexmill.layout.star import star_order
 from indexmill.pipeline.graph import load_graph
 
-VERSION = 1
+VERSION = 2
 
 
 def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, threads: int) -> None:
-    """Write ``order.npy`` and ``layout.json``.
+    """Write ``order.npy``, its inverse ``slots.npy``, and ``layout.json``, facts of layout and graph.
 
     Parameters
     ----------
@@ -31,13 +33,33 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
     n = len(g.degrees)
     per_page = max(node.nodes_per_page, 1)
     if order == "star":
-        slots = star_order(g.neighbours, g.degrees, per_page)
+        layout = _star_order(g, per_page, Path(out) / "reverse.bin")
     elif order == "random":
-        slots = random_order(n, seed)
+        layout = random_order(n, seed)
     else:
-        slots = identity_order(n)
+        layout = identity_order(n)
     fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
-    metrics = layout_metrics(g.neighbours, g.degrees, slots, per_page, fill)
-    np.save(Path(out) / "order.npy", slots)
+    metrics = layout_metrics(g.neighbours, g.degrees, layout, per_page, fill)
+    np.save(Path(out) / "order.npy", layout)
+    np.save(Path(out) / "slots.npy", invert(layout))
     rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
-    (Path(out) / "layout.json").write_text(json.dumps({"order": order, **rounded}))
+    facts = {
+        "layout": {"order": order, **rounded},
+        "graph": {
+            "mean_degree": round(float(g.degrees.mean()), 6),
+            "least_degree": int(g.degrees.min()),
+            "greatest_degree": int(g.degrees.max()),
+        },
+    }
+    (Path(out) / "layout.json").write_text(json.dumps(facts))
+
+
+def _star_order(graph: Graph, nodes_per_page: int, file: Path) -> NDArray[np.uint32]:
+    """Star packing with the reverse graph in a mapped file: edges are scratch space, only vertices are memory."""
+    edges = max(1, int(graph.degrees.sum(dtype=np.int64)))
+    sources = np.memmap(file, np.uint32, "w+", shape=(edges,))
+    try:
+        return star_order(graph.neighbours, graph.degrees, nodes_per_page, sources)
+    finally:
+        del sources
+        file.unlink()

@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.atomic import fsync_dir, write_json_atomic
-from indexmill.formats.errors import OutputExistsError
+from indexmill.formats.atomic import fsync_dir, link_or_copy, write_json_atomic
+from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.manifest import MANIFEST_NAME, RUN_NAME, Manifest, write_manifest
+from indexmill.pipeline.failpoint import failpoint
 
 #: Stands in a directory while it is filled.
 _MARK = ".indexmill-unfinished"
+
+
+@contextmanager
+def output_lock(out: Path) -> Iterator[None]:
+    """Keep a second build away from `out` for the length of a block.
+
+    Raises
+    ------
+    ConfigError
+        If another build is at work on `out`, or nothing can be written beside it.
+    """
+    path = _beside(out, "lock")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(path, "w")  # noqa: SIM115 - held for the block
+    except OSError as error:
+        raise ConfigError(
+            f"out: {out.parent} cannot be written ({error.strerror}); name another --out"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not path.exists() or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:
+                raise BlockingIOError  # its last holder took the file away between our two calls
+        except BlockingIOError:
+            raise ConfigError(
+                f"out: another build is writing {out}; wait for it or name another --out"
+            ) from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def check_output(out: Path, force: bool) -> None:
@@ -35,11 +71,14 @@ def check_output(out: Path, force: bool) -> None:
         raise OutputExistsError(f"out: {out} exists; add --force to replace it, or name another directory")
 
 
-def publish(emitted: Path, manifest: Manifest, run: dict[str, Any], out: Path, force: bool) -> None:
-    """Copy the files of `emitted` beside `out`, write the manifest last, and rename the whole into place.
+def publish(
+    emitted: Path, manifest: Manifest, run: dict[str, Any], out: Path, force: bool, keep: bool = True
+) -> None:
+    """Lay the files of `emitted` beside `out`, write the manifest last, and rename the whole into place.
 
     An index that is replaced steps aside first, so that `out` is the old index, the new one, or for a moment
-    nothing; readers that have it open keep the files they opened.
+    nothing; readers that have it open keep the files they opened. Unless `keep`, files are given a second
+    name instead of a copy where that is possible, for `emitted` will be deleted.
     """
     check_output(out, force)
     fresh, old = _beside(out, "new"), _beside(out, "old")
@@ -49,17 +88,24 @@ def publish(emitted: Path, manifest: Manifest, run: dict[str, Any], out: Path, f
     (fresh / _MARK).touch()
     for entry in manifest.files:
         target = fresh / entry.name
-        shutil.copyfile(emitted / entry.name, target)
+        if keep:
+            shutil.copyfile(emitted / entry.name, target)
+        else:
+            link_or_copy(emitted / entry.name, target)
         with open(target, "rb") as file:
             os.fsync(file.fileno())
+    failpoint("publish-copied")
     write_json_atomic(fresh / RUN_NAME, run)
     write_manifest(fresh, manifest)
     fsync_dir(fresh)
     (fresh / _MARK).unlink()
+    failpoint("publish-sealed")
     if out.exists():
         out.rename(old)
+    failpoint("publish-aside")
     fresh.rename(out)
     fsync_dir(out.parent)
+    failpoint("publish-done")
     _remove(old)
 
 

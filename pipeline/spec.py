@@ -27,6 +27,8 @@ DEFAULT_ENTRIES = 1024
 DEFAULT_NAVIGATION = 0.01
 #: Vectors that PQ and k-means are trained on.
 DEFAULT_SAMPLE = 100_000
+#: Share of the vectors that belong to a second shard. On sift1m in three shards, a fifth loses no recall.
+DEFAULT_OVERLAP = 0.25
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
 
@@ -84,6 +86,7 @@ class Parameters(BaseModel):
     navigation: Annotated[float, Field(ge=0, le=0.1)] = DEFAULT_NAVIGATION
     sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
     shard_vectors: Annotated[int, Field(ge=64)] | None = None
+    overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
 
@@ -101,8 +104,10 @@ class BuildSpec(BaseModel):
     out: str
     parameters: Parameters = Parameters()
     memory: Size = DEFAULT_MEMORY
+    scratch: Size | None = None
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
     executor: ExecutorName = "local"
+    ray_address: str | None = None
     work: str | None = None
     force: bool = False
 

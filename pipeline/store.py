@@ -1,8 +1,8 @@
 """The content-addressed stage store: a finished stage is found again by what went into it.
 
 The outputs of a stage live in ``<root>/<stage>-<key>``, where the key is the SHA-256 of (stage, its code
-version, its parameters, the keys of its inputs). They are written into a ``.partial`` directory that is
-fsynced and renamed when the stage is complete, so a directory without that suffix is always whole: a build
+version, its parameters, the keys of its inputs). The last thing written there is ``stage.json``, the list of the
+stage's files with their sizes: a directory without it, or with a file of another size, is unfinished. A build
 that was killed goes on where it stopped, and two orders of one graph share every stage before the order.
 """
 
@@ -13,18 +13,21 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.atomic import fsync_dir
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.atomic import fsync_dir, write_json_atomic
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.pipeline.failpoint import failpoint
 
 #: Packages whose code decides bytes.
 _SOFTWARE = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
 _LOCK = "lock"
+#: Stands in every finished stage.
+MARKER = "stage.json"
 
 
 @cache
@@ -40,19 +43,31 @@ class StageStore:
     ----------
     root : Path
         Made if it is missing.
+    scratch : int, optional
+        Bytes its files may take; see `check_space`.
 
     Raises
     ------
     ConfigError
-        If another build is using `root`, or it holds other things.
+        If another build is using `root`, it holds other things, or it cannot be written.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, scratch: int | None = None) -> None:
         self.root = root
-        root.mkdir(parents=True, exist_ok=True)
-        if any(root.iterdir()) and not (root / _LOCK).is_file():
-            raise ConfigError(f"work: {root} holds other things; name an empty or new directory with --work")
-        self._lock = open(root / _LOCK, "w")  # noqa: SIM115 - held until close
+        self.scratch = scratch
+        #: Most bytes that `check_space` saw.
+        self.peak_bytes = 0
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            if any(root.iterdir()) and not (root / _LOCK).is_file():
+                raise ConfigError(
+                    f"work: {root} holds other things; name an empty or new directory with --work"
+                )
+            self._lock = open(root / _LOCK, "w")  # noqa: SIM115 - held until close
+        except OSError as error:
+            raise ConfigError(
+                f"work: {root} cannot be written ({error.strerror}); name another directory with --work"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -72,39 +87,70 @@ class StageStore:
         """Return where the outputs of a stage live, or will."""
         return self.root / f"{stage}-{key[:16]}"
 
-    def make(
-        self, stage: str, key: str, write: Callable[[Path], None], resume: bool = False
-    ) -> tuple[Path, bool]:
-        """Return the stage's directory, calling ``write(directory)`` first unless it is there.
+    def is_done(self, path: Path) -> bool:
+        """Tell whether a stage is finished and its files have the sizes they had then."""
+        try:
+            sizes = json.loads((path / MARKER).read_text())["files"]
+            return all((path / name).stat().st_size == size for name, size in sizes.items())
+        except (FileNotFoundError, ValueError):
+            return False
 
-        Parameters
-        ----------
-        resume : bool
-            Whether `write` wants to find what an earlier, killed call left in the directory.
+    def begin(self, path: Path, resume: bool) -> None:
+        """Make a stage's directory; with `resume`, whole files that a killed run left there stay."""
+        (path / MARKER).unlink(missing_ok=True)
+        if not resume and path.exists():
+            shutil.rmtree(path)
+        path.mkdir(exist_ok=True)
+        for stale in path.glob("*.partial"):
+            stale.unlink()
 
-        Returns
-        -------
-        path : Path
-        reused : bool
-        """
-        path = self.path(stage, key)
-        if path.exists():
-            return path, True
-        partial = path.with_name(path.name + ".partial")
-        if partial.exists() and not resume:
-            shutil.rmtree(partial)
-        partial.mkdir(exist_ok=True)
-        write(partial)
-        for file in (p for p in partial.rglob("*") if p.is_file()):
+    def finish(self, path: Path) -> None:
+        """Make a stage's files durable and mark it finished."""
+        files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != MARKER)
+        for file in files:
             descriptor = os.open(file, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        fsync_dir(partial)
-        partial.rename(path)
+        failpoint("stage-written", path.name.rpartition("-")[0])
+        sizes = {str(file.relative_to(path)): file.stat().st_size for file in files}
+        write_json_atomic(path / MARKER, {"files": sizes})
         fsync_dir(self.root)
-        return path, False
+
+    def drop(self, path: Path) -> None:
+        """Delete a stage that nobody will read again; killed halfway, it is merely unfinished."""
+        (path / MARKER).unlink(missing_ok=True)
+        failpoint("stage-dropping", path.name.rpartition("-")[0])
+        shutil.rmtree(path, ignore_errors=True)
+
+    def used_bytes(self) -> int:
+        """Return the bytes of all files in the store, each counted once however many names it has."""
+        sizes: dict[int, int] = {}
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                try:
+                    status = os.stat(os.path.join(folder, name))
+                except FileNotFoundError:  # a task in flight has just renamed it
+                    continue
+                sizes[status.st_ino] = status.st_size
+        return sum(sizes.values())
+
+    def check_space(self) -> None:
+        """Measure the store against its budget.
+
+        Raises
+        ------
+        BudgetError
+            If its files take more than `scratch` bytes.
+        """
+        used = self.used_bytes()
+        self.peak_bytes = max(self.peak_bytes, used)
+        if self.scratch is not None and used > self.scratch:
+            raise BudgetError(
+                f"scratch: {self.root} holds {used:,} bytes, more than the {self.scratch:,} allowed; raise --scratch "
+                "and run again, finished stages are kept"
+            )
 
     def close(self) -> None:
         """Give up the lock; the outputs stay."""

@@ -1,0 +1,282 @@
+"""The stages of a graph index: what each reads, what decides it, and the tasks it is made of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.atomic import link_or_copy
+from indexmill.formats.manifest import Manifest, write_manifest
+from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
+from indexmill.pipeline.ingest import InputSummary
+from indexmill.pipeline.record import emitted_manifest
+from indexmill.pipeline.spec import Parameters
+from indexmill.pipeline.stages import Mill, Stage, task_files
+
+
+class GraphRecipe:
+    """Builds the web of stages behind an index; nothing runs before `certify` is made.
+
+    Parameters
+    ----------
+    mill : Mill
+    ingest : Stage
+        Finished.
+    summary : InputSummary
+        What it learnt.
+    shape : budget.Shape
+        With the resolved parameters.
+    memory : int
+        The budget, in bytes.
+    """
+
+    def __init__(
+        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: budget.Shape, memory: int
+    ) -> None:
+        self.mill = mill
+        self.ingest = ingest
+        self.summary = summary
+        self.shape = shape
+        self.memory = memory
+        self.p: Parameters = shape.parameters
+        self.node = emit.node_format(str(shape.dtype), shape.dim, self.p.max_degree, self.p.node_dtype)
+        emit.check_range(summary, self.node)
+        self.vectors = str(ingest.path / "vectors.npy")
+        self.sample = self._sample()
+        self.cluster = self._cluster()
+        self.comparable = self._comparable()
+        self.graph = self._build() if self.p.shard_vectors is None else self._build_sharded()
+        self.encode = self._encode()
+        self.order = self._order()
+        self.entries = self._entries()
+        self.navigation = self._navigation() if self.p.navigation else None
+        self.inputs = emit.EmitInputs(
+            ingest=str(ingest.path),
+            cluster=str(self.cluster.path),
+            graph=str(self.graph.path),
+            entries=str(self.entries.path),
+            encode=str(self.encode.path),
+            order=str(self.order.path),
+            navigation=None if self.navigation is None else str(self.navigation.path),
+        )
+        self.spans = budget.task_bounds(
+            summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory
+        )
+        self.pack = self._pack()
+        self.emit = self._emit()
+        self.emit.pinned = True
+        self.certify = self._certify()
+
+    def _sample(self) -> Stage:
+        what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
+        return self._call(
+            "sample", cluster.SAMPLE_VERSION, what, [self.ingest],
+            lambda: (cluster.sample_task, self.vectors, self.p.sample_vectors, self.p.seed),
+        )  # fmt: skip
+
+    def _cluster(self) -> Stage:
+        limit, overlap = self.p.shard_vectors, self.p.overlap
+        what = (
+            {"seed": self.p.seed}
+            if limit is None
+            else {"shard_vectors": limit, "overlap": overlap, "seed": self.p.seed}
+        )
+        return self._call(
+            "cluster", cluster.CLUSTER_VERSION, what, [self.ingest, self.sample],
+            lambda: (
+                cluster.cluster_task, str(self.ingest.path), str(self.sample.path), limit, overlap, self.p.seed,
+            ),
+        )  # fmt: skip
+
+    def _comparable(self) -> Stage:
+        """Vectors as the kernels take them: what ingest wrote, unless their type must be changed."""
+        if self.shape.comparable_bytes == self.shape.row_bytes and self.shape.dtype.kind != "i":
+            return self.ingest
+        return self._call(
+            "comparable", graph.COMPARABLE_VERSION, {}, [self.ingest],
+            lambda: (graph.comparable_task, self.vectors),
+        )  # fmt: skip
+
+    @property
+    def _rows(self) -> str:
+        return str(self.comparable.path / "vectors.npy")
+
+    @property
+    def _graph_parameters(self) -> graph.GraphParameters:
+        return graph.GraphParameters(self.p.max_degree, self.p.build_list_size, self.p.alpha, self.p.seed)
+
+    def _build(self) -> Stage:
+        g = self._graph_parameters
+        return self._call(
+            "build", graph.BUILD_VERSION, g._asdict(), [self.comparable, self.cluster],
+            lambda: (graph.build_task, self._rows, cluster.load_medoid(self.cluster.path), g),
+            by_vector=True,
+        )  # fmt: skip
+
+    def _build_sharded(self) -> Stage:
+        g, n = self._graph_parameters, self.summary.n_vectors
+        limit = self.p.shard_vectors or n
+        buffer = budget.task_bytes(self.memory)
+        spans = budget.task_bounds(n, self.shape.row_bytes + 48, self.memory)
+        bounds = budget.task_bounds(n, budget.unite_row_bytes(self.shape), self.memory)
+        assign = self._tasks(
+            "assign", graph.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
+            lambda: self._assign_tasks(spans), lambda: _sizes(spans), unit="vectors",
+        )  # fmt: skip
+        chunks = task_files(assign.path, len(spans) - 1, "chunk")
+
+        def shards() -> int:
+            return cluster.load_plan(self.cluster.path).n_shards
+
+        build = self._tasks(
+            "build", graph.BUILD_VERSION, g._asdict(), [assign, self.cluster], "chunk", bounds,
+            lambda: (
+                graph.build_shard_task,
+                [(chunks, shard, limit, g, bounds, buffer) for shard in range(shards())],
+            ),
+            lambda: [1] * shards(), wide=True, unit="shards",
+        )  # fmt: skip
+        unite = self._tasks(
+            "unite", graph.UNITE_VERSION, g._asdict(), [build, self.ingest, self.cluster], "npz", bounds,
+            lambda: (
+                graph.unite_task,
+                [
+                    (self.vectors, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
+                    for first, last in pairwise(bounds)
+                ],
+            ),
+            lambda: _sizes(bounds), unit="vectors",
+        )  # fmt: skip
+        parts = task_files(unite.path, len(bounds) - 1, "npz")
+        return self._call(
+            "merge", graph.MERGE_VERSION, g._asdict(), [unite, self.comparable, self.cluster],
+            lambda: (
+                graph.merge_task, self._rows, parts, n, g.max_degree, cluster.load_medoid(self.cluster.path),
+                g.build_list_size,
+            ),
+        )  # fmt: skip
+
+    def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
+        plan = self.mill.executor.share(cluster.load_plan(self.cluster.path))
+        return graph.assign_task, [(self.vectors, plan, first, last) for first, last in pairwise(spans)]
+
+    def _encode(self) -> Stage:
+        what = {"pq_bytes": self.p.pq_bytes, "seed": self.p.seed}
+        return self._call(
+            "encode", encode.VERSION, what, [self.ingest, self.sample],
+            lambda: (encode.encode_task, self.vectors, str(self.sample.path), self.p.pq_bytes, self.p.seed),
+            by_vector=True,
+        )  # fmt: skip
+
+    def _order(self) -> Stage:
+        what = {"order": self.p.order, "nodes_per_page": self.node.nodes_per_page, "seed": self.p.seed}
+        return self._call(
+            "order", order.VERSION, what, [self.graph],
+            lambda: (order.order_task, str(self.graph.path), self.p.order, self.node, self.p.seed),
+        )  # fmt: skip
+
+    def _entries(self) -> Stage:
+        what = {"entries": self.p.entries, "seed": self.p.seed}
+        return self._call(
+            "entries", entries.VERSION, what, [self.sample, self.graph, self.comparable],
+            lambda: (
+                entries.entries_task, self._rows, str(self.graph.path), str(self.sample.path), self.p.entries,
+                self.p.seed,
+            ),
+        )  # fmt: skip
+
+    def _navigation(self) -> Stage:
+        what = {"fraction": self.p.navigation, "seed": self.p.seed}
+        return self._call(
+            "navigation", navigation.VERSION, what, [self.ingest],
+            lambda: (navigation.navigation_task, self.vectors, self.p.navigation, self.p.seed),
+        )  # fmt: skip
+
+    def _pack(self) -> Stage:
+        feeds = [self.order, self.graph, self.encode, self.ingest]
+        spans = self.spans
+        return self._tasks(
+            "pack", emit.PACK_VERSION, {"node": self.node.dtype}, feeds, "chunk", spans,
+            lambda: (
+                emit.pack_task, [(self.inputs, self.node, first, last) for first, last in pairwise(spans)],
+            ),
+            lambda: _sizes(spans), unit="vectors",
+        )  # fmt: skip
+
+    def _emit(self) -> Stage:
+        chunks = task_files(self.pack.path, len(self.spans) - 1, "chunk")
+        feeds = [self.pack, self.order, self.cluster, self.entries, self.encode, self.ingest]
+        what = {"node": self.node.dtype, "metric": self.p.metric}
+        return self._call(
+            "emit", emit.EMIT_VERSION, what, feeds + ([self.navigation] if self.navigation else []),
+            lambda: (
+                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.task_bytes(self.memory),
+            ),
+            by_vector=True,
+        )  # fmt: skip
+
+    def manifest(self) -> Manifest:
+        """Return what the manifest says of the emitted files, without a certificate."""
+        return emitted_manifest(self.p, self.summary, self.emit.path)
+
+    def _certify(self) -> Stage:
+        def write(directory: Path) -> None:
+            manifest, index = self.manifest(), directory / "index"
+            shutil.rmtree(index, ignore_errors=True)
+            index.mkdir()
+            for file in manifest.files:
+                link_or_copy(self.emit.path / file.name, index / file.name)
+            write_manifest(index, manifest)
+            self.mill.executor.call(
+                certify.certify_task, str(index), str(self.ingest.path), self.p.seed, str(directory),
+                memory=self.memory,
+            )  # fmt: skip
+
+        return self._stage("certify", certify.VERSION, {"seed": self.p.seed}, [self.emit, self.ingest], write)
+
+    def _stage(
+        self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
+        run: Callable[[Path], None], *, cut: Sequence[int] = (), **options: Any,
+    ) -> Stage:  # fmt: skip
+        """Return a stage; `cut`, how it is divided into tasks, decides its place but not its key."""
+        key = self.mill.store.key(name, version, parameters, [stage.key for stage in inputs])
+        place = self.mill.store.key(name, version, {"cut": list(cut)}, [key]) if cut else key
+        return Stage(name, key, self.mill.store.path(name, place), inputs, run, **options)
+
+    def _call(
+        self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
+        job: Callable[[], tuple[Any, ...]], by_vector: bool = False,
+    ) -> Stage:  # fmt: skip
+        """A stage that is one task with all threads; `job` returns the task and its arguments."""
+
+        def write(directory: Path) -> None:
+            advance = self.mill.progress.advance if by_vector else None
+            task, *arguments = job()
+            self.mill.executor.call(task, *arguments, str(directory), advance=advance, memory=self.memory)
+
+        steps, unit = (self.summary.n_vectors, "vectors") if by_vector else (1, "tasks")
+        return self._stage(name, version, parameters, inputs, write, steps=steps, unit=unit)
+
+    def _tasks(
+        self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage], suffix: str,
+        cut: Sequence[int], jobs: Callable[[], tuple[Any, list[tuple[Any, ...]]]],
+        weights: Callable[[], list[int]], *, unit: str, wide: bool = False,
+    ) -> Stage:  # fmt: skip
+        """A stage of many tasks that write one file each, which go when everybody has read them."""
+
+        def write(directory: Path) -> None:
+            task, arguments = jobs()
+            memory = self.memory if wide else budget.task_bytes(self.memory)
+            self.mill.tasks(directory, task, arguments, suffix, wide=wide, memory=memory, weights=weights())
+
+        return self._stage(
+            name, version, parameters, inputs, write, cut=cut, resumable=True, temporary=True, unit=unit,
+            steps=lambda: sum(weights()),
+        )  # fmt: skip
+
+
+def _sizes(bounds: Sequence[int]) -> list[int]:
+    return [last - first for first, last in pairwise(bounds)]

@@ -1,0 +1,173 @@
+"""Stages that know what they read: made when somebody wants them, dropped when nobody will.
+
+A stage that is finished is never made again, and neither is what only it would have read; so a build that was
+killed asks for its last stage and redoes just what is missing. A chunk file that turns out to be damaged is
+deleted and its task run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import CorruptFile
+from indexmill.pipeline.executor import Executor, write_file
+from indexmill.pipeline.failpoint import failpoint
+from indexmill.pipeline.progress import Progress
+from indexmill.pipeline.store import StageStore
+
+#: Times a stage is tried when its input turns out to be damaged.
+_TRIES = 3
+
+
+@dataclass(eq=False)
+class Stage:
+    """One step of a build.
+
+    Attributes
+    ----------
+    name, key : str
+        Where its outputs lie, and what they depend on.
+    path : Path
+    inputs : sequence of Stage
+        The stages whose files it reads.
+    run : callable
+        Fills the directory it is given.
+    steps, unit
+        What progress shows; a callable is asked when the stage begins.
+    resumable : bool
+        Whether it is made of tasks whose whole files a killed run may leave.
+    temporary : bool
+        Whether it goes as soon as every consumer is finished, even if other stages are kept.
+    pinned : bool
+        Whether it stays to the end, because it is what the build is for.
+    """
+
+    name: str
+    key: str
+    path: Path
+    inputs: Sequence[Stage]
+    run: Callable[[Path], None]
+    steps: int | Callable[[], int] = 1
+    unit: str = "tasks"
+    resumable: bool = False
+    temporary: bool = False
+    pinned: bool = False
+    consumers: list[Stage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for stage in self.inputs:
+            stage.consumers.append(self)
+
+
+class Mill:
+    """Makes stages on an executor, in a store.
+
+    Parameters
+    ----------
+    keep : bool
+        Whether stages that are not temporary stay for later builds.
+    """
+
+    def __init__(self, store: StageStore, executor: Executor, progress: Progress, keep: bool) -> None:
+        self.store = store
+        self.executor = executor
+        self.progress = progress
+        self.keep = keep
+        #: Seconds that each stage took.
+        self.seconds: dict[str, float] = {}
+
+    def make(self, stage: Stage) -> Path:
+        """Return the directory of a finished stage, making it and what it needs first.
+
+        Raises
+        ------
+        IndexmillError
+            As the stage's tasks do, and if the store outgrows its budget.
+        """
+        if not self.store.is_done(stage.path):
+            for tries_left in reversed(range(_TRIES)):
+                for needed in stage.inputs:
+                    self.make(needed)
+                try:
+                    self._run(stage)
+                    break
+                except CorruptFile as error:
+                    if not tries_left or not self._forget(stage, error):
+                        raise
+        elif stage.name not in self.seconds:
+            self.seconds[stage.name] = 0.0
+            self.progress.start(stage.name, 1, stage.unit)
+            self.progress.finish("reused")
+        self._release(stage)
+        return stage.path
+
+    def tasks(
+        self,
+        directory: Path,
+        task: Callable[..., Any],
+        arguments: Sequence[tuple[Any, ...]],
+        suffix: str,
+        *,
+        wide: bool = False,
+        memory: int = 0,
+        weights: Sequence[int] | None = None,
+    ) -> list[str]:
+        """Run tasks that write one file each into a stage's directory; files that are there already are kept.
+
+        Parameters
+        ----------
+        weights : sequence of int, optional
+            Steps of progress that each task stands for; one by default.
+
+        Returns
+        -------
+        list of str
+            The files, in the order of `arguments`.
+        """
+        files = task_files(directory, len(arguments), suffix)
+        steps = weights or [1] * len(files)
+        missing = [i for i, file in enumerate(files) if not Path(file).exists()]
+        self.progress.advance(sum(steps) - sum(steps[i] for i in missing))
+        work = [(task, arguments[i], files[i]) for i in missing]
+        results: Iterator[Any] = self.executor.map(write_file, work, wide=wide, memory=memory)
+        for i, _ in zip(missing, results, strict=True):
+            self.progress.advance(steps[i])
+            self.store.check_space()
+        return files
+
+    def _run(self, stage: Stage) -> None:
+        begun = time.perf_counter()
+        self.progress.start(stage.name, stage.steps() if callable(stage.steps) else stage.steps, stage.unit)
+        failpoint("stage-begun", stage.name)
+        self.store.begin(stage.path, stage.resumable)
+        stage.run(stage.path)
+        self.store.check_space()
+        self.store.finish(stage.path)
+        failpoint("stage-done", stage.name)
+        seconds = time.perf_counter() - begun
+        self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + seconds
+        self.progress.finish(f"{seconds:.1f} s")
+
+    def _forget(self, stage: Stage, error: CorruptFile) -> bool:
+        """Delete a damaged file of one of the stage's inputs; tells whether it was one."""
+        for needed in stage.inputs:
+            if error.path is not None and needed.path in Path(error.path).parents:
+                Path(error.path).unlink(missing_ok=True)
+                return True
+        return False
+
+    def _release(self, stage: Stage) -> None:
+        """Drop the inputs of a finished stage that no other stage waits for."""
+        for needed in stage.inputs:
+            waiting = any(not self.store.is_done(consumer.path) for consumer in needed.consumers)
+            if not waiting and not needed.pinned and (needed.temporary or not self.keep):
+                self.store.drop(needed.path)
+
+
+def task_files(directory: Path, count: int, suffix: str) -> list[str]:
+    """Return the files of a stage made of `count` tasks, in order."""
+    return [str(directory / f"{i:06d}.{suffix}") for i in range(count)]
