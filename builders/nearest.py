@@ -40,7 +40,12 @@ def with_one(vectors: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def nearest_points(
-    vectors: NDArray[Any], points: NDArray[np.float32], fanout: int = 1, threads: int = 1
+    vectors: NDArray[Any],
+    points: NDArray[np.float32],
+    fanout: int = 1,
+    threads: int = 1,
+    *,
+    weights: NDArray[np.float32] | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller index.
 
@@ -50,6 +55,8 @@ def nearest_points(
     points : float32 array, shape (n_points, dim)
     fanout : int
         At most n_points.
+    weights : float32 array, shape (n_points,), optional
+        Added to the squared distances (see `builders.balanced`).
 
     Returns
     -------
@@ -57,6 +64,8 @@ def nearest_points(
     """
     origin = origin_of(points, vectors.dtype.kind in "iu")
     augmented = augment(points - origin)
+    if weights is not None:
+        augmented[-1] += weights
 
     def block(first: int, last: int) -> NDArray[np.uint32]:
         distances = with_one(vectors[first:last] - origin) @ augmented
