@@ -1,0 +1,122 @@
+"""Weights of a power diagram whose cells hold given numbers of rows.
+
+x belongs to the site c with the least ``|x - c|^2 + w_c``. The right weights are the dual solution of a transport
+problem, a concave function of w whose gradient is load less target (Aurenhammer, Hoffmann and Aronov 1998). It has
+kinks wherever rows lie in separate clusters, and moving one weight at a time gets stuck there. So rows belong to
+cells by softmin at a temperature, which makes the function smooth, and Newton's steps follow its maximum while the
+temperature falls.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.parallel import map_blocks
+
+#: Temperatures of one fit at most, and the factor between them; Newton steps at each, and halvings of a step.
+_TEMPERATURES, _COOLING, _NEWTON_STEPS, _HALVINGS = 12, 3.0, 6, 8
+#: Weights move by at most this many temperatures a step: further out the quadratic model is worth nothing.
+_LONGEST_STEP = 8.0
+#: Added to the Hessian's diagonal, in shares: it is singular, and nearly so where cells are far apart.
+_RIDGE = 1e-3
+#: Rows a thread takes at a time.
+_BLOCK = 8192
+
+
+class _Loads(NamedTuple):
+    """What a set of weights does to the rows; cells are soft at a temperature, and hard counts are beside them."""
+
+    value: float  # of the smoothed dual, to be raised
+    soft: NDArray[np.float64]  # (k,) shares of the rows
+    together: NDArray[np.float64]  # (k, k) mean of p_a p_b over the rows
+    hard: NDArray[np.int64]  # (k,) rows
+
+
+def fit_weights(
+    distances: NDArray[np.float32],
+    weights: NDArray[np.float64],
+    targets: NDArray[np.int64],
+    temperature: float,
+    tolerance: float,
+    threads: int,
+) -> NDArray[np.float64]:
+    """Return weights with which the cells hold `targets` rows.
+
+    Parameters
+    ----------
+    distances : float32 array, shape (m, k)
+        Squared distances of m rows to k sites; a constant may be missing in each row.
+    weights : float64 array, shape (k,)
+        Where to start.
+    targets : int64 array, shape (k,)
+        Positive, with sum m.
+    temperature : float
+        Squared distance over which cells blend into each other at first.
+    tolerance : float
+        Stop when no cell differs from its target by more than this fraction, or by one row.
+    threads : int
+        Does not reach the result.
+
+    Returns
+    -------
+    float64 array, shape (k,)
+        Those tried whose worst cell was least wrong: no weights part equal rows.
+    """
+    shares = targets / len(distances)
+    best, least = weights, np.inf
+    for _ in range(_TEMPERATURES):
+        now = _loads(distances, weights, shares, temperature, threads)
+        for _ in range(_NEWTON_STEPS):
+            wrong = np.abs(now.hard - targets)
+            worst = float((np.where(wrong > 1, wrong, 0) / targets).max())
+            if worst < least:
+                best, least = weights, worst
+            if least <= tolerance:
+                return best
+            if np.abs(now.soft / shares - 1).max() <= tolerance / 4:
+                break
+            curvature = (np.diag(now.soft) - now.together) + _RIDGE * np.diag(shares)
+            step = temperature * np.linalg.solve(curvature, now.soft - shares)
+            step *= min(1.0, _LONGEST_STEP * temperature / np.abs(step).max())
+            for _ in range(_HALVINGS):
+                trial = _loads(distances, weights + step, shares, temperature, threads)
+                if trial.value > now.value:
+                    break
+                step /= 2
+            else:
+                break
+            weights, now = weights + step, trial
+        temperature /= _COOLING
+    return best
+
+
+def _loads(
+    distances: NDArray[np.float32],
+    weights: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    temperature: float,
+    threads: int,
+) -> _Loads:
+    k = distances.shape[1]
+    added = weights.astype(np.float32)
+
+    def block(first: int, last: int) -> tuple[float, NDArray[Any], NDArray[Any], NDArray[Any]]:
+        soft = distances[first:last] + added
+        nearest = soft.argmin(axis=1)
+        least = np.take_along_axis(soft, nearest[:, None], 1)
+        soft -= least
+        soft *= np.float32(-1 / temperature)
+        np.exp(soft, out=soft)
+        sums = soft.sum(axis=1, keepdims=True)
+        soft /= sums
+        value = least.sum(dtype=np.float64) - temperature * np.log(sums).sum(dtype=np.float64)
+        return float(value), soft.sum(axis=0), soft.T @ soft, np.bincount(nearest, minlength=k)
+
+    value, soft, together = 0.0, np.zeros(k), np.zeros((k, k))
+    hard = np.zeros(k, np.int64)
+    for part in map_blocks(block, m := len(distances), _BLOCK, threads):
+        value, soft, together, hard = value + part[0], soft + part[1], together + part[2], hard + part[3]
+    return _Loads(value / m - float(weights @ shares), soft / m, together / m, hard)
