@@ -26,22 +26,32 @@ def connect_unreachable(
     degrees: NDArray[np.int32],
     entry: int,
     list_size: int,
+    max_degree: int | None = None,
+    changed: NDArray[np.bool_] | None = None,
 ) -> int:
     """Make every vertex reachable from `entry`, changing the graph in place.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vertices, dim)
-    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
+    neighbours, degrees : uint32 array (n_vertices, at least R) and int32 array (n_vertices,)
     list_size : int
         Candidates of the search for a vertex to link from.
+    max_degree : int, optional
+        R; by default the columns of `neighbours`.
+    changed : bool array, shape (n_vertices,), optional
+        Set for every vertex whose list was changed.
 
     Returns
     -------
     int
         Number of edges added.
     """
-    return int(_connect(vectors, neighbours, degrees, entry, list_size))
+    most = neighbours.shape[1] if max_degree is None else max_degree
+    sources = _connect(vectors, neighbours, degrees, entry, list_size, most)
+    if changed is not None:
+        changed[sources] = True
+    return len(sources)
 
 
 @njit(nogil=True, cache=True)
@@ -65,10 +75,10 @@ def _spread(
 
 @njit(nogil=True, cache=True)
 def _link(
-    neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool
+    neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool, max_degree: int
 ) -> bool:  # pragma: no cover
     """Add the edge w -> u if `w` has room or, if allowed, an edge outside the tree to give up."""
-    if degrees[w] < neighbours.shape[1]:
+    if degrees[w] < max_degree:
         neighbours[w, degrees[w]] = u
         degrees[w] += 1
         return True
@@ -82,14 +92,16 @@ def _link(
 
 @njit(nogil=True, cache=True)
 def _connect(
-    vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int
-) -> int:  # pragma: no cover
+    vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int, max_degree: int
+) -> Any:  # pragma: no cover - compiled
+    """Link every unreachable vertex; returns the vertices that got an edge, int64."""
     n = vectors.shape[0]
     parent = np.full(n, -1, np.int64)
     parent[entry] = entry
     queue = np.empty(n, np.uint32)
     leaf = _spread(neighbours, degrees, parent, entry, queue)
     s = scratch(list_size, neighbours.shape[1])
+    sources = np.empty(n - np.count_nonzero(parent >= 0), np.int64)
     added = 0
     for u in range(n):
         if parent[u] >= 0:
@@ -99,12 +111,15 @@ def _connect(
         w: Any = -1
         for may_replace in (False, True):
             for i in by_distance:
-                if w < 0 and _link(neighbours, degrees, parent, np.int64(s.visited_ids[i]), u, may_replace):
+                if w < 0 and _link(
+                    neighbours, degrees, parent, np.int64(s.visited_ids[i]), u, may_replace, max_degree
+                ):
                     w = np.int64(s.visited_ids[i])
         if w < 0:
             w = leaf
-            _link(neighbours, degrees, parent, w, u, True)
+            _link(neighbours, degrees, parent, w, u, True, max_degree)
         parent[u] = w
+        sources[added] = w
         added += 1
         leaf = _spread(neighbours, degrees, parent, u, queue)
-    return added
+    return sources[:added]

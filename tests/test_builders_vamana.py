@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import vamana as oracle
 
-from indexmill.builders import vamana
+from indexmill.builders import insert, vamana
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.distances import comparable
 from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.greedy import search_rows
+from indexmill.builders.insert import _batch_sizes
 from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
 from indexmill.builders.unite import unite_lists
-from indexmill.builders.vamana import VamanaParameters, _batch_sizes, build_vamana
+from indexmill.builders.vamana import VamanaParameters, build_vamana
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 
@@ -61,8 +62,9 @@ def test_graph_obeys_its_limits(dtype: str) -> None:
 
 
 def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vamana, "_BLOCK", 2)  # many blocks a batch, so that threads really take turns
-    monkeypatch.setattr(vamana, "MAX_BATCH_SHARE", 0.1)
+    for module in (insert, vamana):
+        monkeypatch.setattr(module, "_BLOCK", 2)  # many blocks a batch, so that threads really take turns
+    monkeypatch.setattr(insert, "MAX_BATCH_SHARE", 0.1)
     vectors = points(1500, 10, "float32", 2)
     one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.neighbours, two.neighbours)
@@ -120,11 +122,11 @@ def test_connect_reaches_all_and_keeps_what_was_reachable(n: int, r: int, seed: 
         assert len(set(neighbours[v, : degrees[v]].tolist())) == degrees[v]
 
 
-@given(st.integers(1, 5000))
-def test_batches_add_up_and_never_outgrow_what_is_there(n: int) -> None:
-    sizes = _batch_sizes(n)
-    assert sum(sizes) == n
-    done = 0
+@given(st.integers(1, 5000), st.integers(0, 5000))
+def test_batches_add_up_and_never_outgrow_what_is_there(n: int, present: int) -> None:
+    done = min(n, present)
+    sizes = _batch_sizes(n, done)
+    assert done + sum(sizes) == n
     for size in sizes:
         assert size <= max(done, 1)
         done += size
