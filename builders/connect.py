@@ -36,23 +36,33 @@ def connect_unreachable(
     degrees: NDArray[np.int32],
     entry: int,
     list_size: int,
+    max_degree: int | None = None,
+    changed: NDArray[np.bool_] | None = None,
 ) -> int:
     """Make every vertex reachable from `entry`, changing the graph in place.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vertices, dim)
-    neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
+    neighbours, degrees : uint32 array (n_vertices, at least R) and int32 array (n_vertices,)
         Lists in ascending order of (distance, id), and so they stay.
     list_size : int
         Candidates of the search for a vertex to link from.
+    max_degree : int, optional
+        R; by default the columns of `neighbours`.
+    changed : bool array, shape (n_vertices,), optional
+        Set for every vertex whose list was changed.
 
     Returns
     -------
     int
         Number of edges added.
     """
-    return int(_connect(vectors, neighbours, degrees, entry, list_size))
+    most = neighbours.shape[1] if max_degree is None else max_degree
+    sources = _connect(vectors, neighbours, degrees, entry, list_size, most)
+    if changed is not None:
+        changed[sources] = True
+    return len(sources)
 
 
 @njit(nogil=True, cache=True)
@@ -87,10 +97,9 @@ def _sweep(
 
 @njit(nogil=True, cache=True)
 def _link(
-    vectors: Any, neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool
+    vectors: Any, neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool, most: int
 ) -> bool:  # pragma: no cover - compiled
     """Add the edge w -> u if `w` has room or, if allowed, an edge outside the tree to give up."""
-    most = neighbours.shape[1]
     at = -1
     if degrees[w] < most:
         at = np.int64(degrees[w])
@@ -111,14 +120,16 @@ def _link(
 
 @njit(nogil=True, cache=True)
 def _connect(
-    vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int
-) -> int:  # pragma: no cover - compiled
+    vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int, most: int
+) -> Any:  # pragma: no cover - compiled
+    """Link every unreachable vertex; returns the vertices that got an edge, int64."""
     n = vectors.shape[0]
     parent = np.full(n, _NOBODY, np.uint32)
     expanded = np.zeros(n, np.bool_)
     parent[entry] = entry
     leaf = _sweep(neighbours, degrees, parent, expanded, entry, entry)
     s = scratch(list_size, neighbours.shape[1])
+    sources = np.empty(np.count_nonzero(parent == _NOBODY), np.int64)
     added = 0
     for u in range(n):
         if parent[u] != _NOBODY:
@@ -129,15 +140,16 @@ def _connect(
         for may_replace in (False, True):
             for i in by_distance:
                 near = np.int64(s.visited_ids[i])
-                if w < 0 and _link(vectors, neighbours, degrees, parent, near, u, may_replace):
+                if w < 0 and _link(vectors, neighbours, degrees, parent, near, u, may_replace, most):
                     w = near
         if w < 0:
             w = leaf
-            _link(vectors, neighbours, degrees, parent, w, u, True)
+            _link(vectors, neighbours, degrees, parent, w, u, True, most)
         parent[u] = w
+        sources[added] = w
         added += 1
         leaf = _grow(neighbours, degrees, parent, expanded, u)
-    return added
+    return sources[:added]
 
 
 @njit(nogil=True, cache=True)

@@ -14,7 +14,6 @@ from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
 
 def unite_lists(
     vectors: NDArray[Any],
-    named: NDArray[np.uint32],
     vertices: NDArray[np.uint32],
     lists: NDArray[Any],
     first: int,
@@ -26,10 +25,8 @@ def unite_lists(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_named, dim)
-        Those of vertices that own several lists, and of all that these lists name.
-    named : uint32 array, shape (n_named,), ascending
-        The vertex of each row of `vectors`.
+    vectors : uint8 or float32 array, shape (n_vertices, dim)
+        May lie in a mapped file: only those are read that vertices with several lists name.
     vertices : uint32 array, shape (m,), ascending
         Owner of each list; a vertex may own several, or none.
     lists : uint32 array, shape (m, R)
@@ -44,39 +41,35 @@ def unite_lists(
     neighbours = np.zeros((last - first, max_degree), np.uint32)
     degrees = np.zeros(last - first, np.int32)
     bounds = np.searchsorted(vertices, np.arange(first, last + 1))
-    _unite(vectors, named, lists, bounds, first, alpha, neighbours, degrees)
+    _unite(vectors, lists, bounds, first, alpha, neighbours, degrees)
     return neighbours, degrees
 
 
 @njit(nogil=True, cache=True)
 def _unite(
-    vectors: Any, named: Any, lists: Any, bounds: Any, first: int, alpha: float, neighbours: Any, degrees: Any
+    vectors: Any, lists: Any, bounds: Any, first: int, alpha: float, neighbours: Any, degrees: Any
 ) -> None:  # pragma: no cover - compiled
     most = 1
     for i in range(degrees.size):
         most = max(most, (bounds[i + 1] - bounds[i]) * lists.shape[1])
-    rows, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
+    ids, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
     for i in range(degrees.size):
-        owner = first + i
+        v = first + i
         if bounds[i + 1] - bounds[i] == 1:
-            degrees[i] = _copy(lists[bounds[i]], owner, neighbours[i])
+            degrees[i] = _copy(lists[bounds[i]], v, neighbours[i])
             continue
-        v = np.searchsorted(named, np.uint32(owner))
         n = 0
         for record in range(bounds[i], bounds[i + 1]):
             for j in range(lists.shape[1]):
-                if lists[record, j] != owner:
-                    rows[n] = np.searchsorted(named, lists[record, j])
+                if lists[record, j] != v:
+                    ids[n] = lists[record, j]
                     n += 1
-        squared_distances(vectors, v, vectors, rows, n, distances)
-        n = sort_candidates(rows, distances, n)
+        squared_distances(vectors, v, vectors, ids, n, distances)
+        n = sort_candidates(ids, distances, n)
         chosen = neighbours[i]
-        m = robust_prune(vectors, rows, distances, n, chosen.size, alpha, chosen, work)
+        m = robust_prune(vectors, ids, distances, n, chosen.size, alpha, chosen, work)
         squared_distances(vectors, v, vectors, chosen, m, distances)
-        m = sort_candidates(chosen, distances, m)
-        for j in range(m):
-            chosen[j] = named[chosen[j]]
-        degrees[i] = m
+        degrees[i] = sort_candidates(chosen, distances, m)
 
 
 @njit(nogil=True, cache=True)

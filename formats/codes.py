@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.frame import corrupt
+from indexmill.formats.frame import corrupt, pages_for
 from indexmill.formats.pagefile import PageFile, PageFileWriter
 
 KIND = "CODE"
 #: A code is one byte a chunk, so a chunk has at most this many centres.
 MAX_CENTRES = 256
+#: Codes are read this many pages for each byte of a code at a time, so that a block holds whole codes: 2 MiB of
+#: 32-byte codes.
+_PAGES_PER_CHUNK = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +81,68 @@ def write_codes(
             raise ValueError(f"codes: {written} rows for {n_vertices} vertices")
 
 
+class CodesFile:
+    """An opened codes.imx: the codebook is read, codes are read block by block.
+
+    Attributes
+    ----------
+    n_vertices : int
+    codebook : Codebook
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact codes.imx.
+    """
+
+    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        with ExitStack() as stack:
+            self._file = file = stack.enter_context(PageFile(path, KIND, build_id))
+            self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
+            dim = file.field("dim", 1)
+            self._n_chunks = file.field("n_chunks", 1, dim)
+            self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
+            offsets = np.frombuffer(file.section("offsets", 4 * (self._n_chunks + 1)), dtype="<u4")
+            if not _offsets_fit(offsets, dim):
+                what = f"strictly increasing from 0 to {dim}"
+                raise corrupt(path, "section 'offsets'", what, offsets.tolist())
+            pivots = np.frombuffer(file.section("pivots", 4 * self._n_centres * dim), dtype="<f4")
+            if not np.isfinite(pivots).all():
+                raise corrupt(path, "section 'pivots'", "finite numbers", "NaN or infinity")
+            self.codebook = Codebook(pivots.reshape(-1, dim), offsets)
+            file.payload_bytes("codes", self.n_vertices * self._n_chunks)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> CodesFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def blocks(self) -> Iterator[NDArray[np.uint8]]:
+        """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked.
+
+        Raises
+        ------
+        CorruptFile
+            If a page's CRC differs or a code names no centre.
+        """
+        pages = pages_for(self.n_vertices * self._n_chunks)
+        first_slot = 0
+        for first in range(0, pages, self._n_chunks * _PAGES_PER_CHUNK):
+            count = min(self._n_chunks * _PAGES_PER_CHUNK, pages - first)
+            data = np.frombuffer(self._file.read_pages("codes", first, count), dtype=np.uint8)
+            left = (self.n_vertices - first_slot) * self._n_chunks
+            codes = data[:left].reshape(-1, self._n_chunks)
+            if codes.max() >= self._n_centres:
+                row = int(np.argmax((codes >= self._n_centres).any(axis=1)))
+                where = f"code of slot {first_slot + row}"
+                raise corrupt(self.path, where, f"values below {self._n_centres}", codes[row].max())
+            yield codes
+            first_slot += len(codes)
+
+
 def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codebook, NDArray[np.uint8]]:
     """Read codes.imx whole, every page checked.
 
@@ -95,22 +161,10 @@ def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codeboo
     FormatError
         If the file is not an intact codes.imx.
     """
-    with PageFile(path, KIND, build_id) as file:
-        n = file.field("n_vertices", 1, 2**32 - 1)
-        dim = file.field("dim", 1)
-        n_chunks = file.field("n_chunks", 1, dim)
-        n_centres = file.field("n_centres", 1, MAX_CENTRES)
-        offsets = np.frombuffer(file.section("offsets", 4 * (n_chunks + 1)), dtype="<u4")
-        if not _offsets_fit(offsets, dim):
-            raise corrupt(path, "section 'offsets'", f"strictly increasing from 0 to {dim}", offsets.tolist())
-        pivots = np.frombuffer(file.section("pivots", 4 * n_centres * dim), dtype="<f4").reshape(-1, dim)
-        codes = np.frombuffer(file.section("codes", n * n_chunks), dtype=np.uint8).reshape(n, n_chunks)
-    if not np.isfinite(pivots).all():
-        raise corrupt(path, "section 'pivots'", "finite numbers", "NaN or infinity")
-    if codes.max() >= n_centres:
-        slot = int(np.argmax((codes >= n_centres).any(axis=1)))
-        raise corrupt(path, f"code of slot {slot}", f"values below {n_centres}", codes[slot].max())
-    return Codebook(pivots, offsets), codes
+    with CodesFile(path, build_id) as file:
+        codes = np.concatenate(list(file.blocks()))
+    codes.flags.writeable = False
+    return file.codebook, codes
 
 
 def _offsets_fit(offsets: NDArray[np.uint32], dim: int) -> bool:

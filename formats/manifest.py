@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,13 @@ class Manifest:
         ``graph``.
     build_id : str
         64 hex digits; the first 32 stand in every page file.
+    generation : int
+        1 for a build, and one more than that of its parents for every append or merge.
+    parents : tuple of str
+        Build ids of the indexes it was made of; none for a build.
     parameters, input, software, layout, graph : mapping
+    drift : mapping or None
+        How far appended vectors took the index from a build; None for a build.
     certificate : mapping or None
     files : tuple of FileEntry
         Sorted by name.
@@ -55,11 +61,14 @@ class Manifest:
 
     kind: str
     build_id: str
+    generation: int = field(default=1, kw_only=True)
+    parents: tuple[str, ...] = field(default=(), kw_only=True)
     parameters: Mapping[str, Any]
     input: Mapping[str, Any]
     software: Mapping[str, Any]
     layout: Mapping[str, Any]
     graph: Mapping[str, Any]
+    drift: Mapping[str, Any] | None = field(default=None, kw_only=True)
     certificate: Mapping[str, Any] | None
     files: tuple[FileEntry, ...]
 
@@ -122,7 +131,7 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
         If a value is NaN or infinite, which JSON cannot say.
     """
     value = {"format": {"name": _FORMAT_NAME, "major": VERSION[0], "minor": VERSION[1]}}
-    value |= {field.name: getattr(manifest, field.name) for field in fields(manifest)}
+    value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
     value["files"] = [vars(entry) for entry in manifest.files]  # type: ignore[assignment]
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     body = (text.removesuffix("\n}") + ",\n").encode()
@@ -177,12 +186,29 @@ def parse_manifest(directory: str | Path) -> Manifest:
     identity = _typed(value, "build_id", str, path)
     if not _HEX.fullmatch(identity):
         raise corrupt(path, "build_id", "64 hex digits", repr(identity))
-    certificate = None if value.get("certificate") is None else _typed(value, "certificate", dict, path)
     parts = {
         key: _typed(value, key, dict, path) for key in ("parameters", "input", "software", "layout", "graph")
     }
+    for key in ("drift", "certificate"):
+        parts[key] = None if value.get(key) is None else _typed(value, key, dict, path)
+    generation, parents = _descent(value, path)
     files = _file_entries(_typed(value, "files", list, path), path)
-    return Manifest(kind="graph", build_id=identity, certificate=certificate, files=files, **parts)
+    return Manifest(
+        kind="graph", build_id=identity, generation=generation, parents=parents, files=files, **parts
+    )
+
+
+def _descent(value: dict[str, Any], path: Path) -> tuple[int, tuple[str, ...]]:
+    """Generation and parents; versions before 1.2 have neither and are builds."""
+    if "generation" not in value and "parents" not in value:
+        return 1, ()
+    generation = _typed(value, "generation", int, path)
+    if generation < 1:
+        raise corrupt(path, "key 'generation'", "at least 1", generation)
+    parents = _typed(value, "parents", list, path)
+    if not all(isinstance(parent, str) and _HEX.fullmatch(parent) for parent in parents):
+        raise corrupt(path, "key 'parents'", "build ids of 64 hex digits", parents)
+    return generation, tuple(parents)
 
 
 def _checked_json(path: Path) -> dict[str, Any]:

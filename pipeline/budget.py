@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
-from indexmill.builders.vamana import row_capacity
+from indexmill.builders.vamana import list_capacity
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
@@ -29,6 +29,8 @@ _LEAST_SHARD = 1024
 #: Narrow tasks that fit the budget beside each other.
 _TASKS_AT_ONCE = 8
 _LEAST_TASK, _MOST_TASK = 8 << 20, 512 << 20
+#: Record batches of a chunk file: small ones cost messages, large ones buffers of the merge.
+_LEAST_BATCH, _MOST_BATCH = 16 << 10, 1 << 20
 #: Tasks of a stage at least, where there are enough vectors: workers finish together.
 _LEAST_TASKS, _LEAST_ROWS = 8, 32_768
 #: Bytes a vertex takes while stars are packed (`layout.star`) and merged (`layout.ffd`).
@@ -81,18 +83,21 @@ def task_bounds(n: int, bytes_a_row: int, memory: int) -> list[int]:
     return [n * t // tasks for t in range(tasks + 1)]
 
 
+def batch_bytes(chunks: int, memory: int) -> int:
+    """Return the size of record batches such that a narrow task can merge `chunks` files, two batches of each at a time."""
+    return int(np.clip(task_bytes(memory) // (3 * chunks), _LEAST_BATCH, _MOST_BATCH))
+
+
 def unite_row_bytes(shape: Shape) -> int:
-    """Return what one vertex takes, on average, while the lists of shards are united."""
+    """Return what one vertex takes while the lists of shards are united: those it has, twice, and the one it gets."""
     p = shape.parameters
-    lists = (1 + p.overlap) * p.max_degree * 4 * 2
-    named = p.overlap * 2 * p.max_degree * (shape.comparable_bytes + shape.row_bytes + 12)
-    return int(lists + named) + 16
+    return int((2 * (1 + p.overlap) + 1) * p.max_degree * 4) + 16
 
 
 def graph_bytes(m: int, shape: Shape, max_degree: int, sharded: bool) -> int:
     """Return what building the graph of `m` vectors takes."""
     batch = max_degree // 4 + 1  # edges of the vertices that are inserted at a time
-    each = shape.comparable_bytes + 4 * row_capacity(max_degree) + 16 + batch
+    each = shape.comparable_bytes + 4 * list_capacity(max_degree) + 16 + batch
     if sharded:
         each += 4 + (shape.row_bytes if shape.row_bytes != shape.comparable_bytes else 0)
     return m * each
@@ -124,7 +129,7 @@ def stage_bytes(shape: Shape, memory: int, workers: int) -> dict[str, int]:
         "order": n * (_STAR_BYTES if p.order == "star" else 12),
         "pack": narrow,
         "emit": task_bytes(memory) + n * _ID_BYTES * shape.has_ids + n * 8,
-        "certify": n * p.pq_bytes + (64 << 20),
+        "certify": n * p.pq_bytes,
     }
     if sharded:
         stages |= {"assign": narrow, "unite": narrow, "merge": n * 5}
@@ -208,6 +213,6 @@ def check_memory(shape: Shape, memory: int, executor: str, workers: int) -> Mapp
     }
     hint = f"{hints[worst]}, or " if worst in hints else ""
     raise BudgetError(
-        f"memory: stage {worst} needs {fixed + stages[worst]:,} bytes for {shape.n:,} vectors, the budget is {memory:,}; "
-        f"{hint}give at least {least_memory(shape, executor, workers):,} bytes"
+        f"memory: stage {worst} needs {fixed + stages[worst]:,} bytes for {shape.n:,} vectors, the budget is "
+        f"{memory:,}; {hint}give at least {least_memory(shape, executor, workers):,} bytes"
     )

@@ -87,21 +87,24 @@ def record_dtype(node: NodeFormat, code_bytes: int) -> np.dtype[Any]:
     )
 
 
-def pack_task(inputs: EmitInputs, node: NodeFormat, first: int, last: int, out: str) -> None:
+def pack_task(
+    inputs: EmitInputs, node: NodeFormat, first: int, last: int, batch_bytes: int, out: str
+) -> None:
     """Write the chunk file of vertices `first` to `last`: key slot, value vertex, payload `record_dtype`."""
     slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
     graph = load_graph(Path(inputs.graph))
     codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")[first:last]
     vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")[first:last]
     scale = _scale(read_summary(Path(inputs.ingest)), node)
-    records = np.empty(last - first, record_dtype(node, codes.shape[1]))
-    records["vector"] = vectors if scale is None else scale.encode(vectors)
-    records["neighbours"] = slots[graph.neighbours[first:last]]
-    records["degree"] = graph.degrees[first:last]
-    records["code"] = codes
+    nodes = np.empty(last - first, record_dtype(node, codes.shape[1]))
+    nodes["vector"] = vectors if scale is None else scale.encode(vectors)
+    nodes["neighbours"] = slots[graph.neighbours[first:last]]
+    nodes["degree"] = graph.degrees[first:last]
+    nodes["code"] = codes
     vertices = np.arange(first, last, dtype=np.uint32)
-    payload = records.view(np.uint8).reshape(len(records), -1)
-    write_chunk(Path(out), Records(slots[first:last], vertices, payload), [0, len(slots)])
+    payload = nodes.view(np.uint8).reshape(len(nodes), -1)
+    records = Records(np.ascontiguousarray(slots[first:last]), vertices, payload)
+    write_chunk(out, records, [0, len(slots)], batch_bytes=batch_bytes)
 
 
 def emit_task(

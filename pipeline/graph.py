@@ -87,12 +87,12 @@ def build_task(
     save_graph(build_vamana(rows, entry, p.vamana, seed=p.seed, threads=threads, **report), Path(out))
 
 
-def assign_task(vectors: str, plan: ShardPlan, first: int, last: int, out: str) -> None:
+def assign_task(vectors: str, plan: ShardPlan, first: int, last: int, batch_bytes: int, out: str) -> None:
     """Write the chunk file of rows `first` to `last`: key shard, value vector id, payload vector."""
     rows = np.load(vectors, mmap_mode="r")[first:last]
     shards, members = plan.assign(rows, first)
     records = Records(shards, (members + first).astype(np.uint32), rows)
-    write_chunk(Path(out), records, range(plan.n_shards + 1), rows=members)
+    write_chunk(out, records, range(plan.n_shards + 1), rows=members, batch_bytes=batch_bytes)
 
 
 def build_shard_task(
@@ -102,6 +102,7 @@ def build_shard_task(
     p: GraphParameters,
     bounds: list[int],
     buffer_bytes: int,
+    batch_bytes: int,
     out: str,
     threads: int,
 ) -> None:
@@ -132,7 +133,7 @@ def build_shard_task(
     else:
         lists = np.empty((0, p.max_degree), np.uint32)
     shards = np.full(n, shard, np.uint32)
-    write_chunk(Path(out), Records(ids, shards, lists), bounds, compression="zstd")
+    write_chunk(out, Records(ids, shards, lists), bounds, batch_bytes=batch_bytes)
 
 
 def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: NDArray[np.uint32]) -> None:
@@ -148,19 +149,10 @@ def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: N
 def unite_task(
     vectors: str, chunks: list[str], first: int, last: int, p: GraphParameters, buffer_bytes: int, out: str
 ) -> None:
-    """Unite the lists of vertices `first` to `last`; write an npz file.
-
-    Only vertices with several lists need distances, and only the vectors that those lists name are loaded.
-    """
+    """Unite the lists of vertices `first` to `last`; write an npz file."""
     vertices, _, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)
-    several = np.zeros(last - first, np.bool_)
-    several[vertices[1:][vertices[1:] == vertices[:-1]] - first] = True
-    owned = several[vertices - first]
-    named = np.unique(
-        np.concatenate([first + np.flatnonzero(several).astype(np.uint32), lists[owned].ravel()])
-    )
-    rows = comparable(np.load(vectors, mmap_mode="r")[named])
-    neighbours, degrees = unite_lists(rows, named, vertices, lists, first, last, p.max_degree, p.alpha)
+    rows = np.load(vectors, mmap_mode="r")
+    neighbours, degrees = unite_lists(rows, vertices, lists, first, last, p.max_degree, p.alpha)
     with open(out, "wb") as file:
         np.savez(file, neighbours=neighbours, degrees=degrees)
 

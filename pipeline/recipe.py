@@ -70,6 +70,9 @@ class GraphRecipe:
         self.emit.pinned = True
         self.certify = self._certify()
 
+    def _batch_bytes(self, chunks: int) -> int:
+        return budget.batch_bytes(chunks, self.memory)
+
     def _sample(self) -> Stage:
         what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
         return self._call(
@@ -135,16 +138,16 @@ class GraphRecipe:
             "build", graph.BUILD_VERSION, g._asdict(), [assign, self.cluster], "chunk", bounds,
             lambda: (
                 graph.build_shard_task,
-                [(chunks, shard, limit, g, bounds, buffer) for shard in range(shards())],
+                [(chunks, shard, limit, g, bounds, buffer, self._batch_bytes(shards())) for shard in range(shards())],
             ),
             lambda: [1] * shards(), wide=True, unit="shards",
         )  # fmt: skip
         unite = self._tasks(
-            "unite", graph.UNITE_VERSION, g._asdict(), [build, self.ingest, self.cluster], "npz", bounds,
+            "unite", graph.UNITE_VERSION, g._asdict(), [build, self.comparable, self.cluster], "npz", bounds,
             lambda: (
                 graph.unite_task,
                 [
-                    (self.vectors, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
+                    (self._rows, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
                     for first, last in pairwise(bounds)
                 ],
             ),
@@ -161,7 +164,10 @@ class GraphRecipe:
 
     def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
         plan = self.mill.executor.share(cluster.load_plan(self.cluster.path))
-        return graph.assign_task, [(self.vectors, plan, first, last) for first, last in pairwise(spans)]
+        return graph.assign_task, [
+            (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1))
+            for first, last in pairwise(spans)
+        ]
 
     def _encode(self) -> Stage:
         what = {"pq_bytes": self.p.pq_bytes, "seed": self.p.seed}
@@ -201,7 +207,11 @@ class GraphRecipe:
         return self._tasks(
             "pack", emit.PACK_VERSION, {"node": self.node.dtype}, feeds, "chunk", spans,
             lambda: (
-                emit.pack_task, [(self.inputs, self.node, first, last) for first, last in pairwise(spans)],
+                emit.pack_task,
+                [
+                    (self.inputs, self.node, first, last, self._batch_bytes(len(spans) - 1))
+                    for first, last in pairwise(spans)
+                ],
             ),
             lambda: _sizes(spans), unit="vectors",
         )  # fmt: skip

@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import vamana as oracle
 
-from indexmill.builders import vamana
+from indexmill.builders import insert, vamana
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.distances import comparable
 from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.greedy import search_rows
+from indexmill.builders.insert import _batch_sizes
 from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
 from indexmill.builders.unite import unite_lists
-from indexmill.builders.vamana import VamanaParameters, _batch_sizes, build_vamana
+from indexmill.builders.vamana import VamanaParameters, build_vamana
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 
@@ -61,8 +62,9 @@ def test_graph_obeys_its_limits(dtype: str) -> None:
 
 
 def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vamana, "_BLOCK", 2)  # many blocks a batch, so that threads really take turns
-    monkeypatch.setattr(vamana, "MAX_BATCH_SHARE", 0.1)
+    for module in (insert, vamana):
+        monkeypatch.setattr(module, "_BLOCK", 2)  # many blocks a batch, so that threads really take turns
+    monkeypatch.setattr(insert, "MAX_BATCH_SHARE", 0.1)
     vectors = points(1500, 10, "float32", 2)
     one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.neighbours, two.neighbours)
@@ -120,11 +122,11 @@ def test_connect_reaches_all_and_keeps_what_was_reachable(n: int, r: int, seed: 
         assert len(set(neighbours[v, : degrees[v]].tolist())) == degrees[v]
 
 
-@given(st.integers(1, 5000))
-def test_batches_add_up_and_never_outgrow_what_is_there(n: int) -> None:
-    sizes = _batch_sizes(n)
-    assert sum(sizes) == n
-    done = 0
+@given(st.integers(1, 5000), st.integers(0, 5000))
+def test_batches_add_up_and_never_outgrow_what_is_there(n: int, present: int) -> None:
+    done = min(n, present)
+    sizes = _batch_sizes(n, done)
+    assert done + sum(sizes) == n
     for size in sizes:
         assert size <= max(done, 1)
         done += size
@@ -138,15 +140,17 @@ def test_int8_and_float16_keep_their_distances() -> None:
     assert oracle.squared(comparable(half), 3, 9) == oracle.squared(half, 3, 9)
 
 
-def test_united_lists_are_pruned_unions() -> None:
+def test_united_lists_are_pruned_unions_in_order_of_distance() -> None:
     vectors = points(60, 5, "uint8", 8)
     rng = np.random.default_rng(1)
-    vertices = np.array([10, 10, 11, 13], np.uint32)
-    lists = rng.integers(0, 60, (4, 8)).astype(np.uint32)
+    vertices = np.array([10, 10, 11, 13, 13], np.uint32)
+    lists = rng.integers(0, 60, (5, 8)).astype(np.uint32)
+    lists[2] = [4, 7, 50, 3, 11, 11, 11, 11]  # the only list of vertex 11, padded with itself
     neighbours, degrees = unite_lists(vectors, vertices, lists, 10, 14, 8, 1.2)
-    for i, v in enumerate(range(10, 14)):
+    for i, v in ((0, 10), (3, 13)):
         union = [u for row in lists[vertices == v].tolist() for u in row]
-        assert neighbours[i, : degrees[i]].tolist() == oracle.robust_prune(
-            vectors, v, union, 8, np.float32(1.2)
-        )
-    assert degrees[2] == 0  # vertex 12 owns no list
+        chosen = oracle.robust_prune(vectors, v, union, 8, np.float32(1.2))
+        in_order = sorted(chosen, key=lambda u, v=v: (oracle.squared(vectors, v, u), u))
+        assert neighbours[i, : degrees[i]].tolist() == in_order
+    assert neighbours[1].tolist() == [4, 7, 50, 3, 0, 0, 0, 0]
+    assert degrees.tolist()[1:3] == [4, 0]  # vertex 12 owns no list

@@ -17,8 +17,9 @@ GOLDEN = Path(__file__).parent / "golden"
 BUILD_IDS = {
     "v1_0": "98715c6a8c39b58ac3bd1b71f6dbe44721d3f000ef0371f3db7777e0b33a5744",
     "v1_1": "dfc0d490d44dcf453c92b0e90bca9800ca207a9d89ea3ff82fb8b117a2a7ecb7",
+    "v1_2": "0245a5120f98fa7cc88fe510828c29ba066c7b76469110b7ca5ea4c8b586fb02",
 }
-NEWEST = GOLDEN / "v1_1"
+NEWEST = GOLDEN / "v1_2"
 
 
 @pytest.mark.parametrize("version", BUILD_IDS)
@@ -59,13 +60,23 @@ def test_every_version_is_searched_by_the_native_reader(version: str) -> None:
     assert sorted(found.vector_ids[0].tolist()) == list(range(golden.N))
 
 
-def test_version_1_0_has_no_navigation_graph_and_1_1_has_what_was_written() -> None:
+def test_version_1_0_has_no_navigation_graph_and_later_ones_have_what_was_written() -> None:
     with IndexFiles(GOLDEN / "v1_0") as index:
         assert index.navigation is None
-    with IndexFiles(GOLDEN / "v1_1") as index:
-        assert index.navigation is not None
-        for name, want in vars(golden.NAVIGATION).items():
-            assert np.array_equal(getattr(index.navigation, name), want), name
+    for version in ("v1_1", "v1_2"):
+        with IndexFiles(GOLDEN / version) as index:
+            assert index.navigation is not None
+            for name, want in vars(golden.NAVIGATION).items():
+                assert np.array_equal(getattr(index.navigation, name), want), name
+
+
+def test_versions_before_1_2_are_first_generations_and_1_2_says_what_was_written() -> None:
+    for version in ("v1_0", "v1_1"):
+        with IndexFiles(GOLDEN / version) as index:
+            assert (index.manifest.generation, index.manifest.parents, index.manifest.drift) == (1, (), None)
+    with IndexFiles(GOLDEN / "v1_2") as index:
+        assert (index.manifest.generation, index.manifest.parents) == (golden.GENERATION, golden.PARENTS)
+        assert index.manifest.drift == golden.DRIFT
 
 
 def test_today_the_same_contents_give_the_same_bytes_as_the_newest_version(tmp_path: Path) -> None:

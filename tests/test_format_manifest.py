@@ -19,11 +19,14 @@ KEYS = [
     "format",
     "kind",
     "build_id",
+    "generation",
+    "parents",
     "parameters",
     "input",
     "software",
     "layout",
     "graph",
+    "drift",
     "certificate",
     "files",
     "digest",
@@ -48,7 +51,7 @@ def test_the_text_is_as_specified(index: SmallIndex) -> None:
     raw = (index.path / "manifest.json").read_bytes()
     value = json.loads(raw)
     assert list(value) == KEYS
-    assert value["format"] == {"name": "indexmill", "major": 1, "minor": 1}
+    assert value["format"] == {"name": "indexmill", "major": 1, "minor": 2}
     assert raw == (json.dumps(value, indent=2) + "\n").encode()
     assert raw[-81:-68] == b'  "digest": "'
     assert value["digest"] == hashlib.sha256(raw[:-81]).hexdigest()
@@ -135,12 +138,12 @@ REJECTED: dict[str, tuple[Callable[[dict[str, Any]], object], type[FormatError],
     "too new": (
         lambda v: v["format"].update(major=2),
         TooNew,
-        r"expected major 1, got 2\.1; install a newer",
+        r"expected major 1, got 2\.2; install a newer",
     ),
     "too old": (
         lambda v: v["format"].update(major=0),
         TooOld,
-        r"expected major 1, got 0\.1; build the index again",
+        r"expected major 1, got 0\.2; build the index again",
     ),
     "foreign": (lambda v: v["format"].update(name="x"), ForeignFile, "a manifest of indexmill"),
     "no format": (lambda v: v.pop("format"), ForeignFile, "a manifest of indexmill"),
@@ -165,6 +168,10 @@ REJECTED: dict[str, tuple[Callable[[dict[str, Any]], object], type[FormatError],
         r"codes\.imx: size of the file: expected 1 bytes, got",
     ),
     "certificate": (lambda v: v.update(certificate=[]), CorruptFile, "key 'certificate'"),
+    "drift": (lambda v: v.update(drift=0.5), CorruptFile, "key 'drift'"),
+    "generation 0": (lambda v: v.update(generation=0), CorruptFile, "key 'generation': expected at least 1"),
+    "no generation": (lambda v: v.pop("generation"), CorruptFile, "key 'generation'"),
+    "a parent": (lambda v: v.update(parents=["ab"]), CorruptFile, "key 'parents': expected build ids"),
 }
 
 
@@ -178,6 +185,17 @@ def test_a_manifest_with_a_valid_digest_but_wrong_content_is_rejected(index: Sma
 
 def test_a_higher_minor_with_a_new_key_is_read(index: SmallIndex) -> None:
     patch_manifest(index.path, lambda v: (v["format"].update(minor=9), v.update(novelty=1)))
+    assert read_manifest(index.path) == index.manifest
+
+
+def test_a_manifest_before_1_2_is_the_first_generation(index: SmallIndex) -> None:
+    later = dataclasses.replace(
+        index.manifest, generation=3, parents=("ab" * 32,), drift={"added_share": 0.5}
+    )
+    write_manifest(index.path, later)
+    assert read_manifest(index.path) == later
+    keys = ("generation", "parents", "drift")
+    patch_manifest(index.path, lambda v: (v["format"].update(minor=1), *(v.pop(key) for key in keys)))
     assert read_manifest(index.path) == index.manifest
 
 

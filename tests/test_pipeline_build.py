@@ -15,7 +15,7 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError, Outpu
 from indexmill.formats.index import verify_index
 from indexmill.formats.manifest import read_manifest
 from indexmill.formats.source import array_source
-from indexmill.pipeline import graph
+from indexmill.pipeline import budget
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native
@@ -152,14 +152,16 @@ def test_the_number_of_tasks_does_not_reach_the_bytes(
 ) -> None:
     vectors = clustered(1500, 10, "int8")
     one = build(tmp_path / "one", vectors, shard_vectors=700)
-    monkeypatch.setattr(graph, "TASK_BYTES", 1700)
+    monkeypatch.setattr(budget, "task_bytes", lambda memory: 80_000)
     many = build(tmp_path / "many", vectors, shard_vectors=700)
     assert data_files(one) == data_files(many)
 
 
 def test_memory_below_the_need_makes_shards(tmp_path: Path) -> None:
-    vectors = clustered(6000, 64)
-    index = build(tmp_path / "ix", vectors, memory=(600 << 20) + 1_500_000)
+    vectors = clustered(6000, 1024)
+    index = build(
+        tmp_path / "ix", vectors, memory=budget.FIXED_BYTES + (20 << 20), sample_vectors=1000, navigation=0.0
+    )
     assert 1024 <= read_manifest(index).parameters["shard_vectors"] < 6000
     assert_sound(index)
 

@@ -1,8 +1,9 @@
 """The contents of the golden index: sums and products, no random numbers, so that they never change.
 
 `write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
-navigation graph. A change of the format adds a directory beside the old ones:
-``python -m tests.oracles.golden tests/golden/v1_1``.
+navigation graph, and ``v1_1`` what 1.1 wrote, which had no generations. A change of the
+format adds a directory beside the old ones:
+``python -m tests.oracles.golden tests/golden/v1_2``.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ NAVIGATION = Navigation(
     np.array([1, 4, 10], np.uint32), np.array([0, 2, 2, 3], np.uint32), np.array([2, 1, 0], np.uint32), 2, 2
 )
 VECTOR_IDS = ((_slots * 4 + 1) % N).astype(np.uint32)
+GENERATION, PARENTS = 3, ("cd" * 32,)
+DRIFT = {"added_share": 0.25, "advice": "größer"}
 USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
 
 
@@ -57,6 +60,9 @@ def write_golden(directory: Path) -> None:
     manifest = Manifest(
         kind="graph",
         build_id=build_id,
+        generation=GENERATION,
+        parents=PARENTS,
+        drift=DRIFT,
         parameters={"max_degree": R, "metric": "ip", "note": "golden, größer"},
         input={"n_vectors": N, "dim": DIM, "dtype": "float32", "fingerprint": "ab" * 32},
         software={"indexmill": "0.1.0"},
