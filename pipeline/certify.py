@@ -9,13 +9,14 @@ two equal builds share.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.builders.exact import exact_neighbours
-from indexmill.pipeline.ingest import read_summary
 from indexmill.pipeline.recall import mean_recall, recall_by_distance
 
 if TYPE_CHECKING:
@@ -33,27 +34,45 @@ _STREAM = 0xCE57
 
 def certify_task(index: str, ingest: str, seed: int, out: str, threads: int) -> None:
     """Write ``certificate.json``: recall@10 with interval and page reads, or null when there is one vector."""
-    (Path(out) / "certificate.json").write_text(json.dumps(_certificate(index, ingest, seed, threads)))
+    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    (Path(out) / "certificate.json").write_text(json.dumps(measure(index, vectors, seed, threads)))
 
 
-def _certificate(index: str, ingest: str, seed: int, threads: int) -> dict[str, Any] | None:
+def measure(
+    index: str,
+    vectors: NDArray[Any],
+    seed: int,
+    threads: int,
+    *,
+    row_of_slot: NDArray[np.uint32] | None = None,
+    as_queries: Callable[[NDArray[Any]], NDArray[Any]] = lambda rows: rows,
+) -> dict[str, Any] | None:
+    """Search the index at `index` for rows of `vectors`; None when there is one vector.
+
+    Parameters
+    ----------
+    vectors : array, shape (n_vectors, stored dim)
+        Searched by brute force for the truth: one pass in order.
+    row_of_slot : uint32 array, shape (n_vectors,), optional
+        Row of each slot's vector; by default a vector's row is its vector id.
+    as_queries : callable
+        Turns rows of `vectors` into what the index takes for queries.
+    """
     from indexmill.reader.index import Index
 
-    summary = read_summary(Path(ingest))
-    n = summary.n_vectors
+    n = len(vectors)
     if n < 2:
         return None
     k = min(K, n - 1)
-    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    opened = Index(index)
     rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(QUERIES, n), replace=False))
     queries = vectors[rows]
-    queries[:, summary.dim :] = 0  # inner product: a query has nothing in the added dimension
+    queries[:, opened.dim :] = 0  # inner product: a query has nothing in the added dimension
     _, truth = exact_neighbours(vectors, queries, k, threads, skip=rows)
-    opened = Index(index)
     list_size = max(LIST_SIZE, k + 1)
     entry: Entry = "navigation" if opened.native.n_navigation else "centroids"
     result = opened.search(
-        queries[:, : summary.dim],
+        as_queries(queries)[:, : opened.dim],
         min(k + 1, n),
         L=list_size,
         policy=POLICY,
@@ -62,8 +81,11 @@ def _certificate(index: str, ingest: str, seed: int, threads: int) -> dict[str, 
         threads=threads,
         deterministic=True,
     )
-    found = _distances_without_self(vectors, queries, rows, result.vector_ids, k)
-    recall = mean_recall(recall_by_distance(found, truth))
+    found = result.vector_ids
+    if row_of_slot is not None:
+        found = np.where(result.slots < 0, -1, row_of_slot[result.slots].astype(np.int64))
+    distances = _distances_without_self(vectors, queries, rows, found, k)
+    recall = mean_recall(recall_by_distance(distances, truth))
     pages = result.counters["pages_read"]
     return {
         "queries": f"{len(rows)} rows of the input, each left out of its own results",

@@ -1,0 +1,134 @@
+"""An index opened to be extended: every part checked, nothing of its size held but the ids."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from indexmill.builders.vamana import VamanaParameters
+from indexmill.formats.codes import CodesFile
+from indexmill.formats.entries import read_entries
+from indexmill.formats.errors import InputError
+from indexmill.formats.frame import corrupt
+from indexmill.formats.graph import GraphFile
+from indexmill.formats.ids import read_ids
+from indexmill.formats.manifest import MANIFEST_NAME, file_sha256, read_manifest
+from indexmill.formats.metadata import METADATA_NAME
+from indexmill.formats.navigation import NAVIGATION_NAME, read_navigation
+from indexmill.pipeline.extend_space import NodeSpace
+from indexmill.pipeline.spec import Parameters
+
+
+class OpenedIndex:
+    """The parts of one index; its files stay open, so the index may be replaced meanwhile.
+
+    Attributes
+    ----------
+    path : Path
+    manifest : Manifest
+    parameters : Parameters
+        Of the build.
+    graph : GraphFile
+    codes : CodesFile
+    entries : EntryVertices
+    navigation : Navigation or None
+    vector_ids : uint32 array, shape (n,)
+        Vector id of each slot.
+    user_ids : pyarrow Array or None
+        User id of each slot.
+    metadata : pyarrow ParquetFile or None
+        Rows in vector-id order.
+    space : NodeSpace
+
+    Raises
+    ------
+    InputError
+        If there is no index at `path`.
+    FormatError
+        If a part is damaged or the parts do not belong together.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path = Path(path)
+        if not (path / MANIFEST_NAME).is_file():
+            raise InputError(
+                f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
+            )
+        self.manifest = manifest = read_manifest(path)
+        try:
+            self.parameters = Parameters.model_validate(dict(manifest.parameters))
+        except ValidationError as error:
+            raise corrupt(
+                path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error
+            ) from error
+        identity = manifest.page_file_build_id
+        names = {entry.name: entry for entry in manifest.files}
+        with ExitStack() as stack:
+            self.graph = stack.enter_context(GraphFile(path / "graph.imx", identity))
+            self.n = n = self.graph.n_vertices
+            self.codes = stack.enter_context(CodesFile(path / "codes.imx", identity))
+            self.entries = read_entries(path / "entries.imx", identity, n)
+            self.navigation = None
+            if NAVIGATION_NAME in names:
+                self.navigation = read_navigation(path / NAVIGATION_NAME, identity, n)
+            self.vector_ids, self.user_ids = read_ids(path / "ids.imx", identity)
+            self.metadata = None
+            if METADATA_NAME in names:
+                digest = file_sha256(path / METADATA_NAME)
+                if digest != names[METADATA_NAME].sha256:
+                    raise corrupt(path / METADATA_NAME, "SHA-256", names[METADATA_NAME].sha256, digest)
+                self.metadata = stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
+            self._check_agreement()
+            self.space = NodeSpace.of(self.graph)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> OpenedIndex:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the user's vectors; inner product stores one more."""
+        return self.graph.node_format.dim - (self.graph.metric == "ip")
+
+    @property
+    def id_type(self) -> str:
+        """``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``."""
+        return "none" if self.user_ids is None else str(self.user_ids.type).removeprefix("large_")
+
+    @property
+    def input_dtype(self) -> str:
+        """Type of the vectors the index was built from."""
+        return str(self.manifest.input.get("dtype"))
+
+    @property
+    def vamana(self) -> VamanaParameters:
+        """How the graph was built."""
+        p = self.parameters
+        return VamanaParameters(self.graph.node_format.max_degree, p.build_list_size, p.alpha)
+
+    @property
+    def ids_bytes(self) -> int:
+        """Size of ids.imx."""
+        return os.stat(self.path / "ids.imx").st_size
+
+    def _check_agreement(self) -> None:
+        dim = self.graph.node_format.dim
+        metadata_rows = self.n if self.metadata is None else self.metadata.metadata.num_rows
+        for name, what, got, expected in (
+            ("codes.imx", "field 'n_vertices'", self.codes.n_vertices, self.n),
+            ("codes.imx", "field 'dim'", self.codes.codebook.pivots.shape[1], dim),
+            ("entries.imx", "field 'dim'", self.entries.centroids.shape[1], dim),
+            ("ids.imx", "field 'n_vertices'", len(self.vector_ids), self.n),
+            (METADATA_NAME, "rows", metadata_rows, self.n),
+            (MANIFEST_NAME, "key 'input': n_vectors", self.manifest.input.get("n_vectors"), self.n),
+            (MANIFEST_NAME, "key 'input': dim", self.manifest.input.get("dim"), self.dim),
+        ):
+            if got != expected:
+                raise corrupt(self.path / name, what, f"{expected} as in graph.imx", got)

@@ -1,0 +1,84 @@
+"""What the manifest and the run record of an extended index say."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import resource
+import socket
+from dataclasses import asdict
+from typing import Any
+
+from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.manifest import FileEntry, Manifest
+from indexmill.layout.metrics import layout_metrics
+from indexmill.pipeline.extend_drift import drift_of
+from indexmill.pipeline.extend_files import Extended
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.extend_scratch import GrowingGraph
+from indexmill.pipeline.store import software_versions
+
+
+def manifest_of(
+    extended: Extended, parents: tuple[OpenedIndex, ...], build_id: str, files: tuple[FileEntry, ...]
+) -> Manifest:
+    """Return the manifest of the written files, without a certificate."""
+    larger, graph = extended.larger, extended.graph
+    return Manifest(
+        kind="graph",
+        build_id=build_id,
+        generation=1 + max(parent.manifest.generation for parent in parents),
+        parents=tuple(parent.manifest.build_id for parent in parents),
+        parameters=dict(larger.manifest.parameters),
+        input=_input(extended),
+        software=software_versions(),
+        layout=_layout(extended),
+        graph=_degrees(graph),
+        drift=drift_of(larger, graph),
+        certificate=None,
+        files=files,
+    )
+
+
+def _input(extended: Extended) -> dict[str, Any]:
+    larger, addition = extended.larger, extended.addition
+    old = str(larger.manifest.input.get("fingerprint"))
+    prints = [old, addition.fingerprint] if extended.larger_first else [addition.fingerprint, old]
+    joined = "".join(f"{fingerprint}\n" for fingerprint in prints)
+    return {
+        "n_vectors": larger.n + addition.n,
+        "dim": larger.dim,
+        "dtype": larger.input_dtype,
+        "fingerprint": hashlib.sha256(joined.encode()).hexdigest(),
+    }
+
+
+def _layout(extended: Extended) -> dict[str, Any]:
+    larger, graph = extended.larger, extended.graph
+    node, n = larger.space.node, len(extended.order)
+    fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
+    metrics = layout_metrics(
+        graph.neighbours, graph.degrees, extended.order, max(node.nodes_per_page, 1), fill
+    )
+    rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
+    return {"order": larger.parameters.order, **rounded}
+
+
+def _degrees(graph: GrowingGraph) -> dict[str, Any]:
+    return {
+        "mean_degree": round(float(graph.degrees.mean()), 6),
+        "least_degree": int(graph.degrees.min()),
+        "greatest_degree": int(graph.degrees.max()),
+    }
+
+
+def run_record(started: str, seconds: dict[str, float], workers: int) -> dict[str, Any]:
+    """Return what may differ between two equal runs, for run.json."""
+    return {
+        "started": started,
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "workers": workers,
+        "executor": "local",
+        "host": {"name": socket.gethostname(), "machine": platform.machine(), "system": platform.system()},
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }

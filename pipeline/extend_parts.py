@@ -1,0 +1,137 @@
+"""The small parts of an extended index: layout of the new vertices, entry vertices, navigation graph, drift."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.extend import extend_graph
+from indexmill.builders.navigation import NAVIGATION_VAMANA, in_slot_order, navigation_size
+from indexmill.builders.pq import encode_pq
+from indexmill.builders.vamana import Graph, list_capacity
+from indexmill.formats.codes import Codebook
+from indexmill.formats.entries import EntryVertices
+from indexmill.formats.navigation import Navigation
+from indexmill.layout.order import identity_order, random_order
+from indexmill.layout.star import star_order
+from indexmill.pipeline.extend_scratch import GrowingGraph
+from indexmill.pipeline.extend_space import NodeSpace
+
+#: Centroids compared with the new vectors at a time: 64 MiB of distances a block.
+_CENTROIDS_AT_ONCE = 1024
+#: Vertices whose lists are looked at at a time.
+_BLOCK = 65536
+#: Vectors of either kind whose code error is measured.
+_ERROR_SAMPLE = 10_000
+#: Keeps the sample of new navigation vertices apart from other draws with the same seed.
+_STREAM = 0x7A72
+
+
+def new_slots(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) -> NDArray[np.uint32]:
+    """Lay out the new vertices behind the old ones, which keep their slots.
+
+    Star packing sees the graph that the new vertices induce. Where the last old page has room, the end of the
+    star order, partial stars, goes there, so that whole stars start on page bounds.
+
+    Returns
+    -------
+    uint32 array, shape (n_new,)
+        New vertices, counted from 0, in slot order.
+    """
+    present, added = graph.present, len(graph.vectors) - graph.present
+    if order == "identity":
+        return identity_order(added)
+    if order == "random":
+        return random_order(added, seed + present)
+    neighbours, degrees = induced_lists(graph)
+    stars = star_order(neighbours, degrees, max(nodes_per_page, 1))
+    room = min(-present % max(nodes_per_page, 1), added)
+    return np.concatenate([stars[added - room :], stars[: added - room]])
+
+
+def induced_lists(graph: GrowingGraph) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+    """Return the lists of the new vertices without old ones: uint32 (n_new, R) and int32 (n_new,), from 0."""
+    present, added = graph.present, len(graph.vectors) - graph.present
+    width = int(graph.degrees[present:].max())
+    neighbours = np.zeros((added, max(width, 1)), np.uint32)
+    degrees = np.zeros(added, np.int32)
+    for first in range(0, added, _BLOCK):
+        last = min(first + _BLOCK, added)
+        lists = graph.neighbours[present + first : present + last, :width]
+        inside = np.arange(width) < graph.degrees[present + first : present + last, None]
+        inside &= lists >= present
+        counts = inside.sum(axis=1)
+        places = np.arange(neighbours.shape[1]) < counts[:, None]
+        neighbours[first:last][places] = lists[inside] - np.uint32(present)
+        degrees[first:last] = counts
+    return neighbours, degrees
+
+
+def nearer_entries(
+    graph: GrowingGraph, space: NodeSpace, entries: EntryVertices, threads: int
+) -> EntryVertices:
+    """Keep the centroids; a new vertex that is nearer to one than its vertex, exactly measured, takes its place."""
+    new = space.as_given(graph.vectors[graph.present :])
+    vertices = entries.vertices.copy()
+    for first in range(0, len(vertices), _CENTROIDS_AT_ONCE):
+        part = slice(first, first + _CENTROIDS_AT_ONCE)
+        points = entries.centroids[part]
+        nearest, distances = exact_neighbours(new, points, 1, threads)
+        old = space.as_given(graph.vectors[vertices[part]]).astype(np.float64) - points
+        nearer = distances[:, 0] < np.einsum("ij,ij->i", old, old).astype(np.float32)
+        vertices[part][nearer] = nearest[nearer, 0] + graph.present
+    return EntryVertices(entries.medoid, entries.centroids, vertices)
+
+
+def grown_navigation(
+    graph: GrowingGraph,
+    navigation: Navigation,
+    fraction: float,
+    slots: NDArray[np.uint32],
+    seed: int,
+    threads: int,
+) -> Navigation:
+    """Insert sampled new vertices into the navigation graph, as many as a build of all vectors would have more.
+
+    Parameters
+    ----------
+    fraction : float
+        Share of the vectors that a build samples.
+    slots : uint32 array, shape (n,)
+        Slot of every vertex of `graph`.
+    """
+    n, old = len(graph.vectors), len(navigation.slots)
+    wanted = min(max(navigation_size(fraction, n) - old, 0), n - graph.present)
+    if wanted == 0:
+        return navigation
+    parameters = replace(NAVIGATION_VAMANA, max_degree=navigation.max_degree)
+    rng = np.random.default_rng([seed, _STREAM, graph.present])
+    sampled = graph.present + np.sort(rng.choice(n - graph.present, wanted, replace=False))
+    vertices = np.concatenate([navigation.slots, sampled])  # an old vertex is its slot
+    neighbours = np.zeros((len(vertices), list_capacity(parameters.max_degree)), np.uint32)
+    degrees = np.zeros(len(vertices), np.int32)
+    degrees[:old] = np.diff(navigation.offsets)
+    places = np.arange(neighbours.shape[1]) < degrees[:, None]
+    neighbours[places] = navigation.neighbours
+    vectors = graph.vectors[vertices]
+    extend_graph(vectors, neighbours, degrees, old, navigation.entry, parameters, seed=seed, threads=threads)
+    lists = np.ascontiguousarray(neighbours[:, : parameters.max_degree])
+    grown = in_slot_order(Graph(lists, degrees, navigation.entry), slots[vertices])
+    return replace(grown, max_degree=parameters.max_degree)
+
+
+def code_error(vectors: NDArray[Any], space: NodeSpace, codebook: Codebook) -> float:
+    """Return the mean squared error of the codes of compared rows (m, dim), of at most 10,000 evenly spaced ones."""
+    chosen = np.linspace(0, len(vectors) - 1, min(len(vectors), _ERROR_SAMPLE)).astype(np.int64)
+    sample = space.as_given(vectors[chosen])
+    codes = encode_pq(sample, codebook)
+    total = 0.0
+    for j in range(codes.shape[1]):
+        columns = slice(int(codebook.offsets[j]), int(codebook.offsets[j + 1]))
+        difference = sample[:, columns].astype(np.float64) - codebook.pivots[codes[:, j], columns]
+        total += float(np.einsum("ij,ij->", difference, difference))
+    return total / len(sample)
