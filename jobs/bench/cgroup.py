@@ -32,8 +32,8 @@ class Pressure:
         Most that was charged to the group: anonymous memory, page cache, and the kernel's own. None where the kernel
         does not tell it.
     limit_hits : int
-        Times that a page had to be given back before another could be had. With version 1 on Linux 6.18 it stays 0; there
-        a peak close to the limit tells it.
+        Times that a page had to be given back before another could be had. It stays 0 with version 1 on Linux 6.18;
+        there a peak close to the limit tells it.
     oom_kills : int
         Processes killed because nothing could be given back.
     """
