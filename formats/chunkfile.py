@@ -51,6 +51,8 @@ RUN_END_ENCODED = pa.run_end_encoded(pa.int32(), pa.uint32())
 
 #: The schema message of a chunk file starts and ends within so many bytes.
 _HEAD_BYTES = 4096
+#: Tasks are what runs in parallel; a pool of Arrow's own would take their cores.
+_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 _REMEDY = "delete it and run the build again, which writes it anew"
 
 
@@ -123,7 +125,7 @@ class ChunkFile:
     @property
     def record_bytes(self) -> int:
         """Bytes of one record in memory."""
-        return 8 + self.width * self.dtype.itemsize
+        return 8 + int(self.width * self.dtype.itemsize)
 
     def read(self, batch: int) -> Records:
         """Read and check one batch. Memory: its message, and the decoded columns if it is compressed.
@@ -135,13 +137,15 @@ class ChunkFile:
         """
         entry = self.directory[batch]
         offset, rows = int(entry["offset"]), int(entry["rows"])
-        message = self._read(offset, int(entry["bytes"]), f"batch {batch}")
-        self._check(f"batch {batch} (offset {offset}): CRC32C", int(entry["crc"]), checksum(message))
-        try:
-            columns = pa.ipc.read_record_batch(message, self._schema)
+        where = f"batch {batch} (offset {offset})"
+        stream = self._read(offset, int(entry["bytes"]), f"batch {batch}", self._schema)
+        self._check(f"{where}: CRC32C", int(entry["crc"]), checksum(stream[len(self._schema) :]))
+        try:  # the system's pool gives memory back at once, so that a merge stays within its buffers
+            reader = pa.ipc.open_stream(stream, options=_OPTIONS, memory_pool=pa.system_memory_pool())
+            columns = reader.read_next_batch()
         except pa.ArrowException as error:
-            raise self._corrupt(f"batch {batch} (offset {offset})", "an Arrow record batch", error) from None
-        self._check(f"batch {batch} (offset {offset}): rows", rows, columns.num_rows)
+            raise self._corrupt(where, "an Arrow record batch", error) from None
+        self._check(f"{where}: rows", rows, columns.num_rows)
         data = columns.column(2).buffers()[1]
         payload = np.frombuffer(data, self.dtype, rows * self.width).reshape(rows, self.width)
         return Records(_decoded(columns.column(0)), columns.column(1).to_numpy(), payload)
@@ -165,16 +169,16 @@ class ChunkFile:
         self.directory = np.frombuffer(raw, ENTRY)
         self._check_directory(schema_bytes, directory_at, records)
 
-    def _read_schema(self, length: int, crc: int) -> pa.Schema:
+    def _read_schema(self, length: int, crc: int) -> bytes:
         message = self._read(0, length, "schema")
         self._check("schema (offset 0): CRC32C", crc, checksum(message))
         try:
             schema = pa.ipc.read_schema(message)
-            self.dtype = np.dtype(schema.metadata[DTYPE_KEY].decode())
-            self.width = schema.field("payload").type.byte_width // self.dtype.itemsize
+            self.dtype: np.dtype[Any] = np.dtype(schema.metadata[DTYPE_KEY].decode())
+            self.width: int = schema.field("payload").type.byte_width // self.dtype.itemsize
         except (pa.ArrowException, KeyError, TypeError, AttributeError) as error:
             raise self._corrupt("schema (offset 0)", "the schema of a chunk file", error) from None
-        return schema
+        return bytes(message)
 
     def _check_directory(self, first: int, end: int, records: int) -> None:
         """Batches follow each other without a gap from `first` to the end of the stream, in order."""
@@ -192,15 +196,16 @@ class ChunkFile:
         if (low > high).any() or (high[:-1] > low[1:]).any():
             raise self._corrupt(f"directory (offset {end})", "ascending batches", "batches out of order")
 
-    def _read(self, offset: int, length: int, what: str) -> pa.Buffer:
-        """Read `length` bytes, in as many calls as the system needs."""
+    def _read(self, offset: int, length: int, what: str, prefix: bytes = b"") -> pa.Buffer:
+        """Read `length` bytes, in as many calls as the system needs, behind those of `prefix`."""
         size = os.fstat(self._file).st_size
         if offset + length > size:  # before allocating for it
             raise self._corrupt(f"{what} (offset {offset})", f"{length} bytes", f"{size - offset} bytes")
-        data = np.empty(length, np.uint8)
+        data = np.empty(len(prefix) + length, np.uint8)
+        data[: len(prefix)] = np.frombuffer(prefix, np.uint8)
         done = 0
         while done < length:
-            got = os.preadv(self._file, [memoryview(data)[done:]], offset + done)
+            got = os.preadv(self._file, [data[len(prefix) + done :].data], offset + done)
             if not got:
                 raise self._corrupt(f"{what} (offset {offset})", f"{length} bytes", f"{done} bytes")
             done += got
@@ -234,7 +239,8 @@ class ChunkFile:
 
 def joined(keys: NDArray[Any], values: NDArray[Any]) -> NDArray[np.uint64]:
     """Return (key, value) pairs as one integer each, which compare as the pairs do."""
-    return keys.astype(np.uint64) << np.uint64(32) | values
+    pairs: NDArray[np.uint64] = keys.astype(np.uint64) << np.uint64(32) | values
+    return pairs
 
 
 def bounds_of(directory: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

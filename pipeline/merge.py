@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,8 @@ def merge(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes: 
     nor on `buffer_bytes`; where one piece ends does. A group of equal keys may span pieces. Only batches that
     meet the range are read, each once.
 
-    Memory: at most `buffer_bytes`, the yielded piece included for as long as the caller keeps no more than one,
-    and 40 bytes a batch of all `chunks` for their directories.
+    Memory: at most `buffer_bytes`, with two pieces that the caller may hold (as a loop does with the piece before
+    while it asks for the next), and 40 bytes a batch of all `chunks` for their directories.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class _Plan:
     bytes : int64 array, shape (n,)
         Memory that the batch takes while it is merged.
     most : int
-        Memory at the moment that takes most, with one batch at a time, one read ahead, and a piece of one batch.
+        Memory at the moment that takes most, with one batch at a time, one read ahead, and pieces of one batch.
     """
 
     file: NDArray[np.int64]
@@ -139,7 +139,7 @@ class _Plan:
 
 
 def _plan(files: Sequence[ChunkFile], first: int, last: int) -> _Plan:
-    columns = []
+    columns: list[tuple[NDArray[Any], ...]] = []
     for i, file in enumerate(files):
         batch = np.flatnonzero((file.directory["last_key"] >= first) & (file.directory["first_key"] < last))
         entries = file.directory[batch]
@@ -152,16 +152,16 @@ def _plan(files: Sequence[ChunkFile], first: int, last: int) -> _Plan:
     rank = np.unique(np.concatenate([low, high]), return_inverse=True)[1].reshape(2, -1)
     starts, ends = rank * len(files) + chunk
     order = np.lexsort((batch, starts))
-    chunk, batch, low, size, starts, ends = (a[order] for a in (chunk, batch, low, size, starts, ends))
+    size, starts, ends = size[order], starts[order], ends[order]
     # A batch is let go before the first one is read that starts after its last record.
     gone = np.maximum(np.searchsorted(starts, ends), np.arange(1, len(starts) + 1))
     freed = np.zeros(len(starts) + 1, np.int64)
     np.add.at(freed, gone, size)
     held = np.cumsum(size - freed[:-1])
     ahead = np.append(size[1:], 0)
-    # Beside them a piece, and the message of a compressed batch while its columns are decoded.
-    most = int((held + ahead).max() + size.max()) + int(message.max())
-    return _Plan(chunk, batch, low, size, most)
+    # Beside them two pieces, and the message of a compressed batch while its columns are decoded.
+    most = int((held + ahead).max() + 2 * size.max()) + int(message.max())
+    return _Plan(chunk[order], batch[order], low[order], size, most)
 
 
 class _Window(NamedTuple):
@@ -224,7 +224,7 @@ def _steps(
             f"{files[0].path} and {len(files) - 1} more: buffers: expected at least {plan.most:,} bytes to merge "
             f"these batches, got {buffer_bytes:,}; raise --memory, or lower --workers"
         )
-    spare = min((buffer_bytes - plan.most) // 3, _STEP_BYTES)
+    spare = min((buffer_bytes - plan.most) // 4, _STEP_BYTES)
     piece_rows = (int(plan.bytes.max()) + spare) // files[0].record_bytes
     windows: list[_Window] = []
     with ThreadPoolExecutor(1, "merge-read") as thread:
