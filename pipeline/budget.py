@@ -84,8 +84,8 @@ def task_bounds(n: int, bytes_a_row: int, memory: int) -> list[int]:
 
 
 def batch_bytes(chunks: int, memory: int) -> int:
-    """Return the size of record batches such that a narrow task can merge `chunks` files, two batches of each at a time."""
-    return int(np.clip(task_bytes(memory) // (3 * chunks), _LEAST_BATCH, _MOST_BATCH))
+    """Return the size of record batches such that half a narrow task's memory merges `chunks` files."""
+    return int(np.clip(task_bytes(memory) // (4 * chunks + 12), _LEAST_BATCH, _MOST_BATCH))
 
 
 def unite_row_bytes(shape: Shape) -> int:

@@ -152,7 +152,7 @@ def test_the_number_of_tasks_does_not_reach_the_bytes(
 ) -> None:
     vectors = clustered(1500, 10, "int8")
     one = build(tmp_path / "one", vectors, shard_vectors=700)
-    monkeypatch.setattr(budget, "task_bytes", lambda memory: 80_000)
+    monkeypatch.setattr(budget, "task_bytes", lambda memory: 200_000)
     many = build(tmp_path / "many", vectors, shard_vectors=700)
     assert data_files(one) == data_files(many)
 
