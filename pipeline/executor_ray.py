@@ -3,78 +3,297 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError, ConfigError, IndexmillError
-from indexmill.pipeline.executor import Task, run_single_threaded
+from indexmill.pipeline.arguments import KEEP, replaced
+from indexmill.pipeline.balance import Node, combined_rate
+from indexmill.pipeline.dispatch import Dispatch
 
-#: Tasks sent ahead for each worker: enough to hide scheduling, few enough to bound what a driver holds.
-_AHEAD = 2
+try:
+    import ray
+    from ray import exceptions as ray_errors
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError:
+    raise ConfigError(
+        "executor: ray is not installed; run pip install 'indexmill[ray]' or use --executor local"
+    ) from None
+
+Task = Callable[..., Any]
+
+#: Node resources that declare a speed, in percent of a usual node's (Ray takes whole numbers only): of
+#: computing, and of reading the shared storage. A node without them is a usual node.
+RATE_RESOURCE = "indexmill_rate"
+STORAGE_RESOURCE = "indexmill_storage"
+#: Seconds between looks at the members of the cluster, and how long a cluster without a usable node is waited for.
+_REFRESH_SECONDS = 2.0
+_NO_NODE_SECONDS = 60.0
+_IDLE_SECONDS = 0.1
+#: Seconds that cancelled tasks get to end.
+_CANCEL_SECONDS = 10.0
+#: For shared values, which are centroids and codebooks; results are small. Ray takes no less than 75 MiB.
+_OBJECT_STORE_BYTES = 100 << 20
+#: For libraries that a task is the first to load; those already loaded are limited at the start of each task.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_CRASHES = (ray_errors.WorkerCrashedError, ray_errors.OutOfMemoryError)
+_NODE_LOSSES = (
+    ray_errors.NodeDiedError,
+    ray_errors.TaskUnschedulableError,
+    ray_errors.LocalRayletDiedError,
+    ray_errors.ObjectLostError,
+)
 
 
 class RayExecutor:
-    """Tasks on a Ray cluster: the one ``RAY_ADDRESS`` names, else one started here with `workers` CPUs.
+    """Tasks on a Ray cluster: the one at `address` or ``RAY_ADDRESS``, else one started here with `workers` CPUs.
 
-    The work directory must be one that every node sees under the same path.
+    Files must be ones that every node sees under the same path, or go through `indexmill.pipeline.storage`.
+    Ray starts, or is joined, when the first task or shared value comes.
+
+    Parameters
+    ----------
+    workers : int
+        Threads used on each node: that many narrow tasks, or one wide task, at a time.
+    address : str, optional
+        ``host:port`` or ``auto``.
+    memory : int, optional
+        Bytes that tasks may use on each node.
+
+    Raises
+    ------
+    ConfigError
+        From the first use, if the cluster cannot be reached.
     """
 
-    def __init__(self, workers: int) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise ConfigError(
-                "executor: ray is not installed; run pip install 'indexmill[ray]' or use --executor local"
-            ) from None
+    def __init__(self, workers: int, address: str | None = None, memory: int | None = None) -> None:
         self.workers = workers
-        self._ray = ray
-        self._started = not ray.is_initialized()
-        if self._started:
-            own: dict[str, Any] = (
-                {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers, "include_dashboard": False}
-            )
-            ray.init(logging_level=logging.ERROR, log_to_driver=False, **own)
+        self.memory = memory
+        self._address = address or os.environ.get("RAY_ADDRESS")
+        self._connected = False
 
-    def map(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """See `Executor.map`."""
-        remote = self._ray.remote(run_single_threaded).options(num_cpus=1)
-        waiting: list[Any] = []
-        for a in arguments:
-            waiting.append(remote.remote(task, *a))
-            if len(waiting) >= _AHEAD * self.workers:
-                yield self._get(waiting.pop(0))
-        for reference in waiting:
-            yield self._get(reference)
+    def map(
+        self, task: Task, arguments: Sequence[tuple[Any, ...]], *, wide: bool = False, memory: int = 0
+    ) -> Iterator[Any]:
+        """See `Executor.map`.
 
-    def call(self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None) -> Any:
+        Raises
+        ------
+        BudgetError
+            If no node has `memory`, or a task dies again and again.
+        ConfigError
+            If no node of the cluster has a CPU.
+        """
+        self._start()
+        stage = _Stage(self, task, arguments, wide, memory)
+        try:
+            yield from stage.results()
+        finally:
+            stage.cancel()
+
+    def call(
+        self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None, memory: int = 0
+    ) -> Any:
         """See `Executor.call`; steps inside a remote task are not reported."""
-        nodes: list[dict[str, Any]] = self._ray.nodes()  # type: ignore[no-untyped-call]
-        most = max(int(node["Resources"].get("CPU", 0)) for node in nodes)
-        threads = max(1, min(self.workers, most))  # one task runs on one node
-        remote = self._ray.remote(_run_with_threads).options(num_cpus=threads)
-        return self._get(remote.remote(task, arguments, threads))
+        (result,) = self.map(task, [arguments], wide=True, memory=memory)
+        return result
+
+    def share(self, value: Any) -> Any:
+        """Put `value` into the object store once; tasks get it read-only wherever the reference stands in arguments."""
+        self._start()
+        return ray.put(value)
 
     def close(self) -> None:
-        """Stop the cluster if it was started here."""
-        if self._started:
-            self._ray.shutdown()
+        """Stop the cluster if it was started here, leave it otherwise."""
+        if self._connected:
+            self._connected = False
+            ray.shutdown()
 
-    def _get(self, reference: Any) -> Any:
-        """Return a result, raising a task's own error rather than Ray's wrapping of it."""
+    def _start(self) -> None:
+        if ray.is_initialized():
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options: dict[str, Any] = {"address": self._address}
+        if self._address is None:
+            options = {
+                "address": "local",  # not a cluster of somebody else on this machine
+                "num_cpus": self.workers,
+                "include_dashboard": False,
+                "object_store_memory": _OBJECT_STORE_BYTES,
+                "_memory": self.memory,
+            }
         try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, IndexmillError):
-                raise error.cause from None
-            raise
-        except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.OutOfMemoryError) as error:
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
+        except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"ray_address: {self._address or 'a local cluster'} cannot be used ({error}); expected a running "
+                "cluster of this Ray and Python version; see ray status"
+            ) from error
+        self._connected = True
+
+
+class _Stage:
+    """One `map`: sends its tasks to nodes, and again where they die."""
+
+    def __init__(
+        self, executor: RayExecutor, task: Task, arguments: Sequence[tuple[Any, ...]], wide: bool, memory: int
+    ) -> None:
+        self.executor = executor
+        self.task = task
+        self.arguments = arguments
+        self.wide = wide
+        self.memory = memory
+        self.dispatch = Dispatch(task.__name__, len(arguments))
+        self.threads: dict[str, int] = {}
+        self.flights: dict[Any, int] = {}
+        self.looked = -math.inf
+        self.seen = time.monotonic()
+        self.remotes: dict[str, Any] = {}
+
+    def results(self) -> Iterator[Any]:
+        """Yield in order; no more tasks are in flight than nodes have slots."""
+        done = self.dispatch.done
+        for index in range(len(self.arguments)):
+            while index not in done:
+                self._refresh()
+                self._submit()
+                self._collect()
+            yield done.pop(index)
+
+    def cancel(self) -> None:
+        """End what is in flight, and wait for it: nothing may write once the caller has gone on."""
+        for reference in self.flights:
+            ray.cancel(reference, force=True)
+        if self.flights:
+            ray.wait(list(self.flights), num_returns=len(self.flights), timeout=_CANCEL_SECONDS)
+        self.flights.clear()
+
+    def _refresh(self) -> None:
+        """Follow nodes that came and went."""
+        now = time.monotonic()
+        if now - self.looked < _REFRESH_SECONDS:
+            return
+        self.looked = now
+        members = {m["NodeID"]: m["Resources"] for m in ray.nodes() if m["Alive"]}  # type: ignore[no-untyped-call]
+        usable = {}
+        largest = 0
+        for node, resources in members.items():
+            threads = min(self.executor.workers, int(resources.get("CPU", 0)))
+            memory = min(int(resources.get("memory", 0)), self.executor.memory or sys.maxsize)
+            largest = max(largest, memory)
+            fit = memory // self.memory if self.memory else threads
+            slots = min(threads, fit, 1) if self.wide else min(threads, fit)
+            if slots:
+                self.threads[node] = threads if self.wide else 1
+                usable[node] = Node(slots, _declared(resources))
+        self.dispatch.follow(usable)
+        if usable or self.flights:
+            self.seen = now
+        elif self.memory > largest > 0:
             raise BudgetError(
-                f"a Ray worker died, probably for lack of memory: lower --memory and run again, "
-                f"finished stages are kept ({error})"
-            ) from None
+                f"{self.task.__name__}: one task needs {self.memory:,} bytes and no node offers more than "
+                f"{largest:,}; raise --memory or add a larger node"
+            )
+        elif now - self.seen > _NO_NODE_SECONDS:
+            raise ConfigError(
+                f"ray: no node with a CPU for {_NO_NODE_SECONDS:.0f} s; see ray status, then run again: finished "
+                "stages are kept"
+            )
+
+    def _submit(self) -> None:
+        """Send what should start now."""
+        for index, node in self.dispatch.start(time.monotonic()):
+            threads = self.threads[node]
+            packed, references = _pack(self.arguments[index])
+            if node not in self.remotes:
+                self.remotes[node] = self._remote(node, threads)
+            reference = self.remotes[node].remote(
+                self.task, packed, threads if self.wide else None, *references
+            )
+            self.flights[reference] = index
+
+    def _remote(self, node: str, threads: int) -> Any:
+        """Return the function that runs a task on `node` and nowhere else: `Dispatch` decides about another try."""
+        memory = {"memory": self.memory} if self.memory else {}
+        affinity = NodeAffinitySchedulingStrategy(node, soft=False)
+        return _remote_run.options(
+            name=self.task.__name__, num_cpus=threads, max_retries=0, scheduling_strategy=affinity, **memory
+        )
+
+    def _collect(self) -> None:
+        """Wait for a task to end, and take its result or have it run again."""
+        if not self.flights:
+            time.sleep(_IDLE_SECONDS)
+            return
+        ready, _ = ray.wait(list(self.flights), num_returns=1, timeout=_REFRESH_SECONDS)
+        for reference in ready:
+            index = self.flights.pop(reference)
+            try:
+                seconds, result = ray.get(reference)
+            except ray_errors.RayTaskError as error:
+                if isinstance(error.cause, IndexmillError):
+                    raise error.cause from None
+                if not isinstance(error.cause, MemoryError):
+                    raise
+                self.dispatch.died(index, error)
+            except _CRASHES as error:
+                self.dispatch.died(index, error)
+            except _NODE_LOSSES as error:
+                self.dispatch.lost(index, error)
+                self.looked = -math.inf
+            else:
+                self.dispatch.finished(index, seconds, result)
 
 
-def _run_with_threads(task: Task, arguments: tuple[Any, ...], threads: int) -> Any:
-    return run_single_threaded(partial(task, threads=threads), *arguments)
+def _declared(resources: dict[str, float]) -> float:
+    """Return the relative speed that a node declares, for a task that reads half of the time on a usual node.
+
+    Who declares only how fast a node computes means the node as a whole.
+    """
+    rate = resources.get(RATE_RESOURCE, 100.0) / 100
+    return 2 * combined_rate(resources.get(STORAGE_RESOURCE, rate * 100) / 100, rate)
+
+
+class _Shared(NamedTuple):
+    """Stands for a reference inside arguments: Ray resolves only those at the top."""
+
+    position: int
+
+
+def _pack(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return `arguments` with each reference in them replaced by its place in a list, and the list."""
+    references: list[Any] = []
+
+    def replace(part: Any) -> Any:
+        if not isinstance(part, ray.ObjectRef):
+            return KEEP
+        references.append(part)
+        return _Shared(len(references) - 1)
+
+    return replaced(arguments, replace), references
+
+
+def _run(task: Task, packed: Any, threads: int | None, *shared: Any) -> tuple[float, Any]:
+    """Run one task in a worker; return its seconds, without the wait for the node, and its result."""
+    begun = time.perf_counter()
+    wide = {} if threads is None else {"threads": threads}
+    for variable in _THREAD_VARIABLES:
+        os.environ[variable] = "1"
+    if "numba" in sys.modules:
+        sys.modules["numba"].set_num_threads(1)
+    else:
+        os.environ["NUMBA_NUM_THREADS"] = "1"
+    with threadpool_limits(1):
+        result = task(
+            *replaced(packed, lambda p: shared[p.position] if isinstance(p, _Shared) else KEEP), **wide
+        )
+    return time.perf_counter() - begun, result
+
+
+_remote_run = ray.remote(_run)

@@ -1,0 +1,188 @@
+"""Which node runs which task, so that nodes of unlike speed finish together.
+
+This is Equation 8 of the Batch Similarity Search paper ("I/O and Energy Efficient Large-scale Image Similarity
+Search Using Computational Storage Devices", section 5.5) in two forms. `split` solves it for work that divides
+anywhere: T_i(d_i) is the same for all i. `Balancer` is the form for tasks, which do not divide: each goes where it
+would be *finished* first, given what every node still has to do and how fast it has been. Only the place of a task
+is chosen here, never its contents, so no choice reaches the bytes of an index.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: Weight of the newest measurement in a node's rate, a geometric mean: a node that becomes slower and a first
+#: task that took long to warm up are noticed as fast, within a few tasks.
+_NEWEST = 0.5
+_LEAST_SECONDS = 1e-6
+
+
+def combined_rate(load: float, search: float) -> float:
+    """Return the items a second of a worker that loads, then works: the T of Equation 8, for one item, inverted.
+
+    Parameters
+    ----------
+    load, search : float
+        Items a second, positive.
+    """
+    return 1 / (1 / load + 1 / search)
+
+
+def split(rates: Sequence[tuple[float, float]], total: int) -> list[int]:
+    """Divide `total` items among workers so that the last one is done as early as can be (Equation 8).
+
+    Without rounding, worker i gets ``total * r_i / sum(r)`` items, r_i its combined rate. The paper has one host
+    and N equal devices; here every worker has rates of its own, and the shares are the best whole numbers.
+
+    Parameters
+    ----------
+    rates : sequence of (load, search)
+        Items a second, positive, one pair a worker.
+    total : int
+        Items to divide.
+
+    Returns
+    -------
+    list of int
+        Items of each worker; they sum to `total`.
+    """
+    combined = [combined_rate(load, search) for load, search in rates]
+    whole = sum(combined)
+    shares = [int(total * rate / whole) for rate in combined]
+    while sum(shares) > total:  # rounding of the quotient
+        shares[max(range(len(shares)), key=lambda i: (shares[i] / combined[i], i))] -= 1
+    ends = [((share + 1) / rate, i) for i, (share, rate) in enumerate(zip(shares, combined, strict=True))]
+    heapq.heapify(ends)
+    for _ in range(total - sum(shares)):
+        _, i = ends[0]
+        shares[i] += 1
+        heapq.heapreplace(ends, ((shares[i] + 1) / combined[i], i))
+    return shares
+
+
+@dataclass
+class Node:
+    """What runs tasks.
+
+    Attributes
+    ----------
+    slots : int
+        Tasks it runs at once.
+    declared : float
+        Speed of one slot relative to other nodes', until a measurement replaces it.
+    measured : float or None
+        Cost a second of one slot.
+    """
+
+    slots: int
+    declared: float = 1.0
+    measured: float | None = None
+
+
+@dataclass(frozen=True)
+class _Running:
+    node: str
+    cost: float
+    started: float
+
+
+@dataclass
+class Balancer:
+    """Tasks to nodes by earliest completion time.
+
+    It knows no clock: times are seconds of whatever clock the caller has. For n slots, exact rates and greatest
+    cost c, the last task ends no later than ``(total cost + (n - 1) * c) / sum of the slots' rates``: within one
+    task, on a slot of mean rate, of the least possible.
+
+    Attributes
+    ----------
+    nodes : dict of str to Node
+    """
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    _running: dict[int, _Running] = field(default_factory=dict)
+
+    def start(self, task: int, node: str, cost: float, now: float) -> None:
+        """Record that `task` runs on `node`."""
+        self._running[task] = _Running(node, cost, now)
+
+    def finish(self, task: int, seconds: float) -> None:
+        """Record that `task` took `seconds`, which corrects the rate of its node."""
+        run = self._running.pop(task)
+        node = self.nodes.get(run.node)
+        if node is not None:
+            rate = run.cost / max(seconds, _LEAST_SECONDS)
+            before = rate if node.measured is None else node.measured
+            node.measured = before ** (1 - _NEWEST) * rate**_NEWEST
+
+    def lose(self, task: int) -> None:
+        """Record that `task` ended without a result."""
+        del self._running[task]
+
+    def rates(self, now: float) -> dict[str, float]:
+        """Return the cost a second of one slot of each node: measured, else declared in the measured nodes' scale."""
+        ratios = [n.measured / n.declared for n in self.nodes.values() if n.measured is not None]
+        if ratios:
+            scale = sum(ratios) / len(ratios)
+        else:  # nothing has ended: rates are no higher than what runs shows
+            scale = min(
+                (
+                    run.cost / (now - run.started) / self.nodes[run.node].declared
+                    for run in self._running.values()
+                    if run.node in self.nodes and now > run.started
+                ),
+                default=1.0,
+            )
+        return {
+            name: node.declared * scale if node.measured is None else node.measured
+            for name, node in self.nodes.items()
+        }
+
+    def place(self, costs: Iterable[float], now: float) -> list[tuple[int, str]]:
+        """Return what to start now of a queue of tasks.
+
+        Every task, in order, goes to the slot where it would end first, until no slot is free. A slot
+        stays free only when each task left would end earlier by waiting for another slot.
+
+        Parameters
+        ----------
+        costs : iterable of float
+            The queue, in any unit, positive.
+        now : float
+            Seconds.
+
+        Returns
+        -------
+        list of (int, str)
+            Positions in `costs` with the node for each. The caller reports each with `start`.
+        """
+        rates = self.rates(now)
+        ready = self._ready(rates, now)
+        free = sum(time <= now for times in ready.values() for time in times)
+        starts: list[tuple[int, str]] = []
+        for position, cost in enumerate(costs):
+            if len(starts) == free:
+                break
+            name = min(ready, key=lambda n: (ready[n][0] + cost / rates[n], ready[n][0], n))
+            if ready[name][0] <= now:
+                starts.append((position, name))
+            heapq.heapreplace(ready[name], ready[name][0] + cost / rates[name])
+        return starts
+
+    def _ready(self, rates: Mapping[str, float], now: float) -> dict[str, list[float]]:
+        """Return when the slots of each node become free, as a heap.
+
+        A task that should have ended by now is taken to need as long again as it is late.
+        """
+        ends: dict[str, list[float]] = {name: [] for name in self.nodes}
+        for run in self._running.values():
+            if run.node in ends:
+                late = now - (run.started + run.cost / rates[run.node])
+                ends[run.node].append(now + max(abs(late), _LEAST_SECONDS))
+        ready = {}
+        for name, node in self.nodes.items():
+            times = sorted(ends[name])[max(0, len(ends[name]) - node.slots) :]
+            ready[name] = [now] * (node.slots - len(times)) + times
+        return ready

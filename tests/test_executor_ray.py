@@ -1,0 +1,167 @@
+"""Tasks on a Ray cluster of three nodes, and on one that is started for the build."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from tests import ray_tasks as tasks
+
+from indexmill.formats.errors import BudgetError, InputError
+from indexmill.pipeline.executor_ray import RayExecutor
+
+STORE = 100 << 20
+
+
+class Three:
+    """A head with one CPU, a node with two, and a node with one that declares a quarter of the speed."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 1,
+                "include_dashboard": False,
+                "object_store_memory": STORE,
+                "_system_config": {"health_check_period_ms": 500, "health_check_failure_threshold": 2},
+            },
+        )
+        self.executor = RayExecutor(4, address=self.cluster.address)
+        self.executor.share(
+            0
+        )  # connects to the head before others join: losing one of them must not end the driver
+        self.add()
+        self.slow = self.cluster.add_node(
+            num_cpus=1, object_store_memory=STORE, resources={"indexmill_rate": 25}
+        ).node_id
+
+    def add(self) -> None:
+        self.victim = self.cluster.add_node(num_cpus=2, object_store_memory=STORE)
+
+    def lose(self) -> None:
+        self.cluster.remove_node(self.victim, allow_graceful=False)
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Three]:
+    """About 8 s to start."""
+    cluster = Three()
+    yield cluster
+    cluster.executor.close()
+    cluster.cluster.shutdown()
+
+
+def digest(number: int) -> str:
+    return hashlib.sha256(hashlib.sha256(str(number).encode()).digest() * 1000).hexdigest()
+
+
+def test_results_come_in_order_though_later_tasks_end_first(three: Three, tmp_path: Path) -> None:
+    work = [(i, 0.02 * (12 - i), str(tmp_path / str(i))) for i in range(12)]
+    assert list(three.executor.map(tasks.write_digest, work)) == [digest(i) for i in range(12)]
+
+
+def test_an_error_of_ours_arrives_as_itself(three: Three) -> None:
+    with pytest.raises(InputError, match=r"^part-3\.npy: row 7 holds NaN$"):
+        list(three.executor.map(tasks.refuse, [(i,) for i in range(6)]))
+
+
+def test_a_shared_value_is_found_inside_arguments_and_is_read_only(three: Three) -> None:
+    points = three.executor.share(np.ones(1 << 20, np.float32))
+    found = list(three.executor.map(tasks.weigh, [((([points], {"factor": i})),) for i in range(4)]))
+    assert found == [(i * float(1 << 20), False) for i in range(4)]
+
+
+def test_every_pool_of_threads_is_pinned_to_one(three: Three) -> None:
+    counts = list(three.executor.map(tasks.thread_counts, [(i,) for i in range(8)]))
+    assert all(len(c) >= 2 and set(c) == {1} for c in counts), counts
+
+
+def test_wide_tasks_fill_a_node_each_and_run_beside_each_other(three: Three) -> None:
+    spans = list(three.executor.map(tasks.span, [(1.5,), (1.5,)], wide=True))
+    assert sorted(threads for _, _, threads in spans) == [1, 2]
+    assert max(begun for begun, _, _ in spans) < min(ended for _, ended, _ in spans)
+    assert three.executor.call(tasks.span, 0.0)[2] in (1, 2)
+
+
+def test_a_node_declared_slower_gets_fewer_tasks(three: Three) -> None:
+    list(three.executor.map(tasks.where, [(i, {}) for i in range(4)]))  # worker processes are there
+    pauses = {m["NodeID"]: 0.1 for m in ray.nodes()} | {three.slow: 0.4}
+    counts = Counter(three.executor.map(tasks.where, [(i, pauses) for i in range(39)]))
+    assert 2 <= counts[three.slow] <= 4, counts  # 39 tasks at 10 + 10 + 10 and 2.5 a second: 3
+    assert sum(counts.values()) == 39
+
+
+@pytest.mark.parametrize("how", ["killed", "out of memory"])
+def test_a_task_that_dies_is_run_again(three: Three, tmp_path: Path, how: str) -> None:
+    work = [(str(tmp_path / str(i)), how) for i in range(3)]
+    assert list(three.executor.map(tasks.die_once, work)) == [how] * 3
+
+
+def test_a_task_that_always_dies_ends_the_build_and_says_what_to_change(three: Three) -> None:
+    with pytest.raises(BudgetError, match=r"die: task 0 of 1 died 5 times.*lower --memory"):
+        list(three.executor.map(tasks.die, [(0,)]))
+
+
+def test_a_task_larger_than_every_node_is_refused(three: Three) -> None:
+    with pytest.raises(BudgetError, match="no node offers more than"):
+        list(three.executor.map(tasks.refuse, [(1,)], memory=1 << 60))
+
+
+def test_a_node_removed_without_warning_changes_no_byte(three: Three, tmp_path: Path) -> None:
+    work = [(i, 0.2, str(tmp_path / f"{i:03d}")) for i in range(40)]
+    found = []
+    for result in three.executor.map(tasks.write_digest, work):
+        found.append(result)
+        if len(found) == 6:
+            three.lose()
+    assert found == [digest(i) for i in range(40)]
+    assert [hashlib.sha256(Path(out).read_bytes()).hexdigest() for _, _, out in work] == found
+    three.add()
+    pauses = {m["NodeID"]: 0.2 for m in ray.nodes()}
+    nodes = set(three.executor.map(tasks.where, [(i, pauses) for i in range(12)]))
+    assert three.victim.node_id in nodes  # the one that joined is used
+
+
+def test_what_is_in_flight_ends_when_the_caller_stops(three: Three, tmp_path: Path) -> None:
+    started = [tmp_path / str(i) for i in range(3)]
+    stage = three.executor.map(tasks.first_then_hang, [(i, str(f)) for i, f in enumerate(started)])
+    next(stage)
+    while not all(f.exists() and f.read_text() for f in started):
+        time.sleep(0.05)
+    stage.close()  # as an interrupt does
+    for file in started[1:]:
+        assert not running(int(file.read_text()))
+
+
+def running(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_ray_starts_with_the_first_task_and_stops_on_close(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """About 6 s; the last test here, since it leaves the cluster of the others."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    three.executor.close()
+    executor = RayExecutor(2, memory=1 << 30)
+    assert not ray.is_initialized()
+    assert list(executor.map(tasks.refuse, [(1,), (2,)])) == [1, 2]
+    resources: Any = ray.cluster_resources()
+    assert (resources["CPU"], resources["memory"]) == (2, 1 << 30)
+    with pytest.raises(BudgetError, match="one task needs"):
+        executor.call(tasks.span, 0.0, memory=2 << 30)
+    executor.close()
+    assert not ray.is_initialized()
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
