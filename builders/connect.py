@@ -67,8 +67,8 @@ def connect_unreachable(
 
 @njit(nogil=True, cache=True)
 def _expand(
-    neighbours: Any, degrees: Any, parent: Any, v: int, leaf: int
-) -> int:  # pragma: no cover - compiled
+    neighbours: Any, degrees: Any, parent: Any, v: Any, leaf: Any
+) -> Any:  # pragma: no cover - compiled
     """Make the unreached neighbours of `v` its children; returns the last of them, else `leaf`."""
     for j in range(degrees[v]):
         u = np.int64(neighbours[v, j])
@@ -100,7 +100,7 @@ def _link(
     vectors: Any, neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool, most: int
 ) -> bool:  # pragma: no cover - compiled
     """Add the edge w -> u if `w` has room or, if allowed, an edge outside the tree to give up."""
-    at = -1
+    at: Any = -1
     if degrees[w] < most:
         at = np.int64(degrees[w])
         degrees[w] += 1
@@ -153,11 +153,12 @@ def _connect(
 
 
 @njit(nogil=True, cache=True)
-def _grow(neighbours: Any, degrees: Any, parent: Any, expanded: Any, u: int) -> int:  # pragma: no cover
+def _grow(neighbours: Any, degrees: Any, parent: Any, expanded: Any, u: Any) -> Any:  # pragma: no cover
     """Grow the tree from `u` breadth first; what outgrows the queue is left to a sweep. Returns a leaf."""
     queue = np.empty(_QUEUE, np.uint32)
     queue[0] = u
-    head, tail, leaf = 0, 1, u
+    head, tail = 0, 1
+    leaf = u
     while head < tail:
         v = np.int64(queue[head])
         head += 1

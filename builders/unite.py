@@ -73,7 +73,7 @@ def _unite(
 
 
 @njit(nogil=True, cache=True)
-def _copy(source: Any, owner: int, target: Any) -> int:  # pragma: no cover - compiled
+def _copy(source: Any, owner: int, target: Any) -> Any:  # pragma: no cover - compiled
     """Copy a list up to its padding; returns its length."""
     for j in range(source.size):
         if source[j] == owner:

@@ -63,9 +63,9 @@ def _gather(vertices: Any, sizes: Any, stars: Any) -> Any:  # pragma: no cover -
     """Stars in their new order, one after the other."""
     begins = np.cumsum(sizes) - sizes
     order = np.empty_like(vertices)
-    filled = 0
+    filled: Any = 0
     for star in stars:
-        size = np.int64(sizes[star])
+        size: Any = np.int64(sizes[star])
         order[filled : filled + size] = vertices[begins[star] : begins[star] + size]
         filled += size
     return order

@@ -71,8 +71,8 @@ class NodeSpace:
         if self.scale is not None:
             reach = self.scale.step * np.float32(2**self.scale.bits - 1)
             # Rounding of the step can leave the build's own maximum a little beyond the last code.
-            low = self.scale.minimum - (slack + 1e-6) * reach
-            high = self.scale.minimum + (1 + slack + 1e-6) * reach
+            low: Any = self.scale.minimum - (slack + 1e-6) * reach
+            high: Any = self.scale.minimum + (1 + slack + 1e-6) * reach
         elif self.node.dtype == "float16":
             low, high = -_FLOAT16_MAX, _FLOAT16_MAX
         else:
