@@ -7,18 +7,22 @@ deleted and its task run again.
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import CorruptFile
+from indexmill.formats.errors import BudgetError, CorruptFile
 from indexmill.pipeline.executor import Executor, write_file
 from indexmill.pipeline.failpoint import failpoint
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.store import StageStore
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 #: Times a stage is tried when its input turns out to be damaged.
 _TRIES = 3
 
@@ -143,14 +147,29 @@ class Mill:
         begun = time.perf_counter()
         self.progress.start(stage.name, stage.steps() if callable(stage.steps) else stage.steps, stage.unit)
         failpoint("stage-begun", stage.name)
-        self.store.begin(stage.path, stage.resumable)
-        stage.run(stage.path)
-        self.store.check_space()
-        self.store.finish(stage.path)
+        with self._room(stage):
+            self.store.begin(stage.path, stage.resumable)
+            stage.run(stage.path)
+            self.store.check_space()
+            self.store.finish(stage.path)
         failpoint("stage-done", stage.name)
         seconds = time.perf_counter() - begun
         self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + seconds
         self.progress.finish(f"{seconds:.1f} s")
+
+    @contextmanager
+    def _room(self, stage: Stage) -> Iterator[None]:
+        """Say what to do about a work directory that is full or cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise BudgetError(
+                f"scratch: {error.filename or stage.path}: {os.strerror(error.errno)} in stage {stage.name}, beside "
+                f"{self.store.used_bytes():,} bytes of this build; free some space or name another --work, and run "
+                "again; finished stages are kept"
+            ) from error
 
     def _forget(self, stage: Stage, error: CorruptFile) -> bool:
         """Delete a damaged file of one of the stage's inputs; tells whether it was one."""
