@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 
-def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """Create a .npy file of zeros and map it for reading and writing; call ``flush()`` when it is written.
 
     Raises
@@ -27,7 +27,7 @@ def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> ND
     return array
 
 
-def create_raw(path: str | Path, dtype: DTypeLike, n: int) -> NDArray[Any]:
+def create_raw(path: str | Path, dtype: DTypeLike, n: int) -> np.memmap[Any, Any]:
     """Create a file of `n` zeros without a header, n at least 1, and map it; raises as `create_npy` does."""
     array = np.memmap(path, np.dtype(dtype), "w+", shape=(n,))
     _take_space(path)

@@ -218,10 +218,11 @@ class GraphRecipe:
 
     def _emit(self) -> Stage:
         chunks = task_files(self.pack.path, len(self.spans) - 1, "chunk")
-        feeds = [self.pack, self.order, self.cluster, self.entries, self.encode, self.ingest]
+        feeds = [self.order, self.entries, self.encode, *([self.navigation] if self.navigation else [])]
+        feeds += [self.pack, self.cluster, self.ingest]  # packed last: then nobody waits for the graph
         what = {"node": self.node.dtype, "metric": self.p.metric}
         return self._call(
-            "emit", emit.EMIT_VERSION, what, feeds + ([self.navigation] if self.navigation else []),
+            "emit", emit.EMIT_VERSION, what, feeds,
             lambda: (
                 emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.task_bytes(self.memory),
             ),
