@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
+from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
 from indexmill.formats.frame import checksum
 
 #: Written in the footer; a reader refuses any other (`TooNew`, `TooOld`). Chunk files live as long as a build.
@@ -106,6 +106,10 @@ class ChunkFile:
         self._file = os.open(self.path, os.O_RDONLY)
         try:
             self._open()
+        except FormatError as error:
+            error.path = str(self.path)
+            self.close()
+            raise
         except BaseException:
             self.close()
             raise
@@ -234,7 +238,9 @@ class ChunkFile:
             raise self._corrupt(where, expected, got)
 
     def _corrupt(self, where: str, expected: object, got: object) -> CorruptFile:
-        return CorruptFile(f"{self.path}: {where}: expected {expected}, got {got}; {_REMEDY}")
+        error = CorruptFile(f"{self.path}: {where}: expected {expected}, got {got}; {_REMEDY}")
+        error.path = str(self.path)
+        return error
 
 
 def joined(keys: NDArray[Any], values: NDArray[Any]) -> NDArray[np.uint64]:

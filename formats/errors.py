@@ -36,13 +36,7 @@ class OutputExistsError(IndexmillError):
 
 
 class FormatError(IndexmillError):
-    """An index file cannot be used as it is."""
-
-    exit_code = 6
-
-
-class CorruptFile(FormatError):
-    """Bytes differ from what was written: a checksum, a size or a field is wrong.
+    """A file cannot be used as it is.
 
     Attributes
     ----------
@@ -50,7 +44,12 @@ class CorruptFile(FormatError):
         The file, where the error is about one.
     """
 
+    exit_code = 6
     path: str | None = None
+
+
+class CorruptFile(FormatError):
+    """Bytes differ from what was written: a checksum, a size or a field is wrong."""
 
 
 class TooOld(FormatError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import BudgetError, CorruptFile
+from indexmill.formats.errors import BudgetError, FormatError
 from indexmill.pipeline.executor import Executor, write_file
 from indexmill.pipeline.failpoint import failpoint
 from indexmill.pipeline.progress import Progress
@@ -99,7 +99,7 @@ class Mill:
                 try:
                     self._run(stage)
                     break
-                except CorruptFile as error:
+                except FormatError as error:
                     if not tries_left or not self._forget(stage, error):
                         raise
         elif stage.name not in self.seconds:
@@ -171,7 +171,7 @@ class Mill:
                 "again; finished stages are kept"
             ) from error
 
-    def _forget(self, stage: Stage, error: CorruptFile) -> bool:
+    def _forget(self, stage: Stage, error: FormatError) -> bool:
         """Delete a damaged file of one of the stage's inputs; tells whether it was one."""
         for needed in stage.inputs:
             if error.path is not None and needed.path in Path(error.path).parents:

@@ -39,7 +39,8 @@ class Driver:
         )
 
     def run(self, out: Path, shard: int = 0, **command: Any) -> tuple[int, str]:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         line = {"source": str(self.source), "out": str(out), "shard": shard, **command}
         self._process.stdin.write(json.dumps(line) + "\n")
         self._process.stdin.flush()
@@ -161,7 +162,8 @@ def test_a_scratch_disk_that_refuses_is_one_clear_error(
 ) -> None:
     status, message = driver.run(tmp_path / "ix", SHARD, failpoint=f"{place}={error}")
     assert status == 4
-    assert "scratch" in message and "finished stages are kept" in message
+    assert "scratch" in message
+    assert "finished stages are kept" in message
     assert driver.succeed(tmp_path / "ix", SHARD) == undisturbed[SHARD]
 
 
@@ -182,7 +184,8 @@ def test_a_full_disk_is_one_clear_error_and_the_rerun_goes_on(
     work = str(small_disk / "work")
     status, message = driver.run(tmp_path / "ix", SHARD, work=work)
     assert status == 4, message
-    assert "No space left on device" in message and work in message
+    assert "No space left on device" in message
+    assert work in message
     subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
     assert driver.succeed(tmp_path / "ix", SHARD, work=work) == undisturbed[SHARD]
 
