@@ -89,7 +89,7 @@ def _connect(
     parent[entry] = entry
     queue = np.empty(n, np.uint32)
     leaf = _spread(neighbours, degrees, parent, entry, queue)
-    s = scratch(list_size, neighbours.shape[1])
+    s = scratch(list_size, neighbours)
     added = 0
     for u in range(n):
         if parent[u] >= 0:

@@ -169,7 +169,7 @@ def _search_and_prune(
     list_size: int, alpha: float, chosen: Any, counts: Any,
 ) -> None:  # pragma: no cover - compiled  # fmt: skip
     cap = neighbours.shape[1]
-    s = scratch(list_size, cap)
+    s = scratch(list_size, neighbours)
     most = s.visited_ids.size + cap
     ids, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
     for b in range(batch.size):
