@@ -29,6 +29,10 @@ class BudgetError(IndexmillError):
     exit_code = 4
 
 
+class StorageError(IndexmillError):
+    """Shared storage refused, or did not answer for long."""
+
+
 class OutputExistsError(IndexmillError):
     """The output exists already and ``force`` was not given."""
 
