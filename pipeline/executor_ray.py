@@ -157,7 +157,7 @@ class _Stage:
         self.remotes: dict[str, Any] = {}
 
     def results(self) -> Iterator[Any]:
-        """Yield in order; no more tasks are in flight than nodes have slots."""
+        """Yield in order; no more tasks are in flight than nodes have lanes."""
         done = self.dispatch.done
         for index in range(len(self.arguments)):
             while index not in done:
@@ -167,7 +167,7 @@ class _Stage:
             yield done.pop(index)
 
     def cancel(self) -> None:
-        """End what is in flight, and wait for it: nothing may write once the caller has gone on."""
+        """End what is in flight; its processes are killed, and gone a moment after this returns."""
         for reference in self.flights:
             ray.cancel(reference, force=True)
         if self.flights:
@@ -188,10 +188,10 @@ class _Stage:
             memory = min(int(resources.get("memory", 0)), self.executor.memory or sys.maxsize)
             largest = max(largest, memory)
             fit = memory // self.memory if self.memory else threads
-            slots = min(threads, fit, 1) if self.wide else min(threads, fit)
-            if slots:
+            lanes = min(threads, fit, 1) if self.wide else min(threads, fit)
+            if lanes:
                 self.threads[node] = threads if self.wide else 1
-                usable[node] = Node(slots, _declared(resources))
+                usable[node] = Node(lanes, _declared(resources))
         self.dispatch.follow(usable)
         if usable or self.flights:
             self.seen = now
