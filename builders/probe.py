@@ -6,6 +6,7 @@ as many single distances, so vectors are taken a block at a time and gathered gr
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ def make_groups(points: NDArray[Any], group: NDArray[np.uint32], n_groups: int, 
     starts = np.searchsorted(group[ids], np.arange(n_groups + 1)).astype(np.int64)
     augmented = [
         augment(points[ids[first:last]].astype(np.float32) - origin)
-        for first, last in zip(starts[:-1], starts[1:], strict=True)
+        for first, last in itertools.pairwise(starts)
     ]
     return Groups(ids.astype(np.uint32), starts, augmented)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import BudgetError, FormatError
-from indexmill.pipeline.executor import Executor, write_file
+from indexmill.pipeline.executor import Executor
 from indexmill.pipeline.failpoint import failpoint
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.store import StageStore
@@ -109,6 +109,24 @@ class Mill:
         self._release(stage)
         return stage.path
 
+    def read(self, stage: Stage) -> Path:
+        """Return the directory of a finished stage, with its files on this machine."""
+        return self.store.fetch(stage.path)
+
+    def call(
+        self,
+        directory: Path,
+        task: Callable[..., Any],
+        arguments: Sequence[Any],
+        *,
+        by_step: bool,
+        memory: int,
+    ) -> None:
+        """Run one wide task that writes into a stage's directory; `by_step` tasks tell how far they are."""
+        advance = self.progress.advance if by_step else None
+        wrapped = self.store.directory_task(task, tuple(arguments), directory)
+        self.executor.call(*wrapped, advance=advance, memory=memory)
+
     def tasks(
         self,
         directory: Path,
@@ -134,10 +152,13 @@ class Mill:
         """
         files = task_files(directory, len(arguments), suffix)
         steps = weights or [1] * len(files)
-        missing = [i for i, file in enumerate(files) if not Path(file).exists()]
+        there = self.store.files(directory)
+        missing = [i for i, file in enumerate(files) if Path(file).name not in there]
         self.progress.advance(sum(steps) - sum(steps[i] for i in missing))
-        work = [(task, arguments[i], files[i]) for i in missing]
-        results: Iterator[Any] = self.executor.map(write_file, work, wide=wide, memory=memory)
+        wrapped = [self.store.file_task(task, arguments[i], Path(files[i])) for i in missing]
+        results: Iterator[Any] = iter(())
+        if wrapped:
+            results = self.executor.map(wrapped[0][0], [w[1:] for w in wrapped], wide=wide, memory=memory)
         for i, _ in zip(missing, results, strict=True):
             self.progress.advance(steps[i])
             self.store.check_space()
@@ -174,8 +195,8 @@ class Mill:
     def _forget(self, stage: Stage, error: FormatError) -> bool:
         """Delete a damaged file of one of the stage's inputs; tells whether it was one."""
         for needed in stage.inputs:
-            if error.path is not None and needed.path in Path(error.path).parents:
-                Path(error.path).unlink(missing_ok=True)
+            if error.path is not None and needed.path.name in Path(error.path).parts:
+                self.store.forget(needed.path / Path(error.path).name)
                 return True
         return False
 

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 
 from indexmill.formats.atomic import atomic_write
-from indexmill.formats.errors import StorageError
+from indexmill.formats.errors import FormatError, StorageError
 from indexmill.formats.filesystem import locate
 from indexmill.pipeline.arguments import KEEP, replaced
 from indexmill.pipeline.retry import retried
@@ -253,7 +253,8 @@ def run_localised(
     try:
         if directory:
             partial_path.mkdir()
-        result = task(*arguments, str(partial_path), **keywords)
+        with _damage_forgotten(storage):
+            result = task(*arguments, str(partial_path), **keywords)
         if local.is_dir():
             shutil.rmtree(local)
         os.replace(partial_path, local)
@@ -264,3 +265,21 @@ def run_localised(
             partial_path.unlink(missing_ok=True)
     storage.push(target)
     return result
+
+
+def run_localised_directory(
+    url: str, task: Callable[..., Any], packed: Any, target: str, **keywords: Any
+) -> Any:
+    """See `run_localised`; the task writes a directory."""
+    return run_localised(url, task, packed, target, directory=True, **keywords)
+
+
+@contextmanager
+def _damage_forgotten(storage: Storage) -> Iterator[None]:
+    """Delete a damaged file from this node's mirror, so that the next task fetches it again."""
+    try:
+        yield
+    except FormatError as error:
+        if error.path is not None and Path(error.path).is_relative_to(storage.mirror):
+            Path(error.path).unlink(missing_ok=True)
+        raise

@@ -1,7 +1,8 @@
 """Runs builds in forked children that a failpoint or a timer kills; compiled kernels are loaded once, before the forks.
 
 Reads one JSON object a line: ``source``, ``out``, ``shard`` and optionally ``failpoint``, ``delay``, ``work``,
-``force``, ``workers``; answers with the wait status of the child (negative: the signal that ended it) and its error message.
+``force``, ``workers``; answers with the wait status of the child (negative: the signal that ended it) and its
+error message.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ray.cluster_utils import Cluster
 from tests import ray_tasks as tasks
 from tests.s3_support import flaky_server
 
-from indexmill.formats.errors import BudgetError, InputError
+from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.pipeline.executor_ray import RayExecutor
 from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage, run_localised
 
@@ -195,10 +195,18 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def test_an_address_where_nobody_answers_is_named_at_once(three: Three) -> None:
+    three.executor.close()
+    begun = time.monotonic()
+    with pytest.raises(ConfigError, match=r"ray_address: 127\.0\.0\.1:1 cannot be used.*refused"):
+        RayExecutor(2, address="127.0.0.1:1").share(0)
+    assert time.monotonic() - begun < 5
+
+
 def test_ray_starts_with_the_first_task_and_stops_on_close(
     three: Three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """About 6 s; the last test here, since it leaves the cluster of the others."""
+    """About 6 s; the last tests here leave the cluster of the others."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     three.executor.close()
     executor = RayExecutor(2, memory=1 << 30)

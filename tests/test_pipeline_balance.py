@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.balance import Balancer, Node, combined_rate, split
+from indexmill.pipeline.capacity import capacity
 from indexmill.pipeline.dispatch import Dispatch
 
 NODES = st.lists(st.tuples(st.integers(1, 4), st.floats(0.05, 8)), min_size=1, max_size=5)
@@ -177,3 +178,28 @@ def test_tasks_of_a_lost_node_run_elsewhere_and_a_node_that_joins_is_used() -> N
         assert (1, "c") in dispatch.start(0.2)
     with pytest.raises(BudgetError, match="died 5 times"):
         dispatch.lost(1, RuntimeError("node c"))
+
+
+@pytest.mark.parametrize(
+    ("resources", "wide", "task_bytes", "expected"),
+    [
+        ({"CPU": 8, "memory": 100}, False, 0, (1, 4, 60, 1.0)),  # four workers, a budget of 60 bytes
+        ({"CPU": 2, "memory": 40}, False, 0, (1, 2, 40, 1.0)),
+        ({"CPU": 8, "memory": 100}, False, 25, (1, 2, 60, 1.0)),
+        ({"CPU": 8, "memory": 100}, False, 61, (1, 0, 60, 1.0)),
+        ({"CPU": 8, "memory": 100}, True, 25, (4, 1, 60, 1.0)),
+        ({"CPU": 0, "memory": 100}, True, 0, (0, 0, 60, 1.0)),
+        ({"CPU": 1, "memory": 60, "indexmill_rate": 25}, False, 0, (1, 1, 60, 0.25)),
+        ({"CPU": 1, "memory": 60, "indexmill_storage": 300}, False, 0, (1, 1, 60, 1.5)),
+        (
+            {"CPU": 1, "memory": 60, "indexmill_rate": 10, "indexmill_storage": 400},
+            False,
+            0,
+            (1, 1, 60, 2 / 10.25),
+        ),
+    ],
+)
+def test_a_node_offers_what_it_declares_within_workers_and_budget(
+    resources: dict[str, float], wide: bool, task_bytes: int, expected: tuple[float, ...]
+) -> None:
+    assert capacity(resources, 4, 60, wide, task_bytes) == pytest.approx(expected)

@@ -121,7 +121,7 @@ def test_a_second_build_into_the_same_output_is_refused(tmp_path: Path) -> None:
 
 def test_a_work_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="work: .*file/w.* cannot be written"):
+    with pytest.raises(ConfigError, match=r"work: .*file/w.* cannot be written"):
         build(tmp_path / "ix", clustered(300, 8), work=str(tmp_path / "file" / "w"))
 
 
