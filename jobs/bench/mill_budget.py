@@ -81,11 +81,19 @@ def _limited(mill: Mill, name: str) -> dict[str, Any]:
             made, failure = build(job, mill.out, group), None
         except RuntimeError as error:
             made, failure = {}, str(error)
-        pressure = asdict(group.pressure())
+        pressure = group.pressure()
     same = None
     if made:
         same = made["build_id"] == mill.earlier("budget")["sets"][name]["build_id"]
-    return {**made, **pressure, "completed": float(not failure), "failure": failure, "same_bytes": same}
+    return made | {
+        "limit_bytes": pressure.limit_bytes,
+        "charged_bytes": pressure.peak_bytes,
+        "limit_hits": pressure.limit_hits,
+        "oom_kills": pressure.oom_kills,
+        "completed": float(not failure),
+        "failure": failure,
+        "same_bytes": same,
+    }
 
 
 def scratch_bound(made: dict[str, Any]) -> int:

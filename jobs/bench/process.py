@@ -77,6 +77,8 @@ def run_measured(
 
 def _tree_bytes(root: int) -> int:
     """Resident bytes of `root` and its descendants now, or the largest high-water mark if that is more."""
+    from indexmill.pipeline.memory import child_pids
+
     resident = highest = 0
     waiting = [root]
     while waiting:
@@ -84,7 +86,7 @@ def _tree_bytes(root: int) -> int:
         now, most = _resident_bytes(pid)
         resident += now
         highest = max(highest, most)
-        waiting += _children(pid)
+        waiting += child_pids(pid)
     return max(resident, highest)
 
 
@@ -99,13 +101,3 @@ def _resident_bytes(pid: int) -> tuple[int, int]:
     except (FileNotFoundError, ProcessLookupError):
         return 0, 0  # it ended meanwhile
     return found["VmRSS"], found["VmHWM"]
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children += [int(child) for child in (task / "children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return children  # it, or one of its threads, ended meanwhile
-    return children

@@ -92,7 +92,7 @@ def limit(part: dict[str, Any], images: str) -> str:
     rows = [
         (
             name, f"{made['limit_bytes'] / MIB:.0f}", "yes" if made["completed"] else "**no**",
-            "not told" if made["peak_bytes"] is None else f"{made['peak_bytes'] / MIB:.0f}", made["oom_kills"],
+            "not told" if made["charged_bytes"] is None else f"{made['charged_bytes'] / MIB:.0f}", made["oom_kills"],
             {True: "yes", False: "**no**", None: ""}[made["same_bytes"]], number(made.get("wall_s")),
         )
         for name, made in part["sets"].items()
