@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,10 +22,14 @@ import yaml
 from ray.cluster_utils import Cluster
 from tests import ray_tasks as tasks
 from tests.s3_support import flaky_server
+from tests.test_pipeline_build import build, clustered, data_files
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.pipeline import budget
+from indexmill.pipeline import build as pipeline_build
 from indexmill.pipeline.executor_ray import RayExecutor
 from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage, run_localised
+from indexmill.pipeline.store import StageStore
 
 STORE = 100 << 20
 
@@ -166,6 +171,37 @@ def test_nodes_that_share_only_an_object_store_give_the_bytes_of_one(three: Thre
         expected = b"".join(tasks.data(i) for i in range(16))
         assert [work.fetch(f"joined-1/{i}").read_bytes() == expected for i in range(3)] == [True] * 3
         assert len(mirrors) >= 2, mirrors  # nodes read what others wrote
+
+
+def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
+    three: Three, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(900, 8)
+    alone = build(tmp_path / "alone", vectors, shard_vectors=200)
+    monkeypatch.setattr(pipeline_build, "make_executor", lambda *_: Borrowed(three.executor))
+    monkeypatch.setattr(budget, "_LEAST_ROWS", 100)  # several tasks of each kind
+    finish = StageStore.finish
+
+    def finish_and_lose(store: StageStore, path: Path) -> None:
+        finish(store, path)
+        if path.name.startswith("assign"):
+            threading.Timer(1.0, three.lose).start()  # while the shards are built
+
+    monkeypatch.setattr(StageStore, "finish", finish_and_lose)
+    together = build(tmp_path / "together", vectors, shard_vectors=200, workers=4)
+    assert data_files(together) == data_files(alone)
+    three.add()
+
+
+class Borrowed:
+    """An executor that stays open when a build closes it."""
+
+    def __init__(self, executor: RayExecutor) -> None:
+        self.workers, self.map, self.call = executor.workers, executor.map, executor.call
+        self.share = executor.share
+
+    def close(self) -> None:
+        """Leave the cluster to the next test."""
 
 
 def test_the_cluster_file_of_the_guide_is_one_that_ray_takes() -> None:
