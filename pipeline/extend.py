@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -72,11 +72,16 @@ class ExtendOptions:
 
 def run_append(
     index: str | os.PathLike[str],
-    source: VectorSource,
+    open_more: Callable[[Sequence[str]], VectorSource],
     options: ExtendOptions,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Add the vectors of `source` to an index and publish the next generation.
+    """Add vectors to an index and publish the next generation.
+
+    Parameters
+    ----------
+    open_more : callable
+        Opens the vectors to add, given the names of the index's metadata columns.
 
     Returns
     -------
@@ -90,6 +95,7 @@ def run_append(
     """
     run = _Run(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as larger:
+        source = open_more([] if larger.metadata is None else larger.metadata.schema_arrow.names)
         check_source(larger, source)
         _check_size(larger, source.n_vectors)
         check_memory(options.memory, larger, source.n_vectors)

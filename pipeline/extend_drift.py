@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from indexmill.builders.pq import TRAINING_VECTORS
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_parts import code_error
 from indexmill.pipeline.extend_scratch import GrowingGraph
@@ -29,7 +30,9 @@ def drift_of(index: OpenedIndex, graph: GrowingGraph) -> dict[str, Any]:
     old = code_error(graph.vectors[:built], index.space, codebook)
     new = code_error(graph.vectors[built:], index.space, codebook)
     share = round((n - built) / n, 6)
-    ratio = round(new / old, 6) if old > 0 else None
+    trained = min(built, index.parameters.sample_vectors, TRAINING_VECTORS)
+    fit = optimism(trained / len(codebook.pivots))
+    ratio = round(new / old / fit, 6) if old > 0 and fit is not None else None
     clipped = sum(
         int(index.space.outside(graph.vectors[first : first + 65536]).any(axis=1).sum())
         for first in range(graph.present, n, 65536)
@@ -46,6 +49,16 @@ def drift_of(index: OpenedIndex, graph: GrowingGraph) -> dict[str, Any]:
         "rebuild": rebuild,
         "advice": advice,
     }
+
+
+def optimism(rows_per_centre: float) -> float | None:
+    """Return by what factor codes err more on new rows than on those that trained them, though both are alike.
+
+    The mean of m rows with variance v has variance v / m: its rows lie v (1 - 1/m) from it on average, others
+    v (1 + 1/m). None where a centre has a single row, and an error of zero says nothing.
+    """
+    m = rows_per_centre
+    return (m + 1) / (m - 1) if m > 1 else None
 
 
 def advise(share: float, ratio: float | None) -> tuple[bool, str]:

@@ -68,6 +68,8 @@ class NodeSpace:
 
     def outside(self, rows: NDArray[Any], slack: float = 0.0) -> NDArray[np.bool_]:
         """Say which components (m, dim) of compared rows a node cannot hold, give or take `slack` of the range."""
+        low: NDArray[Any] | np.float32
+        high: NDArray[Any] | np.float32
         if self.scale is not None:
             reach = self.scale.step * np.float32(2**self.scale.bits - 1)
             # Rounding of the step can leave the build's own maximum a little beyond the last code.
