@@ -114,6 +114,12 @@ class OpenedIndex:
         return VamanaParameters(self.graph.node_format.max_degree, p.build_list_size, p.alpha)
 
     @property
+    def built(self) -> int:
+        """Vectors of the last full build: the slots below, which never move, whatever was added since."""
+        recorded = (self.manifest.drift or {}).get("built_vectors")
+        return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else self.n
+
+    @property
     def ids_bytes(self) -> int:
         """Size of ids.imx."""
         return os.stat(self.path / "ids.imx").st_size

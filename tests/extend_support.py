@@ -67,4 +67,6 @@ def recall(index: Path, vectors: np.ndarray, queries: np.ndarray, metric: str = 
     keys = -(q @ v.T) if metric == "ip" else ((q[:, None] - v[None]) ** 2).sum(axis=2)
     truth = np.argsort(keys, axis=1, kind="stable")[:, :k]
     found = indexmill.open(index).search(queries, k, L=60).vector_ids
-    return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(found.tolist(), truth.tolist(), strict=True)]))
+    return float(
+        np.mean([len(set(a) & set(b)) / k for a, b in zip(found.tolist(), truth.tolist(), strict=True)])
+    )
