@@ -98,8 +98,11 @@ def append(
     metadata: pa.Table | None = None,
     column: str | None = None,
     id_column: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    force: bool = False,
     progress: bool = False,
-    **how: Any,
 ) -> Index:
     """Add vectors to an index and open the next generation.
 
@@ -109,10 +112,14 @@ def append(
         The index; readers that have it open keep the generation they opened.
     vectors, ids, metadata, column, id_column
         As in `build`; a file or table has the metadata columns that the index has.
+    out : path, optional
+        Another directory for the result; `force` replaces an index there.
+    memory : int or str
+        Budget beside the page cache, in bytes or as ``"8GiB"``.
+    workers : int
+        Threads; they do not change the bytes.
     progress : bool
         Whether to show progress on stderr.
-    **how
-        ``out``, another directory for the result; ``memory``, ``workers``, ``force``.
 
     Returns
     -------
@@ -145,14 +152,21 @@ def append(
             metadata_columns=() if is_array else names,
         )
 
-    options = extend_options(**how)
+    options = extend_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars)
-    return open(index if options.out is None else options.out)
+    return open(index if out is None else out)
 
 
 def merge(
-    first: str | os.PathLike[str], second: str | os.PathLike[str], *, progress: bool = False, **how: Any
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
 ) -> Index:
     """Join two indexes and open the result, which by default takes the place of the first.
 
@@ -160,7 +174,7 @@ def merge(
     ----------
     first, second : path
         The result has the parameters of the larger one. Vector ids of `first` stay, those of `second` follow.
-    progress, **how
+    out, memory, workers, force, progress
         As in `append`.
 
     Returns
@@ -175,10 +189,10 @@ def merge(
     from indexmill.jobs.extend import extend_options
     from indexmill.pipeline.extend import run_merge
 
-    options = extend_options(**how)
+    options = extend_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_merge(first, second, options, bars)
-    return open(first if options.out is None else options.out)
+    return open(first if out is None else out)
 
 
 def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def extend_options(
-    out: str | os.PathLike[str] | None = None,
-    memory: int | str = "8GiB",
-    workers: int = 2,
-    force: bool = False,
+    out: str | os.PathLike[str] | None, memory: int | str, workers: int, force: bool
 ) -> ExtendOptions:
     """Check how an append or merge is to run; `memory` in bytes or as ``"4GiB"``.
 

@@ -161,9 +161,8 @@ class _Run:
     @contextmanager
     def working(self) -> Iterator[Path]:
         """Take the output and yield a scratch directory beside it; BLAS runs on one thread, for equal bytes."""
-        check_output(self.out, self.options.force or self.in_place)
         with threadpool_limits(1), scratch_beside(self.out) as scratch:
-            check_output(self.out, self.options.force or self.in_place)  # what the last holder left
+            check_output(self.out, self.options.force or self.in_place)
             yield scratch
 
     @contextmanager

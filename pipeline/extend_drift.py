@@ -18,6 +18,8 @@ REBUILD_SHARE = 0.5
 REBUILD_CODE_ERROR = 1.75
 #: Overlap ratio, as a share of the build's, below which a rebuild is advised.
 REBUILD_OVERLAP = 0.8
+#: Vectors looked at at a time.
+_BLOCK = 65536
 
 
 def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[str, Any]:
@@ -39,8 +41,8 @@ def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[st
     fit = optimism(trained / len(codebook.pivots))
     ratio = round(new / old / fit, 6) if old > 0 and fit is not None else None
     clipped = sum(
-        int(index.space.outside(graph.vectors[first : first + 65536]).any(axis=1).sum())
-        for first in range(graph.present, n, 65536)
+        int(index.space.outside(graph.vectors[first : first + _BLOCK]).any(axis=1).sum())
+        for first in range(graph.present, n, _BLOCK)
     )
     rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, index.parameters.order))
     return {
@@ -83,7 +85,7 @@ def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bo
 
 def _share_of(overlap: float, built: object, order: str) -> float | None:
     """Overlap ratio as a share of the build's; None where pages are not packed by neighbourhood."""
-    return overlap / built if order == "star" and isinstance(built, float) and built > 0 else None
+    return overlap / built if order == "star" and isinstance(built, (int, float)) and built > 0 else None
 
 
 def _rounded(error: float) -> float:
