@@ -30,7 +30,7 @@ from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.builders.nearest import nearest_points
 
-ROWS = 200_000
+ROWS = 100_000
 SIZES = (50, 100)
 PARAMETERS = {
     "R": MAX_DEGREE,
