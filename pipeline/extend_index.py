@@ -60,7 +60,10 @@ class OpenedIndex:
             )
         self.manifest = manifest = read_manifest(path)
         try:
-            self.parameters = Parameters.model_validate(dict(manifest.parameters))
+            known = {
+                key: manifest.parameters[key] for key in Parameters.model_fields if key in manifest.parameters
+            }
+            self.parameters = Parameters.model_validate(known)
         except ValidationError as error:
             raise corrupt(
                 path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error

@@ -5,6 +5,7 @@ Rows are in slot order, so that unpacking reads and writes from front to back; n
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.pq import encode_pq
 from indexmill.builders.vamana import list_capacity
+from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.extend_index import OpenedIndex
 
 #: Vectors converted at a time.
@@ -55,7 +57,7 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
 
     Raises
     ------
-    OSError
+    BudgetError
         If the disk has no room.
     """
     space, n = index.space, index.n + added
@@ -121,6 +123,15 @@ def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
 def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Create a .npy file of zeros and map it; writing to a map of a full disk would end the process instead."""
     mapped = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    with open(path, "r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
+    size = path.stat().st_size
+    if hasattr(os, "posix_fallocate"):  # macOS has no such call
+        try:
+            with open(path, "r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise BudgetError(
+                f"{path}: {size:,} bytes of scratch do not fit the disk; make room, or name another disk with --out"
+            ) from None
     return np.asarray(mapped)

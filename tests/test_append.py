@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -399,6 +400,20 @@ def test_a_damaged_index_is_not_extended(old: Path, tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match=r"graph\.imx: page 3"):
         indexmill.append(index, NEW)
     assert (index / "graph.imx").read_bytes() == raw
+
+
+def test_a_full_disk_is_an_error_and_changes_nothing(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    index = shutil.copytree(old, tmp_path / "ix")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(BudgetError, match=r"vectors\.npy: [\d,]+ bytes of scratch do not fit the disk"):
+        indexmill.append(index, NEW)
+    assert data_files(index) == data_files(old)
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
 def test_one_append_at_a_time(old: Path, tmp_path: Path) -> None:

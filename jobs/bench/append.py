@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.builders.nearest import nearest_points
 
-ROWS = 100_000
+ROWS = 50_000
 SIZES = (50, 100)
 PARAMETERS = {
     "R": MAX_DEGREE,
@@ -60,7 +61,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Bench:
-    """Vectors in two orders, and where indexes go."""
+    """Queries, and where the indexes of one set of vectors go."""
 
     out: Path
     queries: Any
@@ -68,16 +69,16 @@ class Bench:
     def case(self, vectors: Any, truth: Any, share: float, steps: int, merged: bool) -> dict[str, Any]:
         """Build the base, add the rest, and measure what came of it."""
         added = round(len(vectors) * share)
-        n, index = len(vectors) - added, self.out / "base"
-        indexmill.build(vectors[:n], index, **PARAMETERS)
-        if merged:
-            indexmill.build(vectors[n:], self.out / "small", **PARAMETERS)
+        n, index = len(vectors) - added, self.out / "index"
+        shutil.rmtree(index, ignore_errors=True)
+        shutil.copytree(self._base(vectors[:n], f"base-{n}"), index)
+        small = self._base(vectors[n:], f"small-{added}") if merged else None
         seconds = cpu = distances = 0.0
         for step in range(steps):
             first, last = n + added * step // steps, n + added * (step + 1) // steps
             began, began_cpu = time.perf_counter(), time.process_time()
-            if merged:
-                indexmill.merge(index, self.out / "small", workers=THREADS)
+            if small is not None:
+                indexmill.merge(index, small, workers=THREADS)
             else:
                 indexmill.append(index, vectors[first:last], workers=THREADS)
             seconds += time.perf_counter() - began
@@ -85,6 +86,13 @@ class Bench:
             distances += json.loads((index / "run.json").read_text())["distances"]
         found = {"seconds": round(seconds, 2), "cpu_s": round(cpu, 2), "distances": int(distances)}
         return found | self.measure(index, vectors, truth)
+
+    def _base(self, vectors: Any, name: str) -> Path:
+        """Build an index, unless another case did."""
+        path = self.out / name
+        if not path.exists():
+            indexmill.build(vectors, path, **PARAMETERS)
+        return path
 
     def build(self, vectors: Any, truth: Any) -> dict[str, Any]:
         """Build everything at once and measure it."""
@@ -120,7 +128,6 @@ def main() -> None:
     data = Dataset(arguments.data.resolve())
     everything = np.asarray(read_bin(data.base))
     queries = np.asarray(read_bin(data.query))[data.halves()[0] :]
-    bench = Bench(out, queries)
     found: dict[str, Any] = {
         "benchmark": "append",
         "data": {"name": data.folder.name, "n_vectors": arguments.rows, "queries": len(queries)},
@@ -132,12 +139,16 @@ def main() -> None:
     sets = {False: everything[: arguments.rows], True: shifted(everything, arguments.rows)}
     for shift, vectors in sets.items():
         _, truth = exact_neighbours(vectors, queries, K, THREADS)
-        parts = [(f"build{' shift' * shift}", lambda v, t: bench.build(v, t))]
+        folder = out / ("shift" if shift else "plain")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        bench = Bench(folder, queries)
+        parts = [(f"build{' shift' * shift}", bench.build)]
         for share, steps, merged, elsewhere in CASES:
             if elsewhere == shift:
                 name = f"{'merge' if merged else 'append'} {share:.0%}{f' in {steps}' * (steps > 1)}{' shift' * shift}"
                 how = (share, steps, merged)
-                parts.append((name, lambda v, t, how=how: bench.case(v, t, *how)))  # type: ignore[misc]
+                parts.append((name, lambda v, t, how=how, bench=bench: bench.case(v, t, *how)))  # type: ignore[misc]
         for name, measure in parts:
             found["parts"][name] = record.start_part() | measure(vectors, truth)
             record.save(found, out / "append.json")
