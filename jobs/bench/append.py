@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import sys
 import time
@@ -136,6 +135,10 @@ def main() -> None:
         "parameters": PARAMETERS,
         "parts": {},
     }
+    indexmill.build(
+        everything[:2000], out / "warm-up", **PARAMETERS
+    )  # kernels are loaded once, whoever is first
+    indexmill.append(out / "warm-up", everything[2000:2100])
     sets = {False: everything[: arguments.rows], True: shifted(everything, arguments.rows)}
     for shift, vectors in sets.items():
         _, truth = exact_neighbours(vectors, queries, K, THREADS)
@@ -153,8 +156,6 @@ def main() -> None:
             found["parts"][name] = record.start_part() | measure(vectors, truth)
             record.save(found, out / "append.json")
             print(f"{name}: {found['parts'][name]['seconds']} s", file=sys.stderr, flush=True)
-    found["peak_memory_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    record.save(found, out / "append.json")
     print(table(found))
     if arguments.keep:
         print(record.keep(out / "append.json"))
