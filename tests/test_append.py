@@ -410,7 +410,7 @@ def test_a_full_disk_is_an_error_and_changes_nothing(
 
     index = shutil.copytree(old, tmp_path / "ix")
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(BudgetError, match=r"vectors\.npy: [\d,]+ bytes of scratch do not fit the disk"):
+    with pytest.raises(BudgetError, match=r"vectors\.npy: [\d,]+ bytes do not fit the disk"):
         indexmill.append(index, NEW)
     assert data_files(index) == data_files(old)
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
