@@ -37,6 +37,7 @@ from indexmill.formats.errors import (
     OutputExistsError,
 )
 from indexmill.formats.index import IndexFiles
+from indexmill.pipeline.extend_drift import advise, optimism
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])
@@ -264,6 +265,29 @@ def test_drift_tells_when_the_codes_no_longer_fit(old: Path, tmp_path: Path) -> 
     assert "codes of added vectors err" in drift["advice"]
     indexmill.append(old, OLD[:10], out=tmp_path / "near")
     assert manifest(tmp_path / "near")["drift"]["rebuild"] is False
+
+
+def test_advice_follows_the_documented_thresholds() -> None:
+    assert advise(0.49, 1.74, 0.81)[0] is False
+    assert advise(0.49, None, None)[0] is False
+    for figures, word in (
+        ((0.5, 1.0, 1.0), "50% of"),
+        ((0.1, 1.75, 1.0), "codes"),
+        ((0.1, 1.0, 0.79), "overlap"),
+    ):
+        rebuild, advice = advise(*figures)
+        assert rebuild is True
+        assert word in advice
+
+
+def test_codes_of_more_of_the_same_err_as_the_training_set_foretells() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(6000, 4))
+    means = rows.reshape(600, 10, 4).mean(axis=1)  # 600 centres of 10 rows that have nothing in common
+    trained = ((rows.reshape(600, 10, 4) - means[:, None]) ** 2).sum(axis=2).mean()
+    others = ((rng.normal(size=(600, 10, 4)) - means[:, None]) ** 2).sum(axis=2).mean()
+    assert optimism(10) == pytest.approx(others / trained, rel=0.05)
+    assert optimism(1) is None
 
 
 def test_an_index_of_version_1_1_is_appended_to(old: Path, tmp_path: Path) -> None:
