@@ -27,7 +27,13 @@ class Executor(Protocol):
     workers: int
 
     def map(
-        self, task: Task, arguments: Sequence[tuple[Any, ...]], *, wide: bool = False, memory: int = 0
+        self,
+        task: Task,
+        arguments: Sequence[tuple[Any, ...]],
+        *,
+        wide: bool = False,
+        memory: int = 0,
+        advance: Callable[[int], None] | None = None,
     ) -> Iterator[Any]:
         """Yield ``task(*a)`` for each of `arguments`, in order.
 
@@ -38,6 +44,8 @@ class Executor(Protocol):
             machine. Otherwise a task has one thread and as many run as there are workers.
         memory : int
             Bytes one task may use.
+        advance : callable, optional
+            Wide tasks that report their steps get it as a keyword where they run in this process.
         """
 
     def call(
@@ -84,7 +92,13 @@ class LocalExecutor:
         self._limits = threadpool_limits(1)
 
     def map(
-        self, task: Task, arguments: Sequence[tuple[Any, ...]], *, wide: bool = False, memory: int = 0
+        self,
+        task: Task,
+        arguments: Sequence[tuple[Any, ...]],
+        *,
+        wide: bool = False,
+        memory: int = 0,
+        advance: Callable[[int], None] | None = None,
     ) -> Iterator[Any]:
         """See `Executor.map`.
 
@@ -95,7 +109,7 @@ class LocalExecutor:
         """
         if wide:
             for a in arguments:
-                yield task(*a, threads=self.workers)
+                yield self.call(task, *a, advance=advance)
         elif self.workers == 1 or len(arguments) == 1:
             for a in arguments:
                 yield _alone(task, a)

@@ -78,9 +78,15 @@ class RayExecutor:
         self._connected = False
 
     def map(
-        self, task: Task, arguments: Sequence[tuple[Any, ...]], *, wide: bool = False, memory: int = 0
+        self,
+        task: Task,
+        arguments: Sequence[tuple[Any, ...]],
+        *,
+        wide: bool = False,
+        memory: int = 0,
+        advance: Callable[[int], None] | None = None,
     ) -> Iterator[Any]:
-        """See `Executor.map`.
+        """See `Executor.map`; steps inside a remote task are not reported.
 
         Raises
         ------

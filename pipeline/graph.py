@@ -106,6 +106,7 @@ def build_shard_task(
     batch_bytes: int,
     out: str,
     threads: int,
+    advance: Any = None,
 ) -> None:
     """Build the graph of one shard and write it as a chunk file: key vertex, value shard, payload neighbours.
 
@@ -127,7 +128,8 @@ def build_shard_task(
         vectors = comparable(payload)
         del payload
         entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
-        graph = build_vamana(vectors, entry, p.vamana, seed=p.seed, threads=threads)
+        report = {} if advance is None else {"advance": advance}
+        graph = build_vamana(vectors, entry, p.vamana, seed=p.seed, threads=threads, **report)
         lists = graph.neighbours
         _name_globally(lists, graph.degrees, ids)
         del vectors, graph

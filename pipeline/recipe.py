@@ -10,6 +10,7 @@ from typing import Any
 from indexmill.formats.manifest import Manifest
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
 from indexmill.pipeline.ingest import InputSummary
+from indexmill.pipeline.merge import count
 from indexmill.pipeline.record import emitted_manifest
 from indexmill.pipeline.spec import Parameters
 from indexmill.pipeline.stages import Mill, Stage, task_files
@@ -138,7 +139,7 @@ class GraphRecipe:
                 graph.build_shard_task,
                 [(chunks, shard, limit, g, bounds, buffer, self._batch_bytes(shards())) for shard in range(shards())],
             ),
-            lambda: [1] * shards(), wide=True, unit="shards",
+            lambda: [count(chunks, shard, shard + 1) for shard in range(shards())], wide=True, unit="vectors",
         )  # fmt: skip
         unite = self._tasks(
             "unite", graph.UNITE_VERSION, g._asdict(), [build, self.comparable, self.cluster], "npz", bounds,

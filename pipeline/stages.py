@@ -136,14 +136,14 @@ class Mill:
         *,
         wide: bool = False,
         memory: int = 0,
-        weights: Sequence[int] | None = None,
+        weights: Sequence[int],
     ) -> list[str]:
         """Run tasks that write one file each into a stage's directory; files that are there already are kept.
 
         Parameters
         ----------
-        weights : sequence of int, optional
-            Steps of progress that each task stands for; one by default.
+        weights : sequence of int
+            Steps of progress that each task stands for; wide tasks on this machine report them as they go.
 
         Returns
         -------
@@ -151,16 +151,25 @@ class Mill:
             The files, in the order of `arguments`.
         """
         files = task_files(directory, len(arguments), suffix)
-        steps = weights or [1] * len(files)
         there = self.store.files(directory)
         missing = [i for i, file in enumerate(files) if Path(file).name not in there]
-        self.progress.advance(sum(steps) - sum(steps[i] for i in missing))
+        self.progress.advance(sum(weights) - sum(weights[i] for i in missing))
+        reported = 0
+
+        def advance(steps: int) -> None:
+            nonlocal reported
+            reported += steps
+            self.progress.advance(steps)
+
         wrapped = [self.store.file_task(task, arguments[i], Path(files[i])) for i in missing]
         results: Iterator[Any] = iter(())
         if wrapped:
-            results = self.executor.map(wrapped[0][0], [w[1:] for w in wrapped], wide=wide, memory=memory)
+            within = advance if wide else None
+            run, calls = wrapped[0][0], [w[1:] for w in wrapped]
+            results = self.executor.map(run, calls, wide=wide, memory=memory, advance=within)
         for i, _ in zip(missing, results, strict=True):
-            self.progress.advance(steps[i])
+            self.progress.advance(max(weights[i] - reported, 0))
+            reported = 0
             self.store.check_space()
         return files
 
