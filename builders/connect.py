@@ -128,7 +128,7 @@ def _connect(
     expanded = np.zeros(n, np.bool_)
     parent[entry] = entry
     leaf = _sweep(neighbours, degrees, parent, expanded, entry, entry)
-    s = scratch(list_size, neighbours.shape[1])
+    s = scratch(list_size, neighbours)
     sources = np.empty(np.count_nonzero(parent == _NOBODY), np.int64)
     added = 0
     for u in range(n):

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import squared_distances
 
-#: Slots of the table that remembers which vertices a search has met. A search with L = 75 and degree 41 meets
-#: about 2,000; past three quarters full, vertices go unremembered and may be measured twice, which the
-#: candidate list notices.
+#: Graphs up to this size remember which vertices a search has met in a bitmap of at most 16 KiB: it stays in the
+#: nearest cache, and clearing it costs less than a short search.
+_BITMAP_VERTICES = 1 << 17
+#: Slots of the table that takes its place in larger graphs. A search with L = 75 and degree 41 meets about 2,000;
+#: past three quarters full, vertices go unremembered and may be measured twice, which the candidate list notices.
 _SEEN_SLOTS = 1 << 14
 #: Expanded vertices remembered per unit of L: enough for every search seen, and a bound on memory.
 _VISITED_PER_L = 8
@@ -34,21 +36,23 @@ class Scratch(NamedTuple):
     visited_ids: NDArray[np.uint32]  # (8 L,) in order of expansion
     visited_distances: NDArray[np.float32]  # (8 L,)
     visited_bits: NDArray[np.uint32]  # the same memory
-    seen: NDArray[np.uint32]  # (2**14,) open addressing; 0 is empty, so vertex v is stored as v + 1
+    seen: NDArray[np.uint32]  # a bitmap, or (2**14,) open addressing with 0 for empty and v + 1 for vertex v
     fresh_ids: NDArray[np.uint32]  # (cap,) neighbours met for the first time
     fresh_bits: NDArray[np.uint32]  # (cap,) bits of their distances
 
 
 @njit(nogil=True, cache=True)
-def scratch(list_size: int, cap: int) -> Any:  # pragma: no cover - compiled
-    """Allocate the `Scratch` of a search with `list_size` candidates on rows of `cap` neighbours."""
+def scratch(list_size: int, neighbours: Any) -> Any:  # pragma: no cover - compiled
+    """Allocate the `Scratch` of a search with `list_size` candidates on the graph with these lists, (n, cap)."""
+    n, cap = neighbours.shape
+    slots = (n + 31) >> 5 if n <= _BITMAP_VERTICES else _SEEN_SLOTS
     visited_distances = np.empty(_VISITED_PER_L * list_size, np.float32)
     return Scratch(
         np.empty(list_size + 1, np.uint64),
         np.empty(visited_distances.size, np.uint32),
         visited_distances,
         visited_distances.view(np.uint32),
-        np.zeros(_SEEN_SLOTS, np.uint32),
+        np.zeros(slots, np.uint32),
         np.empty(max(cap, 1), np.uint32),
         np.empty(max(cap, 1), np.uint32),
     )
@@ -61,8 +65,13 @@ def candidate_id(candidate: Any) -> Any:  # pragma: no cover - compiled
 
 
 @njit(nogil=True, cache=True)
-def _first_sight(seen: Any, n_seen: int, v: int) -> bool:  # pragma: no cover - compiled
+def _first_sight(seen: Any, bitmap: bool, n_seen: int, v: int) -> bool:  # pragma: no cover - compiled
     """Remember vertex `v`; true unless it was remembered before."""
+    if bitmap:
+        bit = np.uint32(1 << (v & 31))
+        old = seen[v >> 5]
+        seen[v >> 5] = old | bit
+        return old & bit == 0
     mask = _SEEN_SLOTS - 1
     slot = (v * 2654435761 >> 7) & mask
     while seen[slot] != 0:
@@ -129,10 +138,11 @@ def greedy_search(
     """
     candidates, visited_ids, _, visited_bits, seen, fresh_ids, fresh_bits = s
     seen[:] = 0
-    _first_sight(seen, 0, start)
+    bitmap = len(neighbours) <= _BITMAP_VERTICES
+    _first_sight(seen, bitmap, 0, start)
     n_seen = 1
     if skip >= 0:
-        _first_sight(seen, n_seen, skip)
+        _first_sight(seen, bitmap, n_seen, skip)
         n_seen += 1
     fresh_ids[0] = start
     squared_distances(queries, q, vectors, fresh_ids, 1, fresh_bits)
@@ -152,7 +162,7 @@ def greedy_search(
         fresh = 0
         for j in range(degrees[v]):
             u = np.int64(neighbours[v, j])
-            if _first_sight(seen, n_seen, u):
+            if _first_sight(seen, bitmap, n_seen, u):
                 n_seen += 1
                 fresh_ids[fresh] = u
                 fresh += 1
@@ -179,7 +189,7 @@ def search_rows(
     `out` is a uint32 array, shape (n_queries, k), k at most `list_size`; places without a result keep their
     value. Returns the number of distances computed.
     """
-    s = scratch(list_size, neighbours.shape[1])
+    s = scratch(list_size, neighbours)
     total = 0
     for q in range(len(queries)):
         size, _, n_distances = greedy_search(

@@ -117,7 +117,7 @@ def _search_and_prune(
     list_size: int, alpha: float, chosen: Any, counts: Any,
 ) -> int:  # pragma: no cover - compiled  # fmt: skip
     cap = neighbours.shape[1]
-    s = scratch(list_size, cap)
+    s = scratch(list_size, neighbours)
     most = s.visited_ids.size + cap
     ids, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
     total = 0
