@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from machine import REPOSITORY
+from record import REPOSITORY
 from workspace import Workspace
 
 READER = REPOSITORY / "reader"

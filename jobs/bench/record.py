@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import machine
+from indexmill.jobs import machine
+
 from workspace import (
     ALPHA,
     BUILD_LIST_SIZE,
@@ -20,6 +21,7 @@ from workspace import (
     Workspace,
 )
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDS = Path(__file__).parent / "records"
 #: Counts up when parts change what they record; tables are written from records of this format alone.
 FORMAT = 2

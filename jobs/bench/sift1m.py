@@ -37,7 +37,7 @@ import startup
 import tables
 from dataset import Dataset, first_rows
 from diskann import PACKAGES
-from machine import REPOSITORY
+from record import REPOSITORY
 from workspace import Workspace
 
 NAME = "sift1m"

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 _LIBRARIES = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
 
 
@@ -29,7 +29,12 @@ def software_versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, with ``+changes`` if tracked or new files differ from it."""
+    """Return the commit that is checked out, with ``+changes`` if tracked or new files differ from it.
+
+    An installation that is no checkout has none: ``"release"``.
+    """
+    if not (REPOSITORY / ".git").exists():
+        return "release"
     head = _git("rev-parse", "HEAD")
     return head + ("+changes" if _git("status", "--porcelain") else "")
 
@@ -37,6 +42,18 @@ def commit() -> str:
 def load_average() -> float:
     """Return the load of the last minute: what else was running when a part began."""
     return round(os.getloadavg()[0], 2)
+
+
+def filesystem_of(path: Path) -> str:
+    """Return the type of the file system of `path` and the number of its device, such as ``"ext4 on 254:0"``."""
+    device = path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except FileNotFoundError:  # no Linux
+        return number
+    types = [line.partition(" - ")[2].split()[0] for line in mounts if line.split()[2] == number]
+    return f"{types[0] if types else 'unknown'} on {number}"
 
 
 def _git(*arguments: str) -> str:
