@@ -7,15 +7,11 @@ neither the input when the assignment begins nor the parts when the merge does.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +23,11 @@ from indexmill.builders.leader_groups import LeaderGroups
 from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.source import VectorSource
-from indexmill.formats.tally import create, forget, sync
 from indexmill.jobs import machine
+from indexmill.jobs.bench_assign_run import Run
 from indexmill.jobs.progress import Bar, Lines
-from indexmill.jobs.tables import human_bytes
-from indexmill.pipeline.assignment import Policy, assign, in_buffer_rows
-from indexmill.pipeline.policies import ChunkFiles, TempFiles, cluster_bytes, naming
+from indexmill.pipeline.assignment import in_buffer_rows
+from indexmill.pipeline.policies import cluster_bytes
 
 #: Counts up when a record changes; pages are written from records of this format alone.
 FORMAT = 1
@@ -43,7 +38,6 @@ SAMPLE_VECTORS = 4096
 _LEAST_INDEXED = 256
 #: Keeps the sample apart from other draws with the same seed.
 _STREAM = 0xBE7C
-_PREFIX = "indexmill-assign-"
 
 
 @dataclass(frozen=True)
@@ -52,6 +46,7 @@ class Setting:
 
     Attributes
     ----------
+    leaders, seed : int
     in_buffers : sequence of int
         Bytes.
     scratch : sequence of Path
@@ -59,12 +54,17 @@ class Setting:
     workers : int
     rounds : int
         Times that each is measured, in turns.
+    exact : bool
+        Whether every vector is compared with every leader.
     """
 
+    leaders: int
     in_buffers: Sequence[int]
     scratch: Sequence[Path]
     workers: int
-    rounds: int
+    rounds: int = 1
+    exact: bool = False
+    seed: int = 1
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,8 @@ class Leaders:
     facts: dict[str, Any]
 
 
-def make_leaders(source: VectorSource, n_leaders: int, exact: bool, seed: int, workers: int) -> Leaders:
+def make_leaders(source: VectorSource, setting: Setting) -> Leaders:
     """Draw leaders and index them.
-
-    Parameters
-    ----------
-    exact : bool
-        Whether every vector is to be compared with every leader.
 
     Raises
     ------
@@ -90,15 +85,14 @@ def make_leaders(source: VectorSource, n_leaders: int, exact: bool, seed: int, w
     InputError
         If a leader is no finite vector.
     """
-    rows = draw_leaders(source.n_vectors, n_leaders, seed)
+    seed, workers = setting.seed, setting.workers
+    rows = draw_leaders(source.n_vectors, setting.leaders, seed)
     leaders = _finite(source, rows)
-    others = np.unique(
-        np.random.default_rng([seed, _STREAM]).integers(source.n_vectors, size=4 * SAMPLE_VECTORS)
-    )
-    others = np.random.default_rng([seed, _STREAM]).permutation(np.setdiff1d(others, rows))
-    sample = _finite(source, np.sort(others[: 2 * SAMPLE_VECTORS]))
-    facts: dict[str, Any] = {"leaders": n_leaders, "seed": seed, "workers": workers}
-    if exact or n_leaders < _LEAST_INDEXED or len(sample) < 2:
+    facts: dict[str, Any] = {"leaders": len(leaders), "seed": seed, "workers": workers}
+    rng = np.random.default_rng([seed, _STREAM])
+    others = np.setdiff1d(rng.integers(source.n_vectors, size=4 * SAMPLE_VECTORS), rows)
+    sample = _finite(source, rng.permutation(others)[: 2 * SAMPLE_VECTORS])
+    if setting.exact or len(leaders) < _LEAST_INDEXED or len(sample) < 2:
         return Leaders(ExactLeaders(leaders), {**facts, "index": "exact", "agreement": 1.0})
     index = LeaderGroups(leaders, sample[::2], seed=seed, threads=workers)
     agreement = assignment_error(index, sample[1::2], 1, workers).agreement
@@ -116,27 +110,30 @@ def _finite(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def make_record(
-    open_input: Callable[[], VectorSource],
-    leaders: Leaders,
-    setting: Setting,
-    progress: Bar | Lines,
-    name: str = "",
+    open_input: Callable[[], VectorSource], setting: Setting, progress: Bar | Lines, name: str = ""
 ) -> dict[str, Any]:
-    """Measure, and say when, with what and on which machine; `measure` names the errors.
+    """Check, draw and index leaders, measure; say when, with what and on which machine.
 
     Parameters
     ----------
+    open_input : callable
+        Opens the vectors; called for each run, so that nothing of them is mapped while the page cache is emptied.
     name : str
         Of the data; the name of its first file by default.
+
+    Raises
+    ------
+    ConfigError, InputError, BudgetError, OSError
+        As `check`, `make_leaders` and `measure`.
     """
     source = open_input()
+    check(source, setting)
     data = {
         "name": name or Path(source.paths[0]).name,
         "n_vectors": source.n_vectors,
         "dim": source.dim,
         "dtype": str(source.dtype),
     }
-    del source
     record = {
         "format": FORMAT,
         "benchmark": "assign",
@@ -146,65 +143,60 @@ def make_record(
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": machine.commit(),
         "load_before": machine.load_average(),
-        "parameters": leaders.facts,
         "scratch": [machine.filesystem_of(path) for path in setting.scratch],
     }
-    return {**record, "runs": measure(open_input, leaders, setting, progress)}
+    progress.start("leaders", setting.leaders, "leaders")
+    leaders = make_leaders(source, setting)
+    progress.advance(setting.leaders)
+    progress.finish()
+    del source
+    runs = measure(open_input, leaders.index, setting, progress)
+    return {**record, "parameters": leaders.facts, "runs": runs}
 
 
 def measure(
-    open_input: Callable[[], VectorSource], leaders: Leaders, setting: Setting, progress: Bar | Lines
+    open_input: Callable[[], VectorSource], index: LeaderIndex, setting: Setting, progress: Bar | Lines
 ) -> list[dict[str, Any]]:
     """Measure every policy, in-buffer and scratch path; returns one row a run.
-
-    Parameters
-    ----------
-    open_input : callable
-        Opens the vectors; called for each run, so that nothing of them is mapped while the page cache is emptied.
 
     Raises
     ------
     ConfigError, InputError
-        As `pipeline.assignment.assign`, and if a scratch path is no directory.
-    BudgetError
-        If a path has too little room.
+        As `pipeline.assignment.assign`.
     OSError
         If a path cannot be written; nothing is left there.
     RuntimeError
         If the policies wrote different files, which is a bug.
     """
-    source = open_input()
-    for in_buffer in setting.in_buffers:
-        in_buffer_rows(source, in_buffer)
-    check_room(source, len(leaders.index.leaders), setting.scratch)
-    del source
     rows: list[dict[str, Any]] = []
-    for turn in range(setting.rounds):
-        for place, scratch in enumerate(setting.scratch):
-            for in_buffer in setting.in_buffers:
-                for policy in POLICIES:
-                    run = Run(policy, in_buffer, scratch, setting.scratch[0], setting.workers)
-                    row = run.measure(open_input(), leaders.index, progress)
-                    rows.append({"round": turn, "scratch": place, **row})
+    turns = product(range(setting.rounds), enumerate(setting.scratch), setting.in_buffers, POLICIES)
+    for turn, (place, scratch), in_buffer, policy in turns:
+        run = Run(policy, in_buffer, scratch, setting.scratch[0], setting.workers)
+        rows.append({"round": turn, "scratch": place, **run.measure(open_input(), index, progress)})
     if len({row["sha256"] for row in rows}) > 1:
         raise RuntimeError("the policies wrote different files")
     return rows
 
 
-def check_room(source: VectorSource, n_leaders: int, paths: Sequence[Path]) -> None:
-    """Refuse a path that is no directory, or has too little room.
+def check(source: VectorSource, setting: Setting) -> None:
+    """Refuse what cannot work, before any work is done.
 
     Raises
     ------
-    ConfigError, BudgetError
+    ConfigError
+        If an in-buffer holds no vector, or a scratch path is no directory.
+    BudgetError
+        If a path has too little room.
     """
+    for in_buffer in setting.in_buffers:
+        in_buffer_rows(source, in_buffer)
     merged = cluster_bytes(source.n_vectors, source.dim * source.dtype.itemsize)
-    for path in paths:
+    for path in setting.scratch:
         if not path.is_dir():
             raise ConfigError(f"--scratch: {path} is no directory; create it first")
         disk = os.statvfs(path)
-        parts = merged + n_leaders * disk.f_bsize  # an append file ends within a block
-        need = parts + (merged if path.stat().st_dev == paths[0].stat().st_dev else 0)
+        parts = merged + setting.leaders * disk.f_bsize  # an append file ends within a block
+        need = parts + (merged if path.stat().st_dev == setting.scratch[0].stat().st_dev else 0)
         free = disk.f_bavail * disk.f_frsize
         if free < need:
             raise BudgetError(
@@ -219,95 +211,3 @@ def median_runs(runs: Sequence[Mapping[str, Any]], place: int) -> list[Mapping[s
         if run["scratch"] == place:
             found.setdefault((run["in_buffer_bytes"], run["policy"]), []).append(run)
     return [sorted(group, key=lambda run: run["total_s"])[(len(group) - 1) // 2] for group in found.values()]
-
-
-@dataclass(frozen=True)
-class Run:
-    """One policy, one in-buffer, one scratch path; merged files go to `home`."""
-
-    policy: str
-    in_buffer: int
-    scratch: Path
-    home: Path
-    workers: int
-
-    def measure(self, source: VectorSource, index: LeaderIndex, progress: Bar | Lines) -> dict[str, Any]:
-        """Assign and merge; returns seconds, calls and bytes, and leaves no file."""
-        forget_input(source)
-        name = f"{self.policy} {human_bytes(self.in_buffer)}"
-        progress.start(name, source.n_vectors, "vectors")
-        with scratch_folder(self.home) as home:
-            with scratch_folder(self.scratch) as folder:
-                policy = self._policy(folder, source, len(index.leaders))
-                times = assign(source, index, policy, self.in_buffer, self.workers, progress.advance)
-                policy.forget()
-                began = time.perf_counter()
-                clusters = home / "clusters"
-                with naming(clusters), create(clusters, policy.merging) as out:
-                    sizes = policy.merge(out)
-                sync(clusters, policy.merging)
-                merge_s = time.perf_counter() - began
-                began = time.perf_counter()
-            remove_s = time.perf_counter() - began
-            digest = _sha256(clusters)
-        progress.finish(f"assign {times.assign_s:.1f} s, merge {merge_s:.1f} s")
-        return {
-            "policy": self.policy,
-            "in_buffer_bytes": self.in_buffer,
-            "in_buffers": times.in_buffers,
-            "total_s": round(times.assign_s + merge_s, 3),
-            "distance_s": round(times.distance_s, 3),
-            "assign_s": round(times.assign_s - times.distance_s, 3),
-            "merge_s": round(merge_s, 3),
-            "read_s": round(times.read_s, 3),
-            "add_s": round(times.add_s, 3),
-            "remove_s": round(remove_s, 3),
-            "assigning": policy.assigning.as_dict(),
-            "merging": policy.merging.as_dict(),
-            "empty_leaders": int(np.count_nonzero(sizes == 0)),
-            "largest_cluster": int(sizes.max()),
-            "sha256": digest,
-        }
-
-    def _policy(self, folder: Path, source: VectorSource, n_leaders: int) -> Policy:
-        if self.policy == "temp":
-            return TempFiles(folder, n_leaders)
-        rows = in_buffer_rows(source, self.in_buffer)
-        most = -(-source.n_vectors // rows) + len(source.paths)  # the last of each file may be short
-        return ChunkFiles(folder, n_leaders, source.dim * source.dtype.itemsize, self.in_buffer, most)
-
-
-@contextmanager
-def scratch_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder in `parent`, and remove it with all that is in it.
-
-    Raises
-    ------
-    OSError
-        Of the block or of the folder itself, with a name that outlives the folder, or naming what was left.
-    """
-    folder: str | None = None
-    try:
-        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-        yield Path(folder)
-    except OSError as error:
-        where = str(error.filename or "")
-        if folder is None or where.startswith(folder):
-            what = f"{error.strerror}; nothing was left there; name another --scratch"
-            raise type(error)(error.errno, what, str(parent)) from error
-        raise
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder)
-
-
-def forget_input(source: VectorSource) -> None:
-    """Drop local files from the page cache."""
-    for path in source.paths:
-        if os.path.isfile(path):
-            forget(path)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -67,7 +67,7 @@ def assign(
     """
     from indexmill.formats.atomic import write_json_atomic
     from indexmill.formats.source import open_source
-    from indexmill.jobs.bench_assign import Setting, make_leaders, make_record
+    from indexmill.jobs.bench_assign import Setting, make_record
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.results import check_writable
 
@@ -76,19 +76,9 @@ def assign(
         check_writable(out, force)
     threads = workers or len(os.sched_getaffinity(0))
     paths = scratch or [Path(".")]
+    setting = Setting(leaders, sizes, paths, threads, rounds, exact, seed)
     with stderr_progress() as progress:
-        source = open_source(inputs, column=column)
-        progress.start("leaders", leaders, "leaders")
-        drawn = make_leaders(source, leaders, exact, seed, threads)
-        progress.advance(leaders)
-        progress.finish()
-        del source
-        record = make_record(
-            lambda: open_source(inputs, column=column),
-            drawn,
-            Setting(sizes, paths, threads, rounds),
-            progress,
-        )
+        record = make_record(lambda: open_source(inputs, column=column), setting, progress)
     if out is not None:
         write_json_atomic(out, record)
     if json_:

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexmill.jobs import machine
-
 from workspace import (
     ALPHA,
     BUILD_LIST_SIZE,
@@ -20,6 +18,8 @@ from workspace import (
     THREADS,
     Workspace,
 )
+
+from indexmill.jobs import machine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDS = Path(__file__).parent / "records"

@@ -30,7 +30,7 @@ _SECTIONS: dict[str, Callable[[dict[str, Any], str], str]] = {
 }
 
 
-def write_into(page: Path, text: str) -> None:
+def write_into(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
     """Replace what stands between the two marks of `page`.
 
     Raises
@@ -39,12 +39,13 @@ def write_into(page: Path, text: str) -> None:
         If a mark is missing.
     """
     whole = page.read_text()
-    if BEGIN not in whole or END not in whole:
+    begin, end = marks
+    if begin not in whole or end not in whole:
         raise ValueError(
-            f"{page}: the marks {BEGIN} and {END} are missing; put them where the figures belong"
+            f"{page}: the marks {begin} and {end} are missing; put them where the figures belong"
         )
-    before, rest = whole.split(BEGIN, 1)
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.split(END, 1)[1]}")
+    before, rest = whole.split(begin, 1)
+    page.write_text(f"{before}{begin}\n\n{text}\n{end}{rest.split(end, 1)[1]}")
 
 
 def render(record: dict[str, Any], source: str, images: str) -> str:
