@@ -14,7 +14,7 @@ _BUFFERED_BYTES = 1 << 20  # small writes reach the system together
 
 @dataclass
 class Tally:
-    """System calls on files, and the bytes they moved. One thread at a time counts.
+    """System calls on files, and the bytes they moved. One thread at a time counts reads, and one writes.
 
     Attributes
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +32,7 @@ _OTHER_FILES = 64
 class ChunkFiles:
     """Each in-buffer becomes one sorted chunk file; a streaming merge reads them all at once.
 
-    Memory: `write_chunk` for one in-buffer; a merge takes twice the in-buffer, at least 16 MiB.
+    Memory: `write_chunk` for one in-buffer; a merge takes twice the in-buffer, at least 16 MiB, and one piece more.
 
     Parameters
     ----------
@@ -88,9 +89,15 @@ class ChunkFiles:
         """See `Policy`."""
         sizes = np.zeros(self._n_leaders, np.int64)
         pieces = merge(self._chunks, 0, self._n_leaders, buffer_bytes=self._merge_bytes, tally=self.merging)
-        for piece in pieces:
-            sizes += np.bincount(piece.keys, minlength=self._n_leaders)
-            out.write(as_bytes(members(piece)))
+        writing: Future[None] | None = None
+        with ThreadPoolExecutor(1, "merge-write") as writer:  # while the next piece is merged
+            for piece in pieces:
+                sizes += np.bincount(piece.keys, minlength=self._n_leaders)
+                if writing is not None:
+                    writing.result()
+                writing = writer.submit(_write_members, out, piece)
+            if writing is not None:
+                writing.result()
         return sizes
 
 
@@ -146,6 +153,10 @@ class TempFiles:
         for leader in np.flatnonzero(self._sizes).tolist():
             self._files.copy(leader, int(self._sizes[leader]) * self._row_bytes, out, self.merging)
         return self._sizes
+
+
+def _write_members(out: BinaryIO, piece: Records) -> None:
+    out.write(as_bytes(members(piece)))
 
 
 def cluster_bytes(n_vectors: int, vector_bytes: int) -> int:

@@ -35,13 +35,13 @@ MARKS = "<!-- assign: begin -->", "<!-- assign: end -->"
 _ORDINALS = "first", "second", "third", "fourth"
 
 
-def measure(data: Path, scratch: list[Path]) -> dict[str, Any]:
+def measure(data: Path, scratch: list[Path], rounds: int = ROUNDS) -> dict[str, Any]:
     """Measure, with the vectors of ``base.u8bin`` in the folder `data`; returns the record."""
 
     def open_input() -> Any:
         return open_source(data / "base.u8bin")
 
-    setting = bench_assign.Setting(LEADERS, IN_BUFFERS, scratch, WORKERS, ROUNDS)
+    setting = bench_assign.Setting(LEADERS, IN_BUFFERS, scratch, WORKERS, rounds)
     with stderr_progress() as progress:
         return bench_assign.make_record(open_input, setting, progress, NAME)
 
@@ -138,7 +138,10 @@ def main() -> None:
         parser.error("expected either --data or --record")
     if arguments.data is not None and not arguments.scratch:
         parser.error("--scratch: missing; name a folder on the device that is to be measured")
-    found = record.load(arguments.record) if arguments.record else measure(arguments.data, arguments.scratch)
+    if arguments.record:
+        found = record.load(arguments.record)
+    else:
+        found = measure(arguments.data, arguments.scratch, arguments.rounds)
     if arguments.keep:
         keep(found)
     else:
