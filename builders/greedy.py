@@ -65,7 +65,7 @@ def candidate_id(candidate: Any) -> Any:  # pragma: no cover - compiled
 
 
 @njit(nogil=True, cache=True)
-def _first_sight(seen: Any, bitmap: bool, n_seen: int, v: int) -> bool:  # pragma: no cover - compiled
+def _first_sight(seen: Any, bitmap: bool, n_seen: int, v: int) -> Any:  # pragma: no cover - compiled
     """Remember vertex `v`; true unless it was remembered before."""
     if bitmap:
         bit = np.uint32(1 << (v & 31))

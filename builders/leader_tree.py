@@ -8,6 +8,7 @@ after another, so that distances are matrix products.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class LeaderTree:
         self._origin = origin_of(points, self.leaders.dtype.kind == "u")
         levels = _sample_levels(len(points), depth, seed)
         self._levels = [make_groups(points[levels[0]], np.zeros(len(levels[0]), np.uint32), 1, self._origin)]
-        for above, below in zip(levels[:-1], levels[1:], strict=True):
+        for above, below in pairwise(levels):
             parents = nearest_points(points[below], points[above], 1, threads)[:, 0]
             self._levels.append(make_groups(points[below], parents, len(above), self._origin))
 

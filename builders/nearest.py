@@ -13,6 +13,8 @@ from indexmill.builders.parallel import map_blocks
 #: Rows a matrix product takes at a time: large enough for BLAS, and part of the result (never change it by
 #: thread count: the last bits of a product may depend on the shape of its operands).
 _BLOCK = 8192
+#: Up to this fanout, finding one minimum after another is faster than a sort.
+_MOST_MINIMA = 8
 
 
 def origin_of(points: NDArray[Any], integral: bool = False) -> NDArray[np.float32]:
@@ -85,11 +87,12 @@ def nearest_points(
 
     def block(first: int, last: int) -> NDArray[np.uint32]:
         distances = with_one(vectors[first:last] - origin) @ augmented
-        if fanout == 1:
-            nearest = distances.argmin(axis=1)[:, None]
-        else:
-            nearest = np.argsort(distances, axis=1, kind="stable")[:, :fanout]
-        found: NDArray[np.uint32] = nearest.astype(np.uint32)
+        if fanout > _MOST_MINIMA:
+            return np.argsort(distances, axis=1, kind="stable")[:, :fanout].astype(np.uint32)
+        found = np.empty((last - first, fanout), np.uint32)
+        for f in range(fanout):
+            found[:, f] = distances.argmin(axis=1)
+            np.put_along_axis(distances, found[:, f : f + 1].astype(np.int64), np.inf, 1)
         return found
 
     blocks = list(map_blocks(block, len(vectors), _BLOCK, threads))

@@ -1,11 +1,12 @@
 """Nearest members of chosen groups, for many vectors at once: one matrix product a group.
 
-The step that `leader_tree` and `leader_groups` share. A product over the rows that probe a group costs a tenth of
-as many single distances, so vectors are taken a block at a time and gathered group by group.
+The step that `leader_tree` and `leader_groups` share. A product costs far less than as
+many single distances, so vectors are taken a block at a time and gathered group by group.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ def make_groups(points: NDArray[Any], group: NDArray[np.uint32], n_groups: int, 
     starts = np.searchsorted(group[ids], np.arange(n_groups + 1)).astype(np.int64)
     augmented = [
         augment(points[ids[first:last]].astype(np.float32) - origin)
-        for first, last in zip(starts[:-1], starts[1:], strict=True)
+        for first, last in pairwise(starts.tolist())
     ]
     return Groups(ids.astype(np.uint32), starts, augmented)
 

@@ -128,6 +128,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with base.u8bin")
     parser.add_argument("--scratch", type=Path, action="append", help="where parts are written; may repeat")
     parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="measure everything so often (default %(default)s)"
+    )
+    parser.add_argument(
         "--record", type=Path, help="a record of `indexmill bench assign`, in place of measuring"
     )
     parser.add_argument(

@@ -1,0 +1,141 @@
+"""Measure how fast indexes over leaders assign vectors, beside brute force, and how often they agree with it.
+
+    python jobs/bench/leaders.py --data DIR --out DIR [--leaders 25000] [--keep]
+
+Leaders are random rows of ``DIR/base.u8bin``; vectors to assign are other rows. Every round runs each index once, so
+that what else the machine does falls on all of them alike. BLAS has one thread, as in a build; threads take blocks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import machine
+import numpy as np
+import record
+from dataset import Dataset, read_bin
+from threadpoolctl import threadpool_limits
+from workspace import SEED, THREADS
+
+from indexmill.builders.assignment import assignment_error
+from indexmill.builders.leader_graph import LeaderGraph
+from indexmill.builders.leader_groups import LeaderGroups
+from indexmill.builders.leader_tree import LeaderTree
+from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
+
+NAME = "leaders"
+ROUNDS = 7
+#: Vectors assigned in a round, vectors that fit the groups, and vectors compared with brute force.
+N_ASSIGNED, N_FITTING, N_COMPARED = 65_536, 4096, 4096
+FANOUT = 1
+BRUTE = "brute force"
+Builder = Callable[[Any, Any], LeaderIndex]
+BUILDERS: dict[str, Builder] = {
+    BRUTE: lambda leaders, fitting: ExactLeaders(leaders),
+    "groups": lambda leaders, fitting: LeaderGroups(leaders, fitting, seed=SEED, threads=THREADS),
+    "graph": lambda leaders, fitting: LeaderGraph(leaders, seed=SEED, threads=THREADS),
+    "tree, depth 3, beam 1": lambda leaders, fitting: LeaderTree(leaders, seed=SEED, threads=THREADS),
+    "tree, depth 3, beam 64": lambda leaders, fitting: LeaderTree(
+        leaders, beam=64, seed=SEED, threads=THREADS
+    ),
+    "tree, depth 2, beam 32": lambda leaders, fitting: LeaderTree(
+        leaders, depth=2, beam=32, seed=SEED, threads=THREADS
+    ),
+}
+
+
+def main() -> None:
+    arguments = _arguments()
+    base = read_bin(Dataset(arguments.data.resolve()).base)
+    found = {
+        "benchmark": NAME,
+        "data": {"name": arguments.data.resolve().name, "n_vectors": len(base), "dim": base.shape[1]},
+        "machine": machine.machine_facts(),
+        "versions": machine.software_versions(),
+        "parts": {},
+    }
+    part = record.start_part()
+    with threadpool_limits(1):
+        part |= {"threads": THREADS, "leaders": arguments.leaders, "vectors": N_ASSIGNED, "rounds": ROUNDS}
+        part["measured"] = [_measure(base, arguments.leaders, dtype) for dtype in ("uint8", "float32")]
+    found["parts"][NAME] = part
+    out: Path = arguments.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    record.save(found, out / "leaders.json")
+    print(table(part))
+    if arguments.keep:
+        print(record.keep(out / "leaders.json"))
+
+
+def _measure(base: Any, n_leaders: int, dtype: str) -> dict[str, Any]:
+    """Build every index, then assign the same vectors with each in turn, `ROUNDS` times."""
+    drawn = draw_leaders(len(base), n_leaders, SEED)
+    others = np.random.default_rng(SEED).permutation(np.setdiff1d(np.arange(len(base)), drawn))
+    ends = np.cumsum([N_ASSIGNED, N_FITTING, N_COMPARED])
+    assigned, fitting, compared = (
+        base[np.sort(rows)].astype(dtype) for rows in np.split(others[: ends[-1]], ends[:-1])
+    )
+    leaders = base[drawn].astype(dtype)
+    indexes, build_s = {}, {}
+    for name, builder in BUILDERS.items():
+        builder(leaders[:1000], fitting[:100]).nearest(assigned[:100], FANOUT)  # compiles
+        began = time.perf_counter()
+        indexes[name] = builder(leaders, fitting)
+        build_s[name] = time.perf_counter() - began
+    seconds: dict[str, list[float]] = {name: [] for name in BUILDERS}
+    for _ in range(ROUNDS):
+        for name, index in indexes.items():
+            began = time.perf_counter()
+            index.nearest(assigned, FANOUT, THREADS)
+            seconds[name].append(time.perf_counter() - began)
+    brute = seconds[BRUTE]
+    return {
+        "dtype": dtype,
+        "fanout": FANOUT,
+        "indexes": {
+            name: {
+                "build_s": build_s[name],
+                "vectors_per_s": N_ASSIGNED / median(mine),
+                "over_brute_force": median(b / m for b, m in zip(brute, mine, strict=True)),
+                "rounds_s": mine,
+                "error": asdict(assignment_error(indexes[name], compared, FANOUT, THREADS)),
+            }
+            for name, mine in seconds.items()
+        },
+    }
+
+
+def table(part: dict[str, Any]) -> str:
+    """Return a Markdown table of what was measured."""
+    lines = [
+        "| type | fanout | index | built in s | vectors/s | over brute force | agreement | recall | excess distance |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for measured in part["measured"]:
+        for name, row in measured["indexes"].items():
+            error = row["error"]
+            lines.append(
+                f"| {measured['dtype']} | {measured['fanout']} | {name} | {row['build_s']:.2f} "
+                f"| {row['vectors_per_s']:,.0f} | {row['over_brute_force']:.1f} | {error['agreement']:.4f} "
+                f"| {error['recall']:.4f} | {error['excess_distance']:.5f} |"
+            )
+    return "\n".join(lines)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with base.u8bin")
+    parser.add_argument("--out", type=Path, required=True, help="folder for leaders.json")
+    parser.add_argument("--leaders", type=int, default=25_000, help="random rows of the base")
+    parser.add_argument("--keep", action="store_true", help="store the record in the repository")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
