@@ -156,8 +156,7 @@ def _halve(
 def _first_direction(mine: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
     """Return about the direction of largest variance, float32 (dim,), by power iteration."""
     mean = mine.mean(axis=0, dtype=np.float64).astype(np.float32)
-    drawn: Any = np.random.default_rng(seed).standard_normal(mine.shape[1])
-    direction: NDArray[np.float32] = drawn.astype(np.float32)
+    direction: Any = np.random.default_rng(seed).standard_normal(mine.shape[1], dtype=np.float32)
     for _ in range(_DIRECTION_STEPS):
         projection = mine @ direction - mean @ direction
         longer = projection @ mine - projection.sum() * mean
@@ -165,7 +164,8 @@ def _first_direction(mine: NDArray[np.float32], seed: int) -> NDArray[np.float32
         if not length > 0:
             break
         direction = longer / length
-    return direction
+    found: NDArray[np.float32] = direction
+    return found
 
 
 def _cut(projection: NDArray[np.float32], share: float) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
+from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
 from indexmill.formats.frame import checksum
 from indexmill.formats.tally import Tally
 
@@ -111,6 +111,10 @@ class ChunkFile:
         self._tally.opens += 1
         try:
             self._open()
+        except FormatError as error:
+            error.path = str(self.path)
+            self.close()
+            raise
         except BaseException:
             self.close()
             raise
@@ -243,7 +247,9 @@ class ChunkFile:
             raise self._corrupt(where, expected, got)
 
     def _corrupt(self, where: str, expected: object, got: object) -> CorruptFile:
-        return CorruptFile(f"{self.path}: {where}: expected {expected}, got {got}; {_REMEDY}")
+        error = CorruptFile(f"{self.path}: {where}: expected {expected}, got {got}; {_REMEDY}")
+        error.path = str(self.path)
+        return error
 
 
 def joined(keys: NDArray[Any], values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -29,6 +29,10 @@ class BudgetError(IndexmillError):
     exit_code = 4
 
 
+class StorageError(IndexmillError):
+    """Shared storage refused, or did not answer for long."""
+
+
 class OutputExistsError(IndexmillError):
     """The output exists already and ``force`` was not given."""
 
@@ -36,13 +40,7 @@ class OutputExistsError(IndexmillError):
 
 
 class FormatError(IndexmillError):
-    """An index file cannot be used as it is."""
-
-    exit_code = 6
-
-
-class CorruptFile(FormatError):
-    """Bytes differ from what was written: a checksum, a size or a field is wrong.
+    """A file cannot be used as it is.
 
     Attributes
     ----------
@@ -50,7 +48,12 @@ class CorruptFile(FormatError):
         The file, where the error is about one.
     """
 
+    exit_code = 6
     path: str | None = None
+
+
+class CorruptFile(FormatError):
+    """Bytes differ from what was written: a checksum, a size or a field is wrong."""
 
 
 class TooOld(FormatError):

@@ -1,9 +1,10 @@
-"""The Python interface: `indexmill.build` and `indexmill.open`."""
+"""The Python interface: `indexmill.build`, `append`, `merge` and `open`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from indexmill.formats.source import VectorSource
+    from indexmill.pipeline.progress import Progress
     from indexmill.reader.index import Index
 
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -65,7 +68,6 @@ def build(
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.source import ARRAY_NAME, array_source
     from indexmill.jobs.jobfile import make_spec
-    from indexmill.jobs.progress import stderr_progress
     from indexmill.pipeline.build import run_build
 
     beside = {key: parameters.pop(key) for key in _RUN_KEYS if key in parameters}
@@ -83,12 +85,114 @@ def build(
         }
     )
     source = None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
-    if progress:
-        with stderr_progress() as bars:
-            run_build(spec, source, bars)
-    else:
-        run_build(spec, source)
+    with _listener(progress) as bars:
+        run_build(spec, source, bars)
     return open(spec.out)
+
+
+def append(
+    index: str | os.PathLike[str],
+    vectors: NDArray[Any] | pa.Table | Paths,
+    *,
+    ids: NDArray[Any] | Sequence[Any] | None = None,
+    metadata: pa.Table | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index:
+    """Add vectors to an index and open the next generation.
+
+    Parameters
+    ----------
+    index : path
+        The index; readers that have it open keep the generation they opened.
+    vectors, ids, metadata, column, id_column
+        As in `build`; a file or table has the metadata columns that the index has.
+    out : path, optional
+        Another directory for the result; `force` replaces an index there.
+    memory : int or str
+        Budget beside the page cache, in bytes or as ``"8GiB"``.
+    workers : int
+        Threads; they do not change the bytes.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    Index
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; the index is then as it was.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.formats.source import array_source
+    from indexmill.jobs.extend import extend_options, open_files
+    from indexmill.pipeline.extend import run_append
+
+    paths = _paths(vectors)
+    if paths is not None and (ids is not None or metadata is not None):
+        raise ConfigError("ids, metadata: go with an array; for files pass id_column")
+
+    def open_more(names: Sequence[str]) -> VectorSource:
+        if paths is not None:
+            return open_files(paths, column, id_column, names)
+        is_array = not hasattr(vectors, "column_names")
+        return array_source(
+            vectors,
+            ids=ids,
+            metadata=metadata,
+            column=column,
+            id_column=id_column,
+            metadata_columns=() if is_array else names,
+        )
+
+    options = extend_options(out, memory, workers, force)
+    with _listener(progress) as bars:
+        run_append(index, open_more, options, bars)
+    return open(index if out is None else out)
+
+
+def merge(
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index:
+    """Join two indexes and open the result, which by default takes the place of the first.
+
+    Parameters
+    ----------
+    first, second : path
+        The result has the parameters of the larger one. Vector ids of `first` stay, those of `second` follow.
+    out, memory, workers, force, progress
+        As in `append`.
+
+    Returns
+    -------
+    Index
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; both indexes are then as they were.
+    """
+    from indexmill.jobs.extend import extend_options
+    from indexmill.pipeline.extend import run_merge
+
+    options = extend_options(out, memory, workers, force)
+    with _listener(progress) as bars:
+        run_merge(first, second, options, bars)
+    return open(first if out is None else out)
 
 
 def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:
@@ -110,6 +214,13 @@ def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:
     from indexmill.jobs.opening import open_index
 
     return open_index(Path(path), check_engine(engine, "engine"))
+
+
+def _listener(progress: bool) -> AbstractContextManager[Progress | None]:
+    """Bars on stderr, or nobody."""
+    from indexmill.jobs.progress import stderr_progress
+
+    return stderr_progress() if progress else nullcontext()
 
 
 def _paths(vectors: Any) -> list[str] | None:

@@ -12,12 +12,14 @@ import typer
 from typer.core import TyperGroup
 
 from indexmill.jobs import (
+    cmd_append,
     cmd_bench,
     cmd_build,
     cmd_compare,
     cmd_device,
     cmd_export,
     cmd_inspect,
+    cmd_merge,
     cmd_score,
     cmd_search,
     cmd_verify,
@@ -64,6 +66,8 @@ def root(
 
 for _module in (
     cmd_build,
+    cmd_append,
+    cmd_merge,
     cmd_search,
     cmd_score,
     cmd_compare,

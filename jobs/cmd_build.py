@@ -157,6 +157,7 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
         "degree": f"mean {graph['mean_degree']:.1f}, {graph['least_degree']} to {graph['greatest_degree']}",
         "layout": facts(layout),
         "certificate": certificate_line(manifest["certificate"]),
+        **({"generation": generation_line(manifest)} if manifest.get("drift") else {}),
         "seconds": facts(run.get("seconds", {})),
         "peak memory": human_bytes(run["peak_memory_bytes"]) if "peak_memory_bytes" in run else "unknown",
     }
@@ -175,3 +176,9 @@ def certificate_line(certificate: dict[str, Any] | None) -> str:
         f" at L={c['search_list_size']}, {c['pages_read_mean']:.1f} page reads a query"
         f" (P99 {c['pages_read_p99']:.0f})"
     )
+
+
+def generation_line(manifest: dict[str, Any]) -> str:
+    """One line about what was added since the last build."""
+    drift = manifest["drift"]
+    return f"{manifest['generation']}, {drift['added_share']:.1%} of the vectors added since a build; {drift['advice']}"

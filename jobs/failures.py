@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
 from indexmill.formats.errors import BudgetError, IndexmillError
 
-#: What a shell reports for a process that SIGINT ended: 128 + 2.
-EXIT_INTERRUPTED = 130
+#: What a shell reports for a process that SIGINT or SIGTERM ended: 128 + 2, 128 + 15.
+EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 the system refused (disk, permission); 2 wrong flag or job file; 3 unusable input"
     " or queries; 4 does not fit the budget; 5 the output exists (--force replaces it); 6 damaged, foreign,"
-    " too old or too new index; 130 interrupted."
+    " too old or too new index; 130 interrupted;"
+    " 143 terminated."
 )
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which stops a command as cleanly as Ctrl-C does."""
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
     """Turn errors that a user can act on into a message and `SystemExit`; bugs keep their traceback."""
     try:
-        yield
+        with _sigterm_raises():
+            yield
     except IndexmillError as error:
         _leave(str(error), error.exit_code)
+    except Terminated:
+        _leave("terminated; a build goes on where it stopped when it is run again", EXIT_TERMINATED)
     except KeyboardInterrupt:
-        _leave("interrupted", EXIT_INTERRUPTED)
+        _leave("interrupted; a build goes on where it stopped when it is run again", EXIT_INTERRUPTED)
     except MemoryError as error:
         _leave(
             f"out of memory: {error}; use less data, a smaller --memory or fewer workers",

@@ -16,6 +16,7 @@ _SHOWN: dict[str, dict[str, Any]] = {
     "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str},
     "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
     "graph": {"mean_degree": int | float, "least_degree": int, "greatest_degree": int},
+    "drift": {"added_share": int | float, "rebuild": bool, "advice": str},
     "certificate": {
         "k": int,
         "search_list_size": int,
@@ -78,8 +79,8 @@ def load_manifest(path: Path) -> dict[str, Any]:
     read_manifest(path)
     manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
     for section, keys in _SHOWN.items():
+        values = manifest.get(section)  # read_manifest told the keys that may be missing or null
         for key, kind in keys.items():
-            found = (manifest[section] or {}).get(key)
-            if manifest[section] is not None and not isinstance(found, kind):
-                raise corrupt(path / MANIFEST_NAME, f"key '{section}.{key}'", kind, repr(found))
+            if values is not None and not isinstance(values.get(key), kind):
+                raise corrupt(path / MANIFEST_NAME, f"key '{section}.{key}'", kind, repr(values.get(key)))
     return manifest

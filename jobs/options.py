@@ -61,6 +61,17 @@ Deterministic = Annotated[
         help="Take reads up in the order in which they were chosen, so that a search repeats bit for bit.",
     ),
 ]
+Memory = Annotated[
+    str, typer.Option(metavar="SIZE", help="Memory budget beside the page cache, such as 500MB.")
+]
+Workers = Annotated[int, typer.Option(help="Threads; they do not change the bytes.")]
+NewOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write the result here and leave the index as it is; default: the index itself, as its next generation.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
 
 

@@ -68,15 +68,15 @@ class Node:
 
     Attributes
     ----------
-    slots : int
+    lanes : int
         Tasks it runs at once.
     declared : float
-        Speed of one slot relative to other nodes', until a measurement replaces it.
+        Speed of one lane relative to other nodes', until a measurement replaces it.
     measured : float or None
-        Cost a second of one slot.
+        Cost a second of one lane.
     """
 
-    slots: int
+    lanes: int
     declared: float = 1.0
     measured: float | None = None
 
@@ -92,9 +92,9 @@ class _Running:
 class Balancer:
     """Tasks to nodes by earliest completion time.
 
-    It knows no clock: times are seconds of whatever clock the caller has. For n slots, exact rates and greatest
-    cost c, the last task ends no later than ``(total cost + (n - 1) * c) / sum of the slots' rates``: within one
-    task, on a slot of mean rate, of the least possible.
+    It knows no clock: times are seconds of whatever clock the caller has. For n lanes, exact rates and greatest
+    cost c, the last task ends no later than ``(total cost + (n - 1) * c) / sum of the lanes' rates``: within one
+    task, on a lane of mean rate, of the least possible.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Balancer:
         del self._running[task]
 
     def rates(self, now: float) -> dict[str, float]:
-        """Return the cost a second of one slot of each node: measured, else declared in the measured nodes' scale."""
+        """Return the cost a second of one lane of each node: measured, else declared in the measured nodes' scale."""
         ratios = [n.measured / n.declared for n in self.nodes.values() if n.measured is not None]
         if ratios:
             scale = sum(ratios) / len(ratios)
@@ -143,8 +143,8 @@ class Balancer:
     def place(self, costs: Iterable[float], now: float) -> list[tuple[int, str]]:
         """Return what to start now of a queue of tasks.
 
-        Every task, in order, goes to the slot where it would end first, until no slot is free. A slot
-        stays free only when each task left would end earlier by waiting for another slot.
+        Every task, in order, goes to the lane where it would end first, until no lane is free. A lane
+        stays free only when each task left would end earlier by waiting for another lane.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class Balancer:
         return starts
 
     def _ready(self, rates: Mapping[str, float], now: float) -> dict[str, list[float]]:
-        """Return when the slots of each node become free, as a heap.
+        """Return when the lanes of each node become free, as a heap.
 
         A task that should have ended by now is taken to need as long again as it is late.
         """
@@ -183,6 +183,6 @@ class Balancer:
                 ends[run.node].append(now + max(abs(late), _LEAST_SECONDS))
         ready = {}
         for name, node in self.nodes.items():
-            times = sorted(ends[name])[max(0, len(ends[name]) - node.slots) :]
-            ready[name] = [now] * (node.slots - len(times)) + times
+            times = sorted(ends[name])[max(0, len(ends[name]) - node.lanes) :]
+            ready[name] = [now] * (node.lanes - len(times)) + times
         return ready

@@ -22,7 +22,9 @@ from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.record import run_record
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.stages import Mill, Stage
+from indexmill.pipeline.storage import open_storage
 from indexmill.pipeline.store import StageStore
+from indexmill.pipeline.store_remote import RemoteStore
 
 
 def run_build(
@@ -52,7 +54,7 @@ def run_build(
         check_output(out, spec.force)
         opened = source or open_input(spec)
         shape = resolve(spec, opened)
-        store = StageStore(work_directory(spec), scratch_limit(spec, shape))
+        store = open_store(spec, scratch_limit(spec, shape))
         try:
             _build(spec, opened, shape, store, progress or Silent(), out)
         except BaseException:
@@ -71,6 +73,13 @@ def open_input(spec: BuildSpec) -> VectorSource:
     return open_source(
         spec.input, column=spec.column, id_column=spec.id_column, metadata_columns=spec.metadata_columns
     )
+
+
+def open_store(spec: BuildSpec, scratch: int | None) -> StageStore:
+    """Open where a build keeps its stages: a directory, or a URL that all nodes of a cluster see."""
+    if spec.work and "://" in spec.work:
+        return RemoteStore(open_storage(spec.work), scratch)
+    return StageStore(work_directory(spec), scratch)
 
 
 def work_directory(spec: BuildSpec) -> Path:
@@ -121,24 +130,25 @@ def _build(
     out: Path,
 ) -> None:
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    executor = make_executor(spec.executor, spec.workers, spec.ray_address)
+    executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory)
     watch = InputWatch(store.root, source, spec.force)
     mill = Mill(store, executor, progress, keep=spec.work is not None)
     try:
         with PeakMemory() as memory:
             first = _ingest(spec, source, mill, watch)
-            summary = ingest.read_summary(mill.make(first))
+            summary = ingest.read_summary(mill.store.fetch(mill.make(first)))
             first.key = summary.fingerprint
             recipe = GraphRecipe(mill, first, summary, shape, spec.memory)
             certified = mill.make(recipe.certify)
     finally:
         executor.close()
-    certificate = json.loads((certified / "certificate.json").read_text())
+    emitted = mill.read(recipe.emit)
+    certificate = json.loads((mill.store.fetch(certified) / "certificate.json").read_text())
     manifest = replace(recipe.manifest(), certificate=certificate)
     begun = time.perf_counter()
     progress.start("publish", len(manifest.files), "files")
     record = run_record(spec, started, mill.seconds, memory.bytes, store.peak_bytes)
-    publish(recipe.emit.path, manifest, record, out, spec.force, keep=mill.keep)
+    publish(emitted, manifest, record, out, spec.force, keep=mill.keep)
     watch.forget()
     progress.advance(len(manifest.files))
     progress.finish(f"{time.perf_counter() - begun:.1f} s")

@@ -9,6 +9,7 @@ two equal builds share.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.exact import exact_neighbours
+from indexmill.formats.atomic import link_or_copy
+from indexmill.formats.manifest import Manifest, write_manifest
 from indexmill.pipeline.recall import mean_recall, recall_by_distance
 
 if TYPE_CHECKING:
@@ -32,10 +35,18 @@ BEAM_WIDTH = 8
 _STREAM = 0xCE57
 
 
-def certify_task(index: str, ingest: str, seed: int, out: str, threads: int) -> None:
-    """Write ``certificate.json``: recall@10 with interval and page reads, or null when there is one vector."""
+def certify_task(emitted: str, manifest: Manifest, ingest: str, seed: int, out: str, threads: int) -> None:
+    """Write ``certificate.json``: recall@10 with interval and page reads, or null when there is one vector.
+
+    The files in `emitted` are opened as the index that they will be, under `manifest`.
+    """
     vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    (Path(out) / "certificate.json").write_text(json.dumps(measure(index, vectors, seed, threads)))
+    with tempfile.TemporaryDirectory(dir=out) as index:
+        for file in manifest.files:
+            link_or_copy(Path(emitted) / file.name, Path(index) / file.name)
+        write_manifest(Path(index), manifest)
+        certificate = measure(index, vectors, seed, threads)
+    (Path(out) / "certificate.json").write_text(json.dumps(certificate))
 
 
 def measure(

@@ -19,7 +19,7 @@ _LOSSES = 5
 class _Flight(NamedTuple):
     node: str
     #: Slots of the node when the task was sent.
-    slots: int
+    lanes: int
 
 
 class Dispatch:
@@ -50,7 +50,7 @@ class Dispatch:
         self._losses: Counter[int] = Counter()
 
     def follow(self, nodes: Mapping[str, Node]) -> None:
-        """Use `nodes` from now on; one known before keeps its measured rate and its slots."""
+        """Use `nodes` from now on; one known before keeps its measured rate and its lanes."""
         known = self.balancer.nodes
         for name in known.keys() - nodes.keys():
             del known[name]
@@ -63,7 +63,7 @@ class Dispatch:
         starts = [(self._queue[position], node) for position, node in places]
         for index, node in starts:
             self._queue.remove(index)
-            self._flights[index] = _Flight(node, self.balancer.nodes[node].slots)
+            self._flights[index] = _Flight(node, self.balancer.nodes[node].lanes)
             self.balancer.start(index, node, 1.0, now)
         return starts
 
@@ -86,7 +86,7 @@ class Dispatch:
         flight = self._flights[index]
         node = self.balancer.nodes.get(flight.node)
         if node is not None:
-            node.slots = min(node.slots, max(1, flight.slots // 2))
+            node.lanes = min(node.lanes, max(1, flight.lanes // 2))
         self._again(index, error, self._deaths, _DEATHS)
 
     def lost(self, index: int, error: Exception) -> None:

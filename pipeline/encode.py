@@ -9,6 +9,7 @@ import numpy as np
 
 from indexmill.builders.pq import encode_pq, train_pq
 from indexmill.formats.codes import Codebook
+from indexmill.formats.mapped import create_npy
 
 VERSION = 2
 
@@ -22,7 +23,7 @@ def encode_task(
     rows = np.load(vectors, mmap_mode="r")
     report = {} if advance is None else {"advance": advance}
     shape = (len(rows), len(codebook.offsets) - 1)
-    codes = np.lib.format.open_memmap(directory / "codes.npy", "w+", np.uint8, shape)
+    codes = create_npy(directory / "codes.npy", np.uint8, shape)
     encode_pq(rows, codebook, threads, **report, out=codes)
     codes.flush()
     np.savez(directory / "codebook.npz", pivots=codebook.pivots, offsets=codebook.offsets)

@@ -150,7 +150,9 @@ def _alone(task: Task, arguments: tuple[Any, ...]) -> Any:
         ) from None
 
 
-def make_executor(name: str, workers: int, ray_address: str | None = None) -> Executor:
+def make_executor(
+    name: str, workers: int, ray_address: str | None = None, memory: int | None = None
+) -> Executor:
     """Return the executor called `name`, ``"local"`` or ``"ray"``.
 
     Raises
@@ -163,5 +165,5 @@ def make_executor(name: str, workers: int, ray_address: str | None = None) -> Ex
     if name == "ray":
         from indexmill.pipeline.executor_ray import RayExecutor
 
-        return RayExecutor(workers, ray_address)
+        return RayExecutor(workers, ray_address, memory)
     raise ConfigError(f"executor: {name!r} is unknown; choose local or ray")

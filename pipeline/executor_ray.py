@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError, ConfigError, IndexmillError
 from indexmill.pipeline.arguments import KEEP, replaced
-from indexmill.pipeline.balance import Node, combined_rate
+from indexmill.pipeline.balance import Node
+from indexmill.pipeline.capacity import capacity
 from indexmill.pipeline.dispatch import Dispatch
 
 try:
@@ -28,14 +30,11 @@ except ImportError:
 
 Task = Callable[..., Any]
 
-#: Node resources that declare a speed, in percent of a usual node's (Ray takes whole numbers only): of
-#: computing, and of reading the shared storage. A node without them is a usual node.
-RATE_RESOURCE = "indexmill_rate"
-STORAGE_RESOURCE = "indexmill_storage"
 #: Seconds between looks at the members of the cluster, and how long a cluster without a usable node is waited for.
 _REFRESH_SECONDS = 2.0
 _NO_NODE_SECONDS = 60.0
 _IDLE_SECONDS = 0.1
+_KNOCK_SECONDS = 5.0
 #: Seconds that cancelled tasks get to end.
 _CANCEL_SECONDS = 10.0
 #: For shared values, which are centroids and codebooks; results are small. Ray takes no less than 75 MiB.
@@ -129,8 +128,9 @@ class RayExecutor:
                 "_memory": self.memory,
             }
         try:
+            _knock(self._address)
             ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
-        except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"ray_address: {self._address or 'a local cluster'} cannot be used ({error}); expected a running "
                 "cluster of this Ray and Python version; see ray status"
@@ -157,7 +157,7 @@ class _Stage:
         self.remotes: dict[str, Any] = {}
 
     def results(self) -> Iterator[Any]:
-        """Yield in order; no more tasks are in flight than nodes have slots."""
+        """Yield in order; no more tasks are in flight than nodes have lanes."""
         done = self.dispatch.done
         for index in range(len(self.arguments)):
             while index not in done:
@@ -167,7 +167,7 @@ class _Stage:
             yield done.pop(index)
 
     def cancel(self) -> None:
-        """End what is in flight, and wait for it: nothing may write once the caller has gone on."""
+        """End what is in flight; its processes are killed, and gone a moment after this returns."""
         for reference in self.flights:
             ray.cancel(reference, force=True)
         if self.flights:
@@ -184,14 +184,11 @@ class _Stage:
         usable = {}
         largest = 0
         for node, resources in members.items():
-            threads = min(self.executor.workers, int(resources.get("CPU", 0)))
-            memory = min(int(resources.get("memory", 0)), self.executor.memory or sys.maxsize)
-            largest = max(largest, memory)
-            fit = memory // self.memory if self.memory else threads
-            slots = min(threads, fit, 1) if self.wide else min(threads, fit)
-            if slots:
-                self.threads[node] = threads if self.wide else 1
-                usable[node] = Node(slots, _declared(resources))
+            offer = capacity(resources, self.executor.workers, self.executor.memory, self.wide, self.memory)
+            largest = max(largest, offer.memory)
+            if offer.lanes:
+                self.threads[node] = offer.threads
+                usable[node] = Node(offer.lanes, offer.speed)
         self.dispatch.follow(usable)
         if usable or self.flights:
             self.seen = now
@@ -251,13 +248,11 @@ class _Stage:
                 self.dispatch.finished(index, seconds, result)
 
 
-def _declared(resources: dict[str, float]) -> float:
-    """Return the relative speed that a node declares, for a task that reads half of the time on a usual node.
-
-    Who declares only how fast a node computes means the node as a whole.
-    """
-    rate = resources.get(RATE_RESOURCE, 100.0) / 100
-    return 2 * combined_rate(resources.get(STORAGE_RESOURCE, rate * 100) / 100, rate)
+def _knock(address: str | None) -> None:
+    """Raise OSError at once if nobody answers at ``host:port``; Ray itself would wait for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), _KNOCK_SECONDS).close()
 
 
 class _Shared(NamedTuple):

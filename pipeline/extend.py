@@ -1,9 +1,9 @@
 """Append and merge: a new generation of an index, at a cost in distances proportional to what is added.
 
 The larger index is unpacked in slot order into memory-mapped arrays, the new vectors are inserted as a build
-inserts them, and all files are written anew, front to back. Old vectors keep their bytes, codes, slots and
-vector ids; only neighbour lists change. Everything is prepared beside the output, so a killed run leaves the
-index as it was and the next one starts over.
+inserts them, and all files are written anew, front to back. Old vectors keep their bytes, codes and vector ids,
+and those of the last full build their slots. Everything is prepared beside the output, so a killed run leaves
+the index as it was and the next one starts over.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,8 +33,8 @@ from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_input import check_source, read_addition
 from indexmill.pipeline.extend_manifest import manifest_of, run_record
 from indexmill.pipeline.extend_merge import index_addition
-from indexmill.pipeline.extend_parts import grown_navigation, nearer_entries, new_slots
-from indexmill.pipeline.extend_scratch import GrowingGraph, new_graph, unpack
+from indexmill.pipeline.extend_parts import grown_navigation, nearer_entries, tail_order
+from indexmill.pipeline.extend_scratch import GrowingGraph, fill_tail, new_graph, unpack
 from indexmill.pipeline.extend_work import check_memory, scratch_beside
 from indexmill.pipeline.ingest import MAX_VECTORS
 from indexmill.pipeline.progress import Progress, Silent
@@ -72,11 +72,16 @@ class ExtendOptions:
 
 def run_append(
     index: str | os.PathLike[str],
-    source: VectorSource,
+    open_more: Callable[[Sequence[str]], VectorSource],
     options: ExtendOptions,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Add the vectors of `source` to an index and publish the next generation.
+    """Add vectors to an index and publish the next generation.
+
+    Parameters
+    ----------
+    open_more : callable
+        Opens the vectors to add, given the names of the index's metadata columns.
 
     Returns
     -------
@@ -90,6 +95,7 @@ def run_append(
     """
     run = _Run(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as larger:
+        source = open_more([] if larger.metadata is None else larger.metadata.schema_arrow.names)
         check_source(larger, source)
         _check_size(larger, source.n_vectors)
         check_memory(options.memory, larger, source.n_vectors)
@@ -155,9 +161,8 @@ class _Run:
     @contextmanager
     def working(self) -> Iterator[Path]:
         """Take the output and yield a scratch directory beside it; BLAS runs on one thread, for equal bytes."""
-        check_output(self.out, self.options.force or self.in_place)
         with threadpool_limits(1), scratch_beside(self.out) as scratch:
-            check_output(self.out, self.options.force or self.in_place)  # what the last holder left
+            check_output(self.out, self.options.force or self.in_place)
             yield scratch
 
     @contextmanager
@@ -175,9 +180,10 @@ class _Run:
         """Insert `addition` into `larger`, write and measure the result, and publish it; returns its manifest."""
         seed, threads, n = larger.parameters.seed, self.options.workers, larger.n + addition.n
         with self.stage("unpack", n, "vectors") as advance:
-            graph = new_graph(scratch, larger.space, larger.n, addition.n)
+            graph = new_graph(scratch, larger, addition.n)
             unpack(larger, graph, 0, lambda rows: rows, advance)
             addition.fill(graph, advance)
+            fill_tail(larger, graph, threads)
         with self.stage("insert", addition.n, "vectors") as advance:
             extension = extend_graph(
                 graph.vectors, graph.neighbours, graph.degrees, larger.n, larger.entries.medoid,
@@ -188,7 +194,7 @@ class _Run:
         directory = scratch / "index"
         directory.mkdir()
         with self.stage("emit", n, "vectors") as advance:
-            build_id, files = write_files(extended, directory, threads, advance)
+            build_id, files = write_files(extended, directory, advance)
         manifest = manifest_of(extended, parents, build_id, files)
         with self.stage("certify", 1, "tasks"):
             write_manifest(directory, manifest)
@@ -223,13 +229,13 @@ class _Run:
 def _laid_out(
     larger: OpenedIndex, addition: Addition, larger_first: bool, graph: GrowingGraph, threads: int
 ) -> Extended:
-    """Give the new vertices slots, and find entry vertices and navigation graph of the whole."""
+    """Give the tail its slots, and find entry vertices and navigation graph of the whole."""
     p, node = larger.parameters, larger.space.node
-    new = new_slots(graph, p.order, node.nodes_per_page, p.seed)
-    order = np.concatenate([np.arange(graph.present, dtype=np.uint32), new + np.uint32(graph.present)])
+    tail = tail_order(graph, p.order, node.nodes_per_page, p.seed)
+    order = np.concatenate([np.arange(graph.built, dtype=np.uint32), tail + np.uint32(graph.built)])
     slots = invert(order)
     entries = nearer_entries(graph, larger.space, larger.entries, threads)
     navigation = larger.navigation
     if navigation is not None:
         navigation = grown_navigation(graph, navigation, p.navigation, slots, p.seed, threads)
-    return Extended(larger, addition, larger_first, graph, new, order, slots, entries, navigation)
+    return Extended(larger, addition, larger_first, graph, tail, order, slots, entries, navigation)

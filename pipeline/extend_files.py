@@ -1,18 +1,17 @@
-"""The files of an extended index: old slots copied from the larger index, new ones behind them."""
+"""The files of an extended index: built slots copied from the larger index, the tail behind them."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.builders.pq import encode_pq
 from indexmill.formats.codes import write_codes
 from indexmill.formats.entries import EntryVertices, write_entries
 from indexmill.formats.graph import write_graph
@@ -25,7 +24,7 @@ from indexmill.pipeline.extend_addition import Addition
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_scratch import GrowingGraph
 
-#: New slots assembled at a time.
+#: Slots of the tail assembled at a time.
 _BLOCK = 65536
 
 
@@ -40,8 +39,8 @@ class Extended:
     larger_first : bool
         Whether the vector ids of `larger` come first, or those of `addition`.
     graph : GrowingGraph
-    new : uint32 array, shape (addition.n,)
-        New vertices, counted from 0, in slot order.
+    tail : uint32 array, shape (n - built,)
+        Vertices from ``graph.built`` on, counted from 0, in slot order.
     order : uint32 array, shape (n,)
         Vertex of `graph` in each slot.
     slots : uint32 array, shape (n,)
@@ -56,7 +55,7 @@ class Extended:
     addition: Addition
     larger_first: bool
     graph: GrowingGraph
-    new: NDArray[np.uint32]
+    tail: NDArray[np.uint32]
     order: NDArray[np.uint32]
     slots: NDArray[np.uint32]
     entries: EntryVertices
@@ -64,7 +63,7 @@ class Extended:
 
 
 def write_files(
-    x: Extended, directory: Path, threads: int, advance: Callable[[int], None]
+    x: Extended, directory: Path, advance: Callable[[int], None]
 ) -> tuple[str, tuple[FileEntry, ...]]:
     """Write all files but the manifest to `directory`; `advance` counts nodes.
 
@@ -84,14 +83,8 @@ def write_files(
         max_norm=index.graph.max_norm,
         scale=None if scale is None else (scale.minimum, scale.step),
     )
-    new_codes = (
-        encode_pq(index.space.as_given(x.graph.vectors[rows]), index.codes.codebook, threads)
-        for rows in _new_rows(x)
-    )
-    write_codes(
-        directory / "codes.imx", index.codes.codebook, n, itertools.chain(index.codes.blocks(), new_codes)
-    )
-    entries = EntryVertices(x.entries.medoid, x.entries.centroids, x.slots[x.entries.vertices])
+    write_codes(directory / "codes.imx", index.codes.codebook, n, _codes(x))
+    entries = EntryVertices(int(x.slots[x.entries.medoid]), x.entries.centroids, x.slots[x.entries.vertices])
     write_entries(directory / "entries.imx", entries, n)
     if x.navigation is not None:
         write_navigation(directory / NAVIGATION_NAME, x.navigation, n)
@@ -100,36 +93,53 @@ def write_files(
     return seal_files(directory, [p.name for p in directory.iterdir()])
 
 
-def _new_rows(x: Extended) -> Iterator[NDArray[np.int64]]:
-    """Yield the new vertices in slot order, in blocks of row numbers of the graph."""
-    for first in range(0, len(x.new), _BLOCK):
-        yield x.new[first : first + _BLOCK].astype(np.int64) + x.graph.present
+def _tail_blocks(x: Extended) -> Iterator[NDArray[np.int64]]:
+    """Yield the tail's vertices in slot order, counted from 0, in blocks."""
+    for first in range(0, len(x.tail), _BLOCK):
+        yield x.tail[first : first + _BLOCK].astype(np.int64)
 
 
 def _nodes(x: Extended, advance: Callable[[int], None]) -> Iterator[NodeBlock]:
     g, degree = x.graph, x.larger.space.node.max_degree
+
+    def block(vectors: NDArray[Any], rows: slice | NDArray[np.int64]) -> NodeBlock:
+        advance(len(vectors))
+        return NodeBlock(vectors, x.slots[g.neighbours[rows, :degree]], g.degrees[rows])
+
     first = 0
-    for block in x.larger.graph.blocks():
-        rows = slice(first, first + len(block))
-        yield NodeBlock(block.vectors, x.slots[g.neighbours[rows, :degree]], g.degrees[rows])
-        first += len(block)
-        advance(len(block))
-    for chosen in _new_rows(x):
-        vectors = x.larger.space.stored(g.vectors[chosen])
-        yield NodeBlock(vectors, x.slots[g.neighbours[chosen, :degree]], g.degrees[chosen])
-        advance(len(chosen))
+    for old in x.larger.graph.blocks():
+        last = min(first + len(old), g.built)
+        yield block(old.vectors[: last - first], slice(first, last))
+        first = last
+        if first == g.built:
+            break
+    for chosen in _tail_blocks(x):
+        yield block(g.tail_vectors[chosen], chosen + g.built)
+
+
+def _codes(x: Extended) -> Iterator[NDArray[np.uint8]]:
+    left = x.graph.built
+    for codes in x.larger.codes.blocks():
+        yield codes[:left]
+        left -= len(codes[:left])
+        if left == 0:
+            break
+    for chosen in _tail_blocks(x):
+        yield x.graph.tail_codes[chosen]
 
 
 def _write_ids(x: Extended, path: Path) -> None:
-    old, new = x.larger.vector_ids, x.addition.vector_ids[x.new]
+    old, new = x.larger.vector_ids, x.addition.vector_ids
     if x.larger_first:
         new = new + np.uint32(len(old))
     else:
         old = old + np.uint32(len(new))
     users = None
     if x.larger.user_ids is not None and x.addition.user_ids is not None:
-        users = pa.concat_arrays([x.larger.user_ids, x.addition.user_ids.take(pa.array(x.new))])
-    write_ids(path, np.concatenate([old, new]), users)
+        built, rest = x.larger.user_ids[: x.graph.built], x.larger.user_ids[x.graph.built :]
+        tail = pa.concat_arrays([rest, x.addition.user_ids]).take(pa.array(x.tail))
+        users = pa.concat_arrays([built, tail])
+    write_ids(path, np.concatenate([old, new])[x.order], users)
 
 
 def _write_metadata(x: Extended, path: Path) -> None:

@@ -60,7 +60,10 @@ class OpenedIndex:
             )
         self.manifest = manifest = read_manifest(path)
         try:
-            self.parameters = Parameters.model_validate(dict(manifest.parameters))
+            known = {
+                key: manifest.parameters[key] for key in Parameters.model_fields if key in manifest.parameters
+            }
+            self.parameters = Parameters.model_validate(known)
         except ValidationError as error:
             raise corrupt(
                 path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error
@@ -112,6 +115,12 @@ class OpenedIndex:
         """How the graph was built."""
         p = self.parameters
         return VamanaParameters(self.graph.node_format.max_degree, p.build_list_size, p.alpha)
+
+    @property
+    def built(self) -> int:
+        """Vectors of the last full build: the slots below, which never move, whatever was added since."""
+        recorded = (self.manifest.drift or {}).get("built_vectors")
+        return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else self.n
 
     @property
     def ids_bytes(self) -> int:

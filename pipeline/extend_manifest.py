@@ -24,6 +24,7 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest of the written files, without a certificate."""
     larger, graph = extended.larger, extended.graph
+    layout = _layout(extended)
     return Manifest(
         kind="graph",
         build_id=build_id,
@@ -32,9 +33,9 @@ def manifest_of(
         parameters=dict(larger.manifest.parameters),
         input=_input(extended),
         software=software_versions(),
-        layout=_layout(extended),
+        layout=layout,
         graph=_degrees(graph),
-        drift=drift_of(larger, graph),
+        drift=drift_of(larger, graph, layout["overlap_ratio"]),
         certificate=None,
         files=files,
     )

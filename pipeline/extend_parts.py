@@ -31,42 +31,43 @@ _ERROR_SAMPLE = 10_000
 _STREAM = 0x7A72
 
 
-def new_slots(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) -> NDArray[np.uint32]:
-    """Lay out the new vertices behind the old ones, which keep their slots.
+def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) -> NDArray[np.uint32]:
+    """Lay out all vertices added since the last build behind the built ones, which keep their slots.
 
-    Star packing sees the graph that the new vertices induce. Where the last old page has room, the end of the
-    star order, partial stars, goes there, so that whole stars start on page bounds.
+    Star packing sees the graph that the tail induces: of a few new vertices alone there would be hardly a star,
+    and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page
+    has room, the end of the star order, partial stars, goes there, so that whole stars start on page bounds.
 
     Returns
     -------
-    uint32 array, shape (n_new,)
-        New vertices, counted from 0, in slot order.
+    uint32 array, shape (n - built,)
+        Vertices of the tail, counted from 0, in slot order.
     """
-    present, added = graph.present, len(graph.vectors) - graph.present
+    built, size = graph.built, len(graph.vectors) - graph.built
     if order == "identity":
-        return identity_order(added)
+        return identity_order(size)
     if order == "random":
-        return random_order(added, seed + present)
+        return random_order(size, seed)
     neighbours, degrees = induced_lists(graph)
     stars = star_order(neighbours, degrees, max(nodes_per_page, 1))
-    room = min(-present % max(nodes_per_page, 1), added)
-    return np.concatenate([stars[added - room :], stars[: added - room]])
+    room = min(-built % max(nodes_per_page, 1), size)
+    return np.concatenate([stars[size - room :], stars[: size - room]])
 
 
 def induced_lists(graph: GrowingGraph) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
-    """Return the lists of the new vertices without old ones: uint32 (n_new, R) and int32 (n_new,), from 0."""
-    present, added = graph.present, len(graph.vectors) - graph.present
-    width = int(graph.degrees[present:].max())
-    neighbours = np.zeros((added, max(width, 1)), np.uint32)
-    degrees = np.zeros(added, np.int32)
-    for first in range(0, added, _BLOCK):
-        last = min(first + _BLOCK, added)
-        lists = graph.neighbours[present + first : present + last, :width]
-        inside = np.arange(width) < graph.degrees[present + first : present + last, None]
-        inside &= lists >= present
+    """Return the lists of the tail without built ones: uint32 (n - built, R) and int32 (n - built,), from 0."""
+    built, size = graph.built, len(graph.vectors) - graph.built
+    width = int(graph.degrees[built:].max())
+    neighbours = np.zeros((size, max(width, 1)), np.uint32)
+    degrees = np.zeros(size, np.int32)
+    for first in range(0, size, _BLOCK):
+        last = min(first + _BLOCK, size)
+        lists = graph.neighbours[built + first : built + last, :width]
+        inside = np.arange(width) < graph.degrees[built + first : built + last, None]
+        inside &= lists >= built
         counts = inside.sum(axis=1)
         places = np.arange(neighbours.shape[1]) < counts[:, None]
-        neighbours[first:last][places] = lists[inside] - np.uint32(present)
+        neighbours[first:last][places] = lists[inside] - np.uint32(built)
         degrees[first:last] = counts
     return neighbours, degrees
 

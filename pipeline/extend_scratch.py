@@ -5,6 +5,7 @@ Rows are in slot order, so that unpacking reads and writes from front to back; n
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,9 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.pq import encode_pq
 from indexmill.builders.vamana import list_capacity
+from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.extend_space import NodeSpace
+
+#: Vectors converted at a time.
+_BLOCK = 65536
 
 
 @dataclass(frozen=True)
@@ -31,28 +36,40 @@ class GrowingGraph:
     degrees : int32 array, shape (n,)
     present : int
         Vertices of the larger index.
+    built : int
+        Those of its last full build. The others, old and new, are the *tail*, which is laid out anew.
+    tail_vectors : array, shape (n - built, dim)
+        As stored on a page.
+    tail_codes : uint8 array, shape (n - built, M)
     """
 
     vectors: NDArray[Any]
     neighbours: NDArray[np.uint32]
     degrees: NDArray[np.int32]
     present: int
+    built: int
+    tail_vectors: NDArray[Any]
+    tail_codes: NDArray[np.uint8]
 
 
-def new_graph(directory: Path, space: NodeSpace, present: int, added: int) -> GrowingGraph:
+def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
     """Make the arrays in `directory`, their room on disk taken before anything is written.
 
     Raises
     ------
-    OSError
+    BudgetError
         If the disk has no room.
     """
-    n = present + added
+    space, n = index.space, index.n + added
+    tail, chunks = n - index.built, len(index.codes.codebook.offsets) - 1
     return GrowingGraph(
         _mapped(directory / "vectors.npy", space.dtype, (n, space.node.dim)),
         _mapped(directory / "neighbours.npy", np.dtype(np.uint32), (n, list_capacity(space.node.max_degree))),
         _mapped(directory / "degrees.npy", np.dtype(np.int32), (n,)),
-        present,
+        index.n,
+        index.built,
+        _mapped(directory / "tail-vectors.npy", space.node.element_dtype, (tail, space.node.dim)),
+        _mapped(directory / "tail-codes.npy", np.dtype(np.uint8), (tail, chunks)),
     )
 
 
@@ -84,9 +101,37 @@ def unpack(
         advance(len(block))
 
 
+def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
+    """Gather what the tail is written from: old vectors and codes as they are, new ones rounded and encoded."""
+    old = graph.present - graph.built
+    first = 0
+    for codes in index.codes.blocks():
+        skip = min(max(graph.built - first, 0), len(codes))
+        at = first + skip - graph.built
+        graph.tail_codes[max(at, 0) : max(at, 0) + len(codes) - skip] = codes[skip:]
+        first += len(codes)
+    for first in range(0, old, _BLOCK):
+        block = index.graph.read_nodes(graph.built + first, min(_BLOCK, old - first))
+        graph.tail_vectors[first : first + len(block)] = block.vectors
+    for first in range(graph.present, len(graph.vectors), _BLOCK):
+        rows = graph.vectors[first : first + _BLOCK]
+        places = slice(first - graph.built, first - graph.built + len(rows))
+        graph.tail_vectors[places] = index.space.stored(rows)
+        graph.tail_codes[places] = encode_pq(index.space.as_given(rows), index.codes.codebook, threads)
+
+
 def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Create a .npy file of zeros and map it; writing to a map of a full disk would end the process instead."""
     mapped = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    with open(path, "r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
+    size = path.stat().st_size
+    if hasattr(os, "posix_fallocate"):  # macOS has no such call
+        try:
+            with open(path, "r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise BudgetError(
+                f"{path}: {size:,} bytes of scratch do not fit the disk; make room, or name another disk with --out"
+            ) from None
     return np.asarray(mapped)

@@ -68,11 +68,13 @@ class NodeSpace:
 
     def outside(self, rows: NDArray[Any], slack: float = 0.0) -> NDArray[np.bool_]:
         """Say which components (m, dim) of compared rows a node cannot hold, give or take `slack` of the range."""
+        low: NDArray[Any] | np.float32
+        high: NDArray[Any] | np.float32
         if self.scale is not None:
             reach = self.scale.step * np.float32(2**self.scale.bits - 1)
             # Rounding of the step can leave the build's own maximum a little beyond the last code.
-            low: Any = self.scale.minimum - (slack + 1e-6) * reach
-            high: Any = self.scale.minimum + (1 + slack + 1e-6) * reach
+            low = self.scale.minimum - (slack + 1e-6) * reach
+            high = self.scale.minimum + (1 + slack + 1e-6) * reach
         elif self.node.dtype == "float16":
             low, high = -_FLOAT16_MAX, _FLOAT16_MAX
         else:

@@ -75,7 +75,8 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
         _BYTES_PER_VERTEX + larger.codes.codebook.offsets.size
     )  # a search of the certificate holds the codes
     ids_bytes = larger.ids_bytes * n // larger.n
-    need = FIXED_BYTES + n * each + 3 * ids_bytes + added * (8 * node.max_degree + 40)
+    tail = n - larger.built
+    need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (8 * node.max_degree + 40)
     if larger.navigation is not None:
         share = len(larger.navigation.slots) / larger.n
         row = larger.space.dtype.itemsize * node.dim

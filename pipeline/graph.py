@@ -24,6 +24,7 @@ from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
 from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.errors import BudgetError
+from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.merge import collect, count
 
 COMPARABLE_VERSION = 1
@@ -72,7 +73,7 @@ def comparable_task(vectors: str, out: str, threads: int) -> None:
     """Write ``vectors.npy`` as rows that the kernels compare (`builders.distances.comparable`)."""
     rows = np.load(vectors, mmap_mode="r")
     dtype = comparable(np.empty((0, 1), rows.dtype)).dtype
-    wide = np.lib.format.open_memmap(Path(out) / "vectors.npy", "w+", dtype, rows.shape)
+    wide = create_npy(Path(out) / "vectors.npy", dtype, rows.shape)
     for first in range(0, len(rows), _BLOCK):
         wide[first : first + _BLOCK] = comparable(rows[first : first + _BLOCK])
     wide.flush()
@@ -169,8 +170,8 @@ def merge_task(
 ) -> None:
     """Lay the parts end to end, link what the entry cannot reach, and leave the graph as `save_graph` does."""
     directory = Path(out)
-    neighbours = np.lib.format.open_memmap(directory / "neighbours.npy", "w+", np.uint32, (n, max_degree))
-    degrees = np.lib.format.open_memmap(directory / "degrees.npy", "w+", np.int32, (n,))
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
+    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
     first = 0
     for part in parts:
         with np.load(part) as arrays:

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.mapped import create_npy
 from indexmill.formats.source import VectorBatch, VectorSource
 from indexmill.formats.validate import check_batch, check_unique_ids
 from indexmill.pipeline.metric import added_component, unit
@@ -121,9 +122,7 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress) -> 
     check_metric(source, metric)
     n, dim = source.n_vectors, source.dim
     dtype = stored_dtype(source.dtype, metric)
-    vectors = np.lib.format.open_memmap(
-        out / "vectors.npy", "w+", dtype, (n, dim + 1 if metric == "ip" else dim)
-    )
+    vectors = create_npy(out / "vectors.npy", dtype, (n, dim + 1 if metric == "ip" else dim))
     squared_norms = np.zeros(n, np.float64) if metric == "ip" else None
     rest = _SideColumns(source, out)
     for batch in source.batches(batch_rows(source.dim)):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.vamana import Graph
 from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.mapped import create_raw
 from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import identity_order, invert, random_order
@@ -57,7 +58,7 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
 def _star_order(graph: Graph, nodes_per_page: int, file: Path) -> NDArray[np.uint32]:
     """Star packing with the reverse graph in a mapped file: edges are scratch space, only vertices are memory."""
     edges = max(1, int(graph.degrees.sum(dtype=np.int64)))
-    sources = np.memmap(file, np.uint32, "w+", shape=(edges,))
+    sources = create_raw(file, np.uint32, edges)
     try:
         return star_order(graph.neighbours, graph.degrees, nodes_per_page, sources)
     finally:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.atomic import link_or_copy
-from indexmill.formats.manifest import Manifest, write_manifest
+from indexmill.formats.manifest import Manifest
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.record import emitted_manifest
@@ -115,7 +113,7 @@ class GraphRecipe:
         g = self._graph_parameters
         return self._call(
             "build", graph.BUILD_VERSION, g._asdict(), [self.comparable, self.cluster],
-            lambda: (graph.build_task, self._rows, cluster.load_medoid(self.cluster.path), g),
+            lambda: (graph.build_task, self._rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
             by_vector=True,
         )  # fmt: skip
 
@@ -132,7 +130,7 @@ class GraphRecipe:
         chunks = task_files(assign.path, len(spans) - 1, "chunk")
 
         def shards() -> int:
-            return cluster.load_plan(self.cluster.path).n_shards
+            return cluster.load_plan(self.mill.read(self.cluster)).n_shards
 
         build = self._tasks(
             "build", graph.BUILD_VERSION, g._asdict(), [assign, self.cluster], "chunk", bounds,
@@ -157,13 +155,13 @@ class GraphRecipe:
         return self._call(
             "merge", graph.MERGE_VERSION, g._asdict(), [unite, self.comparable, self.cluster],
             lambda: (
-                graph.merge_task, self._rows, parts, n, g.max_degree, cluster.load_medoid(self.cluster.path),
+                graph.merge_task, self._rows, parts, n, g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)),
                 g.build_list_size,
             ),
         )  # fmt: skip
 
     def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
-        plan = self.mill.executor.share(cluster.load_plan(self.cluster.path))
+        plan = self.mill.executor.share(cluster.load_plan(self.mill.read(self.cluster)))
         return graph.assign_task, [
             (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1))
             for first, last in pairwise(spans)
@@ -218,10 +216,11 @@ class GraphRecipe:
 
     def _emit(self) -> Stage:
         chunks = task_files(self.pack.path, len(self.spans) - 1, "chunk")
-        feeds = [self.pack, self.order, self.cluster, self.entries, self.encode, self.ingest]
+        feeds = [self.order, self.entries, self.encode, *([self.navigation] if self.navigation else [])]
+        feeds += [self.pack, self.cluster, self.ingest]  # packed last: then nobody waits for the graph
         what = {"node": self.node.dtype, "metric": self.p.metric}
         return self._call(
-            "emit", emit.EMIT_VERSION, what, feeds + ([self.navigation] if self.navigation else []),
+            "emit", emit.EMIT_VERSION, what, feeds,
             lambda: (
                 emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.task_bytes(self.memory),
             ),
@@ -230,22 +229,15 @@ class GraphRecipe:
 
     def manifest(self) -> Manifest:
         """Return what the manifest says of the emitted files, without a certificate."""
-        return emitted_manifest(self.p, self.summary, self.emit.path)
+        return emitted_manifest(self.p, self.summary, self.mill.read(self.emit))
 
     def _certify(self) -> Stage:
-        def write(directory: Path) -> None:
-            manifest, index = self.manifest(), directory / "index"
-            shutil.rmtree(index, ignore_errors=True)
-            index.mkdir()
-            for file in manifest.files:
-                link_or_copy(self.emit.path / file.name, index / file.name)
-            write_manifest(index, manifest)
-            self.mill.executor.call(
-                certify.certify_task, str(index), str(self.ingest.path), self.p.seed, str(directory),
-                memory=self.memory,
-            )  # fmt: skip
-
-        return self._stage("certify", certify.VERSION, {"seed": self.p.seed}, [self.emit, self.ingest], write)
+        return self._call(
+            "certify", certify.VERSION, {"seed": self.p.seed}, [self.emit, self.ingest],
+            lambda: (
+                certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), self.p.seed,
+            ),
+        )  # fmt: skip
 
     def _stage(
         self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
@@ -263,9 +255,8 @@ class GraphRecipe:
         """A stage that is one task with all threads; `job` returns the task and its arguments."""
 
         def write(directory: Path) -> None:
-            advance = self.mill.progress.advance if by_vector else None
             task, *arguments = job()
-            self.mill.executor.call(task, *arguments, str(directory), advance=advance, memory=self.memory)
+            self.mill.call(directory, task, arguments, by_step=by_vector, memory=self.memory)
 
         steps, unit = (self.summary.n_vectors, "vectors") if by_vector else (1, "tasks")
         return self._stage(name, version, parameters, inputs, write, steps=steps, unit=unit)

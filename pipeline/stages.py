@@ -7,18 +7,22 @@ deleted and its task run again.
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import CorruptFile
-from indexmill.pipeline.executor import Executor, write_file
+from indexmill.formats.errors import BudgetError, FormatError
+from indexmill.pipeline.executor import Executor
 from indexmill.pipeline.failpoint import failpoint
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.store import StageStore
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 #: Times a stage is tried when its input turns out to be damaged.
 _TRIES = 3
 
@@ -95,7 +99,7 @@ class Mill:
                 try:
                     self._run(stage)
                     break
-                except CorruptFile as error:
+                except FormatError as error:
                     if not tries_left or not self._forget(stage, error):
                         raise
         elif stage.name not in self.seconds:
@@ -104,6 +108,24 @@ class Mill:
             self.progress.finish("reused")
         self._release(stage)
         return stage.path
+
+    def read(self, stage: Stage) -> Path:
+        """Return the directory of a finished stage, with its files on this machine."""
+        return self.store.fetch(stage.path)
+
+    def call(
+        self,
+        directory: Path,
+        task: Callable[..., Any],
+        arguments: Sequence[Any],
+        *,
+        by_step: bool,
+        memory: int,
+    ) -> None:
+        """Run one wide task that writes into a stage's directory; `by_step` tasks tell how far they are."""
+        advance = self.progress.advance if by_step else None
+        wrapped = self.store.directory_task(task, tuple(arguments), directory)
+        self.executor.call(*wrapped, advance=advance, memory=memory)
 
     def tasks(
         self,
@@ -130,10 +152,13 @@ class Mill:
         """
         files = task_files(directory, len(arguments), suffix)
         steps = weights or [1] * len(files)
-        missing = [i for i, file in enumerate(files) if not Path(file).exists()]
+        there = self.store.files(directory)
+        missing = [i for i, file in enumerate(files) if Path(file).name not in there]
         self.progress.advance(sum(steps) - sum(steps[i] for i in missing))
-        work = [(task, arguments[i], files[i]) for i in missing]
-        results: Iterator[Any] = self.executor.map(write_file, work, wide=wide, memory=memory)
+        wrapped = [self.store.file_task(task, arguments[i], Path(files[i])) for i in missing]
+        results: Iterator[Any] = iter(())
+        if wrapped:
+            results = self.executor.map(wrapped[0][0], [w[1:] for w in wrapped], wide=wide, memory=memory)
         for i, _ in zip(missing, results, strict=True):
             self.progress.advance(steps[i])
             self.store.check_space()
@@ -143,20 +168,35 @@ class Mill:
         begun = time.perf_counter()
         self.progress.start(stage.name, stage.steps() if callable(stage.steps) else stage.steps, stage.unit)
         failpoint("stage-begun", stage.name)
-        self.store.begin(stage.path, stage.resumable)
-        stage.run(stage.path)
-        self.store.check_space()
-        self.store.finish(stage.path)
+        with self._room(stage):
+            self.store.begin(stage.path, stage.resumable)
+            stage.run(stage.path)
+            self.store.check_space()
+            self.store.finish(stage.path)
         failpoint("stage-done", stage.name)
         seconds = time.perf_counter() - begun
         self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + seconds
         self.progress.finish(f"{seconds:.1f} s")
 
-    def _forget(self, stage: Stage, error: CorruptFile) -> bool:
+    @contextmanager
+    def _room(self, stage: Stage) -> Iterator[None]:
+        """Say what to do about a work directory that is full or cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise BudgetError(
+                f"scratch: {error.filename or stage.path}: {os.strerror(error.errno)} in stage {stage.name}, beside "
+                f"{self.store.used_bytes():,} bytes of this build; free some space or name another --work, and run "
+                "again; finished stages are kept"
+            ) from error
+
+    def _forget(self, stage: Stage, error: FormatError) -> bool:
         """Delete a damaged file of one of the stage's inputs; tells whether it was one."""
         for needed in stage.inputs:
-            if error.path is not None and needed.path in Path(error.path).parents:
-                Path(error.path).unlink(missing_ok=True)
+            if error.path is not None and needed.path.name in Path(error.path).parts:
+                self.store.forget(needed.path / Path(error.path).name)
                 return True
         return False
 

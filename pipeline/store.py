@@ -21,6 +21,7 @@ from typing import Any
 
 from indexmill.formats.atomic import fsync_dir, write_json_atomic
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.pipeline.executor import Task, write_file
 from indexmill.pipeline.failpoint import failpoint
 
 #: Packages whose code decides bytes.
@@ -104,6 +105,22 @@ class StageStore:
         for stale in path.glob("*.partial"):
             stale.unlink()
 
+    def files(self, path: Path) -> set[str]:
+        """Return the names of the whole files in a stage's directory."""
+        return {file.name for file in path.iterdir()}
+
+    def fetch(self, path: Path) -> Path:
+        """Return `path`, with a stage's files on this machine."""
+        return path
+
+    def file_task(self, task: Task, arguments: tuple[Any, ...], target: Path) -> tuple[Any, ...]:
+        """Return what an executor runs so that `task` writes file `target`, whole or not at all."""
+        return write_file, task, arguments, str(target)
+
+    def directory_task(self, task: Task, arguments: tuple[Any, ...], target: Path) -> tuple[Any, ...]:
+        """Return what an executor runs so that `task` writes into directory `target`."""
+        return task, *arguments, str(target)
+
     def finish(self, path: Path) -> None:
         """Make a stage's files durable and mark it finished."""
         files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != MARKER)
@@ -113,15 +130,19 @@ class StageStore:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        failpoint("stage-written", path.name.rpartition("-")[0])
+        failpoint("stage-written", stage_of(path))
         sizes = {str(file.relative_to(path)): file.stat().st_size for file in files}
         write_json_atomic(path / MARKER, {"files": sizes})
         fsync_dir(self.root)
 
+    def forget(self, file: Path) -> None:
+        """Delete a damaged file, which makes its stage unfinished."""
+        file.unlink(missing_ok=True)
+
     def drop(self, path: Path) -> None:
         """Delete a stage that nobody will read again; killed halfway, it is merely unfinished."""
         (path / MARKER).unlink(missing_ok=True)
-        failpoint("stage-dropping", path.name.rpartition("-")[0])
+        failpoint("stage-dropping", stage_of(path))
         shutil.rmtree(path, ignore_errors=True)
 
     def used_bytes(self) -> int:
@@ -160,3 +181,8 @@ class StageStore:
         """Delete the store, while no other build can take it."""
         shutil.rmtree(self.root)
         self.close()
+
+
+def stage_of(path: Path) -> str:
+    """Return the name of the stage that lives at `path`."""
+    return path.name.rpartition("-")[0]

@@ -12,12 +12,22 @@ from typing import Any
 from indexmill.formats.errors import InputError
 
 
+def data(number: int) -> bytes:
+    return hashlib.sha256(str(number).encode()).digest() * 1000
+
+
 def write_digest(number: int, pause: float, out: str) -> str:
     """Write bytes that follow from `number`, and return their digest."""
     time.sleep(pause)
-    data = hashlib.sha256(str(number).encode()).digest() * 1000
-    Path(out).write_bytes(data)
-    return hashlib.sha256(data).hexdigest()
+    Path(out).write_bytes(data(number))
+    return hashlib.sha256(data(number)).hexdigest()
+
+
+def join(parts: list[str], out: str, threads: int) -> str:
+    """Write `parts` behind each other, and return the mirror they lie in."""
+    time.sleep(0.5)
+    Path(out).write_bytes(b"".join(Path(part).read_bytes() for part in parts))
+    return os.environ["INDEXMILL_MIRROR"]
 
 
 def where(number: int, pauses: dict[str, float]) -> str:

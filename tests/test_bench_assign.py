@@ -187,7 +187,7 @@ def test_a_page_is_written_from_a_record_between_its_own_marks(
     where.write_text(f"before\n{page.MARKS[0]}\nold\n{page.MARKS[1]}\nafter {tables.BEGIN} x {tables.END}\n")
     monkeypatch.setattr(page, "PAGE", where)
     monkeypatch.setattr(page.record, "RECORDS", tmp_path / "records")
-    monkeypatch.setattr(page.record, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(page, "REPOSITORY", tmp_path)
     page.keep(found)
     text = where.read_text()
     assert text.startswith(f"before\n{page.MARKS[0]}\n")

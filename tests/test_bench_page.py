@@ -13,13 +13,14 @@ from tests.bench_support import BENCH
 import readme  # isort: skip  # found by bench_support
 import record  # isort: skip
 import tables  # isort: skip
+import tables_mill  # isort: skip
 
 REPOSITORY = BENCH.parent.parent
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
 
 
-def shown(page: Path) -> str:
-    return page.read_text().split(tables.BEGIN)[1].split(tables.END)[0].strip()
+def shown(page: Path, marks: tuple[str, str] = (tables.BEGIN, tables.END)) -> str:
+    return page.read_text().split(marks[0])[1].split(marks[1])[0].strip()
 
 
 @pytest.fixture
@@ -40,3 +41,15 @@ def test_the_benchmark_page_shows_its_record(named: tuple[str, dict[str, Any]]) 
 
 def test_the_readme_shows_the_same_record(named: tuple[str, dict[str, Any]]) -> None:
     assert shown(REPOSITORY / "README.md") == readme.render(named[1]).strip()
+
+
+def test_the_figures_within_a_budget_are_those_of_their_record() -> None:
+    text = shown(PAGE, tables_mill.MARKS)
+    match = re.search(r"^\| record \| `(.+)` \|$", text, re.MULTILINE)
+    if match is None:
+        assert text == "Not measured yet."
+        pytest.skip("builds within a budget were not measured yet")
+    found = json.loads((REPOSITORY / match[1]).read_text())
+    if found["format"] != record.FORMAT:
+        pytest.skip(f"{match[1]} is of an earlier format; measure again to write the page")
+    assert text == tables_mill.render(found, match[1]).strip()

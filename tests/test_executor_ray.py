@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
+import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 import ray
+import yaml
 from ray.cluster_utils import Cluster
 from tests import ray_tasks as tasks
+from tests.s3_support import flaky_server
+from tests.test_pipeline_build import build, clustered, data_files
 
-from indexmill.formats.errors import BudgetError, InputError
+from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.pipeline import budget
+from indexmill.pipeline import build as pipeline_build
 from indexmill.pipeline.executor_ray import RayExecutor
+from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage, run_localised
+from indexmill.pipeline.store import StageStore
 
 STORE = 100 << 20
 
@@ -25,13 +37,15 @@ STORE = 100 << 20
 class Three:
     """A head with one CPU, a node with two, and a node with one that declares a quarter of the speed."""
 
-    def __init__(self) -> None:
+    def __init__(self, mirrors: Path) -> None:
+        self.mirrors = mirrors
         self.cluster = Cluster(
             initialize_head=True,
             head_node_args={
                 "num_cpus": 1,
                 "include_dashboard": False,
                 "object_store_memory": STORE,
+                "env_vars": self.mirror(),
                 "_system_config": {"health_check_period_ms": 500, "health_check_failure_threshold": 2},
             },
         )
@@ -41,27 +55,33 @@ class Three:
         )  # connects to the head before others join: losing one of them must not end the driver
         self.add()
         self.slow = self.cluster.add_node(
-            num_cpus=1, object_store_memory=STORE, resources={"indexmill_rate": 25}
+            num_cpus=1, object_store_memory=STORE, resources={"indexmill_rate": 25}, env_vars=self.mirror()
         ).node_id
 
     def add(self) -> None:
-        self.victim = self.cluster.add_node(num_cpus=2, object_store_memory=STORE)
+        self.victim = self.cluster.add_node(num_cpus=2, object_store_memory=STORE, env_vars=self.mirror())
+
+    def mirror(self) -> dict[str, str]:
+        """Say where a node keeps its files, each in a place of its own."""
+        return {MIRROR_VARIABLE: tempfile.mkdtemp(dir=self.mirrors)}
 
     def lose(self) -> None:
         self.cluster.remove_node(self.victim, allow_graceful=False)
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[Three]:
-    """About 8 s to start."""
-    cluster = Three()
-    yield cluster
-    cluster.executor.close()
-    cluster.cluster.shutdown()
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    """About 8 s to start, in a directory of its own: other programs must not take the cluster for theirs."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray") as folder:
+        patch.setenv("RAY_TMPDIR", folder)  # short: it holds sockets
+        cluster = Three(tmp_path_factory.mktemp("mirrors"))
+        yield cluster
+        cluster.executor.close()
+        cluster.cluster.shutdown()
 
 
 def digest(number: int) -> str:
-    return hashlib.sha256(hashlib.sha256(str(number).encode()).digest() * 1000).hexdigest()
+    return hashlib.sha256(tasks.data(number)).hexdigest()
 
 
 def test_results_come_in_order_though_later_tasks_end_first(three: Three, tmp_path: Path) -> None:
@@ -131,6 +151,66 @@ def test_a_node_removed_without_warning_changes_no_byte(three: Three, tmp_path: 
     assert three.victim.node_id in nodes  # the one that joined is used
 
 
+def test_nodes_that_share_only_an_object_store_give_the_bytes_of_one(three: Three, tmp_path: Path) -> None:
+    with flaky_server() as server:
+        server.failing = lambda request: request % 10 == 0
+        work = Storage(server.url, str(tmp_path / "driver"))
+        names = [f"parts-1/{i:03d}" for i in range(16)]
+        calls = [(work.url, tasks.write_digest, (i, 0.1), name) for i, name in enumerate(names)]
+        found = []
+        for result in three.executor.map(run_localised, calls):
+            found.append(result)
+            if len(found) == 4:
+                three.lose()
+        assert found == [digest(i) for i in range(16)]
+        three.add()
+        packed = work.pack(([str(work.local(name)) for name in names],))
+        joins = [(work.url, tasks.join, packed, f"joined-1/{i}") for i in range(3)]
+        mirrors = set(three.executor.map(run_localised, joins, wide=True))
+        assert server.failed > 5
+        expected = b"".join(tasks.data(i) for i in range(16))
+        assert [work.fetch(f"joined-1/{i}").read_bytes() == expected for i in range(3)] == [True] * 3
+        assert len(mirrors) >= 2, mirrors  # nodes read what others wrote
+
+
+def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
+    three: Three, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(900, 8)
+    alone = build(tmp_path / "alone", vectors, shard_vectors=200)
+    monkeypatch.setattr(pipeline_build, "make_executor", lambda *_: Borrowed(three.executor))
+    monkeypatch.setattr(budget, "_LEAST_ROWS", 100)  # several tasks of each kind
+    finish = StageStore.finish
+
+    def finish_and_lose(store: StageStore, path: Path) -> None:
+        finish(store, path)
+        if path.name.startswith("assign"):
+            threading.Timer(1.0, three.lose).start()  # while the shards are built
+
+    monkeypatch.setattr(StageStore, "finish", finish_and_lose)
+    together = build(tmp_path / "together", vectors, shard_vectors=200, workers=4)
+    assert data_files(together) == data_files(alone)
+    three.add()
+
+
+class Borrowed:
+    """An executor that stays open when a build closes it."""
+
+    def __init__(self, executor: RayExecutor) -> None:
+        self.workers, self.map, self.call = executor.workers, executor.map, executor.call
+        self.share = executor.share
+
+    def close(self) -> None:
+        """Leave the cluster to the next test."""
+
+
+def test_the_cluster_file_of_the_guide_is_one_that_ray_takes() -> None:
+    guide = (Path(__file__).parent.parent / "docs/guides/cluster.md").read_text()
+    (text,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    schema = json.loads((Path(ray.__file__).parent / "autoscaler/ray-schema.json").read_text())
+    jsonschema.validate(yaml.safe_load(text), schema)
+
+
 def test_what_is_in_flight_ends_when_the_caller_stops(three: Three, tmp_path: Path) -> None:
     started = [tmp_path / str(i) for i in range(3)]
     stage = three.executor.map(tasks.first_then_hang, [(i, str(f)) for i, f in enumerate(started)])
@@ -138,21 +218,31 @@ def test_what_is_in_flight_ends_when_the_caller_stops(three: Three, tmp_path: Pa
     while not all(f.exists() and f.read_text() for f in started):
         time.sleep(0.05)
     stage.close()  # as an interrupt does
-    for file in started[1:]:
-        assert not running(int(file.read_text()))
+    deadline = time.monotonic() + 5
+    while running := [f.name for f in started[1:] if is_running(int(f.read_text()))]:
+        assert time.monotonic() < deadline, running
+        time.sleep(0.05)
 
 
-def running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
 
 
+def test_an_address_where_nobody_answers_is_named_at_once(three: Three) -> None:
+    three.executor.close()
+    begun = time.monotonic()
+    with pytest.raises(ConfigError, match=r"ray_address: 127\.0\.0\.1:1 cannot be used.*refused"):
+        RayExecutor(2, address="127.0.0.1:1").share(0)
+    assert time.monotonic() - begun < 5
+
+
 def test_ray_starts_with_the_first_task_and_stops_on_close(
     three: Three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """About 6 s; the last test here, since it leaves the cluster of the others."""
+    """About 6 s; the last tests here leave the cluster of the others."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     three.executor.close()
     executor = RayExecutor(2, memory=1 << 30)

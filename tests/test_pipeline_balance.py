@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.balance import Balancer, Node, combined_rate, split
+from indexmill.pipeline.capacity import capacity
 from indexmill.pipeline.dispatch import Dispatch
 
 NODES = st.lists(st.tuples(st.integers(1, 4), st.floats(0.05, 8)), min_size=1, max_size=5)
@@ -21,7 +22,7 @@ COSTS = st.lists(st.floats(0.1, 10), min_size=1, max_size=60)
 def simulate(
     balancer: Balancer, costs: list[float], rate: Callable[[str, float], float]
 ) -> tuple[float, Counter[str]]:
-    """Run tasks to the end; `rate` says what a slot of a node really does at a time. Return the end and counts."""
+    """Run tasks to the end; `rate` says what a lane of a node really does at a time. Return the end and counts."""
     queue = list(range(len(costs)))
     events: list[tuple[float, int, float]] = []
     now, ran = 0.0, Counter[str]()
@@ -41,7 +42,7 @@ def simulate(
 
 
 def named(nodes: list[tuple[int, float]]) -> dict[str, Node]:
-    return {f"n{i}": Node(slots, rate) for i, (slots, rate) in enumerate(nodes)}
+    return {f"n{i}": Node(lanes, rate) for i, (lanes, rate) in enumerate(nodes)}
 
 
 @given(NODES, COSTS)
@@ -51,33 +52,33 @@ def test_the_last_task_ends_within_one_task_of_the_bound(
 ) -> None:
     rates = {f"n{i}": rate for i, (_, rate) in enumerate(nodes)}
     end, _ = simulate(Balancer(named(nodes)), costs, lambda node, _: rates[node])
-    slots = sum(n for n, _ in nodes)
+    lanes = sum(n for n, _ in nodes)
     speed = sum(n * rate for n, rate in nodes)
-    assert end <= (sum(costs) + (slots - 1) * max(costs)) / speed * 1.001
+    assert end <= (sum(costs) + (lanes - 1) * max(costs)) / speed * 1.001
     assert end >= sum(costs) / speed * 0.999
 
 
 @given(NODES, COSTS)
-def test_a_slot_stays_free_only_when_waiting_is_better(
+def test_a_lane_stays_free_only_when_waiting_is_better(
     nodes: list[tuple[int, float]], costs: list[float]
 ) -> None:
     starts = Balancer(named(nodes)).place(costs, 0.0)
-    slots = [(f"n{i}", rate) for i, (n, rate) in enumerate(nodes) for _ in range(n)]
-    busy = [0.0] * len(slots)
+    lanes = [(f"n{i}", rate) for i, (n, rate) in enumerate(nodes) for _ in range(n)]
+    busy = [0.0] * len(lanes)
     expected = []
-    for position, cost in enumerate(costs):  # every task, slot by slot
-        ends = [(busy[s] + cost / rate, busy[s], name, s) for s, (name, rate) in enumerate(slots)]
+    for position, cost in enumerate(costs):  # every task, lane by lane
+        ends = [(busy[s] + cost / rate, busy[s], name, s) for s, (name, rate) in enumerate(lanes)]
         _, begins, name, s = min(ends)
         if begins == 0 and busy[s] == 0:
             expected.append((position, name))
-        busy[s] += cost / slots[s][1]
+        busy[s] += cost / lanes[s][1]
     assert starts == expected
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), COSTS)
-def test_equal_nodes_never_idle_while_work_waits(slots: list[int], costs: list[float]) -> None:
-    starts = Balancer(named([(n, 1.0) for n in slots])).place(costs, 0.0)
-    assert len(starts) == min(len(costs), sum(slots))
+def test_equal_nodes_never_idle_while_work_waits(lanes: list[int], costs: list[float]) -> None:
+    starts = Balancer(named([(n, 1.0) for n in lanes])).place(costs, 0.0)
+    assert len(starts) == min(len(costs), sum(lanes))
 
 
 def test_a_node_that_lags_gets_fewer_tasks() -> None:
@@ -136,13 +137,13 @@ def test_tasks_that_die_together_halve_once_and_alone_halve_again() -> None:
     assert len(dispatch.start(0.0)) == 8
     for index in (0, 1, 2):
         dispatch.died(index, MemoryError())
-    assert dispatch.balancer.nodes["n"].slots == 4
+    assert dispatch.balancer.nodes["n"].lanes == 4
     assert dispatch.start(1.0) == []  # five of eight still run
     for index in (3, 4, 5, 6, 7):
         dispatch.finished(index, 1.0, None)
     assert sorted(index for index, _ in dispatch.start(2.0)) == [0, 1, 2, 8]  # what died comes first
     dispatch.died(0, MemoryError())
-    assert dispatch.balancer.nodes["n"].slots == 2
+    assert dispatch.balancer.nodes["n"].lanes == 2
 
 
 def test_a_task_that_keeps_dying_runs_alone_before_the_build_ends() -> None:
@@ -177,3 +178,28 @@ def test_tasks_of_a_lost_node_run_elsewhere_and_a_node_that_joins_is_used() -> N
         assert (1, "c") in dispatch.start(0.2)
     with pytest.raises(BudgetError, match="died 5 times"):
         dispatch.lost(1, RuntimeError("node c"))
+
+
+@pytest.mark.parametrize(
+    ("resources", "wide", "task_bytes", "expected"),
+    [
+        ({"CPU": 8, "memory": 100}, False, 0, (1, 4, 60, 1.0)),  # four workers, a budget of 60 bytes
+        ({"CPU": 2, "memory": 40}, False, 0, (1, 2, 40, 1.0)),
+        ({"CPU": 8, "memory": 100}, False, 25, (1, 2, 60, 1.0)),
+        ({"CPU": 8, "memory": 100}, False, 61, (1, 0, 60, 1.0)),
+        ({"CPU": 8, "memory": 100}, True, 25, (4, 1, 60, 1.0)),
+        ({"CPU": 0, "memory": 100}, True, 0, (0, 0, 60, 1.0)),
+        ({"CPU": 1, "memory": 60, "indexmill_rate": 25}, False, 0, (1, 1, 60, 0.25)),
+        ({"CPU": 1, "memory": 60, "indexmill_storage": 300}, False, 0, (1, 1, 60, 1.5)),
+        (
+            {"CPU": 1, "memory": 60, "indexmill_rate": 10, "indexmill_storage": 400},
+            False,
+            0,
+            (1, 1, 60, 2 / 10.25),
+        ),
+    ],
+)
+def test_a_node_offers_what_it_declares_within_workers_and_budget(
+    resources: dict[str, float], wide: bool, task_bytes: int, expected: tuple[float, ...]
+) -> None:
+    assert capacity(resources, 4, 60, wide, task_bytes) == pytest.approx(expected)

@@ -1,134 +1,196 @@
-"""A build killed with SIGKILL in any stage and run again gives the bytes of an undisturbed build."""
+"""A build killed anywhere and run again gives the bytes of an undisturbed build, and redoes only what was in flight."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.test_pipeline_build import clustered, data_files
 
+from indexmill.pipeline.failpoint import FAILPOINTS
 from indexmill.pipeline.publish import check_output
 
-# Kills its own process in the named stage: with its files written and not yet published, with a file half written
-# ("half-STAGE"), or before the n-th rename of the publish ("rename-n").
-BUILD = """
-import os, signal, sys
-from pathlib import Path
-import indexmill.pipeline.build as b
-from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.store import StageStore
-
-victim, source, out, shard = sys.argv[1:5]
-make = StageStore.make
-
-def make_or_die(self, stage, key, write, resume=False):
-    def write_then_die(directory):
-        write(directory)
-        os.kill(os.getpid(), signal.SIGKILL)
-    def half_write(directory):
-        for name in ("vectors.npy", "neighbours.npy", "graph.imx", "000000.arrow.99.partial"):
-            (directory / name).write_bytes(b"half")
-        os.kill(os.getpid(), signal.SIGKILL)
-    chosen = {stage: write_then_die, "half-" + stage: half_write}.get(victim, write)
-    return make(self, stage, key, chosen, resume)
-
-StageStore.make = make_or_die
-if victim.startswith("rename-"):
-    publish, rename, left = b.publish, Path.rename, int(victim[7:])
-    def count_renames(self, target):
-        global left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return rename(self, target)
-    def publish_and_die(*arguments, **keywords):
-        Path.rename = count_renames
-        publish(*arguments, **keywords)
-    b.publish = publish_and_die
-if victim == "publish":
-    b.publish = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
-p = Parameters(R=8, L=20, pq_bytes=4, shard_vectors=int(shard) or None)
-b.run_build(BuildSpec(input=[source], out=out, workers=1, parameters=p, force="--force" in sys.argv))
-"""
-
-WHOLE = ["ingest", "sample", "cluster", "build", "encode", "order", "entries", "navigation"]
-WHOLE += ["emit", "certify", "publish"]
-SHARDED = ["assign", "build", "union", "merge"]
+WHOLE = ["ingest", "sample", "cluster", "build", "order", "entries", "encode", "navigation"]
+WHOLE += ["pack", "emit", "certify"]
+SHARDED = ["assign", "build", "unite", "merge", "pack"]
+SHARD = 300
 
 
-def run(victim: str, source: Path, out: Path, shard: int, *flags: str) -> int:
-    arguments = [sys.executable, "-c", BUILD, victim, str(source), str(out), str(shard), *flags]
-    return subprocess.run(arguments, capture_output=True, check=False).returncode
+class Driver:
+    """Builds in children of a process that has its kernels loaded (tests/kill_driver.py)."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kill_driver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+        )
+
+    def run(self, out: Path, shard: int = 0, **command: Any) -> tuple[int, str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        line = {"source": str(self.source), "out": str(out), "shard": shard, **command}
+        self._process.stdin.write(json.dumps(line) + "\n")
+        self._process.stdin.flush()
+        status, message = json.loads(self._process.stdout.readline())
+        return status, message
+
+    def succeed(self, out: Path, shard: int = 0, **command: Any) -> dict[str, bytes]:
+        assert self.run(out, shard, **command) == (0, "")
+        return data_files(out)
+
+    def die(self, out: Path, shard: int, failpoint: str, **command: Any) -> None:
+        status, message = self.run(out, shard, failpoint=failpoint, **command)
+        assert status == -signal.SIGKILL, (failpoint, status, message)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     path = tmp_path_factory.mktemp("kill") / "v.npy"
     np.save(path, clustered(700, 8))
-    return path
+    driver = Driver(path)
+    yield driver
+    driver.close()
 
 
-@pytest.mark.parametrize(("shard", "stages"), [(0, WHOLE), (300, SHARDED)])
-def test_killed_in_every_stage_and_run_again(
-    source: Path, tmp_path: Path, shard: int, stages: list[str]
+@pytest.fixture(scope="module")
+def undisturbed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, bytes]]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return {shard: driver.succeed(folder / str(shard), shard) for shard in (0, SHARD)}
+
+
+@pytest.mark.parametrize(("shard", "stages"), [(0, WHOLE), (SHARD, SHARDED)])
+def test_killed_at_every_failpoint_of_every_stage(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, shard: int, stages: list[str]
 ) -> None:
-    assert run("none", source, tmp_path / "whole", shard) == 0
-    for stage in stages:  # each run gets one stage further than the one before
-        assert run(stage, source, tmp_path / "killed", shard) == -signal.SIGKILL, stage
-        assert not (tmp_path / "killed").exists()
-    assert run("none", source, tmp_path / "killed", shard) == 0
-    assert data_files(tmp_path / "killed") == data_files(tmp_path / "whole")
-    assert not os.path.exists(f"{tmp_path / 'killed'}.work")
-
-
-@pytest.mark.parametrize(("shard", "stages"), [(0, ["ingest", "build", "emit"]), (300, ["assign", "merge"])])
-def test_killed_with_files_half_written(source: Path, tmp_path: Path, shard: int, stages: list[str]) -> None:
-    assert run("none", source, tmp_path / "whole", shard) == 0
-    for stage in stages:
-        assert run(f"half-{stage}", source, tmp_path / "killed", shard) == -signal.SIGKILL, stage
-    assert run("none", source, tmp_path / "killed", shard) == 0
-    assert data_files(tmp_path / "killed") == data_files(tmp_path / "whole")
-
-
-def test_killed_while_replacing_an_index_loses_neither(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "ix"
-    assert run("none", source, out, 300) == 0
-    old = data_files(out)
-    assert run("none", source, tmp_path / "whole", 0) == 0
-    renames = 0
-    while run(f"rename-{renames + 1}", source, out, 0, "--force") == -signal.SIGKILL:
-        renames += 1
+    for stage in stages:  # each run gets a little further than the one before
+        for moment in ("begun", "written", "done"):
+            driver.die(out, shard, f"{stage}-{moment}")
+            assert not out.exists()
+    assert driver.succeed(out, shard) == undisturbed[shard]
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+@pytest.mark.parametrize("stage", ["sample", "build", "pack"])
+def test_killed_while_a_stage_is_dropped(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, stage: str
+) -> None:
+    driver.die(tmp_path / "ix", SHARD, f"{stage}-dropping")
+    assert driver.succeed(tmp_path / "ix", SHARD) == undisturbed[SHARD]
+
+
+@pytest.mark.parametrize("moment", ["task-written", "task-done"])
+def test_killed_between_tasks_redoes_only_the_task_in_flight(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, moment: str
+) -> None:
+    work = tmp_path / "work"
+    driver.die(tmp_path / "ix", SHARD, f"{moment}:3", work=str(work))  # the second shard's graph
+    made = {p: p.stat().st_mtime_ns for p in work.rglob("*.chunk")}
+    stages = {p: p.stat().st_mtime_ns for p in work.rglob("stage.json")}
+    assert len(made) == {"task-written": 2, "task-done": 3}[moment]
+    driver.die(tmp_path / "ix", SHARD, "build-written", work=str(work))
+    assert {p: p.stat().st_mtime_ns for p in made} == made
+    assert {p: p.stat().st_mtime_ns for p in stages} == stages
+    assert driver.succeed(tmp_path / "ix", SHARD, work=str(work)) == undisturbed[SHARD]
+
+
+def test_killed_after_random_delays(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path
+) -> None:
+    seed = random.SystemRandom().randrange(1000)
+    print(f"seed {seed}")  # shown when the test fails
+    rng = random.Random(seed)
+    for _ in range(12):
+        status, message = driver.run(tmp_path / "ix", SHARD, delay=rng.uniform(0, 1.5), workers=2)
+        if status == 0:
+            break
+        assert (status, message) == (-signal.SIGKILL, "")
+    if not (tmp_path / "ix").exists():
+        driver.succeed(tmp_path / "ix", SHARD)
+    assert data_files(tmp_path / "ix") == undisturbed[SHARD]
+
+
+def test_killed_while_replacing_an_index_loses_neither(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path
+) -> None:
+    out = tmp_path / "ix"
+    driver.succeed(out, SHARD)
+    for moment in ("copied", "sealed", "aside"):
+        driver.die(out, 0, f"publish-{moment}", force=True)
         check_output(out, force=True)  # what any later build does first
-        assert data_files(out) == old
-    assert renames == 2  # the old index aside, the new one into place
-    assert data_files(out) == data_files(tmp_path / "whole")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["ix", "whole"]
+        assert data_files(out) == undisturbed[SHARD]
+    driver.die(out, 0, "publish-done", force=True)
+    assert data_files(out) == undisturbed[0]
+    assert driver.succeed(out, 0, force=True) == undisturbed[0]
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
-def test_killed_between_two_tasks_keeps_the_finished_one(source: Path, tmp_path: Path) -> None:
-    script = BUILD.replace(
-        "b.run_build(",
-        """
-calls = []
-write_file = b.write_file
-def count(*a, **k):
-    calls.append(a[2])
-    if len(calls) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    write_file(*a, **k)
-if victim == "third-task":
-    b.write_file = count
-b.run_build(""",
-    )
-    for victim, code in (("third-task", -signal.SIGKILL), ("none", 0)):
-        arguments = [sys.executable, "-c", script, victim, str(source), str(tmp_path / "ix"), "300"]
-        assert subprocess.run(arguments, capture_output=True, check=False).returncode == code
-        left = list(tmp_path.glob("ix.work/*.partial/*"))
-        assert bool(left) == (victim == "third-task")
-    assert run("none", source, tmp_path / "whole", 300) == 0
-    assert data_files(tmp_path / "ix") == data_files(tmp_path / "whole")
+def test_half_written_files_of_a_killed_run_are_not_taken_for_whole_ones(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path
+) -> None:
+    out = tmp_path / "ix"
+    for stage in ("assign", "build", "merge", "emit"):
+        driver.die(out, SHARD, f"{stage}-begun")
+        for directory in (tmp_path / "ix.work").glob(f"{stage}-*"):
+            for name in ("vectors.npy", "neighbours.npy", "graph.imx", "000000.chunk.99.partial"):
+                (directory / name).write_bytes(b"half")
+    assert driver.succeed(out, SHARD) == undisturbed[SHARD]
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EROFS"])
+@pytest.mark.parametrize("place", ["task-written:2", "merge-written"])
+def test_a_scratch_disk_that_refuses_is_one_clear_error(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, place: str, error: str
+) -> None:
+    status, message = driver.run(tmp_path / "ix", SHARD, failpoint=f"{place}={error}")
+    assert status == 4
+    assert "scratch" in message
+    assert "finished stages are kept" in message
+    assert driver.succeed(tmp_path / "ix", SHARD) == undisturbed[SHARD]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_one_clear_error_and_the_rerun_goes_on(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, small_disk: Path
+) -> None:
+    work = str(small_disk / "work")
+    status, message = driver.run(tmp_path / "ix", SHARD, work=work)
+    assert status == 4, message
+    assert "No space left on device" in message
+    assert work in message
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    assert driver.succeed(tmp_path / "ix", SHARD, work=work) == undisturbed[SHARD]
+
+
+def test_every_failpoint_is_met() -> None:
+    source = "".join(p.read_text() for p in (Path(__file__).parent.parent / "pipeline").glob("*.py"))
+    for name in FAILPOINTS:
+        assert f'failpoint("{name}"' in source, name

@@ -1,28 +1,43 @@
-"""The stage store keeps whole stages only, and one build at a time."""
+"""The stage store keeps finished stages only, one build at a time, within its budget; stages are made when wanted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.pipeline.executor import LocalExecutor
+from indexmill.pipeline.progress import Silent
+from indexmill.pipeline.stages import Mill, Stage
 from indexmill.pipeline.store import StageStore
 
 
+def mill(root: Path, keep: bool = True, scratch: int | None = None) -> Mill:
+    return Mill(StageStore(root, scratch), LocalExecutor(1), Silent(), keep)
+
+
+def stage(
+    made: Mill,
+    name: str,
+    inputs: Sequence[Stage] = (),
+    write: Callable[[Path], None] | None = None,
+    **options: bool,
+) -> Stage:
+    key = made.store.key(name, 1, {}, [one.key for one in inputs])
+    run = write or (lambda directory: (directory / "f").write_text(name))  # type: ignore[assignment,return-value]
+    return Stage(name, key, made.store.path(name, key), inputs, run, **options)
+
+
+def names(root: Path) -> list[str]:
+    return sorted(p.name.split("-")[0] for p in root.iterdir() if p.is_dir())
+
+
 def test_a_stage_is_made_once(tmp_path: Path) -> None:
-    store = StageStore(tmp_path)
-    key = store.key("s", 1, {"a": 1}, ["x"])
-    calls = []
-
-    def write(directory: Path) -> None:
-        calls.append(1)
-        (directory / "f").write_text("done")
-
-    assert store.make("s", key, write)[1] is False
-    path, reused = store.make("s", key, write)
-    assert reused
-    assert (path / "f").read_text() == "done"
+    m, calls = mill(tmp_path), []
+    one = stage(m, "one", write=lambda directory: calls.append(directory))
+    assert m.make(one) == m.make(one) == calls[0]
     assert len(calls) == 1
 
 
@@ -41,30 +56,79 @@ def test_anything_that_goes_in_changes_the_key(tmp_path: Path, other: tuple) -> 
 
 
 def test_a_failed_stage_leaves_nothing_that_counts(tmp_path: Path) -> None:
-    store = StageStore(tmp_path)
-
     def fail(directory: Path) -> None:
         (directory / "half").write_text("?")
         raise RuntimeError("power cut")
 
+    m = mill(tmp_path)
     with pytest.raises(RuntimeError, match="power cut"):
-        store.make("s", "k" * 64, fail)
-    path, reused = store.make("s", "k" * 64, lambda d: (d / "whole").write_text("!"))
-    assert not reused
-    assert [f.name for f in path.iterdir()] == ["whole"]
+        m.make(stage(m, "s", write=fail))
+    path = m.make(stage(m, "s"))
+    assert sorted(f.name for f in path.iterdir()) == ["f", "stage.json"]
 
 
 def test_a_resumable_stage_finds_what_was_left(tmp_path: Path) -> None:
-    store = StageStore(tmp_path)
-
     def fail(directory: Path) -> None:
         (directory / "first").write_text("kept")
+        (directory / "second.1.partial").write_text("half")
         raise RuntimeError("power cut")
 
+    m = mill(tmp_path)
     with pytest.raises(RuntimeError, match="power cut"):
-        store.make("s", "k" * 64, fail, resume=True)
-    path, _ = store.make("s", "k" * 64, lambda d: (d / "second").write_text("new"), resume=True)
-    assert sorted(f.name for f in path.iterdir()) == ["first", "second"]
+        m.make(stage(m, "s", write=fail, resumable=True))
+    path = m.make(stage(m, "s", resumable=True))
+    assert sorted(f.name for f in path.iterdir()) == ["f", "first", "stage.json"]
+
+
+def test_a_finished_stage_with_a_file_of_another_size_is_made_again(tmp_path: Path) -> None:
+    m = mill(tmp_path)
+    path = m.make(stage(m, "s"))
+    (path / "f").write_text("cut")
+    m.make(stage(m, "s"))
+    (path / "f").write_text("")
+    assert (m.make(stage(m, "s")) / "f").read_text() == "s"
+
+
+def test_inputs_are_made_only_for_what_is_missing(tmp_path: Path) -> None:
+    m = mill(tmp_path)
+    m.make(stage(m, "last", [stage(m, "first")]))
+
+    def never(directory: Path) -> None:
+        raise AssertionError("nobody needs this")
+
+    first = stage(m, "first", write=never)
+    m.store.drop(first.path)
+    m.make(stage(m, "last", [first], never))
+
+
+def test_a_stage_goes_when_its_last_consumer_is_finished(tmp_path: Path) -> None:
+    m = mill(tmp_path, keep=False)
+    first = stage(m, "first")
+    second, third = stage(m, "second", [first]), stage(m, "third", [first])
+    m.make(second)
+    assert names(tmp_path) == ["first", "second"]
+    m.make(third)
+    assert names(tmp_path) == ["second", "third"]
+
+
+def test_kept_stages_stay_but_temporary_ones_go(tmp_path: Path) -> None:
+    m = mill(tmp_path, keep=True)
+    chunks = stage(m, "chunks", [stage(m, "first")], temporary=True)
+    m.make(stage(m, "last", [chunks]))
+    assert names(tmp_path) == ["first", "last"]
+
+
+def test_a_pinned_stage_stays(tmp_path: Path) -> None:
+    m = mill(tmp_path, keep=False)
+    m.make(stage(m, "last", [stage(m, "emit", pinned=True)]))
+    assert names(tmp_path) == ["emit", "last"]
+
+
+def test_a_store_that_outgrows_its_budget_stops_the_build(tmp_path: Path) -> None:
+    m = mill(tmp_path, scratch=100)
+    with pytest.raises(BudgetError, match=r"101 bytes, more than the 100 allowed; raise --scratch"):
+        m.make(stage(m, "s", write=lambda directory: (directory / "f").write_text("x" * 101)))  # type: ignore[arg-type,return-value]
+    assert m.store.peak_bytes == 101
 
 
 def test_a_second_build_in_one_store_is_refused(tmp_path: Path) -> None:

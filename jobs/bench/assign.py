@@ -17,6 +17,7 @@ from typing import Any
 import record
 import tables
 from cells import number, share, table
+from machine import REPOSITORY
 from targets import GIB
 
 from indexmill.formats.source import open_source
@@ -30,7 +31,7 @@ ROUNDS = 3
 WORKERS = 2
 #: Most of the time that the chunk policy may spend outside distance computation.
 TARGET_OUTSIDE = 0.10
-PAGE = record.REPOSITORY / "docs" / "benchmarks.md"
+PAGE = REPOSITORY / "docs" / "benchmarks.md"
 MARKS = "<!-- assign: begin -->", "<!-- assign: end -->"
 _ORDINALS = "first", "second", "third", "fourth"
 
@@ -118,7 +119,7 @@ def keep(found: Mapping[str, Any]) -> None:
     """Store a record in the repository and write its tables into the page."""
     record.RECORDS.mkdir(exist_ok=True)
     kept = record.RECORDS / f"{found['started'][:10]}-assign.json"
-    text = render(found, str(kept.relative_to(record.REPOSITORY)))
+    text = render(found, str(kept.relative_to(REPOSITORY)))
     record.save(dict(found), kept)
     tables.write_into(PAGE, text, MARKS)
 

@@ -71,19 +71,24 @@ def read_truth(path: Path) -> tuple[Any, Any]:
 
 def first_rows(data: Dataset, rows: int, folder: Path) -> Dataset:
     """Write the first `rows` vectors with their own exact truth into `folder`, to try a benchmark on."""
-    from indexmill.builders.exact import exact_neighbours
-
     folder.mkdir(parents=True, exist_ok=True)
     small = Dataset(folder)
-    vectors, queries = read_bin(data.base)[:rows], np.asarray(read_bin(data.query))
-    write_bin(small.base, vectors)
-    write_bin(small.query, queries)
-    ids, distances = exact_neighbours(np.asarray(vectors), queries, min(TRUTH_K, rows), threads=2)
-    with open(small.truth, "wb") as file:
+    write_bin(small.base, read_bin(data.base)[:rows])
+    write_bin(small.query, np.asarray(read_bin(data.query)))
+    write_truth(small)
+    return small
+
+
+def write_truth(data: Dataset, threads: int = 2) -> None:
+    """Compute the truth of a set from its base and queries, block by block."""
+    from indexmill.builders.exact import exact_neighbours
+
+    base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
+    ids, distances = exact_neighbours(base, queries, min(TRUTH_K, len(base)), threads)
+    with open(data.truth, "wb") as file:
         np.array(ids.shape, "<u4").tofile(file)
         ids.astype("<u4").tofile(file)
         distances.astype("<f4").tofile(file)
-    return small
 
 
 def count_hits(found: Any, base: Any, queries: Any, truth_distances: Any, k: int = K) -> Any:

@@ -104,6 +104,13 @@ def _with_interval(figure: Callable[[Any], float | None], n_queries: int) -> Fig
     return {"value": value, "low": float(low), "high": float(high)}
 
 
+def mean_of(values: Any) -> Figure:
+    """Return the mean of one value a query with its 95% interval; `values` of shape (n_queries,)."""
+    found = _with_interval(lambda chosen: float(values[chosen].mean()), len(values))
+    assert found is not None
+    return found
+
+
 def over_rounds(values: Sequence[float | None]) -> Figure | None:
     """Return the median of several rounds with the least and the greatest; None unless all have a value."""
     known = [value for value in values if value is not None]

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from record import REPOSITORY
+from machine import REPOSITORY
 from workspace import Workspace
 
 READER = REPOSITORY / "reader"

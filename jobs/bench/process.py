@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 #: Seconds between two looks at memory: often enough for a build of minutes, too rare to disturb it.
 SAMPLE_SECONDS = 0.2
@@ -35,8 +37,18 @@ class Usage:
         return {name: round(value, 3) for name, value in asdict(self).items()}
 
 
-def run_measured(command: Sequence[object], log: Path) -> Usage:
+def run_measured(
+    command: Sequence[object], log: Path, watch: Callable[[int], AbstractContextManager[Any]] = nullcontext
+) -> Usage:
     """Run `command` to its end, its output in `log`.
+
+    Parameters
+    ----------
+    command : sequence
+        Its parts are turned into text.
+    log : Path
+    watch : callable
+        Given the process id, returns a context to hold while the process runs.
 
     Raises
     ------
@@ -47,13 +59,14 @@ def run_measured(command: Sequence[object], log: Path) -> Usage:
         began = time.perf_counter()
         child = subprocess.Popen([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
         peak = 0
-        while True:
-            # wait4 and not communicate(): it is the call that also tells the child's CPU time.
-            pid, status, used = os.wait4(child.pid, os.WNOHANG)
-            if pid:
-                break
-            peak = max(peak, _tree_bytes(child.pid))
-            time.sleep(SAMPLE_SECONDS)
+        with watch(child.pid):
+            while True:
+                # wait4 and not communicate(): it is the call that also tells the child's CPU time.
+                pid, status, used = os.wait4(child.pid, os.WNOHANG)
+                if pid:
+                    break
+                peak = max(peak, _tree_bytes(child.pid))
+                time.sleep(SAMPLE_SECONDS)
         wall = time.perf_counter() - began
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
@@ -64,6 +77,8 @@ def run_measured(command: Sequence[object], log: Path) -> Usage:
 
 def _tree_bytes(root: int) -> int:
     """Resident bytes of `root` and its descendants now, or the largest high-water mark if that is more."""
+    from indexmill.pipeline.memory import child_pids
+
     resident = highest = 0
     waiting = [root]
     while waiting:
@@ -71,7 +86,7 @@ def _tree_bytes(root: int) -> int:
         now, most = _resident_bytes(pid)
         resident += now
         highest = max(highest, most)
-        waiting += _children(pid)
+        waiting += child_pids(pid)
     return max(resident, highest)
 
 
@@ -86,13 +101,3 @@ def _resident_bytes(pid: int) -> tuple[int, int]:
     except (FileNotFoundError, ProcessLookupError):
         return 0, 0  # it ended meanwhile
     return found["VmRSS"], found["VmHWM"]
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children += [int(child) for child in (task / "children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return children  # it, or one of its threads, ended meanwhile
-    return children

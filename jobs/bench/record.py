@@ -8,20 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workspace import (
-    ALPHA,
-    BUILD_LIST_SIZE,
-    BUILD_MEMORY,
-    MAX_DEGREE,
-    PQ_BYTES,
-    SEED,
-    THREADS,
-    Workspace,
-)
+import machine
+from workspace import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED
 
-from indexmill.jobs import machine
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDS = Path(__file__).parent / "records"
 #: Counts up when parts change what they record; tables are written from records of this format alone.
 FORMAT = 2
@@ -33,23 +22,32 @@ def load(path: Path) -> dict[str, Any]:
     return found
 
 
-def begin(record: dict[str, Any], space: Workspace, name: str, peer: list[str]) -> None:
-    """Write into `record` what all parts have in common.
+def begin(
+    record: dict[str, Any], path: Path, name: str, data: Any, parameters: dict[str, Any], peer: list[str]
+) -> None:
+    """Write into `record`, which is kept in `path`, what all parts have in common.
+
+    Parameters
+    ----------
+    data : dict or list of dict
+        Each with ``name``, ``n_vectors``, ``dim`` and ``dtype``.
+    parameters : dict
+        Those that not all benchmarks share.
+    peer : list of str
+        Packages that are measured beside indexmill.
 
     Raises
     ------
     ValueError
         If the record is of other data or of an earlier format.
     """
-    n_vectors, dim = space.data.shape()
-    data = {"name": name, "n_vectors": n_vectors, "dim": dim, "dtype": "uint8"}
     if record and record["data"] != data:
         raise ValueError(
-            f"the record in {space.out} is of {record['data']}, not of {data}; name another --out"
+            f"the record in {path.parent} is of {record['data']}, not of {data}; name another --out"
         )
     if record.get("parts") and record.get("format") != FORMAT:
         raise ValueError(
-            f"{space.results}: a record of an earlier format, which its tables cannot be written from; remove it"
+            f"{path}: a record of an earlier format, which its tables cannot be written from; remove it"
         )
     record["format"] = FORMAT
     record["benchmark"] = name
@@ -62,8 +60,7 @@ def begin(record: dict[str, Any], space: Workspace, name: str, peer: list[str]) 
         "alpha": ALPHA,
         "pq_bytes": PQ_BYTES,
         "seed": SEED,
-        "threads": THREADS,
-        "memory": BUILD_MEMORY,
+        **parameters,
     }
     record.setdefault("parts", {})
 

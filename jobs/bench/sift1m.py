@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ import graph_quality
 import latency
 import memory
 import page_reads
+import parts
 import plots
 import qps
 import readme
@@ -37,8 +36,8 @@ import startup
 import tables
 from dataset import Dataset, first_rows
 from diskann import PACKAGES
-from record import REPOSITORY
-from workspace import Workspace
+from machine import REPOSITORY
+from workspace import BUILD_MEMORY, THREADS, Workspace
 
 NAME = "sift1m"
 PAGE, README = REPOSITORY / "docs" / "benchmarks.md", REPOSITORY / "README.md"
@@ -72,8 +71,12 @@ def main() -> None:
         data = first_rows(data, arguments.rows, out / "data")
     space = Workspace(data, out)
     found = record.load(space.results)
-    record.begin(found, space, name, list(PACKAGES))
-    failed = [part for part in arguments.parts if not _run(part, space, found)]
+    n_vectors, dim = data.shape()
+    about = {"name": name, "n_vectors": n_vectors, "dim": dim, "dtype": "uint8"}
+    record.begin(
+        found, space.results, name, about, {"threads": THREADS, "memory": BUILD_MEMORY}, list(PACKAGES)
+    )
+    failed = parts.run_all(PARTS, arguments.parts, space, found, space.results)
     if not found["parts"]:
         sys.exit(f"error: {space.results}: nothing was measured yet; name some --parts")
     found = record.load(space.results)
@@ -88,26 +91,7 @@ def main() -> None:
     else:
         plots.write_all(found, out / "images")
         print(tables.render(found, str(space.results), str(out / "images")))
-    if failed:
-        sys.exit(
-            f"error: {', '.join(failed)}: not measured, see above; repeat with --parts {','.join(failed)}"
-        )
-
-
-def _run(part: str, space: Workspace, found: dict[str, Any]) -> bool:
-    """Measure one part and add it to the record; False if it fails."""
-    began = time.perf_counter()
-    print(f"{part} ...", file=sys.stderr, flush=True)
-    try:
-        found["parts"][part] = record.start_part() | PARTS[part](space)
-    except Exception:
-        traceback.print_exc()
-        return False
-    seconds = round(time.perf_counter() - began, 1)
-    found["parts"][part]["part_s"] = seconds
-    record.save(found, space.results)
-    print(f"{part}: {seconds} s", file=sys.stderr, flush=True)
-    return True
+    parts.stop_after(failed)
 
 
 def _arguments() -> argparse.Namespace:
@@ -119,7 +103,10 @@ def _arguments() -> argparse.Namespace:
         "--out", type=Path, required=True, help="folder for indexes, logs and results.json (6 GB)"
     )
     parser.add_argument(
-        "--parts", type=_parts, default=list(PARTS), help=f"some of {','.join(PARTS)}; empty: none"
+        "--parts",
+        type=parts.names(PARTS),
+        default=list(PARTS),
+        help=f"some of {','.join(PARTS)}; empty: none",
     )
     parser.add_argument(
         "--rows", type=int, help="try it: the first N vectors with their own truth; never recorded"
@@ -131,14 +118,6 @@ def _arguments() -> argparse.Namespace:
     if arguments.rows and arguments.keep:
         parser.error("--keep stores whole runs only; leave out --rows")
     return arguments
-
-
-def _parts(text: str) -> list[str]:
-    wanted = [part for part in text.split(",") if part]
-    unknown = sorted(set(wanted) - set(PARTS))
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
-    return [part for part in PARTS if part in wanted]
 
 
 if __name__ == "__main__":

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import tables_build
 import tables_paper
 import tables_search
 from cells import NOT_REACHED, figure, table
-from targets import GIB, TARGETS
+from targets import GIB, TARGETS, Target
 
 BEGIN, END = "<!-- record: begin -->", "<!-- record: end -->"
 #: Renderers by part, in the order of the page; they get the part and the folder of the pictures.
-_SECTIONS: dict[str, Callable[[dict[str, Any], str], str]] = {
+Sections: TypeAlias = Mapping[str, Callable[[dict[str, Any], str], str]]
+_SECTIONS: Sections = {
     "qps": tables_search.qps,
     "reads": tables_search.reads,
     "latency": tables_search.latency,
@@ -31,7 +32,7 @@ _SECTIONS: dict[str, Callable[[dict[str, Any], str], str]] = {
 
 
 def write_into(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
-    """Replace what stands between the two marks of `page`.
+    """Replace what stands between the two `marks` of `page`.
 
     Raises
     ------
@@ -48,7 +49,13 @@ def write_into(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> 
     page.write_text(f"{before}{begin}\n\n{text}\n{end}{rest.split(end, 1)[1]}")
 
 
-def render(record: dict[str, Any], source: str, images: str) -> str:
+def render(
+    record: dict[str, Any],
+    source: str,
+    images: str,
+    drawn: Sections = _SECTIONS,
+    targets: Sequence[Target] = TARGETS,
+) -> str:
     """Return all tables of `record`; parts that were not measured have none.
 
     Parameters
@@ -58,10 +65,13 @@ def render(record: dict[str, Any], source: str, images: str) -> str:
         Where the record is kept.
     images : str
         Folder of the pictures, as seen from the page.
+    drawn : mapping
+        Renderers of the parts.
+    targets : sequence of Target
     """
     parts = record["parts"]
-    sections = [_head(record, source), _targets(record)]
-    sections += [draw(parts[name], images) for name, draw in _SECTIONS.items() if name in parts]
+    sections = [_head(record, source), _targets(record, targets)]
+    sections += [draw(parts[name], images) for name, draw in drawn.items() if name in parts]
     return "\n\n".join(sections) + "\n"
 
 
@@ -69,14 +79,15 @@ def _head(record: dict[str, Any], source: str) -> str:
     machine, versions, parts = record["machine"], record["versions"], record["parts"]
     days = sorted({part["started"][:10] for part in parts.values()})
     commits = sorted({part["commit"] for part in parts.values()})
+    sets = record["data"] if isinstance(record["data"], list) else [record["data"]]
     loads = [part["load_before"] for part in parts.values()]
     rows = [
         ("date", " to ".join(dict.fromkeys((days[0], days[-1])))),
-        ("data", "{name}: {n_vectors:,} x {dim} {dtype}".format(**record["data"])),
+        *(("data", "{name}: {n_vectors:,} x {dim} {dtype}".format(**one)) for one in sets),
         ("machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / GIB:.1f} GiB"),
         ("kernel", machine["kernel"]),
         ("versions", ", ".join(f"{name} {value}" for name, value in versions.items() if name != "peer")),
-        ("peer", ", ".join(versions["peer"])),
+        *([("peer", ", ".join(versions["peer"]))] if versions["peer"] else []),
         ("commit", ", ".join(commits)),
         ("load before each part", f"{min(loads):.1f} to {max(loads):.1f}"),
         ("record", f"`{source}`"),
@@ -88,9 +99,9 @@ def _head(record: dict[str, Any], source: str) -> str:
     return table(("", ""), rows, "ll")
 
 
-def _targets(record: dict[str, Any]) -> str:
+def _targets(record: dict[str, Any], targets: Sequence[Target]) -> str:
     rows = []
-    for target in TARGETS:
+    for target in targets:
         part = record["parts"].get(target.part)
         if part is None:
             continue

@@ -1,0 +1,46 @@
+"""Arrays in mapped files, with their space on the disk taken before anything is written.
+
+A page of a sparse file that finds the disk full when it is written back ends the process with SIGBUS; space that
+is taken at the start is refused with an error instead.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+
+def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """Create a .npy file of zeros and map it for reading and writing; call ``flush()`` when it is written.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be created, or the disk has no room for it.
+    """
+    array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
+    _take_space(path)
+    return array
+
+
+def create_raw(path: str | Path, dtype: DTypeLike, n: int) -> np.memmap[Any, Any]:
+    """Create a file of `n` zeros without a header, n at least 1, and map it; raises as `create_npy` does."""
+    array = np.memmap(path, np.dtype(dtype), "w+", shape=(n,))
+    _take_space(path)
+    return array
+
+
+def _take_space(path: str | Path) -> None:
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        return
+    with open(path, "r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            error.filename = str(path)
+            raise

@@ -1,0 +1,65 @@
+"""Calls to storage that may fail for a moment are made again, later and later."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from indexmill.formats.errors import StorageError
+
+T = TypeVar("T")
+
+#: Calls in all. At one failure in ten, one call in a hundred million fails for good.
+TRIES = 8
+#: Longest wait before the second call; it doubles up to the greatest: at most 26 s in all.
+_FIRST_SECONDS = 0.2
+_MOST_SECONDS = 10.0
+#: What no waiting mends: the errors, and the AWS codes that pyarrow raises as OSError.
+_FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+_FINAL_CODES = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
+
+
+def retried(call: Callable[[], T], what: str, wait: Callable[[float], None] = time.sleep) -> T:
+    """Return ``call()``, made up to `TRIES` times while it raises what may pass.
+
+    The wait before each is drawn evenly from zero to a bound that doubles, so that many workers that failed
+    together do not come back together.
+
+    Parameters
+    ----------
+    call : callable
+        Safe to repeat.
+    what : str
+        For the error, such as ``"reading s3://bucket/file"``.
+    wait : callable
+        Gets seconds.
+
+    Raises
+    ------
+    FileNotFoundError
+        If `call` does.
+    StorageError
+        If it failed every time, or in a way that waiting does not mend.
+    """
+    for tried in range(1, TRIES + 1):
+        try:
+            return call()
+        except FileNotFoundError:
+            raise
+        except (OSError, EOFError, pa.ArrowException) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            if isinstance(error, _FINAL) or any(code in reason for code in _FINAL_CODES):
+                raise StorageError(
+                    f"{what}: refused ({reason}); check path, rights and credentials"
+                ) from error
+            if tried == TRIES:
+                raise StorageError(
+                    f"{what}: failed {TRIES} times ({reason}); check that the storage answers and run again: "
+                    "finished work is kept"
+                ) from error
+            wait(random.uniform(0, min(_MOST_SECONDS, _FIRST_SECONDS * 2 ** (tried - 1))))
+    raise AssertionError("unreachable")

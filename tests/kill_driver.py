@@ -1,0 +1,76 @@
+"""Runs builds in forked children that a failpoint or a timer kills; compiled kernels are loaded once, before the forks.
+
+Reads one JSON object a line: ``source``, ``out``, ``shard`` and optionally ``failpoint``, ``delay``, ``work``,
+``force``, ``workers``; answers with the wait status of the child (negative: the signal that ended it) and its
+error message.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Any
+
+from indexmill.formats.errors import IndexmillError
+from indexmill.pipeline import failpoint
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.spec import BuildSpec, Parameters
+
+
+def build(command: dict[str, Any]) -> None:
+    parameters = Parameters(R=8, L=20, pq_bytes=4, shard_vectors=command["shard"] or None)
+    run_build(
+        BuildSpec(
+            input=[command["source"]],
+            out=command["out"],
+            work=command.get("work"),
+            workers=command.get("workers", 1),
+            force=command.get("force", False),
+            parameters=parameters,
+        )
+    )
+
+
+def run(command: dict[str, Any]) -> tuple[int, str]:
+    """Fork a child that builds; return how it ended."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        failpoint._armed = command.get("failpoint", "")
+        code = 0
+        try:
+            build(command)
+        except IndexmillError as error:
+            code = error.exit_code
+            os.write(write, str(error).encode())
+        except BaseException:
+            code = 70
+            os.write(write, traceback.format_exc().encode()[-4000:])
+        finally:
+            os._exit(code)
+    os.close(write)
+    timer = None
+    if "delay" in command:
+        timer = threading.Timer(command["delay"], os.kill, (child, signal.SIGKILL))
+        timer.start()
+    with os.fdopen(read, "rb") as pipe:
+        message = pipe.read().decode()
+    _, status = os.waitpid(child, 0)
+    if timer is not None:
+        timer.cancel()
+        timer.join()
+    return os.waitstatus_to_exitcode(status), message
+
+
+def main() -> None:
+    for line in sys.stdin:
+        status, message = run(json.loads(line))
+        print(json.dumps([status, message]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

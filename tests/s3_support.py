@@ -1,0 +1,104 @@
+"""An S3 server on loopback, and ways for calls to it to fail."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+BUSY = (
+    b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+)
+
+
+class FlakyServer:
+    """moto's S3 behind a door that answers some requests with 503.
+
+    Attributes
+    ----------
+    url : str
+        Of an empty bucket.
+    requests, failed : int
+    """
+
+    def __init__(self) -> None:
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self._app = DomainDispatcherApplication(create_backend_app)
+        self._lock = threading.Lock()
+        self.requests = self.failed = 0
+        self.failing: Callable[[int], bool] = lambda request: False
+        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{self._server.server_port}"
+        urllib.request.urlopen(urllib.request.Request(f"http://{host}/bucket", method="PUT")).close()
+        self.url = f"s3://key:secret@bucket/work?region=us-east-1&scheme=http&endpoint_override={host}"
+        self.url += "&allow_delayed_open=true"  # a small file in one put
+
+    def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        with self._lock:
+            self.requests += 1
+            fails = self.failing(self.requests)
+            self.failed += fails
+        if fails:
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(BUSY)))])
+            return [BUSY]
+        answer: Iterable[bytes] = self._app(environ, start)
+        return answer
+
+    def close(self) -> None:
+        self._server.shutdown()
+
+
+@contextmanager
+def flaky_server() -> Iterator[FlakyServer]:
+    server = FlakyServer()
+    yield server
+    server.close()
+
+
+class FlakyFileSystem:
+    """A file system each tenth call of which, streams' calls included, fails."""
+
+    def __init__(self, inner: Any, every: int = 10) -> None:
+        self._inner = inner
+        self._every = every
+        self._count = [0]
+        self._lock = threading.Lock()
+
+    @property
+    def calls(self) -> int:
+        return self._count[0]
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._inner, name)
+        if not callable(member):
+            return member
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            with self._lock:
+                self._count[0] += 1
+                number = self._count[0]
+            if number % self._every == 0:
+                raise OSError(f"call {number} fails")
+            result = member(*arguments, **keywords)
+            return self._wrap(result) if name.startswith("open_") else result
+
+        return call
+
+    def _wrap(self, stream: Any) -> Any:
+        wrapped = FlakyFileSystem(stream, self._every)
+        wrapped._count, wrapped._lock = self._count, self._lock
+        return wrapped
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._inner.close()

@@ -1,0 +1,106 @@
+"""Builds whose work folder is on object storage that fails one request in ten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.s3_support import FlakyServer, flaky_server
+from tests.test_pipeline_build import build, clustered, data_files
+from tests.test_pipeline_luck import flip
+
+from indexmill.pipeline import recipe, retry
+from indexmill.pipeline.stages import Mill, Stage
+from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage, open_storage
+
+VECTORS = clustered(900, 8)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FlakyServer]:
+    with flaky_server() as running:
+        running.failing = lambda request: request % 50 < 5  # in a row: more than Arrow's own client tries
+        yield running
+
+
+@pytest.fixture
+def url(server: FlakyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(retry, "_FIRST_SECONDS", 1e-3)
+    on_machine("one", tmp_path, monkeypatch)
+    return server.url.replace("/work?", f"/{tmp_path.name}?")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return data_files(build(tmp_path_factory.mktemp("local") / "ix", VECTORS, shard_vectors=400))
+
+
+def on_machine(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mirror storage in a place of its own, as another machine would."""
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirrors" / name))
+    open_storage.cache_clear()
+
+
+def names(url: str, tmp_path: Path) -> set[str]:
+    return {name.split("-")[0] for name in Storage(url, str(tmp_path / "look")).list()}
+
+
+def test_the_bytes_are_those_of_a_local_build(
+    server: FlakyServer, url: str, tmp_path: Path, local: dict[str, bytes]
+) -> None:
+    before = server.failed
+    index = build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)
+    assert data_files(index) == local
+    assert server.failed > before
+    kept = names(url, tmp_path)
+    assert {"merge", "emit", "order"} <= kept
+    assert not kept & {"assign", "build", "unite", "pack"}  # temporary stages go when they have been read
+
+
+def test_another_machine_goes_on_where_the_first_one_stopped(
+    url: str, tmp_path: Path, local: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recipe.order, "order_task", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)
+    on_machine("two", tmp_path, monkeypatch)
+    made, run = [], Mill._run
+
+    def note(mill: Mill, stage: Stage) -> None:
+        made.append(stage.name)
+        run(mill, stage)
+
+    monkeypatch.setattr(Mill, "_run", note)
+    assert data_files(build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)) == local
+    assert made == ["order", "entries", "encode", "navigation", "pack", "emit", "certify"]
+
+
+def test_a_chunk_file_damaged_on_storage_is_made_again(
+    url: str, tmp_path: Path, local: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, damaged = Mill._run, []
+
+    def run_then_damage(mill: Mill, stage: Stage) -> None:
+        run(mill, stage)
+        if stage.name == "assign" and not damaged:
+            damaged.append(sorted(stage.path.glob("*.chunk"))[0])
+            flip(damaged[0])
+            mill.store.storage.push(damaged[0].relative_to(mill.store.root).as_posix())  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Mill, "_run", run_then_damage)
+    assert data_files(build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)) == local
+    assert damaged
+
+
+def test_vectors_survive_the_journey(url: str, tmp_path: Path) -> None:
+    index = build(tmp_path / "whole", VECTORS, work=url)
+    from indexmill.reader.index import Index
+
+    found = Index(index).search(VECTORS[:50], 1, L=40).vector_ids[:, 0]
+    assert np.mean(found == np.arange(50)) > 0.95
