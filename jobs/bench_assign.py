@@ -24,7 +24,7 @@ from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.source import VectorSource
 from indexmill.jobs import machine
-from indexmill.jobs.bench_assign_run import Run
+from indexmill.jobs.bench_assign_run import Run, scratch_folder
 from indexmill.jobs.progress import Bar, Lines
 from indexmill.pipeline.assignment import in_buffer_rows
 from indexmill.pipeline.policies import cluster_bytes
@@ -187,6 +187,8 @@ def check(source: VectorSource, setting: Setting) -> None:
         If an in-buffer holds no vector, or a scratch path is no directory.
     BudgetError
         If a path has too little room.
+    OSError
+        If nothing can be written there.
     """
     for in_buffer in setting.in_buffers:
         in_buffer_rows(source, in_buffer)
@@ -194,7 +196,8 @@ def check(source: VectorSource, setting: Setting) -> None:
     for path in setting.scratch:
         if not path.is_dir():
             raise ConfigError(f"--scratch: {path} is no directory; create it first")
-        disk = os.statvfs(path)
+        with scratch_folder(path):
+            disk = os.statvfs(path)
         parts = merged + setting.leaders * disk.f_bsize  # an append file ends within a block
         need = parts + (merged if path.stat().st_dev == setting.scratch[0].stat().st_dev else 0)
         free = disk.f_bavail * disk.f_frsize

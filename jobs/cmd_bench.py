@@ -29,7 +29,7 @@ app = typer.Typer(
 
 @app.command("assign", epilog=EXAMPLES)
 def assign(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Vectors, in any input format.")],
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT", help="Vectors, in any input format.")],
     leaders: Annotated[
         int, typer.Option(metavar="N", help="Leaders drawn from the vectors at random; each owns a cluster.")
     ] = 10_000,

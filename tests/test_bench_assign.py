@@ -135,7 +135,7 @@ def test_a_path_that_cannot_be_written_is_named(
     monkeypatch.setattr("tempfile.mkdtemp", refuse)
     result = run(*small(base, scratch))
     assert result.exit_code == 1
-    assert f"error: {scratch}: Read-only file system" in result.stderr
+    assert result.stderr.startswith(f"error: {scratch}: Read-only file system")  # before leaders are indexed
 
 
 def test_too_little_room_is_refused_beforehand(
@@ -194,7 +194,7 @@ def test_a_page_is_written_from_a_record_between_its_own_marks(
     assert text.endswith(f"{page.MARKS[1]}\nafter {tables.BEGIN} x {tables.END}\n")
     assert "old" not in text
     line = next(line for line in text.splitlines() if "| chunk |" in line)
-    assert "| 5% (met) | 2.00 | 1,234 | 1,234 | 4 | 2 |" in line
+    assert "| 5% (met) | 2.00 | 1.00 | 1,234 | 1,234 | 4 | 2 |" in line
     (kept,) = (tmp_path / "records").iterdir()
     assert f"records/{kept.name}" in text
     assert json.loads(kept.read_text()) == found
