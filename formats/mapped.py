@@ -6,6 +6,7 @@ is taken at the start is refused with an error instead.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from indexmill.formats.errors import BudgetError
+
 
 def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """Create a .npy file of zeros and map it for reading and writing; call ``flush()`` when it is written.
 
     Raises
     ------
+    BudgetError
+        If the disk has no room for it.
     OSError
-        If the file cannot be created, or the disk has no room for it.
+        If the file cannot be created.
     """
     array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
     _take_space(path)
@@ -42,5 +47,9 @@ def _take_space(path: str | Path) -> None:
         try:
             os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
-            error.filename = str(path)
-            raise
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise BudgetError(
+                f"scratch: {path}: {size:,} bytes do not fit the disk ({os.strerror(error.errno)}); free some space or "
+                "name another directory, and run again; finished stages are kept"
+            ) from error

@@ -222,7 +222,7 @@ class _Run:
                 raise ConfigError(
                     f"out: {self.out} was replaced meanwhile; run again to extend what is there now"
                 )
-            publish(directory, manifest, record, self.out, self.options.force or self.in_place)
+            publish(directory, manifest, record, self.out, self.options.force or self.in_place, keep=False)
             advance(len(manifest.files))
 
 

@@ -5,8 +5,6 @@ Rows are in slot order, so that unpacking reads and writes from front to back; n
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.pq import encode_pq
 from indexmill.builders.vamana import list_capacity
-from indexmill.formats.errors import BudgetError
+from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.extend_index import OpenedIndex
 
 #: Vectors converted at a time.
@@ -63,13 +61,15 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
     space, n = index.space, index.n + added
     tail, chunks = n - index.built, len(index.codes.codebook.offsets) - 1
     return GrowingGraph(
-        _mapped(directory / "vectors.npy", space.dtype, (n, space.node.dim)),
-        _mapped(directory / "neighbours.npy", np.dtype(np.uint32), (n, list_capacity(space.node.max_degree))),
-        _mapped(directory / "degrees.npy", np.dtype(np.int32), (n,)),
+        create_npy(directory / "vectors.npy", space.dtype, (n, space.node.dim)),
+        create_npy(
+            directory / "neighbours.npy", np.dtype(np.uint32), (n, list_capacity(space.node.max_degree))
+        ),
+        create_npy(directory / "degrees.npy", np.dtype(np.int32), (n,)),
         index.n,
         index.built,
-        _mapped(directory / "tail-vectors.npy", space.node.element_dtype, (tail, space.node.dim)),
-        _mapped(directory / "tail-codes.npy", np.dtype(np.uint8), (tail, chunks)),
+        create_npy(directory / "tail-vectors.npy", space.node.element_dtype, (tail, space.node.dim)),
+        create_npy(directory / "tail-codes.npy", np.dtype(np.uint8), (tail, chunks)),
     )
 
 
@@ -118,20 +118,3 @@ def fill_tail(index: OpenedIndex, graph: GrowingGraph, threads: int) -> None:
         places = slice(first - graph.built, first - graph.built + len(rows))
         graph.tail_vectors[places] = index.space.stored(rows)
         graph.tail_codes[places] = encode_pq(index.space.as_given(rows), index.codes.codebook, threads)
-
-
-def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Create a .npy file of zeros and map it; writing to a map of a full disk would end the process instead."""
-    mapped = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    size = path.stat().st_size
-    if hasattr(os, "posix_fallocate"):  # macOS has no such call
-        try:
-            with open(path, "r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise BudgetError(
-                f"{path}: {size:,} bytes of scratch do not fit the disk; make room, or name another disk with --out"
-            ) from None
-    return np.asarray(mapped)

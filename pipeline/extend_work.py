@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +9,10 @@ from pathlib import Path
 
 from indexmill.builders.navigation import NAVIGATION_VAMANA
 from indexmill.builders.vamana import list_capacity
-from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.publish import output_lock
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
@@ -21,39 +20,22 @@ _BYTES_PER_VERTEX = 56
 
 @contextmanager
 def scratch_beside(out: Path) -> Iterator[Path]:
-    """Yield an empty directory beside `out`, locked; it goes when the block ends, and with the next call if killed.
+    """Yield an empty directory beside `out`, which is locked; what a killed run left there goes first.
 
     Raises
     ------
     ConfigError
-        If another append or merge is writing `out`.
+        If another job is writing `out`.
     """
     scratch = out.with_name(f".{out.name}.indexmill-extend")
-    descriptor = _lock(scratch, out)
-    try:
-        for leftover in scratch.iterdir():
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        yield scratch
-    finally:
-        shutil.rmtree(scratch)
-        os.close(descriptor)
-
-
-def _lock(scratch: Path, out: Path) -> int:
-    """Make `scratch` and lock it; the lock ends with this process, however it ends."""
-    while True:
-        scratch.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY)
+    with output_lock(out):
+        if scratch.exists():
+            shutil.rmtree(scratch)
+        scratch.mkdir(parents=True)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise ConfigError(
-                f"out: another append or merge is writing {out}; wait for it, or name another directory with --out"
-            ) from None
-        if scratch.exists() and os.path.samestat(os.fstat(descriptor), os.stat(scratch)):
-            return descriptor
-        os.close(descriptor)  # its last holder removed the directory while we opened it
+            yield scratch
+        finally:
+            shutil.rmtree(scratch)
 
 
 def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:

@@ -21,12 +21,12 @@ _MARK = ".indexmill-unfinished"
 
 @contextmanager
 def output_lock(out: Path) -> Iterator[None]:
-    """Keep a second build away from `out` for the length of a block.
+    """Keep other jobs away from `out` for the length of a block.
 
     Raises
     ------
     ConfigError
-        If another build is at work on `out`, or nothing can be written beside it.
+        If another job is at work on `out`, or nothing can be written beside it.
     """
     path = _beside(out, "lock")
     try:
@@ -43,7 +43,7 @@ def output_lock(out: Path) -> Iterator[None]:
                 raise BlockingIOError  # its last holder took the file away between our two calls
         except BlockingIOError:
             raise ConfigError(
-                f"out: another build is writing {out}; wait for it or name another --out"
+                f"out: another job is writing {out}; wait for it or name another --out"
             ) from None
         try:
             yield

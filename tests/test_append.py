@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -37,6 +36,8 @@ from indexmill.formats.errors import (
     OutputExistsError,
 )
 from indexmill.formats.index import IndexFiles
+from indexmill.pipeline.extend_drift import advise, optimism
+from indexmill.pipeline.publish import output_lock
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])
@@ -266,6 +267,29 @@ def test_drift_tells_when_the_codes_no_longer_fit(old: Path, tmp_path: Path) -> 
     assert manifest(tmp_path / "near")["drift"]["rebuild"] is False
 
 
+def test_advice_follows_the_documented_thresholds() -> None:
+    assert advise(0.49, 1.74, 0.81)[0] is False
+    assert advise(0.49, None, None)[0] is False
+    for figures, word in (
+        ((0.5, 1.0, 1.0), "50% of"),
+        ((0.1, 1.75, 1.0), "codes"),
+        ((0.1, 1.0, 0.79), "overlap"),
+    ):
+        rebuild, advice = advise(*figures)
+        assert rebuild is True
+        assert word in advice
+
+
+def test_codes_of_more_of_the_same_err_as_the_training_set_foretells() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(6000, 4))
+    means = rows.reshape(600, 10, 4).mean(axis=1)  # 600 centres of 10 rows that have nothing in common
+    trained = ((rows.reshape(600, 10, 4) - means[:, None]) ** 2).sum(axis=2).mean()
+    others = ((rng.normal(size=(600, 10, 4)) - means[:, None]) ** 2).sum(axis=2).mean()
+    assert optimism(10) == pytest.approx(others / trained, rel=0.05)
+    assert optimism(1) is None
+
+
 def test_an_index_of_version_1_1_is_appended_to(old: Path, tmp_path: Path) -> None:
     index = shutil.copytree(old, tmp_path / "ix")
     keys = ("generation", "parents", "drift")
@@ -410,22 +434,19 @@ def test_a_full_disk_is_an_error_and_changes_nothing(
 
     index = shutil.copytree(old, tmp_path / "ix")
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(BudgetError, match=r"vectors\.npy: [\d,]+ bytes of scratch do not fit the disk"):
+    with pytest.raises(BudgetError, match=r"vectors\.npy: [\d,]+ bytes do not fit the disk"):
         indexmill.append(index, NEW)
     assert data_files(index) == data_files(old)
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
-def test_one_append_at_a_time(old: Path, tmp_path: Path) -> None:
+def test_one_job_at_a_time_writes_an_index(old: Path, tmp_path: Path) -> None:
     index = shutil.copytree(old, tmp_path / "ix")
+    with output_lock(index), pytest.raises(ConfigError, match="another job is writing"):
+        indexmill.append(index, NEW)
     scratch = tmp_path / ".ix.indexmill-extend"
     scratch.mkdir()
     (scratch / "left-by-a-killed-run").touch()
-    other = os.open(scratch, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    with pytest.raises(ConfigError, match="another append or merge is writing"):
-        indexmill.append(index, NEW)
-    os.close(other)
     indexmill.append(index, NEW)
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 

@@ -113,7 +113,7 @@ def test_an_input_that_changes_while_it_is_read_is_refused(
 
 
 def test_a_second_build_into_the_same_output_is_refused(tmp_path: Path) -> None:
-    with output_lock(tmp_path / "ix"), pytest.raises(ConfigError, match="another build is writing"):
+    with output_lock(tmp_path / "ix"), pytest.raises(ConfigError, match="another job is writing"):
         build(tmp_path / "ix", clustered(300, 8), work=str(tmp_path / "other"))
     build(tmp_path / "ix", clustered(300, 8))
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]

@@ -4,8 +4,8 @@
     python jobs/bench/append.py --data DIR --out DIR --keep      # stores the record in the repository, too
 
 The first ROWS vectors are indexed in one build, and again as a base to which the last ones are appended, at once
-or in steps, or merged. Recall and page reads are those of the second half of the queries, at equal list sizes. In
-the rows called ``shift`` the vectors are those of two k-means clusters, and the base holds the first alone.
+or in steps, or merged. Recall and page reads are those of the second half of the queries, at equal list sizes. In the
+rows called ``shift`` the vectors are those of two k-means clusters, one after the other.
 """
 
 from __future__ import annotations
