@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
 from indexmill.formats.frame import checksum
+from indexmill.formats.tally import Tally
 
 #: Written in the footer; a reader refuses any other (`TooNew`, `TooOld`). Chunk files live as long as a build.
 VERSION = 1
@@ -80,6 +81,8 @@ class ChunkFile:
     Parameters
     ----------
     path : path-like
+    tally : Tally, optional
+        Counts the calls made for it.
 
     Attributes
     ----------
@@ -101,9 +104,11 @@ class ChunkFile:
         If it was cut short or a byte of footer, schema or directory differs from what was written.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, tally: Tally | None = None) -> None:
         self.path = Path(path)
+        self._tally = tally or Tally()
         self._file = os.open(self.path, os.O_RDONLY)
+        self._tally.opens += 1
         try:
             self._open()
         except FormatError as error:
@@ -125,6 +130,7 @@ class ChunkFile:
     def close(self) -> None:
         """Close the file; what was read from it stays valid."""
         os.close(self._file)
+        self._tally.closes += 1
 
     @property
     def record_bytes(self) -> int:
@@ -159,6 +165,8 @@ class ChunkFile:
         head = os.pread(self._file, _HEAD_BYTES, 0)
         at = size - FOOTER_BYTES
         footer = os.pread(self._file, FOOTER_BYTES, max(at, 0))
+        for found in (head, footer):
+            self._tally.read(len(found))
         if at < 0 or not footer.startswith(MAGIC):
             self._refuse(head, size)
         where = f"footer (offset {at})"
@@ -210,6 +218,7 @@ class ChunkFile:
         done = 0
         while done < length:
             got = os.preadv(self._file, [data[len(prefix) + done :].data], offset + done)
+            self._tally.read(got)
             if not got:
                 raise self._corrupt(f"{what} (offset {offset})", f"{length} bytes", f"{done} bytes")
             done += got

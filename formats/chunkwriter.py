@@ -25,13 +25,13 @@ from indexmill.formats.chunkfile import (
     rows_of,
 )
 from indexmill.formats.frame import checksum
+from indexmill.formats.tally import Tally, create
 
 Compression = Literal["none", "zstd"]
 
 #: Bytes of the payload and the pair of a record batch, about: large enough that reads are sequential, small
 #: enough that a merge can hold one batch of each of hundreds of chunk files.
 BATCH_BYTES = 1 << 20
-_BUFFERED_BYTES = 1 << 20  # small batches reach the system together
 _MESSAGE_BYTES = 8192  # of an Arrow message beside its columns, and more
 _KINDS = "biufcV"
 
@@ -44,6 +44,7 @@ def write_chunk(
     rows: NDArray[np.integer] | None = None,
     compression: Compression = "none",
     batch_bytes: int = BATCH_BYTES,
+    tally: Tally | None = None,
 ) -> None:
     """Sort records by (key, value) and write them as one chunk file; the caller syncs it.
 
@@ -66,6 +67,8 @@ def write_chunk(
         Of all columns. Vectors hardly shrink.
     batch_bytes : int
         A batch holds as many records as fit in so many bytes, at least one.
+    tally : Tally, optional
+        Counts the calls made for the file.
 
     Raises
     ------
@@ -75,7 +78,7 @@ def write_chunk(
         If the file cannot be written.
     """
     dtype, width = _check(records, rows)
-    pairs, order = _sorted(records)
+    pairs, order = sorted_pairs(records)
     keys = (pairs >> np.uint64(32)).astype(np.uint32)
     cuts = [below(keys, bound) for bound in bounds]
     if len(keys) and (len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != len(keys)):
@@ -86,7 +89,7 @@ def write_chunk(
     del keys
     schema = _schema(dtype, width, run_end_encoded=2 * int(runs) <= len(pairs))
     source = rows_of(records.payload)
-    with open(path, "wb", buffering=_BUFFERED_BYTES) as file:
+    with create(path, tally) as file:
         batch_rows = max(1, batch_bytes // (8 + width))
         writer = _Writer(file, schema, compression, batch_rows, width)
         for first, last in _batches(cuts, batch_rows):
@@ -189,7 +192,7 @@ def _batches(cuts: Sequence[int], batch_rows: int) -> Iterator[tuple[int, int]]:
             yield at, min(at + batch_rows, last)
 
 
-def _sorted(records: Records) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def sorted_pairs(records: Records) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Return the sorted pairs, `joined`, and the stable order that sorts them."""
     pairs = joined(records.keys, records.values)
     order = np.argsort(pairs)

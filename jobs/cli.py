@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from indexmill.jobs import (
     cmd_append,
+    cmd_bench,
     cmd_build,
     cmd_compare,
     cmd_device,
@@ -76,6 +77,7 @@ for _module in (
     cmd_export,
 ):
     app.command(_module.NAME, epilog=_module.EXAMPLES)(_module.command)
+app.add_typer(cmd_bench.app, name=cmd_bench.NAME)
 
 
 def main() -> None:

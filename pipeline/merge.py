@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.chunkfile import ChunkFile, Records, below, bounds_of, joined, rows_of
 from indexmill.formats.errors import BudgetError
+from indexmill.formats.tally import Tally
 
 #: Memory of one record while it is merged, beside its own: its pair as one integer, twice, its place and its rank.
 _ORDER_BYTES = 48
@@ -28,7 +29,9 @@ _MESSAGE_BYTES = 2048  # of an Arrow message beside its columns, at most
 _STEP_BYTES = 8 << 20
 
 
-def merge(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes: int) -> Iterator[Records]:
+def merge(
+    chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes: int, tally: Tally | None = None
+) -> Iterator[Records]:
     """Yield the records with ``first <= key < last`` of all chunk files, in (key, value) order.
 
     Records that agree in key and value keep the order of `chunks` and, within one, that of the file. What is
@@ -45,6 +48,8 @@ def merge(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes: 
         All with one type and width of payload.
     first, last : int
     buffer_bytes : int
+    tally : Tally, optional
+        Counts the calls made for chunk files.
 
     Yields
     ------
@@ -61,7 +66,7 @@ def merge(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes: 
         If chunk files differ in their payload.
     """
     with ExitStack() as stack:
-        files = [stack.enter_context(ChunkFile(chunk)) for chunk in chunks]
+        files = [stack.enter_context(ChunkFile(chunk, tally)) for chunk in chunks]
         for step, piece_rows in _steps(files, first, last, buffer_bytes):
             for start in range(0, step.rows, piece_rows):
                 piece = _empty(files[0], min(piece_rows, step.rows - start))

@@ -26,17 +26,13 @@ def output_lock(out: Path) -> Iterator[None]:
     Raises
     ------
     ConfigError
-        If another job is at work on `out`, or nothing can be written beside it.
+        If another job is at work on `out`.
+    OSError
+        If nothing can be written beside it.
     """
     path = _beside(out, "lock")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        lock = open(path, "w")  # noqa: SIM115 - held for the block
-    except OSError as error:
-        raise ConfigError(
-            f"out: {out.parent} cannot be written ({error.strerror}); name another --out"
-        ) from None
-    with lock:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not path.exists() or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:

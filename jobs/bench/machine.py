@@ -1,54 +1,9 @@
-"""Which machine, which software and which commit a measurement was made with."""
+"""Which machine, which software and which commit a measurement was made with, and where the repository is."""
 
-from __future__ import annotations
-
-import os
-import platform
-import subprocess
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+from indexmill.jobs.machine import commit, load_average, machine_facts, software_versions
+
+__all__ = ["REPOSITORY", "commit", "load_average", "machine_facts", "software_versions"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-_LIBRARIES = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
-
-
-def machine_facts() -> dict[str, Any]:
-    """Return CPU model, cores this process may use, memory and kernel."""
-    return {
-        "cpu": _first_value("/proc/cpuinfo", "model name"),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": int(_first_value("/proc/meminfo", "MemTotal").split()[0]) * 1024,
-        "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
-    }
-
-
-def software_versions() -> dict[str, str]:
-    """Return versions of Python, indexmill and the libraries whose speed matters."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
-
-
-def commit() -> str:
-    """Return the commit that is checked out, with ``+changes`` if tracked or new files differ from it."""
-    head = _git("rev-parse", "HEAD")
-    return head + ("+changes" if _git("status", "--porcelain") else "")
-
-
-def load_average() -> float:
-    """Return the load of the last minute: what else was running when a part began."""
-    return round(os.getloadavg()[0], 2)
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(REPOSITORY), *arguments], capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
-
-
-def _first_value(path: str, name: str) -> str:
-    for line in Path(path).read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == name:
-            return value.strip()
-    return "unknown"
