@@ -51,14 +51,14 @@ class Job:
         return folder / self.name
 
     def work(self, folder: Path) -> Path:
-        """Directory of the stages."""
-        return folder / f"{self.name}.scratch"
+        """Directory of the stages: the default, where a stage goes when nobody will read it again."""
+        return folder / f"{self.name}.work"
 
     def write(self, folder: Path) -> Path:
         """Write the job file."""
         top = {
-            "input": self.base, "out": self.index(folder), "work": self.work(folder), "memory": self.memory,
-            "workers": self.workers, "executor": self.executor, "force": True,
+            "input": self.base, "out": self.index(folder), "memory": self.memory, "workers": self.workers,
+            "executor": self.executor, "force": True,
         }  # fmt: skip
         parameters = {
             "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES, "order": "star",

@@ -14,8 +14,10 @@ from workspace import THREADS
 #: Shards that builds are cut into where the budget does not ask for it, apart from the vectors that are in two.
 SHARDS = 4
 ROUNDS = 2
+#: Vectors of the builds with one worker and two.
+WORKER_ROWS = 300_000
 #: Ray's runs are small, since each begins with a start-up, and more.
-RAY_ROWS, RAY_ROUNDS = 200_000, 5
+RAY_ROWS, RAY_ROUNDS = 200_000, 3
 #: Vectors of a build that is almost nothing but start-up.
 _FEW_ROWS = 2000
 
@@ -40,16 +42,17 @@ def shards(mill: Mill) -> dict[str, Any]:
 
 
 def workers(mill: Mill) -> dict[str, Any]:
-    """Build sift1m in shards with one worker and with two."""
-    n_vectors = mill.sets["sift1m"].shape()[0]
-    limit = {"shard_vectors": -(-n_vectors // SHARDS)}
+    """Build a part of sift1m in shards with one worker and with two."""
+    base = mill.first("sift1m", WORKER_ROWS)
+    rows = len(read_bin(base))
+    limit = {"shard_vectors": -(-rows // SHARDS)}
     jobs = {
-        str(number): mill.job("sift1m", f"workers-{number}", workers=number, parameters=limit)
+        str(number): Job(f"workers-{number}", base, workers=number, parameters=limit)
         for number in (1, THREADS)
     }
     found = _in_turns(mill, jobs, ROUNDS)
     same = len({found[name][0]["build_id"] for name in jobs}) == 1
-    return {**found, "speedup": _ratios(found, "1", str(THREADS)), "same_bytes": same}
+    return {"rows": rows, **found, "speedup": _ratios(found, "1", str(THREADS)), "same_bytes": same}
 
 
 def ray(mill: Mill) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def shards(part: dict[str, Any], images: str) -> str:
 
 def workers(part: dict[str, Any], images: str) -> str:
     """One worker and two."""
-    return f"### Workers\n\n{_same(part)}\n\n" + _times(part, ("1", "2"))
+    return f"### Workers\n\n{part['rows']:,} vectors. {_same(part)}\n\n" + _times(part, ("1", "2"))
 
 
 def ray(part: dict[str, Any], images: str) -> str:
