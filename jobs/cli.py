@@ -17,8 +17,10 @@ from indexmill.jobs import (
     cmd_device,
     cmd_export,
     cmd_inspect,
+    cmd_plan,
     cmd_score,
     cmd_search,
+    cmd_status,
     cmd_verify,
 )
 from indexmill.jobs.failures import EXIT_CODES, exit_codes
@@ -62,7 +64,9 @@ def root(
 
 
 for _module in (
+    cmd_plan,
     cmd_build,
+    cmd_status,
     cmd_search,
     cmd_score,
     cmd_compare,
