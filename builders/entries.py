@@ -21,9 +21,10 @@ def n_entries(wanted: int, n_vertices: int) -> int:
     return max(1, min(wanted, n_vertices // _VERTICES_PER_ENTRY))
 
 
-def medoid(vectors: NDArray[Any], mean: NDArray[np.float64], block: int = 65536) -> int:
+def medoid(vectors: NDArray[Any], mean: NDArray[np.float64], block_bytes: int = 8 << 20) -> int:
     """Return the row of `vectors` (n_vectors, dim) nearest to `mean` (dim,), ties by the smaller row."""
     best, at = np.inf, 0
+    block = max(1, block_bytes // (4 * vectors.shape[1]))
     for first in range(0, len(vectors), block):
         rows = vectors[first : first + block].astype(np.float32) - mean.astype(np.float32)
         distances = np.einsum("ij,ij->i", rows, rows)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from indexmill.builders.nearest import augment, origin_of, with_one
 from indexmill.builders.parallel import map_blocks
 
-_BLOCK = 16384
+#: Rows that a product takes at a time, and bytes of them as float32: at most.
+BLOCK_ROWS, BLOCK_BYTES = 8192, 8 << 20
 #: Candidates kept beyond k: the product ranks them with float32 rounding, the final order is computed exactly.
 _MARGIN = 16
 
@@ -39,6 +40,7 @@ def exact_neighbours(
     origin = origin_of(queries, base.dtype.kind in "iu")
     augmented = augment(np.asarray(queries, dtype=np.float32) - origin)
     keep = min(k + _MARGIN, len(base))
+    rows_at_once = min(BLOCK_ROWS, max(2 * keep, BLOCK_BYTES // (4 * base.shape[1])))
 
     def block(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows = np.asarray(base[first:last], dtype=np.float32) - origin
@@ -54,7 +56,7 @@ def exact_neighbours(
             best = np.broadcast_to(np.arange(last - first), distances.shape)
         return best + first, np.take_along_axis(distances, best, 1)
 
-    found = list(map_blocks(block, len(base), _BLOCK, threads))
+    found = list(map_blocks(block, len(base), rows_at_once, threads))
     ids = np.concatenate([part[0] for part in found], axis=1)
     rough = np.concatenate([part[1] for part in found], axis=1)
     best = np.argsort(rough, axis=1, kind="stable")[:, :keep]

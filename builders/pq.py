@@ -42,7 +42,7 @@ def train_pq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1
     chosen = np.linspace(0, len(sample) - 1, min(len(sample), TRAINING_VECTORS)).astype(np.int64)
     rows = np.asarray(sample[chosen], dtype=np.float32)  # spread out: a sample may be sorted
     origin = origin_of(rows)
-    rows = rows - origin
+    rows -= origin  # a copy of the sample
     dim = rows.shape[1]
     n_chunks = min(n_chunks, dim)
     offsets = (np.arange(n_chunks + 1) * dim // n_chunks).astype(np.uint32)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: Keys of a job file that are no parameters of the index: where things lie and how they run.
-_RUN_KEYS = ("memory", "workers", "executor", "work", "force")
+_RUN_KEYS = ("memory", "scratch", "workers", "executor", "ray_address", "work", "force")
 _COLUMN_KEYS = ("column", "id_column", "metadata_columns")
 
 
@@ -48,8 +48,9 @@ def build(
         Whether to show progress on stderr.
     **parameters
         Keys of a job file: ``metric``, ``R``, ``L``, ``alpha``, ``pq_bytes``, ``order``, ``node_dtype``,
-        ``seed`` and the others of `indexmill.pipeline.spec.Parameters`; ``memory``, ``workers``,
-        ``executor``, ``work``, ``force``; for files and tables ``column``, ``id_column``, ``metadata_columns``.
+        ``seed`` and the others of `indexmill.pipeline.spec.Parameters`; ``memory``, ``scratch``,
+        ``workers``, ``executor``, ``ray_address``, ``work``, ``force``; for files and tables
+        ``column``, ``id_column``, ``metadata_columns``.
 
     Returns
     -------

@@ -20,8 +20,10 @@ from indexmill.jobs import (
     cmd_export,
     cmd_inspect,
     cmd_merge,
+    cmd_plan,
     cmd_score,
     cmd_search,
+    cmd_status,
     cmd_verify,
 )
 from indexmill.jobs.failures import EXIT_CODES, exit_codes
@@ -65,9 +67,11 @@ def root(
 
 
 for _module in (
+    cmd_plan,
     cmd_build,
     cmd_append,
     cmd_merge,
+    cmd_status,
     cmd_search,
     cmd_score,
     cmd_compare,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from indexmill.jobs.options import Force, Json, examples, split_names
+from indexmill.jobs.job_options import job_command
+from indexmill.jobs.options import Json, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from indexmill.pipeline.spec import BuildSpec
 
 NAME = "build"
 EXAMPLES = examples(
@@ -20,118 +21,13 @@ EXAMPLES = examples(
 )
 
 
-def command(
-    job: Annotated[
-        Path | None, typer.Argument(metavar="JOB", help="Job file (TOML). Flags beat what it says.")
-    ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--input",
-            metavar="FILE",
-            help="Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, u8bin, i8bin, HDF5; a path, glob or URL."
-            " May repeat.",
-        ),
-    ] = None,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="The index to write.")] = None,
-    column: Annotated[
-        str | None, typer.Option(help="Vector column; default: the only one that fits.")
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of user ids.")] = None,
-    metadata_columns: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns to keep beside the vectors.")
-    ] = None,
-    kind: Annotated[str | None, typer.Option(metavar="graph", help="Kind of index. (default graph)")] = None,
-    builder: Annotated[
-        str | None, typer.Option(metavar="vamana", help="How the graph is built. (default vamana)")
-    ] = None,
-    max_degree: Annotated[
-        int | None, typer.Option("-R", "--max-degree", help="Neighbours a vertex keeps. (default 32)")
-    ] = None,
-    build_list_size: Annotated[
-        int | None,
-        typer.Option("-L", "--build-list-size", help="Candidates kept while building. (default 75)"),
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Pruning slack. (default 1.2)")] = None,
-    pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
-    order: Annotated[
-        str | None, typer.Option(metavar="star|identity|random", help="Page layout. (default star)")
-    ] = None,
-    node_dtype: Annotated[
-        str | None,
-        typer.Option(
-            metavar="same|float16|sq16|sq8", help="Vector type on the page. (default same as the input)"
-        ),
-    ] = None,
-    metric: Annotated[str | None, typer.Option(metavar="l2|ip|cosine", help="(default l2)")] = None,
-    entries: Annotated[
-        int | None, typer.Option(help="Entry vertices to choose a start from. (default 1024)")
-    ] = None,
-    navigation: Annotated[
-        float | None,
-        typer.Option(help="Share of the vectors in the navigation graph; 0 for none. (default 0.01)"),
-    ] = None,
-    sample_vectors: Annotated[
-        int | None, typer.Option(help="Vectors that codes and centroids are trained on. (default 100000)")
-    ] = None,
-    shard_vectors: Annotated[
-        int | None, typer.Option(help="Vectors of a shard; default: as many as the memory allows.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Same input, parameters and seed: same bytes. (default 1)")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory budget, such as 500MB. (default 8GiB)")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="(default 2)")] = None,
-    executor: Annotated[
-        str | None, typer.Option(metavar="local|ray", help="Where tasks run. (default local)")
-    ] = None,
-    work: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Keep finished stages here, for builds that share them; default: dropped at the end.",
-        ),
-    ] = None,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+@job_command
+def command(spec: BuildSpec, json_: Json = False) -> None:
     """Build an index. Killed or failed builds go on where they stopped when run again."""
-    from indexmill.jobs.jobfile import resolve
     from indexmill.jobs.opening import load_manifest
     from indexmill.jobs.progress import stderr_progress
     from indexmill.pipeline.build import run_build
 
-    flags = {
-        "input": input,
-        "out": out,
-        "column": column,
-        "id_column": id_column,
-        "metadata_columns": split_names(metadata_columns),
-        "memory": memory,
-        "workers": workers,
-        "executor": executor,
-        "work": work,
-        "force": force or None,
-    }
-    parameters = {
-        "kind": kind,
-        "builder": builder,
-        "max_degree": max_degree,
-        "build_list_size": build_list_size,
-        "alpha": alpha,
-        "pq_bytes": pq_bytes,
-        "order": order,
-        "node_dtype": node_dtype,
-        "metric": metric,
-        "entries": entries,
-        "navigation": navigation,
-        "sample_vectors": sample_vectors,
-        "shard_vectors": shard_vectors,
-        "seed": seed,
-    }
-    spec = resolve(job, flags, parameters)
     with stderr_progress() as progress:
         run_build(spec, progress=progress)
     manifest = load_manifest(Path(spec.out))

@@ -47,7 +47,19 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 #: Headings of columns that hold words; all others hold numbers and stand at the right.
-_WORDS = {"index", "policy", "entry", "order", "node dtype", "file", "sha256", "search", "id"}
+_WORDS = {
+    "index",
+    "policy",
+    "entry",
+    "order",
+    "node dtype",
+    "file",
+    "sha256",
+    "search",
+    "id",
+    "stage",
+    "state",
+}
 
 
 def holds_words(heading: str) -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from indexmill.formats.errors import BudgetError
 from indexmill.formats.manifest import MANIFEST_NAME
 from indexmill.formats.source import VectorSource, open_source
-from indexmill.pipeline import budget, ingest
+from indexmill.pipeline import budget, ingest, needs
+from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.executor import make_executor
 from indexmill.pipeline.inputs import InputWatch
 from indexmill.pipeline.memory import PeakMemory
@@ -20,8 +23,10 @@ from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish
 from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.record import run_record
+from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.stages import Mill, Stage
+from indexmill.pipeline.stages import Mill, Stage, stages_of
+from indexmill.pipeline.status import StatusFile
 from indexmill.pipeline.storage import open_storage
 from indexmill.pipeline.store import StageStore
 from indexmill.pipeline.store_remote import RemoteStore
@@ -49,13 +54,15 @@ def run_build(
     IndexmillError
         Of the kind that tells what to change.
     """
+    hold_little()
     out = Path(os.path.abspath(spec.out))
     with output_lock(out):
         check_output(out, spec.force)
         opened = source or open_input(spec)
         shape = resolve(spec, opened)
-        store = open_store(spec, scratch_limit(spec, shape))
+        store = open_store(spec)
         try:
+            store.scratch = scratch_limit(spec, opened, shape, store)
             _build(spec, opened, shape, store, progress or Silent(), out)
         except BaseException:
             store.close()
@@ -75,17 +82,22 @@ def open_input(spec: BuildSpec) -> VectorSource:
     )
 
 
-def open_store(spec: BuildSpec, scratch: int | None) -> StageStore:
+def open_store(spec: BuildSpec) -> StageStore:
     """Open where a build keeps its stages: a directory, or a URL that all nodes of a cluster see."""
     if spec.work and "://" in spec.work:
-        return RemoteStore(open_storage(spec.work), scratch)
-    return StageStore(work_directory(spec), scratch)
+        return RemoteStore(open_storage(spec.work))
+    return StageStore(work_directory(spec))
 
 
 def work_directory(spec: BuildSpec) -> Path:
     """Return where a build keeps its stages."""
-    out = Path(os.path.abspath(spec.out))
-    return Path(spec.work) if spec.work else out.with_name(out.name + ".work")
+    return Path(spec.work) if spec.work else default_work(Path(spec.out))
+
+
+def default_work(out: Path) -> Path:
+    """Return where the build of `out` keeps its stages unless its job says otherwise."""
+    out = Path(os.path.abspath(out))
+    return out.with_name(out.name + ".work")
 
 
 def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
@@ -102,23 +114,59 @@ def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
     ingest.check_metric(source, p.metric)
     dtype = ingest.stored_dtype(source.dtype, p.metric)
     dim = source.dim + (p.metric == "ip")
-    shape = budget.Shape(source.n_vectors, dim, dtype, spec.id_column is not None, p)
-    limit = p.shard_vectors or budget.shard_size(shape, spec.memory)
-    sharded = limit is not None and source.n_vectors > limit
-    shape = replace(shape, parameters=p.model_copy(update={"shard_vectors": limit if sharded else None}))
-    budget.check_memory(shape, spec.memory, spec.executor, spec.workers)
+    shape = budget.Shape(source.n_vectors, dim, dtype, source.id_type != "none", p)
+    shape = needs.fit_shards(shape, spec.memory, spec.executor, spec.workers)
+    needs.check_memory(shape, spec.memory, spec.executor, spec.workers)
     return shape
 
 
-def scratch_limit(spec: BuildSpec, shape: budget.Shape) -> int:
-    """Return the bytes the work directory may take: what the job allows, else what a build of this kind needs.
+def scratch_limit(spec: BuildSpec, source: VectorSource, shape: budget.Shape, store: StageStore) -> int:
+    """Return the bytes the work directory may take: what the job allows, else what a build of this kind may need.
+
+    What earlier builds left in a work directory that the job names comes on top.
 
     Raises
     ------
     BudgetError
-        If the job allows less than the build needs.
+        If the build needs more than the job allows, or than the file system has free.
     """
-    return spec.scratch or budget.scratch_bound(shape)
+    need, _ = needed_scratch(shape, side_columns(source), spec.memory, keep=spec.work is not None)
+    held = store.used_bytes()
+    check_free(store.root, need - held)
+    if spec.scratch is None:
+        return budget.scratch_bound(shape) + (0 if spec.work is None else held + need)
+    check_scratch(need, spec.scratch, store.root)
+    return spec.scratch
+
+
+def check_scratch(need: int, allowed: int, directory: Path) -> None:
+    """Refuse a build that fills more scratch space than its job allows.
+
+    Raises
+    ------
+    BudgetError
+    """
+    if need > allowed:
+        raise BudgetError(
+            f"scratch: this build fills {directory} with {need:,} bytes, the job allows {allowed:,}; "
+            f"give --scratch {need} or more"
+        )
+
+
+def check_free(directory: Path, need: int) -> None:
+    """Refuse a build that the file system has no room for.
+
+    Raises
+    ------
+    BudgetError
+        Naming the directory, what is needed and what is free.
+    """
+    free = shutil.disk_usage(directory).free
+    if need > free:
+        raise BudgetError(
+            f"scratch: {directory}: the build needs {need:,} bytes there, {free:,} are free; make room, or name a "
+            "--work directory elsewhere"
+        )
 
 
 def _build(
@@ -132,13 +180,14 @@ def _build(
     started = datetime.now(UTC).isoformat(timespec="seconds")
     executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory)
     watch = InputWatch(store.root, source, spec.force)
-    mill = Mill(store, executor, progress, keep=spec.work is not None)
     try:
-        with PeakMemory() as memory:
+        with PeakMemory() as memory, StatusFile(progress, store, memory, spec.memory) as status:
+            mill = Mill(store, executor, status, keep=spec.work is not None)
             first = _ingest(spec, source, mill, watch)
             summary = ingest.read_summary(mill.store.fetch(mill.make(first)))
             first.key = summary.fingerprint
             recipe = GraphRecipe(mill, first, summary, shape, spec.memory)
+            status.expect([stage.name for stage in stages_of(recipe.certify)])
             certified = mill.make(recipe.certify)
     finally:
         executor.close()

@@ -35,7 +35,7 @@ def cluster_task(
     directory = Path(out)
     summary = read_summary(Path(ingest))
     if shard_vectors is not None:
-        rows = np.load(Path(sample) / "sample.npy")
+        rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
         plan = plan_shards(rows, summary.n_vectors, shard_vectors, overlap, seed, threads)
         np.savez(directory / "shards.npz", **vars(plan))
     vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")

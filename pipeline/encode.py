@@ -19,7 +19,8 @@ def encode_task(
 ) -> None:
     """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``."""
     directory = Path(out)
-    codebook = train_pq(np.load(Path(sample) / "sample.npy"), pq_bytes, seed=seed, threads=threads)
+    drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
+    codebook = train_pq(drawn, pq_bytes, seed=seed, threads=threads)
     rows = np.load(vectors, mmap_mode="r")
     report = {} if advance is None else {"advance": advance}
     shape = (len(rows), len(codebook.offsets) - 1)

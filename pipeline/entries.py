@@ -20,7 +20,7 @@ def entries_task(
 ) -> None:
     """Write ``centroids.npy``, in the vectors' own terms, and ``vertices.npy``; `vectors` are comparable rows."""
     rows = np.load(vectors, mmap_mode="r")
-    drawn = np.load(Path(sample) / "sample.npy")
+    drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed)
     points = centroids + _INT8_SHIFT if drawn.dtype == np.int8 else centroids
     np.save(Path(out) / "centroids.npy", centroids)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import BudgetError, FormatError
+from indexmill.pipeline.allocator import give_back
 from indexmill.pipeline.executor import Executor
 from indexmill.pipeline.failpoint import failpoint
 from indexmill.pipeline.progress import Progress
@@ -180,6 +181,7 @@ class Mill:
         with self._room(stage):
             self.store.begin(stage.path, stage.resumable)
             stage.run(stage.path)
+            give_back()
             self.store.check_space()
             self.store.finish(stage.path)
         failpoint("stage-done", stage.name)
@@ -215,6 +217,19 @@ class Mill:
             waiting = any(not self.store.is_done(consumer.path) for consumer in needed.consumers)
             if not waiting and not needed.pinned and (needed.temporary or not self.keep):
                 self.store.drop(needed.path)
+
+
+def stages_of(last: Stage) -> list[Stage]:
+    """Return the stages that `last` stands on, then itself, each once, in the order they are made."""
+    found: dict[int, Stage] = {}
+
+    def visit(stage: Stage) -> None:
+        for needed in stage.inputs:
+            visit(needed)
+        found.setdefault(id(stage), stage)
+
+    visit(last)
+    return list(found.values())
 
 
 def task_files(directory: Path, count: int, suffix: str) -> list[str]:

@@ -26,7 +26,7 @@ from indexmill.pipeline.failpoint import failpoint
 
 #: Packages whose code decides bytes.
 _SOFTWARE = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
-_LOCK = "lock"
+LOCK_NAME = "lock"
 #: Stands in every finished stage.
 MARKER = "stage.json"
 
@@ -60,11 +60,11 @@ class StageStore:
         self.peak_bytes = 0
         try:
             root.mkdir(parents=True, exist_ok=True)
-            if any(root.iterdir()) and not (root / _LOCK).is_file():
+            if any(root.iterdir()) and not (root / LOCK_NAME).is_file():
                 raise ConfigError(
                     f"work: {root} holds other things; name an empty or new directory with --work"
                 )
-            self._lock = open(root / _LOCK, "w")  # noqa: SIM115 - held until close
+            self._lock = open(root / LOCK_NAME, "w")  # noqa: SIM115 - held until close
         except OSError as error:
             raise ConfigError(
                 f"work: {root} cannot be written ({error.strerror}); name another directory with --work"

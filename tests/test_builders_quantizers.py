@@ -138,7 +138,10 @@ def test_centroids_are_never_more_than_distinct_rows(distinct: int, wanted: int)
 def test_medoid_is_the_row_nearest_to_the_mean() -> None:
     vectors = clustered(3000, 5)
     mean = vectors.mean(axis=0, dtype=np.float64)
-    assert medoid(vectors, mean, block=700) == naive_squared(vectors, mean[None]).argmin()
+    assert (
+        medoid(vectors, mean, block_bytes=4 * 700 * vectors.shape[1])
+        == naive_squared(vectors, mean[None]).argmin()
+    )
 
 
 def test_entry_vertices_are_nearly_always_the_nearest() -> None:

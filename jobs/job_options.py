@@ -1,0 +1,140 @@
+"""The options of a job, declared once for every command that takes one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from indexmill.jobs.options import Force, split_names
+
+if TYPE_CHECKING:
+    from indexmill.pipeline.spec import BuildSpec
+
+#: Options that are keys at the top of a job file; the others are its parameters.
+_TOP = ("input", "out", "column", "id_column", "metadata_columns", "memory", "scratch", "workers")
+_TOP += ("executor", "ray_address", "work", "force")
+#: Names in annotations that exist for type checkers only.
+_TYPES = {"BuildSpec": Any}
+
+
+def job_command(run: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the options of a job and those of `run`, which gets the job as a `BuildSpec` first."""
+    own = list(inspect.signature(run, eval_str=True, locals=_TYPES).parameters.values())[1:]
+    job = list(inspect.signature(resolve_job, eval_str=True, locals=_TYPES).parameters.values())
+
+    def command(**values: Any) -> None:
+        mine = {parameter.name: values.pop(parameter.name) for parameter in own}
+        run(resolve_job(**values), **mine)
+
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*job, *own)]
+    command.__doc__ = run.__doc__
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def resolve_job(
+    job: Annotated[
+        Path | None, typer.Argument(metavar="JOB", help="Job file (TOML). Flags beat what it says.")
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, u8bin, i8bin, HDF5; a path, glob or URL."
+            " May repeat.",
+        ),
+    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="The index to write.")] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Vector column; default: the only one that fits.")
+    ] = None,
+    id_column: Annotated[str | None, typer.Option(help="Column of user ids.")] = None,
+    metadata_columns: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns to keep beside the vectors.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(metavar="graph", help="Kind of index. (default graph)")] = None,
+    builder: Annotated[
+        str | None, typer.Option(metavar="vamana", help="How the graph is built. (default vamana)")
+    ] = None,
+    max_degree: Annotated[
+        int | None, typer.Option("-R", "--max-degree", help="Neighbours a vertex keeps. (default 32)")
+    ] = None,
+    build_list_size: Annotated[
+        int | None,
+        typer.Option("-L", "--build-list-size", help="Candidates kept while building. (default 75)"),
+    ] = None,
+    alpha: Annotated[float | None, typer.Option(help="Pruning slack. (default 1.2)")] = None,
+    pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
+    order: Annotated[
+        str | None, typer.Option(metavar="star|identity|random", help="Page layout. (default star)")
+    ] = None,
+    node_dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="same|float16|sq16|sq8", help="Vector type on the page. (default same as the input)"
+        ),
+    ] = None,
+    metric: Annotated[str | None, typer.Option(metavar="l2|ip|cosine", help="(default l2)")] = None,
+    entries: Annotated[
+        int | None, typer.Option(help="Entry vertices to choose a start from. (default 1024)")
+    ] = None,
+    navigation: Annotated[
+        float | None,
+        typer.Option(help="Share of the vectors in the navigation graph; 0 for none. (default 0.01)"),
+    ] = None,
+    sample_vectors: Annotated[
+        int | None, typer.Option(help="Vectors that codes and centroids are trained on. (default 100000)")
+    ] = None,
+    shard_vectors: Annotated[
+        int | None, typer.Option(help="Vectors of a shard; default: as many as the memory allows.")
+    ] = None,
+    overlap: Annotated[
+        float | None, typer.Option(help="Share of the vectors that belong to a second shard. (default 0.25)")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Same input, parameters and seed: same bytes. (default 1)")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory budget, such as 500MB. (default 8GiB)")
+    ] = None,
+    scratch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Bytes the work directory may take; default: what such a build may need."
+        ),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads, on each machine. (default 2)")] = None,
+    executor: Annotated[
+        str | None, typer.Option(metavar="local|ray", help="Where tasks run. (default local)")
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one here."),
+    ] = None,
+    work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep finished stages here, for builds that share them; default: dropped at the end.",
+        ),
+    ] = None,
+    force: Force = False,
+) -> BuildSpec:
+    """Merge a job file and flags into one `BuildSpec`."""
+    given = dict(locals())
+    from indexmill.pipeline.allocator import hold_little
+
+    hold_little()  # before anything imports numpy or Arrow
+    from indexmill.jobs.jobfile import resolve
+
+    given["metadata_columns"] = split_names(metadata_columns)
+    given["force"] = force or None
+    del given["job"]
+    flags = {key: value for key, value in given.items() if key in _TOP}
+    return resolve(job, flags, {key: value for key, value in given.items() if key not in _TOP})

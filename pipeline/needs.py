@@ -1,0 +1,276 @@
+"""What every stage of a build takes in memory: the one place where bytes are counted, for the build and for its plan.
+
+Each figure is the arrays that a stage holds at its worst moment, read off its code and measured; tests hold whole
+builds against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from indexmill.builders.entries import n_entries
+from indexmill.builders.exact import BLOCK_BYTES, BLOCK_ROWS
+from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
+from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.formats.errors import BudgetError
+from indexmill.pipeline.budget import (
+    FIXED_BYTES,
+    LEAST_SHARD,
+    Shape,
+    graph_bytes,
+    node_format,
+    shard_bytes,
+    shard_size,
+    task_bounds,
+    task_bytes,
+    unite_row_bytes,
+)
+from indexmill.pipeline.certify import QUERIES, K
+
+#: The interpreter with numba, Arrow and scikit-learn, and the kernels of a build, compiled before.
+LOADED_BYTES = 144 << 20
+#: Work space of BLAS in each thread after the first.
+THREAD_BYTES = 8 << 20
+#: A Ray worker process with the same loaded.
+RAY_WORKER_BYTES = 200 << 20
+_MIB = 1 << 20
+#: Largest shard over the mean one: borders are not equally crowded.
+_UNEVEN = 1.05
+#: Bytes of an id while duplicates are looked for, and while ids are put in slot order.
+_ID_BYTES = 64
+
+
+def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = None) -> dict[str, int]:
+    """Return the peak memory of every stage beside `LOADED_BYTES`.
+
+    Parameters
+    ----------
+    shape : Shape
+        With the resolved size of shards.
+    memory : int
+        The budget, which sizes tasks.
+    largest : int, optional
+        Vectors of the largest shard; by default what the parameters allow.
+    """
+    p, n, sharded = shape.parameters, shape.n, shape.parameters.shard_vectors is not None
+    stages = {
+        "ingest": _ingest(shape),
+        "sample": 8 * n + _drawn(shape) * shape.row_bytes,
+        "cluster": _cluster(shape),
+        "build": shard_bytes(largest or p.shard_vectors or n, shape, memory)
+        if sharded
+        else graph_bytes(n, shape, p.max_degree),
+        "encode": _encode(shape, workers),
+        "entries": _entries(shape, workers),
+        "navigation": _navigation(shape),
+        "order": _order(shape),
+        "pack": _pack(shape, memory, workers),
+        "emit": _emit(shape, memory),
+        "certify": _certify(shape, workers),
+    }
+    if sharded:
+        stages |= {
+            "assign": _assign(shape, memory, workers),
+            "unite": _unite(shape, memory, workers),
+            "merge": _merge(shape, memory),
+        }
+    return stages
+
+
+def expected_shards(shape: Shape) -> tuple[int, int]:
+    """Return how many shards a build will have, and the vectors of the largest, about: (1, n) in one piece."""
+    p, n = shape.parameters, shape.n
+    limit = p.shard_vectors
+    if limit is None:
+        return 1, n
+    members = int(n * (1 + p.overlap))
+    cells = max(2, -(-members // limit))
+    # As `builders.shards.plan_shards`: one cell more as long as the sample cannot rule out that a shard is too large.
+    while _UNEVEN * members / cells * (1 + _doubt(shape, cells)) > limit and cells < 2 * members // limit + 4:
+        cells += 1
+    return cells, min(limit, int(_UNEVEN * members / cells))
+
+
+def process_bytes(executor: str, workers: int) -> int:
+    """Return what processes take before they hold any vector."""
+    return LOADED_BYTES + (workers * RAY_WORKER_BYTES if executor == "ray" else 0)
+
+
+def check_memory(shape: Shape, memory: int, executor: str, workers: int) -> Mapping[str, int]:
+    """Return `stage_bytes`, having found that they fit.
+
+    Raises
+    ------
+    BudgetError
+        Naming the stage that needs most, what to lower, and the smallest budget that works.
+    """
+    stages = stage_bytes(shape, memory, workers)
+    worst = max(stages, key=lambda name: stages[name])
+    need = _reserved(stages[worst], executor, workers)
+    if need <= memory:
+        return stages
+    hints = {
+        "sample": "lower --sample-vectors",
+        "cluster": "lower --sample-vectors",
+        "encode": "lower --sample-vectors",
+        "entries": "lower --sample-vectors",
+        "navigation": "lower --navigation",
+        "build": "lower --shard-vectors",
+        "certify": "lower --pq-bytes",
+        "assign": "lower --workers",
+        "unite": "lower --workers",
+        "pack": "lower --workers",
+    }
+    hint = f"{hints[worst]}, or " if worst in hints else ""
+    raise BudgetError(
+        f"memory: stage {worst} needs {need:,} bytes for {shape.n:,} vectors, the budget is "
+        f"{memory:,}; {hint}give at least {least_memory(shape, executor, workers):,} bytes"
+    )
+
+
+def fit_shards(shape: Shape, memory: int, executor: str, workers: int) -> Shape:
+    """Return `shape` with the size of its shards as `memory` bytes allow, unless its job says it.
+
+    Raises
+    ------
+    BudgetError
+        If not even a small shard fits, naming the smallest budget that works.
+    """
+    fitted = _fitted(shape, memory)
+    if fitted is None:
+        raise BudgetError(
+            f"memory: {memory:,} bytes, less {FIXED_BYTES:,} of fixed cost, hold no shard of {LEAST_SHARD:,} vectors; "
+            f"give at least {least_memory(shape, executor, workers):,} bytes"
+        )
+    return fitted
+
+
+def _fitted(shape: Shape, memory: int) -> Shape | None:
+    p = shape.parameters
+    limit = p.shard_vectors or shard_size(shape, memory)
+    if not limit:
+        return None
+    sharded = limit if limit < shape.n else None
+    return replace(shape, parameters=p.model_copy(update={"shard_vectors": sharded}))
+
+
+def least_memory(shape: Shape, executor: str, workers: int) -> int:
+    """Return the smallest budget that the build of `shape` fits, to a MiB; shards may be cut smaller for it."""
+
+    def works(memory: int) -> bool:
+        fitted = _fitted(shape, memory)
+        if fitted is None:
+            return False
+        if fitted.parameters.shard_vectors is not None and expected_shards(fitted)[0] > _drawn(shape) // 4:
+            return False
+        return _reserved(max(stage_bytes(fitted, memory, workers).values()), executor, workers) <= memory
+
+    low, high = FIXED_BYTES // _MIB, 2 * FIXED_BYTES // _MIB
+    while not works(high * _MIB):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if works(middle * _MIB) else (middle, high)
+    return high * _MIB
+
+
+def _reserved(stage: int, executor: str, workers: int) -> int:
+    """Return what a budget must have for a stage: kernels may have to be compiled before the first vector."""
+    return stage + process_bytes(executor, workers) + FIXED_BYTES - LOADED_BYTES
+
+
+def _doubt(shape: Shape, cells: int) -> float:
+    """Four standard errors of a shard's share in the sample, over that share."""
+    drawn = _drawn(shape)
+    return 4 * (cells / drawn) ** 0.5 if drawn < shape.n else 0.0
+
+
+def _drawn(shape: Shape) -> int:
+    return min(shape.parameters.sample_vectors, shape.n)
+
+
+def _ingest(shape: Shape) -> int:
+    """Batches of 8 MiB: as they come, and under cosine in float64 twice."""
+    batches = {"l2": 2, "ip": 3, "cosine": 6}[shape.parameters.metric]
+    norms = 28 * shape.n if shape.parameters.metric == "ip" else 0
+    return batches * (8 << 20) + norms + (_ID_BYTES * shape.n + (64 << 20)) * shape.has_ids
+
+
+def _cluster(shape: Shape) -> int:
+    """Blocks of rows for the medoid; for shards also the sample three times as float32, and its distances twice."""
+    cells, _ = expected_shards(shape)
+    balanced = _drawn(shape) * (12 * shape.dim + 8 * cells + 64) if cells > 1 else 0
+    return max(24 << 20, balanced)
+
+
+def _encode(shape: Shape, workers: int) -> int:
+    """Training rows as float32, and for each thread the columns of one chunk, twice, and their distances."""
+    rows = min(_drawn(shape), TRAINING_VECTORS)
+    columns = -(-shape.dim // min(shape.parameters.pq_bytes, shape.dim))
+    thread = rows * (8 * columns + 24) + 8 * 4096 * N_CENTRES
+    copied = 0 if shape.dtype.itemsize == 4 else rows * shape.row_bytes
+    return rows * 4 * shape.dim + copied + workers * thread + (workers - 1) * THREAD_BYTES
+
+
+def _entries(shape: Shape, workers: int) -> int:
+    """The sample as float32 unless it is mapped so, and mini-batches of k-means."""
+    centroids = n_entries(shape.parameters.entries, shape.n)
+    wide = 0 if shape.dtype.itemsize == 4 else _drawn(shape) * 4 * shape.dim
+    return wide + 20 * centroids * shape.dim + (8 << 20) + (workers - 1) * THREAD_BYTES
+
+
+def _navigation(shape: Shape) -> int:
+    size = navigation_size(shape.parameters.navigation, shape.n)
+    return graph_bytes(size, shape, NAVIGATION_VAMANA.max_degree) + size * shape.row_bytes
+
+
+def _order(shape: Shape) -> int:
+    """Maps of vertices, star packing, and dense graphs of 256 pages at a time."""
+    page = max(1, node_format(shape).nodes_per_page)
+    return shape.n * (32 if shape.parameters.order == "star" else 12) + 256 * 32 * page**2
+
+
+def _pack(shape: Shape, memory: int, workers: int) -> int:
+    p, node = shape.parameters, node_format(shape)
+    record = node.node_bytes + p.pq_bytes
+    rows, at_once = _narrow(shape.n, 3 * record, memory, workers)
+    scaled = 12 * shape.dim if node.quantized else 0
+    return at_once * rows * (record + 4 * p.max_degree + 24 + scaled) + (workers - 1) * THREAD_BYTES
+
+
+def _emit(shape: Shape, memory: int) -> int:
+    """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
+    return min(task_bytes(memory) + (24 << 20), 110 << 20) + shape.n * (4 + _ID_BYTES * shape.has_ids)
+
+
+def _certify(shape: Shape, workers: int) -> int:
+    """Blocks of the brute-force search, its candidates in float64, and the codes that the reader holds."""
+    rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * shape.dim) + 1, shape.n)
+    searching = workers * rows * (4 * shape.dim + 12 * QUERIES)
+    ranking = 20 * QUERIES * (K + 16) * shape.dim
+    return shape.n * shape.parameters.pq_bytes + max(searching, ranking) + (workers - 1) * THREAD_BYTES
+
+
+def _assign(shape: Shape, memory: int, workers: int) -> int:
+    rows, at_once = _narrow(shape.n, shape.row_bytes + 48, memory, workers)
+    cells, _ = expected_shards(shape)
+    block = min(rows, 8192) * (12 * shape.dim + 12 * cells)
+    return at_once * (rows * 160 + block + (4 << 20)) + (workers - 1) * THREAD_BYTES
+
+
+def _unite(shape: Shape, memory: int, workers: int) -> int:
+    row = unite_row_bytes(shape)
+    rows, at_once = _narrow(shape.n, row, memory, workers)
+    return at_once * (rows * row + task_bytes(memory) // 4) + (workers - 1) * THREAD_BYTES
+
+
+def _merge(shape: Shape, memory: int) -> int:
+    rows, _ = _narrow(shape.n, unite_row_bytes(shape), memory, 1)
+    return rows * 4 * (shape.parameters.max_degree + 1) + 5 * shape.n
+
+
+def _narrow(n: int, bytes_a_row: int, memory: int, workers: int) -> tuple[int, int]:
+    """Rows of a task, and how many run at once."""
+    tasks = len(task_bounds(n, bytes_a_row, memory)) - 1
+    return -(-n // tasks), min(workers, tasks)
