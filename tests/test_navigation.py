@@ -24,7 +24,9 @@ from indexmill.formats.index import IndexFiles, verify_index
 from indexmill.formats.manifest import read_manifest
 from indexmill.formats.navigation import Navigation, read_navigation, write_navigation
 from indexmill.jobs.jobfile import make_spec
-from indexmill.pipeline.budget import FIXED_BYTES, check_navigation
+from indexmill.pipeline.budget import Shape
+from indexmill.pipeline.needs import check_memory
+from indexmill.pipeline.spec import Parameters
 from indexmill.reader.index import Index
 
 
@@ -241,13 +243,8 @@ def test_fractions_out_of_range_are_refused(fraction: float) -> None:
         make_spec({"input": ["v.npy"], "out": "ix", "parameters": {"navigation": fraction}})
 
 
-def test_a_sample_over_the_budget_is_refused_with_the_largest_that_fits() -> None:
-    n, dtype = 10_000_000, np.dtype(np.uint8)
-    memory = FIXED_BYTES + (50 << 20)
-    with pytest.raises(BudgetError, match=r"lower --navigation to 0\.01\d* or raise --memory") as refused:
-        check_navigation(0.1, n, 128, dtype, memory)
-    largest = float(str(refused.value).split("--navigation to ")[1].split()[0])
-    check_navigation(largest, n, 128, dtype, memory)
-    with pytest.raises(BudgetError, match="lower --navigation to 0 or"):
-        check_navigation(0.01, 5000, 128, dtype, FIXED_BYTES + 1000)
-    check_navigation(0, n, 128, dtype, FIXED_BYTES)
+def test_a_sample_over_the_budget_is_refused() -> None:
+    parameters = Parameters(navigation=0.1, shard_vectors=100_000)
+    shape = Shape(10_000_000, 128, np.dtype(np.uint8), False, parameters)
+    with pytest.raises(BudgetError, match=r"stage navigation needs .* lower --navigation, or give at least"):
+        check_memory(shape, 500 << 20, "local", 2)
