@@ -26,7 +26,7 @@ from indexmill.pipeline.budget import (
     task_bytes,
     unite_row_bytes,
 )
-from indexmill.pipeline.certify import QUERIES, K
+from indexmill.pipeline.certify import QUERIES
 
 #: The interpreter with numba, Arrow and scikit-learn, and the kernels of a build, compiled before.
 LOADED_BYTES = 144 << 20
@@ -198,9 +198,9 @@ def _ingest(shape: Shape) -> int:
 
 
 def _cluster(shape: Shape) -> int:
-    """Blocks of rows for the medoid; for shards also the sample three times as float32, and its distances twice."""
+    """Blocks of rows for the medoid; for shards also the sample twice as float32, and its distances twice."""
     cells, _ = expected_shards(shape)
-    balanced = _drawn(shape) * (12 * shape.dim + 8 * cells + 64) if cells > 1 else 0
+    balanced = _drawn(shape) * (8 * shape.dim + 8 * cells + 64) if cells > 1 else 0
     return max(24 << 20, balanced)
 
 
@@ -241,15 +241,18 @@ def _pack(shape: Shape, memory: int, workers: int) -> int:
 
 def _emit(shape: Shape, memory: int) -> int:
     """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
-    return min(task_bytes(memory) + (24 << 20), 110 << 20) + shape.n * (4 + _ID_BYTES * shape.has_ids)
+    records = shape.n * (node_format(shape).node_bytes + shape.parameters.pq_bytes)
+    buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
+    return buffers + shape.n * (4 + _ID_BYTES * shape.has_ids)
 
 
 def _certify(shape: Shape, workers: int) -> int:
     """Blocks of the brute-force search, its candidates in float64, and the codes that the reader holds."""
     rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * shape.dim) + 1, shape.n)
     searching = workers * rows * (4 * shape.dim + 12 * QUERIES)
-    ranking = 20 * QUERIES * (K + 16) * shape.dim
-    return shape.n * shape.parameters.pq_bytes + max(searching, ranking) + (workers - 1) * THREAD_BYTES
+    return (
+        shape.n * shape.parameters.pq_bytes + max(searching, 3 * BLOCK_BYTES) + (workers - 1) * THREAD_BYTES
+    )
 
 
 def _assign(shape: Shape, memory: int, workers: int) -> int:
