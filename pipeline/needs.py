@@ -28,8 +28,10 @@ from indexmill.pipeline.budget import (
 )
 from indexmill.pipeline.certify import QUERIES
 
-#: The interpreter with numba, Arrow and scikit-learn, and the kernels of a build, compiled before.
-LOADED_BYTES = 144 << 20
+#: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
+#: from its graph on.
+LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
+_BEFORE_KERNELS = ("ingest", "sample", "cluster", "assign")
 #: Work space of BLAS in each thread after the first.
 THREAD_BYTES = 8 << 20
 #: A Ray worker process with the same loaded.
@@ -42,7 +44,7 @@ _ID_BYTES = 64
 
 
 def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = None) -> dict[str, int]:
-    """Return the peak memory of every stage beside `LOADED_BYTES`.
+    """Return the peak memory of every stage beside what processes take without vectors.
 
     Parameters
     ----------
@@ -92,9 +94,10 @@ def expected_shards(shape: Shape) -> tuple[int, int]:
     return cells, min(limit, int(_UNEVEN * members / cells))
 
 
-def process_bytes(executor: str, workers: int) -> int:
-    """Return what processes take before they hold any vector."""
-    return LOADED_BYTES + (workers * RAY_WORKER_BYTES if executor == "ray" else 0)
+def peak_bytes(stages: Mapping[str, int], executor: str, workers: int) -> dict[str, int]:
+    """Return what all processes take during each of `stages`, whose own needs are given."""
+    loaded = LOADED_BYTES + _workers_bytes(executor, workers)
+    return {name: loaded + own + KERNEL_BYTES * (name not in _BEFORE_KERNELS) for name, own in stages.items()}
 
 
 def check_memory(shape: Shape, memory: int, executor: str, workers: int) -> Mapping[str, int]:
@@ -175,9 +178,13 @@ def least_memory(shape: Shape, executor: str, workers: int) -> int:
     return high * _MIB
 
 
+def _workers_bytes(executor: str, workers: int) -> int:
+    return workers * RAY_WORKER_BYTES if executor == "ray" else 0
+
+
 def _reserved(stage: int, executor: str, workers: int) -> int:
     """Return what a budget must have for a stage: kernels may have to be compiled before the first vector."""
-    return stage + process_bytes(executor, workers) + FIXED_BYTES - LOADED_BYTES
+    return stage + FIXED_BYTES + _workers_bytes(executor, workers)
 
 
 def _doubt(shape: Shape, cells: int) -> float:

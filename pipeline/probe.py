@@ -45,14 +45,14 @@ _WRITE_BYTES = 32 << 20
 _BLOCK = 512
 #: Share of an insertion that is the search and prune of the vertex itself; the rest prunes its neighbours.
 _SEARCH_SHARE = 0.7
-#: Lloyd iterations of PQ training, each about an encoding of the training rows.
-_TRAINING_ROUNDS = 16
-#: Centroids that k-means is tried with at most, and the steps after which it settles on the data we know (44 to 117).
-_MOST_CENTROIDS, _KMEANS_STEPS = 1024, 80
+#: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
+_TRAINING_ROUNDS = 18
+#: Centroids that k-means is tried with at most, and the steps after which it settles on the data we know (44 and more).
+_MOST_CENTROIDS, _KMEANS_STEPS = 1024, 140
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
-_WALKS = {"order": 220, "merge": 300, "unite": 450, "pack": 55, "emit": 130, "assign": 75, "certify": 220}
+_WALKS = {"order": 360, "merge": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
 
 
 @dataclass(frozen=True)
@@ -152,14 +152,6 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int], workers: in
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
-def existing_parent(path: Path) -> Path:
-    """Return `path`, or the nearest folder above it that exists."""
-    path = Path(os.path.abspath(path))
-    while not path.is_dir():
-        path = path.parent
-    return path
-
-
 def _insertion_seconds(rates: Rates, n: int, workers: int) -> float:
     """Mean seconds of an insertion while a graph grows to `n` vertices, on all threads.
 
@@ -190,11 +182,11 @@ def _insert(rows: NDArray[Any], p: Parameters) -> tuple[int, float, float, float
     begun = time.perf_counter()
     for last in _doubling(len(rows)):
         some = order[done:last]
-        start = time.perf_counter()
-        distances = insert_vertices(rows, neighbours, degrees, some, int(order[0]), vamana, present=done)
-        seconds = time.perf_counter() - start
-        middle = math.sqrt(max(done, 1) * last)
-        measured.append((middle, seconds / len(some), distances / len(some)))
+        clock = _BatchClock()
+        distances = insert_vertices(
+            rows, neighbours, degrees, some, int(order[0]), vamana, present=done, advance=clock
+        )
+        measured.append((math.sqrt(max(done, 1) * last), clock.median(), distances / len(some)))
         done = last
         if time.perf_counter() - begun > _INSERT_SECONDS / 3:  # the next takes more than twice as long
             break
@@ -202,6 +194,22 @@ def _insert(rows: NDArray[Any], p: Parameters) -> tuple[int, float, float, float
     before = measured[-2] if len(measured) > 1 else measured[-1]
     span = math.log2(size / before[0]) if size > before[0] else 1.0
     return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span)
+
+
+class _BatchClock:
+    """Seconds of a vertex in each batch; the median of them is that of an undisturbed machine."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self._seconds: list[float] = []
+
+    def __call__(self, vertices: int) -> None:
+        now = time.perf_counter()
+        self._seconds.append((now - self._last) / vertices)
+        self._last = now
+
+    def median(self) -> float:
+        return float(np.median(self._seconds))
 
 
 def _doubling(n: int) -> list[int]:
