@@ -108,15 +108,17 @@ def shard_bytes(m: int, shape: Shape, memory: int) -> int:
 
 
 def scratch_bound(shape: Shape) -> int:
-    """Return the most bytes that the work directory of a graph build may take: fanout * input + 2 * output.
+    """Return the most bytes that the work directory of a graph build may take: about fanout * input + 2 * output.
 
     Fanout is 2 for a build in shards and 1 otherwise. A type that the kernels do not take (int8, float16) is input
-    twice, as it is and converted; samples, which do not grow with the input, come on top.
+    twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in the
+    output until that is finished; samples, which do not grow with the input, come on top.
     """
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
     sample = min(shape.parameters.sample_vectors, shape.n) * shape.row_bytes
-    return shape.n * vector + 2 * output_bytes(shape) + sample + _SCRATCH_SLACK
+    beside = shape.parameters.pq_bytes + 16
+    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SCRATCH_SLACK
 
 
 def node_format(shape: Shape) -> NodeFormat:

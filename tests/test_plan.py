@@ -74,16 +74,15 @@ def test_predicted_scratch_is_within_five_percent(
     assert predicted == pytest.approx(run_json(tmp_path / "ix")["peak_scratch_bytes"], rel=0.05)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_predicted_memory_is_within_fifteen_percent_and_hardly_ever_low(tmp_path: Path, workers: int) -> None:
-    np.save(tmp_path / "base.npy", vectors_of(24_000, 768))
+def test_predicted_memory_is_within_fifteen_percent_and_hardly_ever_low(tmp_path: Path) -> None:
+    np.save(tmp_path / "base.npy", vectors_of(16_000, 768))
     options = [
         "--input",
         "base.npy",
         "--out",
         "ix",
         "--workers",
-        workers,
+        2,
         "-R",
         16,
         "-L",
@@ -167,7 +166,7 @@ def test_a_plan_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_a_sharded_plan_foretells_shards_and_fanout(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path / "ix", shard_vectors=2000, overlap=0.3)
+    spec = make_spec(tmp_path / "ix", shard_vectors=2000, overlap=0.3, sample_vectors=6000)
     source = array_source(vectors_of(6000, 24))
     plan = make_plan(spec, source)
     graph = run_build(spec, source)["graph"]
