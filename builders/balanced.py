@@ -101,7 +101,8 @@ def _centred(sample: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.floa
     """Return the rows less their component-wise median, those far outside pulled in, and that median."""
     some = sample[:: max(1, len(sample) // 4096)]
     origin = np.median(some.astype(np.float64), axis=0).astype(np.float32)
-    rows = sample.astype(np.float32) - origin
+    rows = sample.astype(np.float32)
+    rows -= origin
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
     inside = norms[norms > 0]
     if len(inside):
@@ -196,9 +197,12 @@ def _means(
     """Return the mean of each cell; a cell without rows keeps its site."""
     order = np.argsort(cells, kind="stable")
     counts = np.bincount(cells, minlength=len(sites))
+    sums = np.zeros(sites.shape)
+    for first in range(0, len(rows), _BLOCK):
+        some = order[first : first + _BLOCK]
+        starts = np.flatnonzero(np.diff(cells[some], prepend=-1))
+        sums[cells[some[starts]]] += np.add.reduceat(rows[some], starts, axis=0, dtype=np.float64)
     kept = np.flatnonzero(counts)
-    starts = np.concatenate([[0], np.cumsum(counts[kept])[:-1]])
     moved = sites.copy()
-    sums = np.add.reduceat(rows[order], starts, axis=0, dtype=np.float64)
-    moved[kept] = sums / counts[kept][:, None]
+    moved[kept] = sums[kept] / counts[kept][:, None]
     return moved

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
@@ -52,6 +52,12 @@ def _squared_distances(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out
 
         return f32
     return None
+
+
+@njit(nogil=True, cache=True)
+def distances_from_first(vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write |vectors[0] - vectors[ids[i]]|^2 to ``out[i]``: the kernel as a build calls it, to be timed."""
+    squared_distances(vectors, 0, vectors, ids, ids.size, out)
 
 
 def comparable(vectors: NDArray[Any]) -> NDArray[Any]:

@@ -61,8 +61,12 @@ def exact_neighbours(
     rough = np.concatenate([part[1] for part in found], axis=1)
     best = np.argsort(rough, axis=1, kind="stable")[:, :keep]
     ids, rough = np.take_along_axis(ids, best, 1), np.take_along_axis(rough, best, 1)
-    differences = base[ids].astype(np.float64) - queries[:, None, :].astype(np.float64)
-    exact = np.einsum("qkd,qkd->qk", differences, differences)
+    exact = np.empty(ids.shape)
+    step = max(1, BLOCK_BYTES // (8 * ids.shape[1] * base.shape[1]))
+    for first in range(0, len(queries), step):
+        some = slice(first, first + step)
+        differences = base[ids[some]].astype(np.float64) - queries[some, None, :].astype(np.float64)
+        exact[some] = np.einsum("qkd,qkd->qk", differences, differences)
     exact[np.isinf(rough)] = np.inf
     final = np.lexsort((ids, exact), axis=1)[:, :k]
     return (

@@ -64,11 +64,14 @@ class Graph:
     degrees : int32 array, shape (n,)
     entry : int
         Vertex from which every other one can be reached.
+    edges_added : int
+        Edges that this took (`builders.connect`).
     """
 
     neighbours: NDArray[np.uint32]
     degrees: NDArray[np.int32]
     entry: int
+    edges_added: int = 0
 
 
 def build_vamana(
@@ -109,8 +112,8 @@ def build_vamana(
     prune_long_lists(vectors, neighbours, degrees, parameters, threads)
     neighbours = _compact(neighbours, degrees, r)
     sort_lists(vectors, neighbours, degrees, threads)
-    connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
-    return Graph(neighbours, degrees, entry)
+    added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
+    return Graph(neighbours, degrees, entry, added)
 
 
 def list_capacity(max_degree: int) -> int:

@@ -19,7 +19,7 @@ KIND = "GRPH"
 #: Values of field ``metric``.
 METRIC_CODES = {"l2": 1, "ip": 2, "cosine": 3}
 #: Bytes of nodes turned into pages at a time.
-_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 4 << 20
 
 #: Minimum and step of each component, float32 arrays of shape (dim,).
 ScaleArrays = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -34,7 +34,7 @@ def write_graph(
     max_norm: float = 0.0,
     scale: ScaleArrays | None = None,
 ) -> None:
-    """Write graph.imx from blocks of nodes in slot order; memory is one block and 16 MiB of pages.
+    """Write graph.imx from blocks of nodes in slot order; memory is one block and 4 MiB of pages.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class GraphFile:
         return self.read_nodes(0, self.n_vertices)
 
     def blocks(self) -> Iterator[NodeBlock]:
-        """Yield all nodes in slot order in blocks of about 16 MiB."""
+        """Yield all nodes in slot order in blocks of about 4 MiB."""
         f = self.node_format
         most = max(1, _BLOCK_BYTES // f.group_bytes) * f.nodes_per_group
         for first in range(0, self.n_vertices, most):

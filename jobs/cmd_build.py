@@ -51,6 +51,7 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
     rows = {
         "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
         "degree": f"mean {graph['mean_degree']:.1f}, {graph['least_degree']} to {graph['greatest_degree']}",
+        "shards": shards_line(graph),
         "layout": facts(layout),
         "certificate": certificate_line(manifest["certificate"]),
         **({"generation": generation_line(manifest)} if manifest.get("drift") else {}),
@@ -60,6 +61,15 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
     for name, value in rows.items():
         console.print(f"  {name:<12} {escape(value)}", soft_wrap=True)
     console.print(file_table(manifest["files"]))
+
+
+def shards_line(graph: dict[str, Any]) -> str:
+    """One line about how the graph was cut; an index that was extended, or is older, does not say."""
+    if "shards" not in graph:
+        return "unknown"
+    n = len(graph["shards"])
+    cut = "1" if n == 1 else f"{n} of {min(graph['shards']):,} to {max(graph['shards']):,} vectors"
+    return f"{cut}, mean fanout {graph['mean_fanout']:.2f}, {graph['edges_added']:,} edges added to connect"
 
 
 def certificate_line(certificate: dict[str, Any] | None) -> str:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
 
 #: Options that are keys at the top of a job file; the others are its parameters.
-_TOP = ("input", "out", "column", "id_column", "metadata_columns", "memory", "scratch", "workers")
-_TOP += ("executor", "ray_address", "work", "force")
+_TOP = frozenset(
+    "input out column id_column metadata_columns memory scratch workers executor ray_address work force".split()  # noqa: SIM905
+)
 #: Names in annotations that exist for type checkers only.
 _TYPES = {"BuildSpec": Any}
 

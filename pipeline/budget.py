@@ -63,6 +63,11 @@ class Shape:
         """A vector as the kernels compare it (`builders.distances.comparable`)."""
         return self.dim * (1 if self.dtype.itemsize == 1 else 4)
 
+    @property
+    def is_converted(self) -> bool:
+        """Whether that is another array."""
+        return self.comparable_bytes != self.row_bytes or self.dtype.kind == "i"
+
 
 def task_bytes(memory: int) -> int:
     """Return the memory of one narrow task; workers, which must not decide bytes, have no part in it."""
@@ -97,19 +102,23 @@ def shard_bytes(m: int, shape: Shape, memory: int) -> int:
 
     Their keys and vector ids stay to the end.
     """
-    changed = shape.row_bytes != shape.comparable_bytes
     collecting = m * shape.row_bytes + task_bytes(memory) // 4
-    converting = m * (shape.row_bytes + shape.comparable_bytes) * changed
+    converting = m * (shape.row_bytes + shape.comparable_bytes) * shape.is_converted
     return 8 * m + max(collecting, converting, graph_bytes(m, shape, shape.parameters.max_degree))
 
 
 def scratch_bound(shape: Shape) -> int:
-    """Return the most bytes that the work directory of a graph build may take: fanout * input + 2 * output.
+    """Return the most bytes that the work directory of a graph build may take: about fanout * input + 2 * output.
 
-    Fanout is 2 for a build in shards and 1 otherwise; what does not grow with the input comes on top.
+    Fanout is 2 for a build in shards and 1 otherwise. A type that the kernels do not take (int8, float16) is input
+    twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in the
+    output until that is finished; samples, which do not grow with the input, come on top.
     """
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
-    return fanout * shape.n * shape.row_bytes + 2 * output_bytes(shape) + _SCRATCH_SLACK
+    vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
+    sample = min(shape.parameters.sample_vectors, shape.n) * shape.row_bytes
+    beside = shape.parameters.pq_bytes + 16
+    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SCRATCH_SLACK
 
 
 def node_format(shape: Shape) -> NodeFormat:

@@ -153,6 +153,14 @@ def check_scratch(need: int, allowed: int, directory: Path) -> None:
         )
 
 
+def existing_parent(path: Path) -> Path:
+    """Return `path`, or the nearest folder above it that exists."""
+    path = Path(os.path.abspath(path))
+    while not path.is_dir():
+        path = path.parent
+    return path
+
+
 def check_free(directory: Path, need: int) -> None:
     """Refuse a build that the file system has no room for.
 
@@ -161,7 +169,7 @@ def check_free(directory: Path, need: int) -> None:
     BudgetError
         Naming the directory, what is needed and what is free.
     """
-    free = shutil.disk_usage(directory).free
+    free = shutil.disk_usage(existing_parent(directory)).free
     if need > free:
         raise BudgetError(
             f"scratch: {directory}: the build needs {need:,} bytes there, {free:,} are free; make room, or name a "

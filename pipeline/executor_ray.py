@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError, ConfigError, IndexmillError
+from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.arguments import KEEP, replaced
 from indexmill.pipeline.balance import Node
 from indexmill.pipeline.capacity import capacity
@@ -282,6 +283,7 @@ def _pack(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
 
 def _run(task: Task, packed: Any, threads: int | None, *shared: Any) -> tuple[float, Any]:
     """Run one task in a worker; return its seconds, without the wait for the node, and its result."""
+    hold_little()
     begun = time.perf_counter()
     wide = {} if threads is None else {"threads": threads}
     for variable in _THREAD_VARIABLES:

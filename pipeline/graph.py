@@ -29,9 +29,9 @@ from indexmill.pipeline.merge import collect, count
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
-BUILD_VERSION = 2
-UNITE_VERSION = 2
-MERGE_VERSION = 2
+BUILD_VERSION = 3
+UNITE_VERSION = 3
+MERGE_VERSION = 3
 #: A shard may exceed its size by this share: the sample that sized it is not the whole.
 SHARD_TOLERANCE = 1.02
 #: Rows copied or converted at a time.
@@ -56,17 +56,29 @@ def save_graph(graph: Graph, out: Path) -> None:
     """Write ``neighbours.npy``, ``degrees.npy`` and ``graph.json`` into `out`."""
     np.save(out / "neighbours.npy", graph.neighbours)
     np.save(out / "degrees.npy", graph.degrees)
-    (out / "graph.json").write_text(json.dumps({"entry": graph.entry}))
+    _write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)])
 
 
 def load_graph(directory: Path) -> Graph:
     """Map what `save_graph` wrote."""
-    entry = json.loads((directory / "graph.json").read_text())["entry"]
+    facts = json.loads((directory / "graph.json").read_text())
     return Graph(
         np.load(directory / "neighbours.npy", mmap_mode="r"),
         np.load(directory / "degrees.npy", mmap_mode="r"),
-        entry,
+        facts["entry"],
+        facts["edges_added"],
     )
+
+
+def shard_sizes(directory: Path) -> list[int]:
+    """Return the vectors of each shard that the graph in `directory` was made of; one in a build of one piece."""
+    sizes: list[int] = json.loads((directory / "graph.json").read_text())["shards"]
+    return sizes
+
+
+def _write_facts(directory: Path, entry: int, edges_added: int, shards: list[int]) -> None:
+    facts = {"entry": entry, "edges_added": edges_added, "shards": shards}
+    (directory / "graph.json").write_text(json.dumps(facts))
 
 
 def comparable_task(vectors: str, out: str, threads: int) -> None:
@@ -152,12 +164,12 @@ def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: N
 def unite_task(
     vectors: str, chunks: list[str], first: int, last: int, p: GraphParameters, buffer_bytes: int, out: str
 ) -> None:
-    """Unite the lists of vertices `first` to `last`; write an npz file."""
-    vertices, _, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)
+    """Unite the lists of vertices `first` to `last`; write an npz file, with how many of them each shard has."""
+    vertices, shards, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)
     rows = np.load(vectors, mmap_mode="r")
     neighbours, degrees = unite_lists(rows, vertices, lists, first, last, p.max_degree, p.alpha)
     with open(out, "wb") as file:
-        np.savez(file, neighbours=neighbours, degrees=degrees)
+        np.savez(file, neighbours=neighbours, degrees=degrees, shards=np.bincount(shards))
 
 
 def merge_task(
@@ -174,15 +186,24 @@ def merge_task(
     directory = Path(out)
     neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
     degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
-    first = 0
+    first, sizes = 0, np.zeros(0, np.int64)
     for part in parts:
         with np.load(part) as arrays:
             lists = arrays["neighbours"]
             neighbours[first : first + len(lists)] = lists
             degrees[first : first + len(lists)] = arrays["degrees"]
+            sizes = _sum(sizes, arrays["shards"])
         first += len(lists)
     rows = np.load(vectors, mmap_mode="r")
     added = connect_unreachable(rows, neighbours, degrees, entry, list_size)
     neighbours.flush()
     degrees.flush()
-    (directory / "graph.json").write_text(json.dumps({"entry": entry, "edges_added": added}))
+    _write_facts(directory, entry, added, sizes.tolist())
+
+
+def _sum(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add counts of which either may end before the other."""
+    total = np.zeros(max(len(a), len(b)), np.int64)
+    total[: len(a)] += a
+    total[: len(b)] += b
+    return total

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-INTERVAL_S = 0.1
+INTERVAL_S = 0.02
 #: A sample is followed by a rest of so many times its cost: smaps_rollup walks page tables, milliseconds a GiB.
 _REST = 50
 #: Ray's daemons: executables, and scripts of Python. Workers begin as such a script too, until they take a title.

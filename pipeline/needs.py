@@ -26,10 +26,12 @@ from indexmill.pipeline.budget import (
     task_bytes,
     unite_row_bytes,
 )
-from indexmill.pipeline.certify import QUERIES, K
+from indexmill.pipeline.certify import QUERIES
 
-#: The interpreter with numba, Arrow and scikit-learn, and the kernels of a build, compiled before.
-LOADED_BYTES = 144 << 20
+#: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
+#: from its graph on.
+LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
+_BEFORE_KERNELS = ("ingest", "sample", "cluster", "assign")
 #: Work space of BLAS in each thread after the first.
 THREAD_BYTES = 8 << 20
 #: A Ray worker process with the same loaded.
@@ -42,7 +44,7 @@ _ID_BYTES = 64
 
 
 def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = None) -> dict[str, int]:
-    """Return the peak memory of every stage beside `LOADED_BYTES`.
+    """Return the peak memory of every stage beside what processes take without vectors.
 
     Parameters
     ----------
@@ -92,9 +94,10 @@ def expected_shards(shape: Shape) -> tuple[int, int]:
     return cells, min(limit, int(_UNEVEN * members / cells))
 
 
-def process_bytes(executor: str, workers: int) -> int:
-    """Return what processes take before they hold any vector."""
-    return LOADED_BYTES + (workers * RAY_WORKER_BYTES if executor == "ray" else 0)
+def peak_bytes(stages: Mapping[str, int], executor: str, workers: int) -> dict[str, int]:
+    """Return what all processes take during each of `stages`, whose own needs are given."""
+    loaded = LOADED_BYTES + _workers_bytes(executor, workers)
+    return {name: loaded + own + KERNEL_BYTES * (name not in _BEFORE_KERNELS) for name, own in stages.items()}
 
 
 def check_memory(shape: Shape, memory: int, executor: str, workers: int) -> Mapping[str, int]:
@@ -175,9 +178,13 @@ def least_memory(shape: Shape, executor: str, workers: int) -> int:
     return high * _MIB
 
 
+def _workers_bytes(executor: str, workers: int) -> int:
+    return workers * RAY_WORKER_BYTES if executor == "ray" else 0
+
+
 def _reserved(stage: int, executor: str, workers: int) -> int:
     """Return what a budget must have for a stage: kernels may have to be compiled before the first vector."""
-    return stage + process_bytes(executor, workers) + FIXED_BYTES - LOADED_BYTES
+    return stage + FIXED_BYTES + _workers_bytes(executor, workers)
 
 
 def _doubt(shape: Shape, cells: int) -> float:
@@ -198,9 +205,9 @@ def _ingest(shape: Shape) -> int:
 
 
 def _cluster(shape: Shape) -> int:
-    """Blocks of rows for the medoid; for shards also the sample three times as float32, and its distances twice."""
+    """Blocks of rows for the medoid; for shards also the sample twice as float32, and its distances twice."""
     cells, _ = expected_shards(shape)
-    balanced = _drawn(shape) * (12 * shape.dim + 8 * cells + 64) if cells > 1 else 0
+    balanced = _drawn(shape) * (8 * shape.dim + 8 * cells + 64) if cells > 1 else 0
     return max(24 << 20, balanced)
 
 
@@ -241,15 +248,18 @@ def _pack(shape: Shape, memory: int, workers: int) -> int:
 
 def _emit(shape: Shape, memory: int) -> int:
     """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
-    return min(task_bytes(memory) + (24 << 20), 110 << 20) + shape.n * (4 + _ID_BYTES * shape.has_ids)
+    records = shape.n * (node_format(shape).node_bytes + shape.parameters.pq_bytes)
+    buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
+    return buffers + shape.n * (4 + _ID_BYTES * shape.has_ids)
 
 
 def _certify(shape: Shape, workers: int) -> int:
     """Blocks of the brute-force search, its candidates in float64, and the codes that the reader holds."""
     rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * shape.dim) + 1, shape.n)
     searching = workers * rows * (4 * shape.dim + 12 * QUERIES)
-    ranking = 20 * QUERIES * (K + 16) * shape.dim
-    return shape.n * shape.parameters.pq_bytes + max(searching, ranking) + (workers - 1) * THREAD_BYTES
+    return (
+        shape.n * shape.parameters.pq_bytes + max(searching, 3 * BLOCK_BYTES) + (workers - 1) * THREAD_BYTES
+    )
 
 
 def _assign(shape: Shape, memory: int, workers: int) -> int:

@@ -16,9 +16,9 @@ from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import identity_order, invert, random_order
 from indexmill.layout.star import star_order
-from indexmill.pipeline.graph import load_graph
+from indexmill.pipeline.graph import load_graph, shard_sizes
 
-VERSION = 2
+VERSION = 3
 
 
 def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, threads: int) -> None:
@@ -43,6 +43,7 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
     metrics = layout_metrics(g.neighbours, g.degrees, layout, per_page, fill)
     np.save(Path(out) / "order.npy", layout)
     np.save(Path(out) / "slots.npy", invert(layout))
+    sizes = shard_sizes(Path(graph))
     rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
     facts = {
         "layout": {"order": order, **rounded},
@@ -50,6 +51,9 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
             "mean_degree": round(float(g.degrees.mean()), 6),
             "least_degree": int(g.degrees.min()),
             "greatest_degree": int(g.degrees.max()),
+            "edges_added": g.edges_added,
+            "shards": sizes,
+            "mean_fanout": round(sum(sizes) / n, 6),
         },
     }
     (Path(out) / "layout.json").write_text(json.dumps(facts))

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 
 from indexmill.formats.source import VectorSource
 from indexmill.pipeline import needs
-from indexmill.pipeline.build import check_free, check_scratch, open_input, resolve, work_directory
-from indexmill.pipeline.probe import existing_parent, probe, stage_seconds
+from indexmill.pipeline.build import (
+    check_free,
+    check_scratch,
+    existing_parent,
+    open_input,
+    resolve,
+    work_directory,
+)
+from indexmill.pipeline.probe import probe, stage_seconds
 from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec
 
@@ -54,22 +61,24 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     opened = source or open_input(spec)
     shape = resolve(spec, opened)
     n, largest = needs.expected_shards(shape)
-    memory = needs.stage_bytes(shape, spec.memory, spec.workers, largest)
+    own = needs.stage_bytes(shape, spec.memory, spec.workers, largest)
+    memory = needs.peak_bytes(own, spec.executor, spec.workers)
     scratch, files = needed_scratch(shape, side_columns(opened), spec.memory, keep=spec.work is not None)
-    place = existing_parent(work_directory(spec))
+    place = work_directory(spec)
     if spec.scratch is not None:
-        check_scratch(scratch, spec.scratch, work_directory(spec))
+        check_scratch(scratch, spec.scratch, place)
     check_free(place, scratch)
-    seconds = stage_seconds(probe(opened, shape, spec.workers, place), shape, files, spec.workers)
+    seconds = stage_seconds(
+        probe(opened, shape, spec.workers, existing_parent(place)), shape, files, spec.workers
+    )
     fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
-    processes = needs.process_bytes(spec.executor, spec.workers)
     return Plan(
-        peak_memory_bytes=processes + max(memory.values()),
+        peak_memory_bytes=max(memory.values()),
         peak_scratch_bytes=scratch,
         seconds=round(sum(seconds.values()), 1),
         shards=ShardPlan(n, int(shape.n * fanout / n), fanout),
         stages={
-            name: StagePlan(round(seconds.get(name, 0.0), 2), processes + memory.get(name, 0), size)
+            name: StagePlan(round(seconds.get(name, 0.0), 2), memory.get(name, 0), size)
             for name, size in files.items()
         },
     )

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+from sklearn.cluster import MiniBatchKMeans
+from threadpoolctl import threadpool_limits
 
-from indexmill.builders.distances import comparable, squared_distances
+from indexmill.builders.distances import comparable, distances_from_first
 from indexmill.builders.entries import n_entries
 from indexmill.builders.insert import MAX_BATCH_SHARE, insert_vertices
-from indexmill.builders.kmeans import fit_centroids
+from indexmill.builders.navigation import navigation_size
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.vamana import VamanaParameters, list_capacity
@@ -44,10 +45,14 @@ _WRITE_BYTES = 32 << 20
 _BLOCK = 512
 #: Share of an insertion that is the search and prune of the vertex itself; the rest prunes its neighbours.
 _SEARCH_SHARE = 0.7
-#: Lloyd iterations of PQ training, each about an encoding of the training rows.
-_TRAINING_ROUNDS = 16
-#: Scattered distances of `_SPREAD_ROWS` kind that a vertex costs in the stages that stream the graph.
-_WALKS = {"order": 20, "merge": 40, "unite": 40, "pack": 6, "emit": 16, "assign": 6, "certify": 12}
+#: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
+_TRAINING_ROUNDS = 18
+#: Centroids that k-means is tried with at most, and the steps after which it settles on the data we know (44 and more).
+_MOST_CENTROIDS, _KMEANS_STEPS = 1024, 140
+#: Distances that a row of the sample costs for each level of balanced clustering.
+_CLUSTER_ROUNDS = 300
+#: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
+_WALKS = {"order": 360, "merge": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,8 @@ class Rates:
         That the insertion computes there, and how many more a graph twice as large costs.
     scattered, gathered : float
         A distance to a row anywhere in the memory of the build, and to one of the probe's.
-    encoding, entries, reading, writing : float
-        PQ code of a vector; k-means of one vector and centroid; a vector of the input; a byte written and synced.
+    encoding, centroids, reading, writing : float
+        PQ code of a vector; all centroids of the entries; a vector of the input; a byte written and synced.
     """
 
     threads: float
@@ -76,7 +81,7 @@ class Rates:
     scattered: float
     gathered: float
     encoding: float
-    entries: float
+    centroids: float
     reading: float
     writing: float
 
@@ -89,6 +94,11 @@ def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> 
     directory : Path
         Where a file is written, and removed.
     """
+    with threadpool_limits(1):  # as tasks run
+        return _probe(source, shape, workers, directory)
+
+
+def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
     begun = time.perf_counter()
     wanted = min(_ROWS, max(512, _BYTES // shape.row_bytes))
     batch = next(iter(source.batches(wanted))).vectors[:wanted]
@@ -114,7 +124,7 @@ def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> 
         scattered=scattered,
         gathered=gathered,
         encoding=_encoding_seconds(given, p),
-        entries=_kmeans_seconds(given),
+        centroids=_kmeans_seconds(given, shape),
         reading=reading,
         writing=_write_seconds(directory),
     )
@@ -134,28 +144,26 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int], workers: in
         "ingest": n * rates.reading,
         "build": members * _insertion_seconds(rates, members // cells, workers),
         "encode": (n + trained) * rates.encoding / rates.threads,
-        "entries": sample * n_entries(p.entries, n) * rates.entries,
+        "entries": rates.centroids,
+        "navigation": navigation_size(p.navigation, n) * rates.insertion,
     }
     if cells > 1:
-        work["cluster"] = sample * cells * rates.entries * 4
+        work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
-def existing_parent(path: Path) -> Path:
-    """Return `path`, or the nearest folder above it that exists."""
-    path = Path(os.path.abspath(path))
-    while not path.is_dir():
-        path = path.parent
-    return path
-
-
 def _insertion_seconds(rates: Rates, n: int, workers: int) -> float:
-    """Mean seconds of an insertion while a graph grows to `n` vertices, on all threads."""
+    """Mean seconds of an insertion while a graph grows to `n` vertices, on all threads.
+
+    Half of an insertion, in logarithms, waits for memory: the rest is the candidate list and the prune.
+    """
     doublings = math.log2(
         max(n, 2) / math.e / rates.graph_size
     )  # the mean of log2 over the growth is less by log2(e)
     distances = max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
-    single = rates.insertion * distances / rates.distances * max(1.0, rates.scattered / rates.gathered)
+    single = (
+        rates.insertion * distances / rates.distances * math.sqrt(max(1.0, rates.scattered / rates.gathered))
+    )
     batch = max(1, int(n * MAX_BATCH_SHARE))
     blocks = -(-batch // _BLOCK)
     at_once = min(batch / (_BLOCK * -(-blocks // workers)), workers) if blocks > 1 else 1.0
@@ -174,11 +182,11 @@ def _insert(rows: NDArray[Any], p: Parameters) -> tuple[int, float, float, float
     begun = time.perf_counter()
     for last in _doubling(len(rows)):
         some = order[done:last]
-        start = time.perf_counter()
-        distances = insert_vertices(rows, neighbours, degrees, some, int(order[0]), vamana, present=done)
-        seconds = time.perf_counter() - start
-        middle = math.sqrt(max(done, 1) * last)
-        measured.append((middle, seconds / len(some), distances / len(some)))
+        clock = _BatchClock()
+        distances = insert_vertices(
+            rows, neighbours, degrees, some, int(order[0]), vamana, present=done, advance=clock
+        )
+        measured.append((math.sqrt(max(done, 1) * last), clock.median(), distances / len(some)))
         done = last
         if time.perf_counter() - begun > _INSERT_SECONDS / 3:  # the next takes more than twice as long
             break
@@ -186,6 +194,22 @@ def _insert(rows: NDArray[Any], p: Parameters) -> tuple[int, float, float, float
     before = measured[-2] if len(measured) > 1 else measured[-1]
     span = math.log2(size / before[0]) if size > before[0] else 1.0
     return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span)
+
+
+class _BatchClock:
+    """Seconds of a vertex in each batch; the median of them is that of an undisturbed machine."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self._seconds: list[float] = []
+
+    def __call__(self, vertices: int) -> None:
+        now = time.perf_counter()
+        self._seconds.append((now - self._last) / vertices)
+        self._last = now
+
+    def median(self) -> float:
+        return float(np.median(self._seconds))
 
 
 def _doubling(n: int) -> list[int]:
@@ -209,14 +233,9 @@ def _distance_seconds(rows: NDArray[Any], threads: int) -> float:
 
     def block(first: int, last: int) -> None:
         for i in range(first, last):
-            _gather(rows, ids[i], out[i])
+            distances_from_first(rows, ids[i], out[i])
 
     return _least(lambda: list(map_blocks(block, threads, 1, threads))) / _SPREAD_ROWS
-
-
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
-def _gather(rows: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
-    squared_distances(rows, 0, rows, ids, ids.size, out)
 
 
 def _encoding_seconds(rows: NDArray[Any], p: Parameters) -> float:
@@ -225,11 +244,22 @@ def _encoding_seconds(rows: NDArray[Any], p: Parameters) -> float:
     return _least(lambda: encode_pq(some, codebook)) / len(some)
 
 
-def _kmeans_seconds(rows: NDArray[Any]) -> float:
-    """Seconds of k-means for one vector and one centroid."""
-    some = rows[:4096]
-    centroids = max(1, len(some) // 16)
-    return _least(lambda: fit_centroids(some, centroids, 1), times=1) / len(some) / centroids
+def _kmeans_seconds(rows: NDArray[Any], shape: Shape) -> float:
+    """Seconds of mini-batch k-means over the sample, from its beginning and one of its steps."""
+    wanted = n_entries(shape.parameters.entries, shape.n)
+    centroids = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
+    some = np.asarray(rows[: 2 * max(512, centroids)], np.float32)
+    if len(some) <= centroids:
+        return 0.0
+    model = MiniBatchKMeans(centroids, batch_size=len(some), n_init=1, random_state=0)
+    begun = time.perf_counter()
+    model.partial_fit(some)
+    middle = time.perf_counter()
+    model.partial_fit(some)
+    step = time.perf_counter() - middle
+    drawn = min(shape.parameters.sample_vectors, shape.n)
+    steps = min(_KMEANS_STEPS, 20 * drawn / len(some))
+    return (middle - begun + steps * step) * (wanted / centroids) ** 2
 
 
 def _write_seconds(directory: Path) -> float:

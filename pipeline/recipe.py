@@ -95,7 +95,7 @@ class GraphRecipe:
 
     def _comparable(self) -> Stage:
         """Vectors as the kernels take them: what ingest wrote, unless their type must be changed."""
-        if self.shape.comparable_bytes == self.shape.row_bytes and self.shape.dtype.kind != "i":
+        if not self.shape.is_converted:
             return self.ingest
         return self._call(
             "comparable", graph.COMPARABLE_VERSION, {}, [self.ingest],

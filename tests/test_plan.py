@@ -1,0 +1,185 @@
+"""Plans: what they predict is what builds take, and what cannot work is refused before it starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.source import array_source
+from indexmill.pipeline import budget, needs
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.plan import make_plan
+from indexmill.pipeline.scratch import SideColumns, needed_scratch
+from indexmill.pipeline.spec import BuildSpec, Parameters
+
+QUICK = {"R": 12, "L": 12, "pq_bytes": 8, "entries": 16, "sample_vectors": 1000, "navigation": 0.0}
+MIB = 1 << 20
+
+
+def vectors_of(n: int, dim: int, dtype: str = "float32") -> np.ndarray:
+    vectors = np.random.default_rng(3).normal(size=(n, dim)) * 30 + 128
+    return np.clip(vectors, 0, 255).astype(dtype)
+
+
+def make_spec(out: Path, memory: int = 1 << 30, **settings: Any) -> BuildSpec:
+    run = {key: settings.pop(key) for key in ("scratch", "work", "workers") if key in settings}
+    parameters = Parameters(**{**QUICK, **settings})
+    return BuildSpec(input=["<array>"], out=str(out), memory=memory, parameters=parameters, **run)
+
+
+def run_json(out: Path) -> dict[str, Any]:
+    return json.loads((out / "run.json").read_text())
+
+
+@pytest.mark.parametrize("settings", [{}, {"shard_vectors": 900}], ids=["one piece", "shards"])
+def test_the_smallest_budget_that_a_refusal_names_works(tmp_path: Path, settings: dict[str, Any]) -> None:
+    source = array_source(vectors_of(3000, 32))
+    with pytest.raises(BudgetError, match="give at least") as refusal:
+        run_build(make_spec(tmp_path / "ix", memory=MIB, **settings), source)
+    least = int(re.search(r"give at least ([\d,]+) bytes", str(refusal.value))[1].replace(",", ""))
+    with pytest.raises(BudgetError):
+        run_build(make_spec(tmp_path / "ix", memory=least - 2 * MIB, **settings), source)
+    run_build(make_spec(tmp_path / "ix", memory=least, **settings), source)
+
+
+@pytest.mark.parametrize(
+    ("n", "dim", "dtype", "settings", "names"),
+    [
+        (6000, 32, "uint8", {}, False),
+        (6000, 24, "float32", {"node_dtype": "sq8", "metric": "cosine", "order": "identity"}, False),
+        (6000, 16, "float16", {"shard_vectors": 2500, "overlap": 0.5}, False),
+        (5000, 40, "float32", {"metric": "ip", "shard_vectors": 1500}, True),
+        (5000, 40, "uint8", {"work": True}, True),
+    ],
+    ids=["one piece", "cosine", "float16 shards", "ip shards, ids", "kept, ids"],
+)
+def test_predicted_scratch_is_within_five_percent(
+    tmp_path: Path, n: int, dim: int, dtype: str, settings: dict[str, Any], names: bool
+) -> None:
+    ids = [f"user-{i * 7919 % 100_003}" for i in range(n)] if names else None
+    if settings.get("work"):
+        settings = {"work": str(tmp_path / "kept")}
+    spec, source = make_spec(tmp_path / "ix", **settings), array_source(vectors_of(n, dim, dtype), ids=ids)
+    predicted = make_plan(spec, source).peak_scratch_bytes
+    run_build(spec, source)
+    assert predicted == pytest.approx(run_json(tmp_path / "ix")["peak_scratch_bytes"], rel=0.05)
+
+
+def test_predicted_memory_is_within_fifteen_percent_and_hardly_ever_low(tmp_path: Path) -> None:
+    np.save(tmp_path / "base.npy", vectors_of(16_000, 768))
+    options = [
+        "--input",
+        "base.npy",
+        "--out",
+        "ix",
+        "--workers",
+        2,
+        "-R",
+        16,
+        "-L",
+        6,
+        "--pq-bytes",
+        48,
+    ]
+    options += ["--entries", 16, "--sample-vectors", 2000, "--navigation", 0]
+
+    def command(name: str) -> str:  # in a process of its own, whose memory is nothing but the build's
+        line = [sys.executable, "-m", "indexmill.jobs.cli", name, *map(str, options), "--json"]
+        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    plan = json.loads(command("plan"))
+    command("build")  # which compiles what the plan did not
+    options += ["--force"]
+    command("build")
+    assert 0.95 < plan["peak_memory_bytes"] / run_json(tmp_path / "ix")["peak_memory_bytes"] < 1.15
+
+
+class Job(NamedTuple):
+    n: int
+    dim: int
+    dtype: str
+    ids: bool
+    settings: dict[str, Any]
+
+
+JOBS = [
+    Job(n, dim, dtype, ids, {"R": degree, "metric": metric, "shard_vectors": shards, "node_dtype": node})
+    for n in (50_000, 1_000_000, 100_000_000)
+    for dim, dtype in ((16, "uint8"), (128, "uint8"), (96, "float16"), (768, "float32"))
+    for degree in (16, 64)
+    for metric in ("l2", "cosine")
+    for shards in (None, n // 5)
+    for node, ids in (("same", False), ("sq8", True))
+]
+
+
+def test_predicted_scratch_lies_below_the_stated_bound() -> None:
+    for job in JOBS:
+        dtype = np.dtype(np.float32 if job.settings["metric"] == "cosine" else job.dtype)
+        parameters = Parameters(**job.settings)
+        shape = budget.Shape(job.n, job.dim, dtype, job.ids, parameters)
+        side = SideColumns(16.0, 12.0) if job.ids else SideColumns()
+        predicted, _ = needed_scratch(shape, side, 8 << 30, keep=False)
+        assert predicted <= budget.scratch_bound(shape), job
+
+
+def test_shards_and_tasks_never_reserve_more_than_the_budget() -> None:
+    for job in JOBS:
+        shape = budget.Shape(job.n, job.dim, np.dtype(job.dtype), job.ids, Parameters(R=job.settings["R"]))
+        least = needs.least_memory(shape, "local", 2)
+        for memory in (least, 2 * least, 8 * least):
+            fitted = needs.fit_shards(shape, memory, "local", 2)
+            assert max(needs.check_memory(fitted, memory, "local", 2).values()) + budget.FIXED_BYTES <= memory
+
+
+def test_a_scratch_limit_that_is_too_small_is_refused_before_the_build_starts(tmp_path: Path) -> None:
+    source = array_source(vectors_of(3000, 32))
+    need = make_plan(make_spec(tmp_path / "ix"), source).peak_scratch_bytes
+    with pytest.raises(BudgetError, match=f"give --scratch {need} or more"):
+        run_build(make_spec(tmp_path / "ix", scratch=need - 1), source)
+    assert not list((tmp_path / "ix.work").glob("ingest-*"))
+    run_build(make_spec(tmp_path / "ix", scratch=int(need * 1.05)), source)
+
+
+@pytest.mark.parametrize("run", [run_build, make_plan])
+def test_a_disk_without_room_is_refused_by_path_need_and_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=12_345))
+    with pytest.raises(BudgetError, match=r"ix.*needs [\d,]+ bytes there, 12,345 are free"):
+        run(make_spec(tmp_path / "ix"), array_source(vectors_of(3000, 32)))
+
+
+def test_a_plan_leaves_nothing_behind(tmp_path: Path) -> None:
+    make_plan(make_spec(tmp_path / "ix"), array_source(vectors_of(3000, 32)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sharded_plan_foretells_shards_and_fanout(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path / "ix", shard_vectors=2000, overlap=0.3, sample_vectors=6000)
+    source = array_source(vectors_of(6000, 24))
+    plan = make_plan(spec, source)
+    graph = run_build(spec, source)["graph"]
+    assert len(graph["shards"]) == pytest.approx(plan.shards.n, abs=1)
+    assert graph["mean_fanout"] == pytest.approx(plan.shards.mean_fanout, abs=0.05)
+    assert sum(graph["shards"]) == round(graph["mean_fanout"] * 6000)
+    assert set(run_json(tmp_path / "ix")["seconds"]) <= {*plan.stages, "publish"}
+
+
+def test_every_stage_of_a_plan_has_its_figures(tmp_path: Path) -> None:
+    source = array_source(vectors_of(3000, 32))
+    spec = make_spec(tmp_path / "ix")
+    plan = make_plan(spec, source)
+    assert plan.seconds == pytest.approx(sum(stage.seconds for stage in plan.stages.values()), abs=0.2)
+    assert plan.peak_memory_bytes == max(stage.memory_bytes for stage in plan.stages.values())
+    assert all(stage.seconds >= 0 for stage in plan.stages.values())

@@ -1,0 +1,134 @@
+"""`indexmill status` and the file it reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cli_support import run, run_json
+
+from indexmill.formats.source import array_source
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.memory import PeakMemory
+from indexmill.pipeline.progress import Silent
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.status import STATUS_NAME, StatusFile, read_status
+from indexmill.pipeline.store import StageStore
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def status_file(store: StageStore, clock: Clock) -> StatusFile:
+    return StatusFile(Silent(), store, PeakMemory(), 1 << 30, clock)
+
+
+def stages(status: dict[str, Any]) -> dict[str, str]:
+    return {stage["name"]: stage["state"] for stage in status["stages"]}
+
+
+def test_a_running_build_shows_stages_rate_and_time_left(tmp_path: Path) -> None:
+    store, clock = StageStore(tmp_path / "ix.work", 1 << 30), Clock()
+    (store.root / "data").write_bytes(bytes(5000))
+    status = status_file(store, clock)
+    status.start("ingest", 10, "vectors")
+    clock.now += 2
+    status.advance(10)
+    status.finish()
+    status.expect(["ingest", "build", "emit"])
+    status.start("build", 1000, "vectors")
+    clock.now += 4
+    status.advance(200)
+    status.write()
+    seen = read_status(tmp_path / "ix", store.root)
+    assert seen["state"] == "running"
+    assert stages(seen) == {"ingest": "done", "build": "running", "emit": "waiting"}
+    assert seen["stages"][0]["seconds"] == 2
+    assert (seen["stages"][1]["rate"], seen["stages"][1]["eta_seconds"]) == (50, 16)
+    assert seen["scratch_bytes"] == 5000
+    store.close()
+    assert read_status(tmp_path / "ix", store.root)["state"] == "stopped"
+
+
+def test_the_time_of_day_may_jump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: -1e9)
+    store, clock = StageStore(tmp_path / "ix.work"), Clock()
+    status = status_file(store, clock)
+    status.start("build", 10, "vectors")
+    clock.now += 1
+    status.advance(5)
+    status.write()
+    assert read_status(tmp_path / "ix", store.root)["stages"][0]["rate"] == 5
+    store.close()
+
+
+def test_a_status_that_cannot_be_written_does_not_stop_the_build(tmp_path: Path) -> None:
+    store = StageStore(tmp_path / "ix.work")
+    (store.root / STATUS_NAME).mkdir()
+    with status_file(store, Clock()) as status:
+        status.start("build", 1, "tasks")
+        status.finish()
+    assert status.note is not None
+    store.close()
+
+
+def test_the_file_is_whole_at_every_moment_and_written_by_itself(tmp_path: Path) -> None:
+    store = StageStore(tmp_path / "ix.work")
+    with status_file(store, Clock()) as status:
+        status.start("build", 1, "tasks")
+        assert json.loads((store.root / STATUS_NAME).read_text())["stages"] == [
+            {"name": "ingest", "state": "waiting"}
+        ]
+    assert stages(json.loads((store.root / STATUS_NAME).read_text())) == {
+        "build": "running",
+        "ingest": "waiting",
+    }
+    store.close()
+
+
+def small_spec(out: Path, **run_settings: Any) -> BuildSpec:
+    parameters = Parameters(R=8, L=12, pq_bytes=4, entries=8, sample_vectors=256)
+    return BuildSpec(input=["<array>"], out=str(out), parameters=parameters, **run_settings)
+
+
+def test_a_build_that_failed_is_stopped_and_then_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = array_source(np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
+    spec = small_spec(tmp_path / "ix")
+    with monkeypatch.context() as patch:
+        patch.setattr("indexmill.pipeline.entries.entries_task", lambda *a, **k: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_build(spec, source)
+    status = run_json("status", tmp_path / "ix")
+    assert status["state"] == "stopped"
+    assert stages(status)["build"] == "done"
+    assert stages(status)["entries"] == "stopped"
+    assert stages(status)["certify"] == "waiting"
+    run_build(spec, source)
+    assert run_json("status", tmp_path / "ix") == {
+        "out": str(tmp_path / "ix"), "work": str(tmp_path / "ix.work"), "state": "published",
+    }  # fmt: skip
+
+
+def test_status_finds_a_build_by_its_work_directory(tmp_path: Path) -> None:
+    source = array_source(np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
+    run_build(small_spec(tmp_path / "ix", work=str(tmp_path / "work")), source)
+    result = run("status", tmp_path / "ix", "--work", tmp_path / "work")
+    assert result.exit_code == 0
+    assert "published" in result.stdout
+    assert "certify" in result.stdout
+
+
+def test_status_of_nothing_is_an_error(tmp_path: Path) -> None:
+    result = run("status", tmp_path / "nowhere")
+    assert result.exit_code == 3
+    assert "neither an index nor a build" in result.stderr
