@@ -70,7 +70,7 @@ def test_a_build_stays_within_its_budget(source: Path, tmp_path: Path) -> None:
         build.wait()
     assert build.returncode == 0
     manifest = json.loads((tmp_path / "ix" / "manifest.json").read_text())
-    assert manifest["graph"]["shards"] >= 3
+    assert len(manifest["graph"]["shards"]) >= 3
     assert 100 * MIB < peak.bytes <= 1.05 * BUDGET
     told = json.loads((tmp_path / "ix" / "run.json").read_text())["peak_memory_bytes"]
     assert told == pytest.approx(peak.bytes, rel=0.1)

@@ -17,6 +17,7 @@ from indexmill.formats.manifest import read_manifest
 from indexmill.formats.source import array_source
 from indexmill.pipeline import budget
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.needs import check_memory, fit_shards
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native
 from indexmill.reader.index import Index
@@ -157,13 +158,13 @@ def test_the_number_of_tasks_does_not_reach_the_bytes(
     assert data_files(one) == data_files(many)
 
 
-def test_memory_below_the_need_makes_shards(tmp_path: Path) -> None:
-    vectors = clustered(6000, 1024)
-    index = build(
-        tmp_path / "ix", vectors, memory=budget.FIXED_BYTES + (20 << 20), sample_vectors=1000, navigation=0.0
-    )
-    assert 1024 <= read_manifest(index).parameters["shard_vectors"] < 6000
-    assert_sound(index)
+def test_memory_below_the_need_makes_shards() -> None:
+    shape = budget.Shape(3_000_000, 128, np.dtype(np.uint8), False, Parameters())
+    assert fit_shards(shape, 8 << 30, "local", 2).parameters.shard_vectors is None
+    fitted = fit_shards(shape, 1 << 30, "local", 2)
+    assert 1_000_000 < (fitted.parameters.shard_vectors or 0) < 3_000_000
+    assert max(check_memory(fitted, 1 << 30, "local", 2).values()) < 1 << 30
+    assert fit_shards(shape, 1 << 30, "local", 8) == fit_shards(shape, 1 << 30, "ray", 1) == fitted
 
 
 def test_memory_below_any_use_is_refused(tmp_path: Path) -> None:

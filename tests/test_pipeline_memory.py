@@ -54,7 +54,22 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 def test_memory_that_was_let_go_is_still_the_peak() -> None:
-    assert peak_of(lambda: np.ones(100 * MIB, np.uint8)) == pytest.approx(100 * MIB, abs=5 * MIB)
+    """In a process of its own: what this one has freed may be used again."""
+    fill = "a = bytearray(b'1') * (100 << 20); import time; time.sleep(0.1); del a; print('ready', flush=True); input()"
+    idle = "print('ready', flush=True); input()"
+    with program(idle) as child, PeakMemory(child.pid, interval_s=0.01) as before:
+        time.sleep(0.1)
+    with subprocess.Popen(
+        [sys.executable, "-c", f"input(); {fill}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with PeakMemory(child.pid, interval_s=0.002) as peak:
+            child.stdin.write(b"go\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"ready\n"
+        child.stdin.close()
+    assert peak.bytes - before.bytes == pytest.approx(100 * MIB, abs=5 * MIB)
 
 
 def test_a_mapped_file_is_page_cache_and_does_not_count(tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
         "output_bytes": sum(path.stat().st_size for path in index.iterdir()),
         "stage_s": run["seconds"],
         "mean_degree": made["graph"]["mean_degree"],
-        "mean_fanout": made["graph"].get("mean_fanout"),
-        "shards": made["graph"].get("shards"),
+        "mean_fanout": made["graph"]["mean_fanout"],
+        "shards": len(made["graph"]["shards"]),
         "build_id": made["build_id"],
     }
 
