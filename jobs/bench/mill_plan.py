@@ -54,7 +54,7 @@ def measure(mill: Mill) -> dict[str, Any]:
 
 
 def _plan(job: Job, mill: Mill) -> dict[str, Any]:
-    """Ask for a plan.
+    """Ask for a plan; ``shards`` is their number.
 
     Raises
     ------
@@ -66,4 +66,4 @@ def _plan(job: Job, mill: Mill) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}")
     planned: dict[str, Any] = json.loads(done.stdout)
-    return planned
+    return planned | {"shards": planned["shards"]["n"]}
