@@ -26,7 +26,7 @@ from indexmill.pipeline.budget import (
     task_bytes,
     unite_row_bytes,
 )
-from indexmill.pipeline.certify import QUERIES
+from indexmill.pipeline.certify import QUERIES, K
 
 #: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
 #: from its graph on.
@@ -201,14 +201,15 @@ def _ingest(shape: Shape) -> int:
     """Batches of 8 MiB: as they come, and under cosine in float64 twice."""
     batches = {"l2": 2, "ip": 3, "cosine": 6}[shape.parameters.metric]
     norms = 28 * shape.n if shape.parameters.metric == "ip" else 0
-    return batches * (8 << 20) + norms + (_ID_BYTES * shape.n + (64 << 20)) * shape.has_ids
+    batch = min(8 << 20, 4 * shape.n * shape.dim)
+    return batches * batch + norms + (_ID_BYTES * shape.n + (64 << 20)) * shape.has_ids
 
 
 def _cluster(shape: Shape) -> int:
     """Blocks of rows for the medoid; for shards also the sample twice as float32, and its distances twice."""
     cells, _ = expected_shards(shape)
     balanced = _drawn(shape) * (8 * shape.dim + 8 * cells + 64) if cells > 1 else 0
-    return max(24 << 20, balanced)
+    return max(3 * min(8 << 20, 4 * shape.n * shape.dim), balanced)
 
 
 def _encode(shape: Shape, workers: int) -> int:
@@ -257,9 +258,8 @@ def _certify(shape: Shape, workers: int) -> int:
     """Blocks of the brute-force search, its candidates in float64, and the codes that the reader holds."""
     rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * shape.dim) + 1, shape.n)
     searching = workers * rows * (4 * shape.dim + 12 * QUERIES)
-    return (
-        shape.n * shape.parameters.pq_bytes + max(searching, 3 * BLOCK_BYTES) + (workers - 1) * THREAD_BYTES
-    )
+    ranking = min(3 * BLOCK_BYTES, 60 * QUERIES * K * shape.dim)
+    return shape.n * shape.parameters.pq_bytes + max(searching, ranking) + (workers - 1) * THREAD_BYTES
 
 
 def _assign(shape: Shape, memory: int, workers: int) -> int:
