@@ -12,7 +12,7 @@ from indexmill.builders.parallel import map_blocks
 
 #: Rows a matrix product takes at a time: large enough for BLAS, and part of the result (never change it by
 #: thread count: the last bits of a product may depend on the shape of its operands).
-_BLOCK = 8192
+PRODUCT_ROWS = 8192
 #: Up to this fanout, finding one minimum after another is faster than a sort.
 _MOST_MINIMA = 8
 
@@ -52,8 +52,8 @@ def power_distances(
     origin = origin_of(points, vectors.dtype.kind in "iu")
     augmented = augment(points - origin)
     augmented[-1] += weights
-    for first in range(0, len(vectors), _BLOCK):
-        rows = slice(first, min(first + _BLOCK, len(vectors)))
+    for first in range(0, len(vectors), PRODUCT_ROWS):
+        rows = slice(first, min(first + PRODUCT_ROWS, len(vectors)))
         yield rows, with_one(vectors[rows] - origin) @ augmented
 
 
@@ -95,5 +95,5 @@ def nearest_points(
             np.put_along_axis(distances, found[:, f : f + 1].astype(np.int64), np.inf, 1)
         return found
 
-    blocks = list(map_blocks(block, len(vectors), _BLOCK, threads))
+    blocks = list(map_blocks(block, len(vectors), PRODUCT_ROWS, threads))
     return np.concatenate(blocks) if blocks else np.empty((0, fanout), np.uint32)

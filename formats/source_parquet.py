@@ -82,7 +82,7 @@ class ParquetVectors:
         self._file = file
         self._cache = cache
         with reading(self.name, _KIND), file.open() as handle:
-            parquet = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES)
+            parquet = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             self._footer = parquet.metadata
             self._columns = choose_columns(
                 parquet.schema_arrow, self.name, column, id_column, metadata_columns
@@ -160,4 +160,5 @@ class ParquetVectors:
             first += batch.num_rows
 
     def _reader(self, handle: pa.NativeFile) -> pq.ParquetFile:
-        return pq.ParquetFile(handle, metadata=self._footer, buffer_size=_BUFFER_BYTES)
+        # Buffering ahead would keep every row group that was read until the file is closed.
+        return pq.ParquetFile(handle, metadata=self._footer, buffer_size=_BUFFER_BYTES, pre_buffer=False)

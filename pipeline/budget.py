@@ -15,6 +15,7 @@ import numpy as np
 from indexmill.builders.vamana import list_capacity
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
+from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.spec import Parameters
 
 #: Kept out of shards and tasks: the interpreter with numba, Arrow and scikit-learn, and what compiling kernels takes
@@ -22,11 +23,11 @@ from indexmill.pipeline.spec import Parameters
 FIXED_BYTES = 256 << 20
 #: A graph smaller than this is not worth a shard.
 LEAST_SHARD = 1024
-#: Narrow tasks that fit the budget beside each other.
-_TASKS_AT_ONCE = 8
-_LEAST_TASK, _MOST_TASK = 8 << 20, 512 << 20
+_LEAST_TASK, _MOST_TASK = 8 << 20, 4 << 30
 #: Record batches of a chunk file: small ones cost messages, large ones buffers of the merge.
-_LEAST_BATCH, _MOST_BATCH = 16 << 10, 1 << 20
+_LEAST_BATCH, _MOST_BATCH = 4 << 10, 1 << 20
+#: Most buffers of a merge, and what a record batch takes beside its columns.
+_MOST_MERGE, _MESSAGE_BYTES = 128 << 20, 8 << 10
 #: Tasks of a stage at least, where there are enough vectors: workers finish together.
 _LEAST_TASKS, _LEAST_ROWS = 8, 32_768
 #: Samples, centroids, page headers: scratch space that does not grow with the input.
@@ -43,14 +44,15 @@ class Shape:
         Stored vectors and their components.
     dtype : numpy dtype
         Type the vectors are stored in.
-    has_ids : bool
+    id_bytes : float
+        Of a user id, about; 0 where there are none.
     parameters : Parameters
     """
 
     n: int
     dim: int
     dtype: np.dtype[np.generic]
-    has_ids: bool
+    id_bytes: float
     parameters: Parameters
 
     @property
@@ -71,18 +73,31 @@ class Shape:
 
 def task_bytes(memory: int) -> int:
     """Return the memory of one narrow task; workers, which must not decide bytes, have no part in it."""
-    return int(np.clip((memory - FIXED_BYTES) // _TASKS_AT_ONCE, _LEAST_TASK, _MOST_TASK))
+    return int(np.clip((memory - FIXED_BYTES) // MOST_NARROW, _LEAST_TASK, _MOST_TASK))
 
 
-def task_bounds(n: int, bytes_a_row: int, memory: int) -> list[int]:
-    """Return the bounds of tasks that each hold `bytes_a_row` for every row of theirs."""
+def task_bounds(n: int, bytes_a_row: int, memory: int, align: int = 1) -> list[int]:
+    """Return the bounds of tasks that each hold `bytes_a_row` for every row of theirs.
+
+    All but the last are multiples of `align`, for tasks whose results depend on where blocks of rows begin.
+    """
     tasks = max(-(-n * bytes_a_row // task_bytes(memory)), min(_LEAST_TASKS, n // _LEAST_ROWS), 1)
-    return [n * t // tasks for t in range(tasks + 1)]
+    return sorted({*(n * t // tasks // align * align for t in range(tasks)), n})
 
 
-def batch_bytes(chunks: int, memory: int) -> int:
-    """Return the size of record batches such that half a narrow task's memory merges `chunks` files."""
-    return int(np.clip(task_bytes(memory) // (4 * chunks + 12), _LEAST_BATCH, _MOST_BATCH))
+def merge_bytes(memory: int) -> int:
+    """Return the buffers of one merge: more than this reads no faster."""
+    return min(task_bytes(memory), _MOST_MERGE)
+
+
+def batch_bytes(chunks: int, payload_bytes: int, memory: int) -> int:
+    """Return the size of record batches such that half of `merge_bytes` merges `chunks` files.
+
+    A merge holds a batch of each file and three more, and 48 bytes a record beside it (`pipeline.merge`).
+    """
+    record = 8 + payload_bytes
+    most = merge_bytes(memory) // 2 - (chunks + 3) * _MESSAGE_BYTES
+    return int(np.clip(most * record // ((record + 48) * (chunks + 4)), _LEAST_BATCH, _MOST_BATCH))
 
 
 def unite_row_bytes(shape: Shape) -> int:
@@ -130,7 +145,7 @@ def node_format(shape: Shape) -> NodeFormat:
 def output_bytes(shape: Shape) -> int:
     """Return about how large the index will be: nodes on their pages, codes, ids."""
     pages = node_format(shape).n_pages(shape.n)
-    return pages * (PAGE_BYTES + 4) + shape.n * (shape.parameters.pq_bytes + 4 + 16 * shape.has_ids)
+    return pages * (PAGE_BYTES + 4) + shape.n * (shape.parameters.pq_bytes + 4 + int(shape.id_bytes))
 
 
 def shard_size(shape: Shape, memory: int) -> int:

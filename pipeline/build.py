@@ -114,9 +114,9 @@ def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
     ingest.check_metric(source, p.metric)
     dtype = ingest.stored_dtype(source.dtype, p.metric)
     dim = source.dim + (p.metric == "ip")
-    shape = budget.Shape(source.n_vectors, dim, dtype, source.id_type != "none", p)
-    shape = needs.fit_shards(shape, spec.memory, spec.executor, spec.workers)
-    needs.check_memory(shape, spec.memory, spec.executor, spec.workers)
+    asked = budget.Shape(source.n_vectors, dim, dtype, side_columns(source).ids, p)
+    shape = needs.fit_shards(asked, spec.memory, spec.executor, spec.workers)
+    needs.check_memory(shape, spec.memory, spec.executor, spec.workers, asked)
     return shape
 
 
@@ -187,7 +187,7 @@ def _build(
 ) -> None:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory)
-    watch = InputWatch(store.root, source, spec.force)
+    watch = InputWatch(store.root, source)
     try:
         with PeakMemory() as memory, StatusFile(progress, store, memory, spec.memory) as status:
             mill = Mill(store, executor, status, keep=spec.work is not None)
@@ -195,6 +195,8 @@ def _build(
             summary = ingest.read_summary(mill.store.fetch(mill.make(first)))
             first.key = summary.fingerprint
             recipe = GraphRecipe(mill, first, summary, shape, spec.memory)
+            if not mill.keep:
+                store.drop_others({stage.path for stage in stages_of(recipe.certify)})
             status.expect([stage.name for stage in stages_of(recipe.certify)])
             certified = mill.make(recipe.certify)
     finally:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
@@ -17,6 +17,8 @@ from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.pipeline.failpoint import failpoint
 
 Task = Callable[..., Any]
+#: Narrow tasks that run beside each other on one machine at most: each may use an eighth of the budget.
+MOST_NARROW = 8
 #: Tasks submitted ahead for each worker: enough to keep it busy, few enough that results do not pile up.
 AHEAD = 2
 
@@ -34,7 +36,7 @@ class Executor(Protocol):
         wide: bool = False,
         memory: int = 0,
         advance: Callable[[int], None] | None = None,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """Yield ``task(*a)`` for each of `arguments`, in order.
 
         Parameters
@@ -99,7 +101,7 @@ class LocalExecutor:
         wide: bool = False,
         memory: int = 0,
         advance: Callable[[int], None] | None = None,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """See `Executor.map`.
 
         Raises
@@ -118,17 +120,27 @@ class LocalExecutor:
 
     def _map_threads(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
         waiting: deque[tuple[tuple[Any, ...], Future[Any]]] = deque()
-        with ThreadPoolExecutor(self.workers) as pool:
+        with ThreadPoolExecutor(min(self.workers, MOST_NARROW)) as pool:
             try:
                 for a in arguments:
                     waiting.append((a, pool.submit(task, *a)))
                     if len(waiting) >= AHEAD * self.workers:
-                        yield _result(task, *waiting.popleft())
+                        yield self._result(task, waiting)
                 while waiting:
-                    yield _result(task, *waiting.popleft())
+                    yield self._result(task, waiting)
             finally:
                 for _, future in waiting:
                     future.cancel()
+
+    @staticmethod
+    def _result(task: Task, waiting: deque[tuple[tuple[Any, ...], Future[Any]]]) -> Any:
+        """Return the first result; a task that ran out of memory beside others is run again when they are through."""
+        arguments, future = waiting.popleft()
+        try:
+            return future.result()
+        except MemoryError:
+            wait([other for _, other in waiting])
+            return _alone(task, arguments)
 
     def call(
         self, task: Task, *arguments: Any, advance: Callable[[int], None] | None = None, memory: int = 0
@@ -144,14 +156,6 @@ class LocalExecutor:
     def close(self) -> None:
         """Give BLAS its threads back."""
         self._limits.restore_original_limits()
-
-
-def _result(task: Task, arguments: tuple[Any, ...], future: Future[Any]) -> Any:
-    """Return a task's result; one that ran out of memory beside others is tried again on its own."""
-    try:
-        return future.result()
-    except MemoryError:
-        return _alone(task, arguments)
 
 
 def _alone(task: Task, arguments: tuple[Any, ...]) -> Any:

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
@@ -86,7 +86,7 @@ class RayExecutor:
         wide: bool = False,
         memory: int = 0,
         advance: Callable[[int], None] | None = None,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any, None, None]:
         """See `Executor.map`; steps inside a remote task are not reported.
 
         Raises

@@ -25,6 +25,7 @@ FAILPOINTS = (
     "publish-sealed",
     "publish-aside",
     "publish-done",
+    "store-removing",
 )
 
 _armed = os.environ.get("INDEXMILL_FAILPOINT", "")

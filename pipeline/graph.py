@@ -9,6 +9,9 @@ prune is robust, not random.
 from __future__ import annotations
 
 import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +27,7 @@ from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
 from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.errors import BudgetError
+from indexmill.formats.frame import corrupt
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.merge import collect, count
 
@@ -188,7 +192,7 @@ def merge_task(
     degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
     first, sizes = 0, np.zeros(0, np.int64)
     for part in parts:
-        with np.load(part) as arrays:
+        with _opened(part) as arrays:
             lists = arrays["neighbours"]
             neighbours[first : first + len(lists)] = lists
             degrees[first : first + len(lists)] = arrays["degrees"]
@@ -207,3 +211,19 @@ def _sum(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
     total[: len(a)] += a
     total[: len(b)] += b
     return total
+
+
+@contextmanager
+def _opened(part: str) -> Iterator[Any]:
+    """Open an npz file; zip's checksums find damage.
+
+    Raises
+    ------
+    CorruptFile
+        If it is not what was written.
+    """
+    try:
+        with np.load(part) as arrays:
+            yield arrays
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
+        raise corrupt(part, "arrays", "what was written", error) from error

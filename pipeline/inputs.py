@@ -19,8 +19,6 @@ class InputWatch:
     ----------
     root : Path
         The work directory.
-    force : bool
-        Whether to start over from files that have changed since the unfinished build began.
 
     Raises
     ------
@@ -28,11 +26,11 @@ class InputWatch:
         If a file has changed since, naming it.
     """
 
-    def __init__(self, root: Path, source: VectorSource, force: bool) -> None:
+    def __init__(self, root: Path, source: VectorSource) -> None:
         self._paths = [os.path.abspath(path) for path in source.paths if os.path.isfile(path)]
         name = hashlib.sha256("\0".join(self._paths).encode()).hexdigest()[:16]
         self._record = root / f"input-{name}.json"
-        if self._record.exists() and not force:
+        if self._record.exists():
             self._seen = json.loads(self._record.read_text())
             self.check()
         else:
@@ -51,7 +49,7 @@ class InputWatch:
             if now != self._seen.get(path):
                 raise InputError(
                     f"{path}: has changed since this build began: {_words(self._seen.get(path))} then, {_words(now)} "
-                    "now; put the file back, or add --force to start over from what it holds now"
+                    f"now; put the file back, or delete {self._record} to start over from what it holds now"
                 )
 
     def forget(self) -> None:

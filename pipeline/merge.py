@@ -8,6 +8,7 @@ out all records that come before the first record of the batch that is next; mea
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,6 +23,8 @@ from indexmill.formats.chunkfile import ChunkFile, Records, below, bounds_of, jo
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.tally import Tally
 
+#: Files that a process has open beside the chunk files of a merge, and more.
+_OTHER_FILES = 100
 #: Memory of one record while it is merged, beside its own: its pair as one integer, twice, its place and its rank.
 _ORDER_BYTES = 48
 _MESSAGE_BYTES = 2048  # of an Arrow message beside its columns, at most
@@ -65,6 +68,7 @@ def merge(
     ValueError
         If chunk files differ in their payload.
     """
+    _allow_open(len(chunks))
     with ExitStack() as stack:
         files = [stack.enter_context(ChunkFile(chunk, tally)) for chunk in chunks]
         for step, piece_rows in _steps(files, first, last, buffer_bytes):
@@ -288,3 +292,10 @@ def _empty(file: ChunkFile, rows: int) -> Records:
     return Records(
         np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty((rows, file.width), file.dtype)
     )
+
+
+def _allow_open(files: int) -> None:
+    """Raise this process's limit of open files as far as it may, where a merge needs more than it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < files + _OTHER_FILES and soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

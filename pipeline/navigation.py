@@ -12,7 +12,7 @@ from indexmill.builders.navigation import build_navigation, in_slot_order, navig
 from indexmill.formats.navigation import Navigation
 from indexmill.pipeline.graph import load_graph, save_graph
 
-VERSION = 1
+VERSION = 2
 
 
 def navigation_task(vectors: str, fraction: float, seed: int, out: str, threads: int) -> None:

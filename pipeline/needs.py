@@ -27,6 +27,7 @@ from indexmill.pipeline.budget import (
     unite_row_bytes,
 )
 from indexmill.pipeline.certify import QUERIES, K
+from indexmill.pipeline.executor import MOST_NARROW
 
 #: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
 #: from its graph on.
@@ -39,8 +40,8 @@ RAY_WORKER_BYTES = 200 << 20
 _MIB = 1 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
 _UNEVEN = 1.05
-#: Bytes of an id while duplicates are looked for, and while ids are put in slot order.
-_ID_BYTES = 64
+#: Copies of an id, and bytes beside them, while duplicates are looked for and while ids are put in slot order.
+_ID_COPIES, _ID_BYTES = 4.5, 40
 
 
 def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = None) -> dict[str, int]:
@@ -100,8 +101,15 @@ def peak_bytes(stages: Mapping[str, int], executor: str, workers: int) -> dict[s
     return {name: loaded + own + KERNEL_BYTES * (name not in _BEFORE_KERNELS) for name, own in stages.items()}
 
 
-def check_memory(shape: Shape, memory: int, executor: str, workers: int) -> Mapping[str, int]:
+def check_memory(
+    shape: Shape, memory: int, executor: str, workers: int, asked: Shape | None = None
+) -> Mapping[str, int]:
     """Return `stage_bytes`, having found that they fit.
+
+    Parameters
+    ----------
+    asked : Shape, optional
+        What the job says, if `shape` has been fitted to `memory`: other shards may suit another budget.
 
     Raises
     ------
@@ -119,16 +127,18 @@ def check_memory(shape: Shape, memory: int, executor: str, workers: int) -> Mapp
         "encode": "lower --sample-vectors",
         "entries": "lower --sample-vectors",
         "navigation": "lower --navigation",
-        "build": "lower --shard-vectors",
         "certify": "lower --pq-bytes",
         "assign": "lower --workers",
         "unite": "lower --workers",
         "pack": "lower --workers",
     }
+    if worst == "build":
+        fits = shard_size(shape, memory - _workers_bytes(executor, workers))
+        hints[worst] = f"set --shard-vectors to {fits:,} or less" if fits else "lower --workers"
     hint = f"{hints[worst]}, or " if worst in hints else ""
     raise BudgetError(
         f"memory: stage {worst} needs {need:,} bytes for {shape.n:,} vectors, the budget is "
-        f"{memory:,}; {hint}give at least {least_memory(shape, executor, workers):,} bytes"
+        f"{memory:,}; {hint}give at least {least_memory(asked or shape, executor, workers):,} bytes"
     )
 
 
@@ -202,7 +212,11 @@ def _ingest(shape: Shape) -> int:
     batches = {"l2": 2, "ip": 3, "cosine": 6}[shape.parameters.metric]
     norms = 28 * shape.n if shape.parameters.metric == "ip" else 0
     batch = min(8 << 20, 4 * shape.n * shape.dim)
-    return batches * batch + norms + (_ID_BYTES * shape.n + (64 << 20)) * shape.has_ids
+    return batches * batch + norms + _ids(shape) + (64 << 20) * (shape.id_bytes > 0)
+
+
+def _ids(shape: Shape) -> int:
+    return int(shape.n * (_ID_COPIES * shape.id_bytes + _ID_BYTES)) if shape.id_bytes else 0
 
 
 def _cluster(shape: Shape) -> int:
@@ -251,7 +265,7 @@ def _emit(shape: Shape, memory: int) -> int:
     """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
     records = shape.n * (node_format(shape).node_bytes + shape.parameters.pq_bytes)
     buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
-    return buffers + shape.n * (4 + _ID_BYTES * shape.has_ids)
+    return buffers + 4 * shape.n + _ids(shape)
 
 
 def _certify(shape: Shape, workers: int) -> int:
@@ -283,4 +297,4 @@ def _merge(shape: Shape, memory: int) -> int:
 def _narrow(n: int, bytes_a_row: int, memory: int, workers: int) -> tuple[int, int]:
     """Rows of a task, and how many run at once."""
     tasks = len(task_bounds(n, bytes_a_row, memory)) - 1
-    return -(-n // tasks), min(workers, tasks)
+    return -(-n // tasks), min(workers, tasks, MOST_NARROW)

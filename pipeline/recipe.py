@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from indexmill.builders.nearest import PRODUCT_ROWS
 from indexmill.formats.manifest import Manifest
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
 from indexmill.pipeline.ingest import InputSummary
-from indexmill.pipeline.merge import count
 from indexmill.pipeline.record import emitted_manifest
 from indexmill.pipeline.spec import Parameters
 from indexmill.pipeline.stages import Mill, Stage, task_files
@@ -69,8 +69,8 @@ class GraphRecipe:
         self.emit.pinned = True
         self.certify = self._certify()
 
-    def _batch_bytes(self, chunks: int) -> int:
-        return budget.batch_bytes(chunks, self.memory)
+    def _batch_bytes(self, chunks: int, payload_bytes: int) -> int:
+        return budget.batch_bytes(chunks, payload_bytes, self.memory)
 
     def _sample(self) -> Stage:
         what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
@@ -121,8 +121,8 @@ class GraphRecipe:
     def _build_sharded(self) -> Stage:
         g, n = self._graph_parameters, self.summary.n_vectors
         limit = self.p.shard_vectors or n
-        buffer = budget.task_bytes(self.memory)
-        spans = budget.task_bounds(n, self.shape.row_bytes + 48, self.memory)
+        buffer = budget.merge_bytes(self.memory)
+        spans = budget.task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
         bounds = budget.task_bounds(n, budget.unite_row_bytes(self.shape), self.memory)
         assign = self._tasks(
             "assign", graph.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
@@ -137,9 +137,12 @@ class GraphRecipe:
             "build", graph.BUILD_VERSION, g._asdict(), [assign, self.cluster], "chunk", bounds,
             lambda: (
                 graph.build_shard_task,
-                [(chunks, shard, limit, g, bounds, buffer, self._batch_bytes(shards())) for shard in range(shards())],
+                [
+                    (chunks, shard, limit, g, bounds, buffer, self._batch_bytes(shards(), 4 * g.max_degree))
+                    for shard in range(shards())
+                ],
             ),
-            lambda: [count(chunks, shard, shard + 1) for shard in range(shards())], wide=True, unit="vectors",
+            lambda: [int(n * (1 + self.p.overlap)) // shards()] * shards(), wide=True, unit="vectors",
         )  # fmt: skip
         unite = self._tasks(
             "unite", graph.UNITE_VERSION, g._asdict(), [build, self.comparable, self.cluster], "npz", bounds,
@@ -164,7 +167,7 @@ class GraphRecipe:
     def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
         plan = self.mill.executor.share(cluster.load_plan(self.mill.read(self.cluster)))
         return graph.assign_task, [
-            (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1))
+            (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1, self.shape.row_bytes))
             for first, last in pairwise(spans)
         ]
 
@@ -177,7 +180,7 @@ class GraphRecipe:
         )  # fmt: skip
 
     def _order(self) -> Stage:
-        what = {"order": self.p.order, "nodes_per_page": self.node.nodes_per_page, "seed": self.p.seed}
+        what = {"order": self.p.order, "node_bytes": self.node.node_bytes, "seed": self.p.seed}
         return self._call(
             "order", order.VERSION, what, [self.graph],
             lambda: (order.order_task, str(self.graph.path), self.p.order, self.node, self.p.seed),
@@ -203,12 +206,13 @@ class GraphRecipe:
     def _pack(self) -> Stage:
         feeds = [self.order, self.graph, self.encode, self.ingest]
         spans = self.spans
+        batch = self._batch_bytes(len(spans) - 1, self.node.node_bytes + self.p.pq_bytes)
         return self._tasks(
             "pack", emit.PACK_VERSION, {"node": self.node.dtype}, feeds, "chunk", spans,
             lambda: (
                 emit.pack_task,
                 [
-                    (self.inputs, self.node, first, last, self._batch_bytes(len(spans) - 1))
+                    (self.inputs, self.node, first, last, batch)
                     for first, last in pairwise(spans)
                 ],
             ),
@@ -223,7 +227,7 @@ class GraphRecipe:
         return self._call(
             "emit", emit.EMIT_VERSION, what, feeds,
             lambda: (
-                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.task_bytes(self.memory),
+                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.merge_bytes(self.memory),
             ),
             by_vector=True,
         )  # fmt: skip

@@ -11,7 +11,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ class Mill:
         self.executor = executor
         self.progress = progress
         self.keep = keep
+        self._finished: set[Stage] = set()
         #: Seconds that each stage took.
         self.seconds: dict[str, float] = {}
 
@@ -163,15 +164,16 @@ class Mill:
             self.progress.advance(steps)
 
         wrapped = [self.store.file_task(task, arguments[i], Path(files[i])) for i in missing]
-        results: Iterator[Any] = iter(())
-        if wrapped:
-            within = advance if wide else None
-            run, calls = wrapped[0][0], [w[1:] for w in wrapped]
-            results = self.executor.map(run, calls, wide=wide, memory=memory, advance=within)
-        for i, _ in zip(missing, results, strict=True):
-            self.progress.advance(max(weights[i] - reported, 0))
-            reported = 0
-            self.store.check_space()
+        if not wrapped:
+            return files
+        within = advance if wide else None
+        run, calls = wrapped[0][0], [w[1:] for w in wrapped]
+        results = self.executor.map(run, calls, wide=wide, memory=memory, advance=within)
+        with closing(results):  # no task outlives an error here
+            for i, _ in zip(missing, results, strict=True):
+                self.progress.advance(max(weights[i] - reported, 0))
+                reported = 0
+                self.store.check_space()
         return files
 
     def _run(self, stage: Stage) -> None:
@@ -208,15 +210,23 @@ class Mill:
         for needed in stage.inputs:
             if error.path is not None and needed.path.name in Path(error.path).parts:
                 self.store.forget(needed.path / Path(error.path).name)
+                self._finished.discard(needed)
                 return True
         return False
 
     def _release(self, stage: Stage) -> None:
         """Drop the inputs of a finished stage that no other stage waits for."""
+        self._finished.add(stage)
         for needed in stage.inputs:
-            waiting = any(not self.store.is_done(consumer.path) for consumer in needed.consumers)
+            waiting = any(self._is_wanted(consumer) for consumer in needed.consumers)
             if not waiting and not needed.pinned and (needed.temporary or not self.keep):
                 self.store.drop(needed.path)
+
+    def _is_wanted(self, stage: Stage) -> bool:
+        """Tell whether a stage has yet to be made: nobody needs one again whose readers are all finished."""
+        if stage in self._finished or self.store.is_done(stage.path):
+            return False
+        return not stage.consumers or any(self._is_wanted(consumer) for consumer in stage.consumers)
 
 
 def stages_of(last: Stage) -> list[Stage]:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -139,6 +139,11 @@ class StageStore:
         """Delete a damaged file, which makes its stage unfinished."""
         file.unlink(missing_ok=True)
 
+    def drop_others(self, kept: Collection[Path]) -> None:
+        """Delete all stages but `kept`: what other inputs and parameters left in a directory that is ours alone."""
+        for path in [path for path in self.root.iterdir() if path.is_dir() and path not in kept]:
+            self.drop(path)
+
     def drop(self, path: Path) -> None:
         """Delete a stage that nobody will read again; killed halfway, it is merely unfinished."""
         (path / MARKER).unlink(missing_ok=True)
@@ -178,8 +183,13 @@ class StageStore:
         self._lock.close()
 
     def remove(self) -> None:
-        """Delete the store, while no other build can take it."""
-        shutil.rmtree(self.root)
+        """Delete the store, while no other build can take it; killed halfway, the next build of it goes on."""
+        for path in sorted(self.root.iterdir()):
+            if path.name != LOCK_NAME:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                failpoint("store-removing")
+        (self.root / LOCK_NAME).unlink()
+        self.root.rmdir()
         self.close()
 
 

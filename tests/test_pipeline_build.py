@@ -39,7 +39,7 @@ def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.nda
 def build(
     out: Path, vectors: np.ndarray, *, workers: int = 1, executor: str = "local", **parameters: Any
 ) -> Path:
-    settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}
+    settings = {"max_degree": 12, "build_list_size": 30, "pq_bytes": 8, **parameters}
     run = {k: settings.pop(k) for k in ("force", "work", "memory") if k in settings}
     spec = BuildSpec(
         input=["<array>"],
@@ -159,7 +159,7 @@ def test_the_number_of_tasks_does_not_reach_the_bytes(
 
 
 def test_memory_below_the_need_makes_shards() -> None:
-    shape = budget.Shape(3_000_000, 128, np.dtype(np.uint8), False, Parameters())
+    shape = budget.Shape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters())
     assert fit_shards(shape, 8 << 30, "local", 2).parameters.shard_vectors is None
     fitted = fit_shards(shape, 1 << 30, "local", 2)
     assert 1_000_000 < (fitted.parameters.shard_vectors or 0) < 3_000_000
@@ -317,3 +317,40 @@ def test_a_sibling_that_is_not_ours_is_never_touched(tmp_path: Path, sibling: st
     with pytest.raises((ConfigError, OutputExistsError), match=sibling):
         build(tmp_path / "ix", clustered(100, 4))
     assert precious.read_text() == "years of work"
+
+
+@pytest.mark.parametrize(("executor", "workers"), [("local", 2), ("local", 8), ("ray", 2)])
+def test_the_budget_that_a_refusal_names_is_accepted(executor: str, workers: int) -> None:
+    asked = budget.Shape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    memory = 300 << 20
+    fitted = fit_shards(asked, memory, executor, workers)
+    with pytest.raises(BudgetError, match="give at least") as refused:
+        check_memory(fitted, memory, executor, workers, asked)
+    named = int(str(refused.value).rsplit("at least ", 1)[1].split()[0].replace(",", ""))
+    check_memory(fit_shards(asked, named, executor, workers), named, executor, workers, asked)
+
+
+def test_shards_that_ray_has_no_room_for_are_told_the_size_that_fits() -> None:
+    asked = budget.Shape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    fitted = fit_shards(asked, 2 << 30, "ray", 2)
+    with pytest.raises(BudgetError, match=r"set --shard-vectors to [\d,]+ or less") as refused:
+        check_memory(fitted, 2 << 30, "ray", 2, asked)
+    size = int(str(refused.value).split("--shard-vectors to ")[1].split()[0].replace(",", ""))
+    explicit = budget.Shape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(shard_vectors=size))
+    check_memory(fit_shards(explicit, 2 << 30, "ray", 2), 2 << 30, "ray", 2)
+
+
+@pytest.mark.parametrize("max_degree", [2, 4, 8])
+def test_lists_of_few_neighbours_are_merged_in_the_buffers_there_are(tmp_path: Path, max_degree: int) -> None:
+    index = build(
+        tmp_path / "ix", clustered(900, 8), shard_vectors=130, max_degree=max_degree, memory=400 << 20
+    )
+    assert_sound(index)
+
+
+def test_a_node_type_that_changes_no_page_still_changes_its_fill(tmp_path: Path) -> None:
+    vectors = clustered(300, 700)
+    work = str(tmp_path / "work")
+    build(tmp_path / "first", vectors, work=work)
+    reused = build(tmp_path / "second", vectors, work=work, node_dtype="float16")
+    assert data_files(reused) == data_files(build(tmp_path / "alone", vectors, node_dtype="float16"))

@@ -33,7 +33,7 @@ def truncate(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, truncate])
-@pytest.mark.parametrize("stage", ["assign", "build", "pack"])
+@pytest.mark.parametrize("stage", ["assign", "build", "unite", "pack"])
 def test_a_damaged_chunk_file_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, damage: object
 ) -> None:
@@ -44,7 +44,7 @@ def test_a_damaged_chunk_file_is_made_again(
     def run_then_damage(mill: Mill, made: Stage) -> None:
         run(mill, made)
         if made.name == stage and not damaged:
-            damaged.append(sorted(made.path.glob("*.chunk"))[0])
+            damaged.append(sorted(made.path.glob("000000.*"))[0])
             damage(damaged[0])  # type: ignore[operator]
 
     monkeypatch.setattr(Mill, "_run", run_then_damage)
@@ -89,9 +89,10 @@ def test_an_input_that_changed_between_runs_is_refused_by_name(
     np.save(source, clustered(500, 8))
     spec = interrupted(tmp_path, monkeypatch, source)
     np.save(source, clustered(501, 8))
-    with pytest.raises(InputError, match=rf"{source}: has changed .* --force"):
+    with pytest.raises(InputError, match=rf"{source}: has changed .* delete .*input-\w+\.json"):
         run_build(spec)
-    assert run_build(spec.model_copy(update={"force": True}))["input"]["n_vectors"] == 501
+    next((tmp_path / "ix.work").glob("input-*.json")).unlink()
+    assert run_build(spec)["input"]["n_vectors"] == 501
 
 
 def test_an_input_that_changes_while_it_is_read_is_refused(

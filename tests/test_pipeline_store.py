@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -137,3 +138,57 @@ def test_a_second_build_in_one_store_is_refused(tmp_path: Path) -> None:
         StageStore(tmp_path)
     store.close()
     StageStore(tmp_path).close()
+
+
+def test_stages_of_other_parameters_go(tmp_path: Path) -> None:
+    m = mill(tmp_path, keep=False)
+    for name in ("old", "ours"):
+        m.make(stage(m, name))
+    m.store.drop_others({stage(m, "ours").path})
+    assert names(tmp_path) == ["ours"]
+
+
+def test_a_stage_whose_reader_was_dropped_in_turn_goes_too(tmp_path: Path) -> None:
+    m = mill(tmp_path, keep=False)
+    first = stage(m, "first")
+    parts = stage(m, "parts", [first], temporary=True)
+    whole = stage(m, "whole", [parts, first])
+    m.make(stage(m, "last", [whole]))
+    assert names(tmp_path) == ["last"]
+    again = mill_on(m)
+    first = stage(again, "first")
+    parts = stage(again, "parts", [first], temporary=True)
+    again.make(first)  # left by a killed run, after `parts` had gone
+    last = stage(again, "last", [stage(again, "whole", [parts, first])])
+    again.make(last)
+    again.make(stage(again, "later", [last, first]))
+    assert names(tmp_path) == ["later"]
+
+
+def mill_on(m: Mill) -> Mill:
+    return Mill(m.store, m.executor, m.progress, m.keep)
+
+
+def test_a_task_that_runs_out_of_memory_is_run_again_alone() -> None:
+    running, beside, failed = set(), [], []
+
+    def task(i: int) -> int:
+        running.add(i)
+        if i == 1 and not failed:
+            failed.append(i)
+            running.remove(i)
+            raise MemoryError
+        if i == 1:
+            beside.append(len(running) - 1)
+        time.sleep(0.02)
+        running.remove(i)
+        return i
+
+    assert list(LocalExecutor(3).map(task, [(i,) for i in range(6)])) == list(range(6))
+    assert beside == [0]
+
+    def never(i: int) -> int:
+        raise MemoryError(f"{i} bytes")
+
+    with pytest.raises(BudgetError, match=r"never: the machine has no memory left .* lower --memory"):
+        list(LocalExecutor(2).map(never, [(1,), (2,)]))

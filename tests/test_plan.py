@@ -126,7 +126,7 @@ def test_predicted_scratch_lies_below_the_stated_bound() -> None:
     for job in JOBS:
         dtype = np.dtype(np.float32 if job.settings["metric"] == "cosine" else job.dtype)
         parameters = Parameters(**job.settings)
-        shape = budget.Shape(job.n, job.dim, dtype, job.ids, parameters)
+        shape = budget.Shape(job.n, job.dim, dtype, 8.0 * job.ids, parameters)
         side = SideColumns(16.0, 12.0) if job.ids else SideColumns()
         predicted, _ = needed_scratch(shape, side, 8 << 30, keep=False)
         assert predicted <= budget.scratch_bound(shape), job
@@ -134,7 +134,9 @@ def test_predicted_scratch_lies_below_the_stated_bound() -> None:
 
 def test_shards_and_tasks_never_reserve_more_than_the_budget() -> None:
     for job in JOBS:
-        shape = budget.Shape(job.n, job.dim, np.dtype(job.dtype), job.ids, Parameters(R=job.settings["R"]))
+        shape = budget.Shape(
+            job.n, job.dim, np.dtype(job.dtype), 8.0 * job.ids, Parameters(R=job.settings["R"])
+        )
         least = needs.least_memory(shape, "local", 2)
         for memory in (least, 2 * least, 8 * least):
             fitted = needs.fit_shards(shape, memory, "local", 2)
