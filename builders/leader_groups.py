@@ -1,9 +1,12 @@
-"""Leaders in k-means groups, probed by matrix products: the fast way to assign many vectors.
+"""Leaders in k-means groups, probed a block of vectors at a time: the fast way to assign many vectors.
 
 A vector is compared with all groups' centroids and then with the leaders of every group whose centroid is at most
 a slack farther, in squared distance, than the nearest. The slack is fitted: vectors with known nearest leaders say
 how large it must be for the wanted share of them. (IVF's probes, with a margin in place of a fixed number: vectors
 well inside a group probe few, those between groups many.)
+
+uint8 vectors are compared in integers. float32 vectors are compared by codes of a byte a component, and the best
+few ranked by their true distances; where codes lose too many, by matrix products.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.byte_codes import ByteCodes, fit_codes, rank_exactly
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders import checked
-from indexmill.builders.nearest import augment, nearest_points, origin_of, with_one
+from indexmill.builders.leaders import ExactLeaders, checked
+from indexmill.builders.nearest import nearest_points, origin_of
+from indexmill.builders.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.probe import PROBE_BLOCK, fill_up, make_groups, nearest_members, pairs_within
+from indexmill.builders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_within
 from indexmill.formats.errors import ConfigError
 
 #: Groups for a number of leaders: its square root times this. More make more and smaller products.
@@ -26,6 +31,8 @@ _GROUPS_PER_ROOT = 2.0
 _LLOYD_STEPS = 8
 #: Vectors that fit the slack, at most.
 _FIT_VECTORS = 4096
+#: Candidates found by codes beyond those asked for, and share of the permitted disagreement that codes may cause.
+_SPARE, _LOST = 3, 0.1
 #: Keeps the first centroids apart from other draws with the same seed.
 _STREAM = 0x6209
 
@@ -53,8 +60,8 @@ class LeaderGroups:
 
     Notes
     -----
-    Memory: the leaders twice, once as float32; a thread at work holds its 8,192 vectors as float32, 32 KiB times
-    the number of groups, and 12 bytes a probe.
+    Memory: the leaders, and a byte a component more (four, if codes lose too many); a thread at work holds its 8,192
+    vectors likewise, 2 KiB times the number of groups, and 16 bytes a probe.
     """
 
     def __init__(
@@ -71,39 +78,61 @@ class LeaderGroups:
         rows = checked(sample, self.leaders, fanout)[:_FIT_VECTORS]
         if len(rows) == 0:
             raise ConfigError("sample: no vectors; the groups' slack is fitted to some")
-        points = self.leaders.astype(np.float32)
-        self._origin = origin_of(points, self.leaders.dtype.kind == "u")
-        centroids, group = _fit_groups(points, seed, threads)
-        self._coarse = augment(centroids - self._origin)
-        self._groups = make_groups(self.leaders, group, len(centroids), self._origin)
-        self.slack = self._fit_slack(rows, points, group, fanout, agreement, threads)
+        truth = ExactLeaders(self.leaders).nearest(rows, fanout, threads)
+        means, group = _fit_groups(self.leaders.astype(np.float32), seed, threads)
+        self._codes = self._fit_codes(rows, truth, agreement, threads)
+        points: NDArray[Any] = self.leaders
+        centroids: NDArray[Any] = means if points.dtype == np.float32 else np.rint(means).astype(np.uint8)
+        if self._codes is not None:
+            points, centroids = self._codes.encode(points), self._codes.encode(means)
+        origin = origin_of(points, points.dtype == np.uint8)
+        self._centroids = make_groups(centroids, np.zeros(len(centroids), np.uint32), 1, origin)
+        self._groups = make_groups(points, group, len(centroids), origin)
+        self.slack = self._fit_slack(rows, group[truth], agreement)
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
         """See `builders.leaders.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
 
         def block(first: int, last: int) -> NDArray[np.uint32]:
-            augmented = with_one(rows[first:last] - self._origin)
-            scores = augmented @ self._coarse
-            found = nearest_members(augmented, self._groups, pairs_within(scores, self.slack), fanout)
-            fill_up(augmented, self._groups, found)
-            return found
+            return self._nearest(rows[first:last], fanout)
 
         parts = list(map_blocks(block, len(rows), PROBE_BLOCK, threads))
         return np.concatenate(parts) if parts else np.empty((0, fanout), np.uint32)
 
-    def _fit_slack(
-        self,
-        rows: NDArray[Any],
-        points: NDArray[np.float32],
-        group: NDArray[np.uint32],
-        fanout: int,
-        agreement: float,
-        threads: int,
-    ) -> float:
+    def _nearest(self, rows: NDArray[Any], fanout: int) -> NDArray[np.uint32]:
+        """Return the nearest leaders of one block of rows."""
+        keep = fanout if self._codes is None else min(fanout + _SPARE, len(self.leaders))
+        prepared = self._prepared(rows)
+        candidates = self._groups.nearest(prepared, pairs_within(self._centroids, prepared, self.slack), keep)
+        fill_up(prepared, self._groups, candidates)
+        if self._codes is None:
+            return candidates
+        found = np.empty((len(rows), fanout), np.uint32)
+        rank_exactly(rows, self.leaders, candidates, found)
+        return found
+
+    def _prepared(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return self._groups.prepared(rows if self._codes is None else self._codes.encode(rows))
+
+    def _fit_codes(
+        self, rows: NDArray[Any], truth: NDArray[np.uint32], agreement: float, threads: int
+    ) -> ByteCodes | None:
+        """Return codes that lose hardly any of the true leaders of some rows, if float32 leaders have them."""
+        if self.leaders.dtype == np.uint8:
+            return None
+        codes = fit_codes(self.leaders)
+        held, asked = codes.encode(self.leaders), codes.encode(rows)
+        if not fits_panels(held):
+            return None
+        keep = min(truth.shape[1] + _SPARE, len(held))
+        kept = nearest_in_panels(asked, in_panels(held), keep, threads)
+        lost = [np.mean((kept != column[:, None]).all(axis=1)) for column in truth.T]
+        return codes if max(lost) <= _LOST * (1 - agreement) else None
+
+    def _fit_slack(self, rows: NDArray[Any], homes: NDArray[np.uint32], agreement: float) -> float:
         """Return by how much the centroid of a true leader's group may be farther than the nearest centroid."""
-        scores = with_one(rows - self._origin) @ self._coarse
-        homes = group[nearest_points(rows, points, fanout, threads)]
+        scores = self._centroids.scores(self._prepared(rows), 0).astype(np.float64)
         farther = np.take_along_axis(scores, homes.astype(np.int64), 1) - scores.min(axis=1, keepdims=True)
         return float(np.quantile(farther, agreement, method="higher"))
 

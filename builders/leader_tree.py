@@ -3,7 +3,7 @@
 The lowest level holds all leaders; each level above is a random sample of the one below, and every point belongs
 to its nearest point a level up. Levels shrink by the same factor, ``n_leaders ** (1 / depth)``. A search keeps the
 best few nodes of each level (eCP descends into one). Deviation: a block of vectors descends together, one level
-after another, so that distances are matrix products.
+after another, so that many are compared at once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders import checked
-from indexmill.builders.nearest import nearest_points, origin_of, with_one
+from indexmill.builders.leaders import ExactLeaders, checked
+from indexmill.builders.nearest import origin_of
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.probe import PROBE_BLOCK, fill_up, make_groups, nearest_members, pairs_of
+from indexmill.builders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_of
 from indexmill.formats.errors import ConfigError
 
 #: Depth of the eCP study.
@@ -49,8 +49,8 @@ class LeaderTree:
 
     Notes
     -----
-    Memory: the leaders twice, once as float32, and the upper levels; a thread at work holds its 8,192 vectors as
-    float32, 12 bytes a probed node, and 8 MiB.
+    Memory: the leaders twice, and the upper levels; a thread at work holds its 8,192 vectors (float32 only), 12 bytes a
+    probed node, and 8 MiB.
     """
 
     def __init__(
@@ -59,31 +59,32 @@ class LeaderTree:
         if depth < 1 or beam < 1:
             raise ConfigError(f"leader tree: expected depth and beam of at least 1, got {depth} and {beam}")
         self.leaders, self.beam = comparable(leaders), beam
-        points = self.leaders.astype(np.float32)
-        self._origin = origin_of(points, self.leaders.dtype.kind == "u")
-        levels = _sample_levels(len(points), depth, seed)
-        self._levels = [make_groups(points[levels[0]], np.zeros(len(levels[0]), np.uint32), 1, self._origin)]
+        origin = origin_of(self.leaders, self.leaders.dtype.kind == "u")
+        levels = _sample_levels(len(leaders), depth, seed)
+        points = self.leaders[levels[0]]
+        self._levels = [make_groups(points, np.zeros(len(points), np.uint32), 1, origin)]
         for above, below in pairwise(levels):
-            parents = nearest_points(points[below], points[above], 1, threads)[:, 0]
-            self._levels.append(make_groups(points[below], parents, len(above), self._origin))
+            points = self.leaders[below]
+            parents = ExactLeaders(self.leaders[above]).nearest(points, 1, threads)[:, 0]
+            self._levels.append(make_groups(points, parents, len(above), origin))
 
     @property
     def level_sizes(self) -> list[int]:
         """Points of each level, from the top."""
-        return [len(level.ids) for level in self._levels]
+        return [level.n_points for level in self._levels]
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
         """See `builders.leaders.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
 
         def block(first: int, last: int) -> NDArray[np.uint32]:
-            augmented = with_one(rows[first:last] - self._origin)
+            mine = self._levels[0].prepared(rows[first:last])
             found = np.zeros((last - first, 1), np.uint32)
             for i, level in enumerate(self._levels):
                 lowest = i + 1 == len(self._levels)
-                keep = fanout if lowest else min(self.beam, len(level.ids))
-                found = nearest_members(augmented, level, pairs_of(found, len(level.augmented)), keep)
-            fill_up(augmented, self._levels[-1], found)
+                keep = fanout if lowest else min(self.beam, level.n_points)
+                found = level.nearest(mine, pairs_of(found, level.n_groups), keep)
+            fill_up(mine, self._levels[-1], found)
             return found
 
         parts = list(map_blocks(block, len(rows), PROBE_BLOCK, threads))

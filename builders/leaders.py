@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.nearest import nearest_points
+from indexmill.builders.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.formats.errors import ConfigError
 
 #: Keeps the leaders apart from other draws with the same seed.
@@ -40,15 +41,18 @@ class LeaderIndex(Protocol):
 
 
 class ExactLeaders:
-    """Every leader is compared with every vector. Memory: a thread holds 32 KiB times n_leaders."""
+    """Every leader is compared with every vector: uint8 in integers, float32 by matrix products."""
 
     def __init__(self, leaders: NDArray[Any]) -> None:
         self.leaders = comparable(leaders)
-        self._points = self.leaders.astype(np.float32)
+        self._panels = in_panels(self.leaders) if fits_panels(self.leaders) else None
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
         """See `LeaderIndex`; here the leaders are the nearest ones without exception."""
-        return nearest_points(checked(vectors, self.leaders, fanout), self._points, fanout, threads)
+        rows = checked(vectors, self.leaders, fanout)
+        if self._panels is not None:
+            return nearest_in_panels(rows, self._panels, fanout, threads)
+        return nearest_points(rows, self.leaders.astype(np.float32), fanout, threads)
 
 
 def n_leaders(n_vectors: int, vector_bytes: int, leaf_kib: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.parallel import map_blocks
@@ -13,6 +14,10 @@ from indexmill.builders.parallel import map_blocks
 #: Rows a matrix product takes at a time: large enough for BLAS, and part of the result (never change it by
 #: thread count: the last bits of a product may depend on the shape of its operands).
 PRODUCT_ROWS = 8192
+#: Rows and points of one product, which is looked through while it is in a core's own cache. Part of the result, too.
+_TILE_ROWS, _TILE_POINTS = 512, 1024
+#: Scores looked at together: most runs hold nothing nearer than what is known.
+_RUN = 64
 #: Up to this fanout, finding one minimum after another is faster than a sort.
 _MOST_MINIMA = 8
 
@@ -84,16 +89,53 @@ def nearest_points(
     augmented = augment(points - origin)
     if weights is not None:
         augmented[-1] += weights
+    ids = np.arange(len(points), dtype=np.uint32)
 
     def block(first: int, last: int) -> NDArray[np.uint32]:
-        distances = with_one(vectors[first:last] - origin) @ augmented
-        if fanout > _MOST_MINIMA:
-            return np.argsort(distances, axis=1, kind="stable")[:, :fanout].astype(np.uint32)
-        found = np.empty((last - first, fanout), np.uint32)
-        for f in range(fanout):
-            found[:, f] = distances.argmin(axis=1)
-            np.put_along_axis(distances, found[:, f : f + 1].astype(np.int64), np.inf, 1)
+        distances = np.full((last - first, fanout), np.inf, np.float32)
+        found = np.tile(ids[:fanout], (last - first, 1))  # what stays where distances overflow
+        scores = np.empty(_TILE_ROWS * min(_TILE_POINTS, len(points)), np.float32)
+        for top in range(first, last, _TILE_ROWS):
+            mine = np.arange(top, min(top + _TILE_ROWS, last)) - first
+            rows = with_one(vectors[top : min(top + _TILE_ROWS, last)] - origin)
+            for at in range(0, len(points), _TILE_POINTS):
+                some = ids[at : at + _TILE_POINTS]
+                tile = scores[: len(rows) * len(some)].reshape(len(rows), len(some))
+                np.matmul(rows, augmented[:, at : at + _TILE_POINTS], out=tile)
+                keep_nearest(tile, mine, some, distances, found)
         return found
 
     blocks = list(map_blocks(block, len(vectors), PRODUCT_ROWS, threads))
     return np.concatenate(blocks) if blocks else np.empty((0, fanout), np.uint32)
+
+
+@njit(nogil=True, cache=True)
+def keep_nearest(
+    scores: Any, rows: Any, ids: Any, distances: Any, found: Any
+) -> None:  # pragma: no cover - compiled
+    """Merge a tile of scores (m, n) into the lists of its rows, each ascending by (distance, id)."""
+    n, last = ids.size, found.shape[1] - 1
+    for i in range(rows.size):
+        row = rows[i]
+        limit = distances[row, last]
+        for run in range((n + _RUN - 1) // _RUN):
+            first = run * _RUN
+            size = min(_RUN, n - first)
+            near = np.int32(0)  # counting turns into vector instructions, unlike a minimum
+            for j in range(size):
+                near += np.int32(scores[i, first + j] <= limit)
+            if near == 0:
+                continue
+            for j in range(size):
+                score, name = scores[i, first + j], ids[first + j]
+                if score > limit or (score == limit and name > found[row, last]):
+                    continue
+                at = last
+                while at > 0 and (
+                    distances[row, at - 1] > score
+                    or (distances[row, at - 1] == score and found[row, at - 1] > name)
+                ):
+                    distances[row, at], found[row, at] = distances[row, at - 1], found[row, at - 1]
+                    at -= 1
+                distances[row, at], found[row, at] = score, name
+                limit = distances[row, last]

@@ -1,14 +1,20 @@
-"""Measure how fast indexes over leaders assign vectors, beside brute force, and how often they agree with it.
+"""Measure how fast indexes over leaders assign vectors, beside brute force and faiss, and how often they agree.
 
     python jobs/bench/leaders.py --data DIR --out DIR [--leaders 25000] [--keep]
 
 Leaders are random rows of ``DIR/base.u8bin``; vectors to assign are other rows. Every round runs each index once, so
 that what else the machine does falls on all of them alike. BLAS has one thread, as in a build; threads take blocks.
+
+The peer is faiss's `IndexFlatL2`, brute force in float32 by matrix products, on blocks and threads as ours. The
+OpenBLAS in its wheel may not know a newer CPU and then runs at a fraction of its speed, so it is told the core that
+numpy's found.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -20,7 +26,7 @@ import machine
 import numpy as np
 import record
 from dataset import Dataset, read_bin
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 from workspace import SEED, THREADS
 
 from indexmill.builders.assignment import assignment_error
@@ -28,15 +34,40 @@ from indexmill.builders.leader_graph import LeaderGraph
 from indexmill.builders.leader_groups import LeaderGroups
 from indexmill.builders.leader_tree import LeaderTree
 from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
+from indexmill.builders.parallel import map_blocks
 
 NAME = "leaders"
 ROUNDS = 7
 #: Vectors assigned in a round, vectors that fit the groups, and vectors compared with brute force.
 N_ASSIGNED, N_FITTING, N_COMPARED = 65_536, 4096, 4096
 FANOUT = 1
-BRUTE = "brute force"
+BRUTE, PEER = "brute force", "faiss IndexFlatL2"
+#: Vectors of one search of the peer; no faster with more.
+PEER_BLOCK = 8192
+
+
+class FaissLeaders:
+    """The peer as a `LeaderIndex`; each thread searches with one thread of its own."""
+
+    def __init__(self, leaders: Any) -> None:
+        self.leaders = leaders
+        self._faiss = importlib.import_module("faiss")
+        self._index = self._faiss.IndexFlatL2(leaders.shape[1])
+        self._index.add(leaders.astype(np.float32))
+
+    def nearest(self, vectors: Any, fanout: int = 1, threads: int = 1) -> Any:
+        """See `LeaderIndex`."""
+
+        def block(first: int, last: int) -> Any:
+            self._faiss.omp_set_num_threads(1)  # holds for the calling thread only
+            return self._index.search(vectors[first:last].astype(np.float32), fanout)[1].astype(np.uint32)
+
+        return np.concatenate(list(map_blocks(block, len(vectors), PEER_BLOCK, threads)))
+
+
 Builder = Callable[[Any, Any], LeaderIndex]
 BUILDERS: dict[str, Builder] = {
+    PEER: lambda leaders, fitting: FaissLeaders(leaders),
     BRUTE: lambda leaders, fitting: ExactLeaders(leaders),
     "groups": lambda leaders, fitting: LeaderGroups(leaders, fitting, seed=SEED, threads=THREADS),
     "graph": lambda leaders, fitting: LeaderGraph(leaders, seed=SEED, threads=THREADS),
@@ -52,6 +83,7 @@ BUILDERS: dict[str, Builder] = {
 
 def main() -> None:
     arguments = _arguments()
+    _load_peer()
     base = read_bin(Dataset(arguments.data.resolve()).base)
     found = {
         "benchmark": NAME,
@@ -61,8 +93,9 @@ def main() -> None:
         "parts": {},
     }
     part = record.start_part()
-    with threadpool_limits(1):
+    with threadpool_limits(1, user_api="blas"):
         part |= {"threads": THREADS, "leaders": arguments.leaders, "vectors": N_ASSIGNED, "rounds": ROUNDS}
+        part["blas"] = {Path(x["filepath"]).name: x["architecture"] for x in _blas()}
         part["measured"] = [_measure(base, arguments.leaders, dtype) for dtype in ("uint8", "float32")]
     found["parts"][NAME] = part
     out: Path = arguments.out.resolve()
@@ -71,6 +104,18 @@ def main() -> None:
     print(table(part))
     if arguments.keep:
         print(record.keep(out / "leaders.json"))
+
+
+def _blas() -> list[dict[str, Any]]:
+    return [found for found in threadpool_info() if found["user_api"] == "blas"]
+
+
+def _load_peer() -> None:
+    """Import faiss with the kernels of the core that numpy's OpenBLAS found."""
+    cores = {found["architecture"] for found in _blas() if found["internal_api"] == "openblas"}
+    if len(cores) == 1:
+        os.environ.setdefault("OPENBLAS_CORETYPE", cores.pop())
+    importlib.import_module("faiss")
 
 
 def _measure(base: Any, n_leaders: int, dtype: str) -> dict[str, Any]:
@@ -94,7 +139,7 @@ def _measure(base: Any, n_leaders: int, dtype: str) -> dict[str, Any]:
             began = time.perf_counter()
             index.nearest(assigned, FANOUT, THREADS)
             seconds[name].append(time.perf_counter() - began)
-    brute = seconds[BRUTE]
+    brute, peer = seconds[BRUTE], seconds[PEER]
     return {
         "dtype": dtype,
         "fanout": FANOUT,
@@ -103,6 +148,7 @@ def _measure(base: Any, n_leaders: int, dtype: str) -> dict[str, Any]:
                 "build_s": build_s[name],
                 "vectors_per_s": N_ASSIGNED / median(mine),
                 "over_brute_force": median(b / m for b, m in zip(brute, mine, strict=True)),
+                "over_peer": median(p / m for p, m in zip(peer, mine, strict=True)),
                 "rounds_s": mine,
                 "error": asdict(assignment_error(indexes[name], compared, FANOUT, THREADS)),
             }
@@ -114,16 +160,17 @@ def _measure(base: Any, n_leaders: int, dtype: str) -> dict[str, Any]:
 def table(part: dict[str, Any]) -> str:
     """Return a Markdown table of what was measured."""
     lines = [
-        "| type | fanout | index | built in s | vectors/s | over brute force | agreement | recall | excess distance |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| type | fanout | index | built in s | vectors/s | over faiss | over brute force | agreement | recall "
+        "| excess distance |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for measured in part["measured"]:
         for name, row in measured["indexes"].items():
             error = row["error"]
             lines.append(
                 f"| {measured['dtype']} | {measured['fanout']} | {name} | {row['build_s']:.2f} "
-                f"| {row['vectors_per_s']:,.0f} | {row['over_brute_force']:.1f} | {error['agreement']:.4f} "
-                f"| {error['recall']:.4f} | {error['excess_distance']:.5f} |"
+                f"| {row['vectors_per_s']:,.0f} | {row['over_peer']:.1f} | {row['over_brute_force']:.1f} "
+                f"| {error['agreement']:.4f} | {error['recall']:.4f} | {error['excess_distance']:.5f} |"
             )
     return "\n".join(lines)
 

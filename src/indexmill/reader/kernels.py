@@ -11,6 +11,9 @@ arrays of the right dtype and ids below the number of rows.
 ``l2_gather_u8``   ``(query, base, dim, ids, n_ids, out)``: ``out[i] = |query - base[ids[i]]|^2``;
                    uint8 query (dim,) and base (n, dim), uint32 ids (n_ids,), float32 out (n_ids,)
 ``l2_gather_f32``  the same for float32 query and base
+``nearest_u8``     ``(vectors, dim, rows, n_rows, panels, offsets, ids, n_panels, fanout, scores, found)``: merges
+                   points into the lists of the nearest of some rows; see `builders.panels` for the arrays
+``scores_u8``      ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
 =================  ====================================================================================
 
 Every distance has the same bits whatever the instruction set of the machine. The gather forms prefetch rows
@@ -34,15 +37,22 @@ from numba import types
 
 from indexmill.reader import _native
 
-__all__ = ["l2_f32", "l2_gather_f32", "l2_gather_u8", "l2_u8"]
+__all__ = ["l2_f32", "l2_gather_f32", "l2_gather_u8", "l2_u8", "nearest_u8", "scores_u8"]
 
 # Makes the extension module's C symbols known to LLVM for the life of the process.
 llvmlite.binding.load_library_permanently(_native.__file__)
 
 _PAIR = types.float32(types.intp, types.intp, types.int64)
 _GATHER = types.void(types.intp, types.intp, types.int64, types.intp, types.int64, types.intp)
+_ROWS = (types.intp, types.int64, types.intp, types.int64)
+_NEAREST = types.void(
+    *_ROWS, types.intp, types.intp, types.intp, types.int64, types.int64, types.intp, types.intp
+)
+_SCORES = types.void(*_ROWS, types.intp, types.intp, types.int64, types.intp)
 
 l2_u8: Any = types.ExternalFunction("im_l2_u8", _PAIR)
 l2_f32: Any = types.ExternalFunction("im_l2_f32", _PAIR)
 l2_gather_u8: Any = types.ExternalFunction("im_l2_gather_u8", _GATHER)
 l2_gather_f32: Any = types.ExternalFunction("im_l2_gather_f32", _GATHER)
+nearest_u8: Any = types.ExternalFunction("im_nearest_u8", _NEAREST)
+scores_u8: Any = types.ExternalFunction("im_scores_u8", _SCORES)

@@ -1,0 +1,143 @@
+"""Points in panels for the native reader's kernels that compare many uint8 vectors with many uint8 points.
+
+A score is ``|p|^2 - 2 x.p``, the squared distance less ``|x|^2``: int32, exact, the same on every machine. Points come
+in panels of 16, so that one register holds four components of each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.builders.parallel import map_blocks
+from indexmill.reader.kernels import nearest_u8, scores_u8
+
+#: Points of a panel.
+PANEL = 16
+#: Components up to which a score fits 32 bits.
+MAX_DIM = 32768
+#: Stands where there is no point, together with `NO_SCORE`.
+NOTHING = 0xFFFFFFFF
+NO_SCORE = 0x7FFFFFFF
+#: Points widened at a time.
+_SUMMED = 4096
+#: Rows a thread takes at a time.
+_BLOCK = 1024
+
+
+class Panels(NamedTuple):
+    """Points in panels, group by group; a group begins with a panel of its own."""
+
+    bytes: NDArray[
+        np.uint8
+    ]  # (n_panels, chunks, PANEL, 4): four components of each point in turn, zero beyond dim
+    offsets: NDArray[np.int32]  # (n_panels, PANEL): |p|^2 - 256 sum(p), or `NO_SCORE`
+    ids: NDArray[np.uint32]  # (n_panels, PANEL), or `NOTHING`
+    starts: NDArray[np.int64]  # (n_groups + 1,): the panels of group g are starts[g] to starts[g + 1]
+
+
+def fits_panels(vectors: NDArray[Any]) -> bool:
+    """Say whether vectors (m, dim) are of a type and dimension that panels take."""
+    return vectors.dtype == np.uint8 and vectors.shape[1] <= MAX_DIM
+
+
+def in_panels(
+    points: NDArray[np.uint8], ids: NDArray[np.uint32] | None = None, starts: NDArray[np.int64] | None = None
+) -> Panels:
+    """Put points into panels.
+
+    Parameters
+    ----------
+    points : uint8 array, shape (n, dim)
+        `dim` is at most `MAX_DIM`.
+    ids : uint32 array, shape (n,), optional
+        Their names; without them 0, 1 and so on.
+    starts : int64 array, shape (n_groups + 1,), optional
+        Where each group begins in `points`; without them, all are one group.
+    """
+    n, dim = points.shape
+    ids = np.arange(n, dtype=np.uint32) if ids is None else ids
+    starts = np.array([0, n]) if starts is None else starts
+    sizes = np.diff(starts)
+    first = np.concatenate([[0], np.cumsum(-(-sizes // PANEL))])
+    slots = np.arange(n) + np.repeat(first[:-1] * PANEL - starts[:-1], sizes)
+    n_panels, chunks = int(first[-1]), -(-dim // 4)
+    padded = np.zeros((n_panels * PANEL, chunks * 4), np.uint8)
+    padded[slots, :dim] = points
+    offsets = np.full(n_panels * PANEL, NO_SCORE, np.int32)
+    for at in range(0, n, _SUMMED):
+        wide = points[at : at + _SUMMED].astype(np.int32)
+        offsets[slots[at : at + _SUMMED]] = np.einsum("ij,ij->i", wide, wide - 256)
+    names = np.full(n_panels * PANEL, NOTHING, np.uint32)
+    names[slots] = ids
+    turned = np.ascontiguousarray(padded.reshape(n_panels, PANEL, chunks, 4).transpose(0, 2, 1, 3))
+    return Panels(turned, offsets.reshape(-1, PANEL), names.reshape(-1, PANEL), first)
+
+
+@njit(nogil=True, cache=True)
+def merge_nearest(
+    vectors: Any, rows: Any, data: Any, offsets: Any, ids: Any, scores: Any, found: Any
+) -> None:  # pragma: no cover - compiled
+    """Merge the points of some panels into the lists of some rows.
+
+    Parameters
+    ----------
+    vectors : uint8 array, shape (m, dim), C-contiguous
+    rows : int64 array, shape (any,)
+        Different rows of `vectors`.
+    data, offsets, ids : arrays
+        Of `Panels`, or as many of its panels.
+    scores : int32 array, shape (m, fanout)
+        Ascending by (score, id), `NO_SCORE` at the end of lists that are not full.
+    found : uint32 array, shape (m, fanout)
+        Their ids, `NOTHING` likewise.
+    """
+    nearest_u8(
+        vectors.ctypes.data,
+        vectors.shape[1],
+        rows.ctypes.data,
+        rows.size,
+        data.ctypes.data,
+        offsets.ctypes.data,
+        ids.ctypes.data,
+        offsets.shape[0],
+        scores.shape[1],
+        scores.ctypes.data,
+        found.ctypes.data,
+    )
+
+
+@njit(nogil=True, cache=True)
+def all_scores(
+    vectors: Any, rows: Any, data: Any, offsets: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    """Write the scores of some rows and all points, PANEL times the number of panels a row, to `out`."""
+    scores_u8(
+        vectors.ctypes.data,
+        vectors.shape[1],
+        rows.ctypes.data,
+        rows.size,
+        data.ctypes.data,
+        offsets.ctypes.data,
+        offsets.shape[0],
+        out.ctypes.data,
+    )
+
+
+def nearest_in_panels(
+    vectors: NDArray[np.uint8], panels: Panels, fanout: int, threads: int
+) -> NDArray[np.uint32]:
+    """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller id: uint32 (m, fanout)."""
+    scores = np.full((len(vectors), fanout), NO_SCORE, np.int32)
+    found = np.full((len(vectors), fanout), NOTHING, np.uint32)
+    rows = np.arange(len(vectors))
+
+    def block(first: int, last: int) -> None:
+        merge_nearest(vectors, rows[first:last], *panels[:3], scores, found)
+
+    for _ in map_blocks(block, len(vectors), _BLOCK, threads):
+        pass
+    return found

@@ -1,0 +1,252 @@
+//! Many uint8 queries against many uint8 points: the integer counterpart of a matrix product.
+//!
+//! A score is `|p|^2 - 2 p.q`, the squared distance less `|q|^2`: exact in 32 bits, so it has the same bits at every
+//! level, and its order within a query is that of the distances. With `s = q - 128` it is
+//! `(|p|^2 - 256 sum(p)) - 2 p.s`: the bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes,
+//! as VNNI does.
+//!
+//! Points come in panels of 16. A panel holds `ceil(dim / 4)` chunks of 64 bytes: four components of each point in
+//! turn, zeros beyond `dim`. A tile of queries and panels keeps its sums in registers; only scores that reach a
+//! query's list leave it.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+
+use std::sync::OnceLock;
+
+/// Points of a panel.
+pub const PANEL_POINTS: usize = 16;
+/// Components up to which scores fit 32 bits: `32768 * 255^2 < 2^31`.
+pub const MAX_DIM: usize = 32768;
+
+/// Components of a chunk.
+const CHUNK: usize = 4;
+const CHUNK_BYTES: usize = CHUNK * PANEL_POINTS;
+/// The largest tile of any level, in rows and panels.
+const MAX_ROWS: usize = 6;
+const MAX_PANELS: usize = 4;
+/// Rows made ready together: a multiple of every level's rows, few enough to stay in a core's own cache.
+const READY_ROWS: usize = 96;
+
+/// Scores of a tile: `(queries, panels, offsets, chunks, limits, scores, hits)`, whether any is a hit.
+///
+/// `queries` holds the level's rows of `4 * chunks` signed bytes, `limits` one value a row. Writes 16 `scores` for
+/// each row and panel, rows first, and in `hits` a bit for every score up to its row's limit.
+type Tile = unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
+
+/// The kernel of one instruction-set level.
+pub struct Level {
+    /// Name of the level, for reports.
+    pub name: &'static str,
+    /// Queries of a tile.
+    rows: usize,
+    /// The tile of one panel, of two and so on.
+    tiles: &'static [Tile],
+}
+
+/// Points in panels, as the head of this module describes.
+#[derive(Clone, Copy)]
+pub struct Panels {
+    /// `n_panels * ceil(dim / 4) * 64` bytes.
+    pub bytes: *const u8,
+    /// `n_panels * 16` offsets, `i32::MAX` where there is no point.
+    pub offsets: *const i32,
+    /// Number of panels.
+    pub n_panels: usize,
+}
+
+/// Rows of a matrix of uint8 vectors.
+#[derive(Clone, Copy)]
+pub struct Rows {
+    /// The matrix, row after row.
+    pub vectors: *const u8,
+    /// Components of a row, at most `MAX_DIM`.
+    pub dim: usize,
+    /// Indexes of the rows.
+    pub rows: *const i64,
+    /// How many.
+    pub n_rows: usize,
+}
+
+/// The best points known of every row of a matrix, `fanout` a row, ascending by (score, id).
+///
+/// Empty places hold `(i32::MAX, u32::MAX)`.
+#[derive(Clone, Copy)]
+pub struct Lists {
+    /// Scores, row after row.
+    pub scores: *mut i32,
+    /// Ids of the points, likewise.
+    pub ids: *mut u32,
+    /// Places of a row, at least 1.
+    pub fanout: usize,
+}
+
+/// The level of this CPU, chosen once.
+pub fn level() -> &'static Level {
+    static CHOSEN: OnceLock<&'static Level> = OnceLock::new();
+    CHOSEN.get_or_init(|| *available().last().expect("the portable level is always there"))
+}
+
+/// Every level this CPU can run, slowest first. Tests compare them.
+pub fn available() -> Vec<&'static Level> {
+    #[allow(unused_mut)]
+    let mut levels = vec![&scalar::LEVEL];
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx2") {
+            levels.push(&avx2::LEVEL);
+        }
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+            levels.push(&avx512::LEVEL);
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("neon") {
+        levels.push(&neon::LEVEL);
+    }
+    levels
+}
+
+impl Level {
+    /// Merges the points, named by `ids` (16 a panel, `u32::MAX` where there is none), into the lists of the rows.
+    ///
+    /// # Safety
+    /// All pointers hold what their types say; lists exist for every row named, and no row is named twice.
+    pub unsafe fn nearest(&self, rows: Rows, panels: Panels, ids: *const u32, lists: Lists) {
+        let limit = |row: i64| {
+            // SAFETY: the row has a list of `fanout` places.
+            unsafe { *lists.scores.add((row as usize + 1) * lists.fanout - 1) }
+        };
+        // SAFETY: the caller's contract, and 16 scores and ids a panel.
+        unsafe {
+            self.each_tile(rows, panels, limit, |i, first_panel, scores, hits| {
+                let row = *rows.rows.add(i) as usize;
+                for (p, &found) in hits.iter().enumerate() {
+                    let mut left = found;
+                    while left != 0 {
+                        let lane = left.trailing_zeros() as usize;
+                        left &= left - 1;
+                        let id = *ids.add((first_panel + p) * PANEL_POINTS + lane);
+                        lists.insert(row, scores[p * PANEL_POINTS + lane], id);
+                    }
+                }
+            })
+        }
+    }
+
+    /// Writes all scores: `out[i * 16 * n_panels + j]` is the score of row i and point j.
+    ///
+    /// # Safety
+    /// All pointers hold what their types say, and `out` has room.
+    pub unsafe fn scores(&self, rows: Rows, panels: Panels, out: *mut i32) {
+        let width = panels.n_panels * PANEL_POINTS;
+        // SAFETY: the caller's contract; a tile's scores lie within the width of a row.
+        unsafe {
+            self.each_tile(
+                rows,
+                panels,
+                |_| i32::MAX,
+                |i, first_panel, scores, _| {
+                    let at = out.add(i * width + first_panel * PANEL_POINTS);
+                    std::ptr::copy_nonoverlapping(scores.as_ptr(), at, scores.len());
+                },
+            )
+        }
+    }
+
+    /// Calls `take(i, first_panel, scores, hits)` for every row and step of panels in which the row has a hit.
+    unsafe fn each_tile(
+        &self,
+        rows: Rows,
+        panels: Panels,
+        limit: impl Fn(i64) -> i32,
+        mut take: impl FnMut(usize, usize, &[i32], &[u16]),
+    ) {
+        let chunks = rows.dim.div_ceil(CHUNK);
+        let mut ready = vec![0i8; READY_ROWS.min(rows.n_rows.next_multiple_of(self.rows)) * chunks * CHUNK];
+        let mut scores = [0i32; MAX_ROWS * MAX_PANELS * PANEL_POINTS];
+        let mut hits = [0u16; MAX_ROWS * MAX_PANELS];
+        for first in (0..rows.n_rows).step_by(READY_ROWS) {
+            let last = (first + READY_ROWS).min(rows.n_rows);
+            // SAFETY: first..last are rows of the caller's, and `ready` holds READY_ROWS or all of them.
+            unsafe { make_ready(&mut ready, rows, first..last) };
+            for panel in (0..panels.n_panels).step_by(self.tiles.len()) {
+                let n = self.tiles.len().min(panels.n_panels - panel);
+                for at in (first..last).step_by(self.rows) {
+                    let present = self.rows.min(last - at);
+                    let mut limits = [i32::MIN; MAX_ROWS]; // below every score
+                    // SAFETY: rows below n_rows, panels below n_panels, and arrays as large as the largest tile.
+                    let any = unsafe {
+                        for (i, value) in limits[..present].iter_mut().enumerate() {
+                            *value = limit(*rows.rows.add(at + i));
+                        }
+                        self.tiles[n - 1](
+                            ready.as_ptr().add((at - first) * chunks * CHUNK),
+                            panels.bytes.add(panel * chunks * CHUNK_BYTES),
+                            panels.offsets.add(panel * PANEL_POINTS),
+                            chunks,
+                            limits.as_ptr(),
+                            scores.as_mut_ptr(),
+                            hits.as_mut_ptr(),
+                        )
+                    };
+                    for i in 0..if any { present } else { 0 } {
+                        let mine = &hits[i * n..(i + 1) * n];
+                        if mine.iter().any(|&found| found != 0) {
+                            take(at + i, panel, &scores[i * n * PANEL_POINTS..(i + 1) * n * PANEL_POINTS], mine);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Lists {
+    /// Puts a point in its place, if it is among the best.
+    unsafe fn insert(&self, row: usize, score: i32, id: u32) {
+        // SAFETY: the row has a list of `fanout` places.
+        let (scores, ids) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(self.scores.add(row * self.fanout), self.fanout),
+                std::slice::from_raw_parts_mut(self.ids.add(row * self.fanout), self.fanout),
+            )
+        };
+        let mut at = self.fanout;
+        while at > 0 && (score, id) < (scores[at - 1], ids[at - 1]) {
+            if at < self.fanout {
+                (scores[at], ids[at]) = (scores[at - 1], ids[at - 1]);
+            }
+            at -= 1;
+        }
+        if at < self.fanout {
+            (scores[at], ids[at]) = (score, id);
+        }
+    }
+}
+
+/// Copies rows into `ready`, less 128, each filled up to whole chunks (panels are zero there).
+unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>) {
+    let padded = rows.dim.next_multiple_of(CHUNK);
+    if padded == 0 {
+        return;
+    }
+    for (i, into) in range.zip(ready.chunks_exact_mut(padded)) {
+        // SAFETY: the caller vouches for the row.
+        let row = unsafe {
+            let index = *rows.rows.add(i) as usize;
+            std::slice::from_raw_parts(rows.vectors.add(index * rows.dim), rows.dim)
+        };
+        for (to, &from) in into.iter_mut().zip(row) {
+            *to = (from ^ 0x80) as i8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! NEON: bytes widened to 16 bits, multiplied and added in 32. (UDOT and USDOT are not in stable Rust.)
+
+use std::arch::aarch64::*;
+
+use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS};
+
+/// Four rows of one panel take 16 of 32 registers for sums, and the widened points 8.
+const ROWS: usize = 4;
+/// Lanes of 32 bits in a register, and registers of a panel.
+const LANES: usize = 4;
+const PARTS: usize = PANEL_POINTS / LANES;
+
+/// The kernel for 64-bit ARM.
+pub static LEVEL: Level = Level { name: "neon", rows: ROWS, tiles: &[tile] };
+
+/// Adds the products of component `LANE` of 16 points and of a query.
+#[inline]
+#[target_feature(enable = "neon")]
+fn add_products<const LANE: i32>(sums: &mut [int32x4_t; PARTS], points: uint8x16_t, query: int16x4_t) {
+    let low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(points)));
+    let high = vreinterpretq_s16_u16(vmovl_high_u8(points));
+    sums[0] = vmlal_lane_s16::<LANE>(sums[0], vget_low_s16(low), query);
+    sums[1] = vmlal_high_lane_s16::<LANE>(sums[1], low, query);
+    sums[2] = vmlal_lane_s16::<LANE>(sums[2], vget_low_s16(high), query);
+    sums[3] = vmlal_high_lane_s16::<LANE>(sums[3], high, query);
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn tile(
+    queries: *const i8,
+    panel: *const u8,
+    offsets: *const i32,
+    chunks: usize,
+    limits: *const i32,
+    scores: *mut i32,
+    hits: *mut u16,
+) -> bool {
+    let mut sums = [[vdupq_n_s32(0); PARTS]; ROWS];
+    for c in 0..chunks {
+        // SAFETY: the panel holds `chunks` chunks of 64 bytes; the load puts each component in its own register.
+        let points = unsafe { vld4q_u8(panel.add(c * CHUNK_BYTES)) };
+        for (r, row) in sums.iter_mut().enumerate() {
+            // SAFETY: a query holds `chunks` chunks of four bytes.
+            let four = unsafe { queries.add((r * chunks + c) * CHUNK).cast::<u32>().read_unaligned() };
+            let query = vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))));
+            add_products::<0>(row, points.0, query);
+            add_products::<1>(row, points.1, query);
+            add_products::<2>(row, points.2, query);
+            add_products::<3>(row, points.3, query);
+        }
+    }
+    const BITS: [u32; LANES] = [1, 2, 4, 8];
+    let mut any = 0;
+    for (r, row) in sums.into_iter().enumerate() {
+        let mut found = 0u16;
+        // SAFETY: one limit a row; 16 offsets; 16 scores and one mask a row.
+        unsafe {
+            let (limit, bits) = (vdupq_n_s32(*limits.add(r)), vld1q_u32(BITS.as_ptr()));
+            for (h, sum) in row.into_iter().enumerate() {
+                let score = vsubq_s32(vld1q_s32(offsets.add(h * LANES)), vshlq_n_s32::<1>(sum));
+                vst1q_s32(scores.add(r * PANEL_POINTS + h * LANES), score);
+                found |= (vaddvq_u32(vandq_u32(vcleq_s32(score, limit), bits)) as u16) << (h * LANES);
+            }
+            *hits.add(r) = found;
+        }
+        any |= found;
+    }
+    any != 0
+}
