@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.assignment import assignment_error
+from indexmill.builders.leader_graph import LeaderGraph
 from indexmill.builders.leader_groups import LeaderGroups
+from indexmill.builders.leader_tree import LeaderTree
 from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.source import VectorSource
@@ -32,6 +34,8 @@ from indexmill.pipeline.policies import cluster_bytes
 #: Counts up when a record changes; pages are written from records of this format alone.
 FORMAT = 1
 POLICIES = ("temp", "chunk")
+#: Indexes over leaders: groups probed by products, a graph, eCP's tree, and none.
+INDEXES = ("groups", "graph", "tree", "exact")
 #: Vectors that fit the index over leaders, and as many others that measure its error.
 SAMPLE_VECTORS = 4096
 #: With fewer leaders brute force is as quick as an index.
@@ -54,8 +58,10 @@ class Setting:
     workers : int
     rounds : int
         Times that each is measured, in turns.
-    exact : bool
-        Whether every vector is compared with every leader.
+    index : str
+        How the nearest leader is found, one of `INDEXES`.
+    depth, beam : int
+        Levels of the tree, and branches looked into at each.
     """
 
     leaders: int
@@ -63,8 +69,10 @@ class Setting:
     scratch: Sequence[Path]
     workers: int
     rounds: int = 1
-    exact: bool = False
     seed: int = 1
+    index: str = "groups"
+    depth: int = 3
+    beam: int = 1
 
 
 @dataclass(frozen=True)
@@ -92,11 +100,19 @@ def make_leaders(source: VectorSource, setting: Setting) -> Leaders:
     rng = np.random.default_rng([seed, _STREAM])
     others = np.setdiff1d(rng.integers(source.n_vectors, size=4 * SAMPLE_VECTORS), rows)
     sample = _finite(source, rng.permutation(others)[: 2 * SAMPLE_VECTORS])
-    if setting.exact or len(leaders) < _LEAST_INDEXED or len(sample) < 2:
+    if setting.index == "exact" or len(leaders) < _LEAST_INDEXED or len(sample) < 2:
         return Leaders(ExactLeaders(leaders), {**facts, "index": "exact", "agreement": 1.0})
-    index = LeaderGroups(leaders, sample[::2], seed=seed, threads=workers)
-    agreement = assignment_error(index, sample[1::2], 1, workers).agreement
-    return Leaders(index, {**facts, "index": "groups", "agreement": round(agreement, 4)})
+    index: LeaderIndex
+    if setting.index == "tree":
+        index = LeaderTree(leaders, depth=setting.depth, beam=setting.beam, seed=seed, threads=workers)
+        facts |= {"depth": setting.depth, "beam": setting.beam}
+    elif setting.index == "graph":
+        index = LeaderGraph(leaders, seed=seed, threads=workers)
+    else:
+        index = LeaderGroups(leaders, sample[::2], seed=seed, threads=workers)
+    error = assignment_error(index, sample[1::2], 1, workers)
+    found = {"agreement": round(error.agreement, 4), "excess_distance": round(error.excess_distance, 6)}
+    return Leaders(index, {**facts, "index": setting.index, **found})
 
 
 def _finite(source: VectorSource, rows: NDArray[np.int64]) -> NDArray[Any]:

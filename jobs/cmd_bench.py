@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexmill.jobs.options import Column, Force, Json, examples, split_names
+from indexmill.jobs.options import Column, Force, Json, examples, one_of, split_names
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +20,7 @@ EXAMPLES = examples(
     "indexmill bench assign base.fbin",
     "indexmill bench assign base.fbin --in-buffer 16MiB,64MiB,128MiB --leaders 25000 --rounds 3",
     "indexmill bench assign 'part-*.parquet' --scratch . --scratch /mnt/second --out assign.json",
+    "indexmill bench assign base.fbin --index tree --depth 3 --leaf 128",
 )
 
 app = typer.Typer(
@@ -44,9 +45,21 @@ def assign(
             " second DIR on another device is the two-drive setup. (default: the current directory)",
         ),
     ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Compare each vector with all leaders: no index over them.")
-    ] = False,
+    leaf: Annotated[
+        int | None,
+        typer.Option(
+            metavar="KIB", min=1, help="Vectors of a leader, in KiB: eCP's way to say how many there are."
+        ),
+    ] = None,
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="How the nearest leader is found: groups of leaders, graph or tree over them, or exact: all of them.",
+        ),
+    ] = "groups",
+    depth: Annotated[int, typer.Option(min=1, help="Levels of the tree.")] = 3,
+    beam: Annotated[int, typer.Option(min=1, help="Branches of the tree looked into at each level.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Measure everything so often, in turns.")] = 1,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads that compute distances. (default: one a core)")
@@ -65,9 +78,10 @@ def assign(
     same clusters. Total time is assignment and merge; a phase ends when its files are on the disk, and the page cache
     holds neither the input nor the parts when they are read. (eCP study, Tables 2 and 3.)
     """
+    from indexmill.builders.leaders import n_leaders
     from indexmill.formats.atomic import write_json_atomic
     from indexmill.formats.source import open_source
-    from indexmill.jobs.bench_assign import Setting, make_record
+    from indexmill.jobs.bench_assign import INDEXES, Setting, make_record
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.results import check_writable
 
@@ -76,7 +90,11 @@ def assign(
         check_writable(out, force)
     threads = workers or len(os.sched_getaffinity(0))
     paths = scratch or [Path(".")]
-    setting = Setting(leaders, sizes, paths, threads, rounds, exact, seed)
+    if leaf is not None:
+        source = open_source(inputs, column=column)
+        leaders = n_leaders(source.n_vectors, source.dim * source.dtype.itemsize, leaf)
+    one_of(index, INDEXES, "--index")
+    setting = Setting(leaders, sizes, paths, threads, rounds, seed, index, depth, beam)
     with stderr_progress() as progress:
         record = make_record(lambda: open_source(inputs, column=column), setting, progress)
     if out is not None:

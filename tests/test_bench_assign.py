@@ -70,11 +70,25 @@ def test_each_scratch_in_buffer_and_policy_is_measured(base: Path, scratch: Path
     assert str(tmp_path) not in json.dumps(found)
 
 
+@pytest.mark.parametrize("index", ["tree", "graph"])
+def test_leaders_may_be_found_by_another_index_whose_error_is_recorded(
+    base: Path, scratch: Path, index: str
+) -> None:
+    result = run(*small(base, scratch), "--index", index, "--beam", 4, "--json")
+    assert result.exit_code == 0, result.stderr
+    used = json.loads(result.stdout)["parameters"]
+    assert used["index"] == index
+    assert 0.3 < used["agreement"] <= 1
+    assert used["excess_distance"] >= 0
+    leaves = json.loads(run(*small(base, scratch), "--leaf", 2, "--json").stdout)["parameters"]
+    assert leaves["leaders"] == -(-N * DIM // 2048)
+
+
 def test_the_table_has_a_line_a_run_and_the_record_is_written(
     base: Path, scratch: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "record.json"
-    result = run(*small(base, scratch), "--exact", "--out", out)
+    result = run(*small(base, scratch), "--index", "exact", "--out", out)
     assert result.exit_code == 0, result.stderr
     assert result.stdout.count(" chunk ") == result.stdout.count(" temp ") == 2
     assert "300 leaders (exact, agreement 100.0%)" in result.stdout
