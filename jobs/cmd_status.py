@@ -22,7 +22,11 @@ EXAMPLES = examples(
 def command(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The index that is being built.")],
     work: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Work directory, if the build names one.")
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Work directory, if the build names one; a URL is looked up where the build runs.",
+        ),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -30,8 +34,10 @@ def command(
     from indexmill.formats.errors import InputError
     from indexmill.pipeline.build import default_work
     from indexmill.pipeline.status import read_status
+    from indexmill.pipeline.storage import mirror_of
 
-    status = read_status(out, work or default_work(out))
+    given = mirror_of(work) if work and "://" in work else work
+    status = read_status(out, Path(given) if given else default_work(out))
     if status["state"] == "none":
         raise InputError(
             f"{out}: neither an index nor a build that began; name the --out of a build, and its --work if it has one"
@@ -64,8 +70,8 @@ def _show(console: Console, status: dict[str, Any]) -> None:
 
 
 def _cells(stage: dict[str, Any]) -> list[str]:
-    if stage["state"] == "waiting":
-        return [stage["name"], "waiting", "", "", "", ""]
+    if "done" not in stage:
+        return [stage["name"], stage["state"], "", "", "", ""]
     rate, left = stage.get("rate"), stage.get("eta_seconds")
     return [
         stage["name"],

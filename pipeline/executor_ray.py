@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
@@ -136,7 +139,8 @@ class RayExecutor:
             }
         try:
             _knock(self._address)
-            ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
+            with _sigterm_kept():
+                ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
         except (OSError, RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"ray_address: {self._address or 'a local cluster'} cannot be used ({error}); expected a running "
@@ -175,11 +179,13 @@ class _Stage:
 
     def cancel(self) -> None:
         """End what is in flight; its processes are killed, and gone a moment after this returns."""
-        for reference in self.flights:
-            ray.cancel(reference, force=True)
-        if self.flights:
-            ray.wait(list(self.flights), num_returns=len(self.flights), timeout=_CANCEL_SECONDS)
+        flights = list(self.flights)
         self.flights.clear()
+        if not flights or not ray.is_initialized():  # a call to Ray after its end would start another cluster
+            return
+        for reference in flights:
+            ray.cancel(reference, force=True)
+        ray.wait(flights, num_returns=len(flights), timeout=_CANCEL_SECONDS)
 
     def _refresh(self) -> None:
         """Follow nodes that came and went."""
@@ -241,7 +247,7 @@ class _Stage:
             try:
                 seconds, result = ray.get(reference)
             except ray_errors.RayTaskError as error:
-                if isinstance(error.cause, IndexmillError):
+                if isinstance(error.cause, (IndexmillError, OSError)):  # a full disk has its errno again
                     raise error.cause from None
                 if not isinstance(error.cause, MemoryError):
                     raise
@@ -253,6 +259,18 @@ class _Stage:
                 self.looked = -math.inf
             else:
                 self.dispatch.finished(index, seconds, result)
+
+
+@contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Put back the handler of SIGTERM that Ray replaces with one that exits with code 15."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        # only the main thread may set one; None is a handler that was not set from Python
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _knock(address: str | None) -> None:

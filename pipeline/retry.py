@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 #: Calls in all. At one failure in ten, one call in a hundred million fails for good.
 TRIES = 8
-#: Longest wait before the second call; it doubles up to the greatest: at most 26 s in all.
+#: Longest wait before the second call; it doubles up to the greatest: at most 22.6 s in all.
 _FIRST_SECONDS = 0.2
 _MOST_SECONDS = 10.0
 #: What no waiting mends: the errors, and the AWS codes that pyarrow raises as OSError.

@@ -201,7 +201,7 @@ class Mill:
                 raise
             raise BudgetError(
                 f"scratch: {error.filename or stage.path}: {os.strerror(error.errno)} in stage {stage.name}, beside "
-                f"{self.store.used_bytes():,} bytes of this build; free some space or name another --work, and run "
+                f"{self.store.known_bytes():,} bytes of this build; free some space or name another --work, and run "
                 "again; finished stages are kept"
             ) from error
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from indexmill.formats.atomic import write_json_atomic
+from indexmill.formats.errors import IndexmillError
 from indexmill.formats.manifest import MANIFEST_NAME
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress
@@ -63,6 +64,7 @@ class StatusFile:
         self._clock = clock
         self._stages: list[dict[str, Any]] = []
         self._waiting: list[str] = ["ingest"]
+        self._whole = False
         self._began = self._stage_began = clock()
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -78,6 +80,7 @@ class StatusFile:
     ) -> None:
         self._ended.set()
         self._thread.join()
+        self._whole = kind is None
         self.write()
 
     def expect(self, stages: Sequence[str]) -> None:
@@ -118,18 +121,20 @@ class StatusFile:
             if stage["state"] == "running":
                 stage["seconds"] = now - self._stage_began
             stage["seconds"] = round(stage["seconds"], 3)
+        # what a build that ended well never began was not needed: a later stage was there from an earlier build
+        rest = "reused" if self._whole else "waiting"
         facts = {
             "pid": os.getpid(),
             "seconds": round(now - self._began, 3),
-            "stages": [*stages, *({"name": name, "state": "waiting"} for name in waiting)],
+            "stages": [*stages, *({"name": name, "state": rest} for name in waiting)],
             "memory_bytes": self._memory.bytes,
             "memory_budget_bytes": self._budget,
-            "scratch_bytes": self._store.used_bytes(),
             "scratch_limit_bytes": self._store.scratch,
         }
         try:
+            facts["scratch_bytes"] = self._store.known_bytes()
             write_json_atomic(self._store.root / STATUS_NAME, facts)
-        except OSError as error:
+        except (OSError, IndexmillError) as error:
             self.note = f"no status: {error}"
             self._ended.set()
 
@@ -153,7 +158,7 @@ def read_status(out: Path, work: Path) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads((work / STATUS_NAME).read_text())
     except FileNotFoundError:
         facts = {}
-    unfinished = any(stage["state"] != "done" for stage in facts.get("stages", []))
+    unfinished = any(stage["state"] not in ("done", "reused") for stage in facts.get("stages", []))
     if running:
         state = "running"
     elif published and not unfinished:

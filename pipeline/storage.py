@@ -5,8 +5,9 @@ two places: the object ``<url>/<name>`` and, on any node that wrote or read it, 
 what its arguments name is fetched unless a file of that size is there; after it, what it wrote is pushed. Names of
 stages contain the hash of all that decides their bytes, so a name never comes to mean other bytes.
 
-An object appears whole or not at all, so a file of a stage is complete when its object exists, and a stage when
-its marker does, which is pushed last. A mirror holds nothing that storage does not, and may be deleted between builds.
+A task's file is complete when storage has it with the bytes that `Storage.confirm` noted after it was pushed: an
+interrupted upload may leave the beginning of a file under its name. A stage is complete when its marker is there,
+which is pushed last. A mirror holds nothing that storage does not, and may be deleted between builds.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from pyarrow import fs
 
 from indexmill.formats.atomic import atomic_write
-from indexmill.formats.errors import FormatError, StorageError
+from indexmill.formats.errors import StorageError
 from indexmill.formats.filesystem import locate
 from indexmill.pipeline.arguments import KEEP, replaced
 from indexmill.pipeline.retry import retried
@@ -40,6 +42,8 @@ _PIECE_BYTES = 16 << 20
 #: File systems that show a file while it is written.
 _IN_PLACE = ("local", "hdfs")
 _LOCKS = ".locks"
+#: Ends the name of an empty object that notes how many bytes of a file were pushed: ``<name>.<bytes>.pushed``.
+_PUSHED = ".pushed"
 
 
 class Stored(NamedTuple):
@@ -73,11 +77,14 @@ class Storage:
         self.filesystem: Any = place.filesystem
         self._root = place.path.rstrip("/")
         self._scheme = urlsplit(url).scheme or "file"
-        parent = os.environ.get(MIRROR_VARIABLE) or os.path.join(tempfile.gettempdir(), "indexmill-mirror")
-        self.mirror = Path(
-            mirror or os.path.join(parent, hashlib.sha256(url.encode()).hexdigest()[:16])
-        ).absolute()
+        self._in_place = self.filesystem.type_name in _IN_PLACE
+        self.mirror = Path(mirror or mirror_of(url)).absolute()
         self.mirror.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def place(self) -> str:
+        """The URL without options and credentials, for messages."""
+        return self._name("")
 
     def local(self, name: str) -> Path:
         """Return where the mirror has, or would have, `name`."""
@@ -92,10 +99,36 @@ class Storage:
 
     def list(self, name: str = "") -> dict[str, int]:
         """Return the files below directory `name` with their bytes, by name; none if there is no such directory."""
-        selector = fs.FileSelector(self._path(name), recursive=True, allow_not_found=True)
-        infos = self._try(lambda: self.filesystem.get_file_info(selector), "listing", name)
-        found = {i.path[len(self._root) + 1 :]: i.size for i in infos if i.type == fs.FileType.File}
-        return dict(sorted(found.items()))
+        return {n: i.size for n, i in self._infos(name).items() if not n.endswith(_PUSHED)}
+
+    def times(self, name: str) -> dict[str, int | None]:
+        """Return when the files below directory `name` were written: ns on storage's clock, None if it does not say."""
+        return {n: i.mtime_ns for n, i in self._infos(name).items()}
+
+    def confirmed(self, name: str) -> dict[str, bool]:
+        """Return the files below directory `name` that `confirm` noted, and whether they are there with that size."""
+        infos = self._infos(name)
+        found = {}
+        for note in (n.removesuffix(_PUSHED) for n in infos if n.endswith(_PUSHED)):
+            file, _, size = note.rpartition(".")
+            found[file] = file in infos and infos[file].size == int(size)
+        return found
+
+    def confirm(self, name: str) -> None:
+        """Note on storage that file `name` was pushed whole."""
+        self.touch(f"{name}.{self.local(name).stat().st_size}{_PUSHED}")
+
+    def touch(self, name: str) -> None:
+        """Write an empty file to storage alone; one that is there becomes as young as a new one."""
+
+        def write() -> None:
+            path = self._path(name)
+            if self._in_place:
+                self.filesystem.create_dir(posixpath.dirname(path), recursive=True)
+            with self.filesystem.open_output_stream(path):
+                pass
+
+        self._try(write, "writing", name)
 
     def fetch(self, name: str) -> Path:
         """Return the local path of a file, or of a directory with all its files, fetched unless it is there.
@@ -117,7 +150,7 @@ class Storage:
         return self.local(name)
 
     def push(self, name: str) -> None:
-        """Write the mirror's file `name`, or all files below directory `name`, to storage; each appears whole."""
+        """Write the mirror's file `name`, or all files below directory `name`, to storage."""
         local = self.local(name)
         for path in sorted(p for p in local.rglob("*") if p.is_file()) if local.is_dir() else [local]:
             file = path.relative_to(self.mirror).as_posix()
@@ -158,11 +191,18 @@ class Storage:
         return f"{self._root}/{name}" if name else self._root
 
     def _name(self, name: str) -> str:
-        """Return what errors call a file: its URL without options and credentials."""
+        """Return what errors call a file."""
         return f"{self._scheme}://{self._path(name)}"
 
     def _try(self, call: Callable[[], Any], doing: str, name: str) -> Any:
         return retried(call, f"{doing} {self._name(name)}")
+
+    def _infos(self, name: str) -> dict[str, Any]:
+        """Return what storage knows of the files below directory `name`, by name, in order."""
+        selector = fs.FileSelector(self._path(name), recursive=True, allow_not_found=True)
+        infos = self._try(lambda: self.filesystem.get_file_info(selector), "listing", name)
+        files = ((i.path[len(self._root) + 1 :], i) for i in infos if i.type == fs.FileType.File)
+        return dict(sorted(files, key=lambda file: file[0]))
 
     def _info(self, name: str) -> Any:
         return self._try(lambda: self.filesystem.get_file_info(self._path(name)), "looking for", name)
@@ -189,14 +229,18 @@ class Storage:
 
     def _push_file(self, local: Path, name: str, token: str) -> None:
         path = self._path(name)
-        in_place = self.filesystem.type_name in _IN_PLACE
-        target = f"{path}.{token}.tmp" if in_place else path
-        if in_place:
+        target = f"{path}.{token}.tmp" if self._in_place else path
+        if self._in_place:
             self.filesystem.create_dir(posixpath.dirname(path), recursive=True)
-        with open(local, "rb") as source, self.filesystem.open_output_stream(target) as out:
-            while piece := source.read(_PIECE_BYTES):
-                out.write(piece)
-        if in_place:
+        try:
+            with open(local, "rb") as source, self.filesystem.open_output_stream(target) as out:
+                while piece := source.read(_PIECE_BYTES):
+                    out.write(piece)
+        except BaseException:  # closing the stream keeps what was written so far, and it cannot be left open
+            with suppress(OSError, pa.ArrowException):
+                self.filesystem.delete_file(target)
+            raise
+        if self._in_place:
             self.filesystem.move(target, path)
         size, expected = self.filesystem.get_file_info(path).size, local.stat().st_size
         if size != expected:  # a stream that failed and was closed may have left what it had
@@ -212,6 +256,12 @@ class Storage:
             yield
 
 
+def mirror_of(url: str) -> Path:
+    """Return where this node mirrors storage at `url`; options and credentials in the URL count."""
+    parent = os.environ.get(MIRROR_VARIABLE) or os.path.join(tempfile.gettempdir(), "indexmill-mirror")
+    return Path(parent, hashlib.sha256(url.encode()).hexdigest()[:16]).absolute()
+
+
 def _has(path: Path, size: int) -> bool:
     try:
         return path.stat().st_size == size
@@ -223,63 +273,3 @@ def _has(path: Path, size: int) -> bool:
 def open_storage(url: str) -> Storage:
     """Return this process's storage at `url`, with the mirror of this node."""
     return Storage(url)
-
-
-def run_localised(
-    url: str, task: Callable[..., Any], packed: Any, target: str, directory: bool = False, **keywords: Any
-) -> Any:
-    """Run ``task(*arguments, target)`` on whichever node this is, between fetch and push.
-
-    Parameters
-    ----------
-    url : str
-        Of the work folder.
-    task : callable
-        Takes local paths.
-    packed : tuple
-        From `Storage.pack`.
-    target : str
-        Name of what the task writes, as its last argument.
-    directory : bool
-        Whether that is a directory, which the task finds empty, rather than a file.
-    keywords
-        For the task, such as its threads.
-    """
-    storage = open_storage(url)
-    arguments = storage.unpack(packed)
-    local = storage.local(target)
-    partial_path = local.with_name(f"{local.name}.{secrets.token_hex(8)}.partial")
-    local.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        if directory:
-            partial_path.mkdir()
-        with _damage_forgotten(storage):
-            result = task(*arguments, str(partial_path), **keywords)
-        if local.is_dir():
-            shutil.rmtree(local)
-        os.replace(partial_path, local)
-    finally:
-        if directory:
-            shutil.rmtree(partial_path, ignore_errors=True)
-        else:
-            partial_path.unlink(missing_ok=True)
-    storage.push(target)
-    return result
-
-
-def run_localised_directory(
-    url: str, task: Callable[..., Any], packed: Any, target: str, **keywords: Any
-) -> Any:
-    """See `run_localised`; the task writes a directory."""
-    return run_localised(url, task, packed, target, directory=True, **keywords)
-
-
-@contextmanager
-def _damage_forgotten(storage: Storage) -> Iterator[None]:
-    """Delete a damaged file from this node's mirror, so that the next task fetches it again."""
-    try:
-        yield
-    except FormatError as error:
-        if error.path is not None and Path(error.path).is_relative_to(storage.mirror):
-            Path(error.path).unlink(missing_ok=True)
-        raise

@@ -6,28 +6,48 @@ import json
 from pathlib import Path
 from typing import Any
 
+from indexmill.formats.errors import StorageError
 from indexmill.pipeline.executor import Task
 from indexmill.pipeline.failpoint import failpoint
-from indexmill.pipeline.storage import Storage, run_localised, run_localised_directory
-from indexmill.pipeline.store import MARKER, StageStore, stage_of
+from indexmill.pipeline.lease import FOLDER, Lease
+from indexmill.pipeline.localised import run_localised, run_localised_directory
+from indexmill.pipeline.storage import Storage
+from indexmill.pipeline.store import LOCK_NAME, MARKER, StageStore, stage_of
 
 
 class RemoteStore(StageStore):
     """Stage outputs on storage; paths are those of this node's mirror.
 
-    A stage is finished when its marker is on storage, which comes last. The lock is this machine's: two builds that
-    share a work folder from two machines write the same bytes under the same names, at worst twice.
+    A stage is finished when its marker is on storage, which comes last. A lock keeps other builds of this machine out,
+    a lease those of others (`indexmill.pipeline.lease`).
 
     Parameters
     ----------
     storage : Storage
     scratch : int, optional
         Bytes its files may take on storage.
+
+    Raises
+    ------
+    ConfigError
+        If another build is using the work folder, or the mirror cannot be written. While another one has taken the
+        folder over, from `begin`, `finish` and `drop`, too.
+    StorageError
+        From every method.
     """
 
     def __init__(self, storage: Storage, scratch: int | None = None) -> None:
+        storage.mirror.mkdir(parents=True, exist_ok=True)
+        (storage.mirror / LOCK_NAME).touch()  # files that tasks of other builds left there are no strangers'
         super().__init__(storage.mirror, scratch)
         self.storage = storage
+        self._known_bytes = 0
+        try:
+            self._lease = Lease(storage)
+            self._lease.take()
+        except BaseException:
+            super().close()
+            raise
 
     def is_done(self, path: Path) -> bool:
         """See `StageStore.is_done`: what counts is on storage."""
@@ -39,12 +59,14 @@ class RemoteStore(StageStore):
 
     def begin(self, path: Path, resume: bool) -> None:
         """See `StageStore.begin`."""
+        self._lease.check()
         self.storage.delete(f"{path.name}/{MARKER}" if resume else path.name)
         super().begin(path, resume)
 
     def files(self, path: Path) -> set[str]:
-        """See `StageStore.files`."""
-        return {name.rpartition("/")[2] for name in self.storage.list(path.name)}
+        """See `StageStore.files`; a file that was not pushed to its end is none."""
+        whole = self.storage.confirmed(path.name).items()
+        return {name.rpartition("/")[2] for name, is_there in whole if is_there}
 
     def fetch(self, path: Path) -> Path:
         """See `StageStore.fetch`."""
@@ -60,13 +82,26 @@ class RemoteStore(StageStore):
         return run_localised_directory, self.storage.url, task, self.storage.pack(arguments), target.name
 
     def finish(self, path: Path) -> None:
-        """See `StageStore.finish`: what this machine wrote itself is pushed, the marker last."""
+        """See `StageStore.finish`: what this machine wrote itself is pushed, the marker last.
+
+        Raises
+        ------
+        StorageError
+            If a file that a task has pushed is gone.
+        """
         there = self.storage.list(path.name)
         for file in (p for p in path.rglob("*") if p.is_file() and p.name != MARKER):
             name = file.relative_to(self.root).as_posix()
             if there.get(name) != file.stat().st_size:
                 self.storage.push(name)
         failpoint("stage-written", stage_of(path))
+        self._lease.check()
+        for name, is_there in self.storage.confirmed(path.name).items():
+            if not is_there:
+                raise StorageError(
+                    f"{self.storage.place}/{name}: gone or cut since a task wrote it; expected that nothing else "
+                    "writes or deletes there; run again: finished work is kept"
+                )
         prefix = len(path.name) + 1
         sizes = {name[prefix:]: size for name, size in self.storage.list(path.name).items()}
         path.mkdir(exist_ok=True)
@@ -79,16 +114,27 @@ class RemoteStore(StageStore):
 
     def drop(self, path: Path) -> None:
         """See `StageStore.drop`."""
+        self._lease.check()
         self.storage.delete(f"{path.name}/{MARKER}")
         failpoint("stage-dropping", stage_of(path))
         self.storage.delete(path.name)
 
     def used_bytes(self) -> int:
         """Return the bytes of all files on storage."""
-        return sum(self.storage.list().values())
+        self._known_bytes = sum(self.storage.list().values())
+        return self._known_bytes
+
+    def known_bytes(self) -> int:
+        """See `StageStore.known_bytes`: as of the last listing."""
+        return self._known_bytes
+
+    def close(self) -> None:
+        """See `StageStore.close`."""
+        self._lease.release()
+        super().close()
 
     def remove(self) -> None:
         """Delete the work folder and this node's mirror of it."""
-        for name in {name.partition("/")[0] for name in self.storage.list()}:
+        for name in {name.partition("/")[0] for name in self.storage.list()} - {FOLDER}:
             self.storage.delete(name)
         super().remove()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -28,7 +31,8 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.pipeline import budget
 from indexmill.pipeline import build as pipeline_build
 from indexmill.pipeline.executor_ray import RayExecutor
-from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage, run_localised
+from indexmill.pipeline.localised import run_localised
+from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage
 from indexmill.pipeline.store import StageStore
 
 STORE = 100 << 20
@@ -92,6 +96,13 @@ def test_results_come_in_order_though_later_tasks_end_first(three: Three, tmp_pa
 def test_an_error_of_ours_arrives_as_itself(three: Three) -> None:
     with pytest.raises(InputError, match=r"^part-3\.npy: row 7 holds NaN$"):
         list(three.executor.map(tasks.refuse, [(i,) for i in range(6)]))
+
+
+def test_a_full_disk_arrives_with_its_errno(three: Three) -> None:
+    with pytest.raises(OSError, match="No space left") as caught:
+        list(three.executor.map(tasks.fill_disk, [(0,)]))
+    assert type(caught.value) is OSError
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "part-0")
 
 
 def test_a_shared_value_is_found_inside_arguments_and_is_read_only(three: Three) -> None:
@@ -222,6 +233,41 @@ def test_what_is_in_flight_ends_when_the_caller_stops(three: Three, tmp_path: Pa
     while running := [f.name for f in started[1:] if is_running(int(f.read_text()))]:
         assert time.monotonic() < deadline, running
         time.sleep(0.05)
+
+
+def test_a_stage_that_is_closed_after_ray_has_ended_starts_no_cluster(
+    three: Three, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = three.executor.map(tasks.write_digest, [(i, 0.05, str(tmp_path / str(i))) for i in range(20)])
+    next(stage)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "is_initialized", lambda: False)
+        patch.setattr(ray, "cancel", lambda *_, **__: pytest.fail("Ray would start again"))
+        patch.setattr(ray, "wait", lambda *_, **__: pytest.fail("Ray would start again"))
+        stage.close()
+
+
+TERMINATED = """
+import os, signal, time
+from indexmill.jobs.failures import exit_codes
+from indexmill.pipeline.executor_ray import RayExecutor
+with exit_codes():
+    executor = RayExecutor(1)
+    try:
+        executor.share(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+    finally:
+        executor.close()
+"""
+
+
+def test_a_build_that_is_terminated_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """About 8 s: Ray sets a handler of its own when it starts."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ended = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 143, ended.stderr
+    assert "error: terminated; a build goes on where it stopped" in ended.stderr
 
 
 def is_running(pid: int) -> bool:

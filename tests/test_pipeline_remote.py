@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from tests.s3_support import FlakyServer, flaky_server
 from tests.test_pipeline_build import build, clustered, data_files
 from tests.test_pipeline_luck import flip
 
+from indexmill.formats.errors import ConfigError, StorageError
 from indexmill.pipeline import recipe, retry
 from indexmill.pipeline.stages import Mill, Stage
 from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage, open_storage
+from indexmill.pipeline.store_remote import RemoteStore
 
 VECTORS = clustered(900, 8)
 
@@ -79,6 +82,58 @@ def test_another_machine_goes_on_where_the_first_one_stopped(
     monkeypatch.setattr(Mill, "_run", note)
     assert data_files(build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url)) == local
     assert made == ["order", "entries", "encode", "navigation", "pack", "emit", "certify"]
+
+
+def test_a_machine_that_ran_tasks_of_a_build_may_run_the_next_one(url: str) -> None:
+    at = open_storage(url)
+    (at.mirror / "assign-1").mkdir()
+    (at.mirror / "assign-1/000000.chunk").write_bytes(b"of a task")
+    RemoteStore(at).close()
+
+
+def test_two_builds_on_one_url_are_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RemoteStore(open_storage(url))
+    on_machine("two", tmp_path, monkeypatch)
+    with pytest.raises(ConfigError, match=r"^work: s3://bucket/.* is in use by another build, on ") as caught:
+        RemoteStore(open_storage(url))
+    assert "secret" not in str(caught.value)
+    store.close()
+    RemoteStore(open_storage(url)).close()
+
+
+def test_a_stage_of_which_a_file_is_gone_is_not_finished(url: str) -> None:
+    at = open_storage(url)
+    store = RemoteStore(at)
+    path = store.path("assign", "0" * 64)
+    store.begin(path, resume=True)
+    for name in "ab":
+        run, *arguments = store.file_task(write_name, (), path / name)
+        run(*arguments)
+    assert store.files(path) == {"a", "b"}
+    at.filesystem.delete_file(f"{at._root}/{path.name}/a")
+    shutil.rmtree(path)  # another machine wrote them
+    with pytest.raises(StorageError, match=r"assign-0+/a: gone or cut"):
+        store.finish(path)
+    assert store.files(path) == {"b"}
+    assert not store.is_done(path)
+    store.close()
+
+
+def write_name(out: str) -> None:
+    Path(out).write_text(Path(out).name)
+
+
+def test_the_space_taken_is_known_without_a_call(url: str, server: FlakyServer) -> None:
+    store = RemoteStore(open_storage(url))
+    path = store.path("assign", "0" * 64)
+    store.begin(path, resume=True)
+    run, *arguments = store.file_task(write_name, (), path / "a")
+    run(*arguments)
+    used = store.used_bytes()
+    before = server.requests
+    assert store.known_bytes() == used > 0
+    assert server.requests == before
+    store.close()
 
 
 def test_a_chunk_file_damaged_on_storage_is_made_again(

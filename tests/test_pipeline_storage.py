@@ -14,8 +14,9 @@ from tests.s3_support import FlakyFileSystem, FlakyServer, flaky_server
 
 from indexmill.formats.errors import InputError, StorageError
 from indexmill.pipeline import retry, storage
+from indexmill.pipeline.localised import run_localised
 from indexmill.pipeline.retry import retried
-from indexmill.pipeline.storage import Storage, Stored, run_localised
+from indexmill.pipeline.storage import Storage, Stored
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +236,73 @@ def test_a_task_that_fails_leaves_nothing_behind(
         run_localised(s3.url, refuse, (), "k-1/000.bin")
     assert not s3.exists("k-1")
     assert not [p for p in (tmp_path / "node").rglob("*") if p.is_file()]
+
+
+class Interrupting:
+    """A file system whose streams are interrupted at the second write."""
+
+    def __init__(self, inner: Any, deletes: bool = True) -> None:
+        self.inner, self.deletes = inner, deletes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def delete_file(self, path: str) -> None:
+        if not self.deletes:
+            raise OSError("the network is gone")
+        self.inner.delete_file(path)
+
+    def open_output_stream(self, path: str) -> Any:
+        stream, writes = self.inner.open_output_stream(path), []
+
+        class Stream:
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                stream.close()
+
+            def write(self, piece: bytes) -> None:
+                writes.append(stream.write(piece))
+                if len(writes) == 2:
+                    raise KeyboardInterrupt
+
+        return Stream()
+
+
+@pytest.mark.parametrize("on", ["s3", "directory"])
+def test_an_interrupted_push_leaves_nothing(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
+) -> None:
+    at = s3 if on == "s3" else Storage(f"file://{tmp_path}/nfs", str(tmp_path / "mirror"))
+    monkeypatch.setattr(storage, "_PIECE_BYTES", 10)
+    at.filesystem = Interrupting(at.filesystem)
+    with pytest.raises(KeyboardInterrupt):
+        put(at, "m-1/x", b"1" * 100)
+    assert at.list("m-1") == {}
+
+
+def test_a_file_of_which_storage_has_the_beginning_is_not_taken_for_whole(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(storage.MIRROR_VARIABLE, str(tmp_path / "node"))
+    storage.open_storage.cache_clear()
+    monkeypatch.setattr(storage, "_PIECE_BYTES", 1)
+    at = storage.open_storage(s3.url)
+    run_localised(s3.url, write_three, (), "n-1/0.bin")
+    at.filesystem = Interrupting(at.filesystem, deletes=False)
+    with pytest.raises(KeyboardInterrupt):
+        run_localised(s3.url, write_three, (), "n-1/1.bin")
+    assert s3.list("n-1") == {"n-1/0.bin": 3, "n-1/1.bin": 2}
+    assert s3.confirmed("n-1") == {"n-1/0.bin": True}
+    put(s3, "n-1/0.bin", b"12")
+    assert s3.confirmed("n-1") == {"n-1/0.bin": False}
+    s3.delete("n-1/0.bin")
+    assert s3.confirmed("n-1") == {"n-1/0.bin": False}
+
+
+def write_three(out: str) -> None:
+    Path(out).write_bytes(b"123")
 
 
 def test_files_appear_whole_also_where_storage_is_a_directory(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from tests.cli_support import run, run_json
 
+from indexmill.formats.errors import StorageError
 from indexmill.formats.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Silent
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.status import STATUS_NAME, StatusFile, read_status
+from indexmill.pipeline.storage import MIRROR_VARIABLE, mirror_of
 from indexmill.pipeline.store import StageStore
 
 
@@ -89,13 +91,50 @@ def test_the_file_is_whole_at_every_moment_and_written_by_itself(tmp_path: Path)
         ]
     assert stages(json.loads((store.root / STATUS_NAME).read_text())) == {
         "build": "running",
-        "ingest": "waiting",
+        "ingest": "reused",
     }
     store.close()
 
 
-def small_spec(out: Path, **run_settings: Any) -> BuildSpec:
-    parameters = Parameters(R=8, L=12, pq_bytes=4, entries=8, sample_vectors=256)
+def test_a_store_that_cannot_be_measured_neither_stops_a_build_nor_hides_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = StageStore(tmp_path / "ix.work")
+
+    def fail() -> int:
+        raise StorageError("listing s3://bucket: failed 8 times")
+
+    monkeypatch.setattr(store, "known_bytes", fail)
+    status = status_file(store, Clock())
+
+    def fail_in_build() -> None:
+        with status:
+            status.start("build", 1, "tasks")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_in_build()
+    assert status.note == "no status: listing s3://bucket: failed 8 times"
+    store.close()
+
+
+def test_a_work_folder_at_a_url_is_looked_up_in_this_machines_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirrors"))
+    url = "s3://key:secret@bucket/work?region=eu-west-1"
+    store = StageStore(mirror_of(url))
+    status_file(store, Clock()).write()
+    result = run("status", tmp_path / "ix", "--work", url, "--json")
+    assert json.loads(result.stdout)["state"] == "running"
+    store.close()
+    other = run("status", tmp_path / "ix", "--work", url.replace("bucket", "other"))
+    assert other.exit_code == 3
+    assert "secret" not in result.output + other.output
+
+
+def small_spec(out: Path, order: str = "star", **run_settings: Any) -> BuildSpec:
+    parameters = Parameters(R=8, L=12, pq_bytes=4, entries=8, sample_vectors=256, order=order)
     return BuildSpec(input=["<array>"], out=str(out), parameters=parameters, **run_settings)
 
 
@@ -126,6 +165,17 @@ def test_status_finds_a_build_by_its_work_directory(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "published" in result.stdout
     assert "certify" in result.stdout
+
+
+def test_a_build_that_reused_a_later_stage_is_published(tmp_path: Path) -> None:
+    source = array_source(np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
+    work = str(tmp_path / "work")
+    run_build(small_spec(tmp_path / "a", work=work), source)
+    run_build(small_spec(tmp_path / "b", order="random", work=work), source)
+    status = run_json("status", tmp_path / "b", "--work", work)
+    assert status["state"] == "published"
+    assert {"done", "reused"} == set(stages(status).values())
+    assert "reused" in run("status", tmp_path / "b", "--work", work).stdout
 
 
 def test_status_of_nothing_is_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""One build at a time in a work folder on storage."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from indexmill.formats.errors import ConfigError
+from indexmill.pipeline import lease
+from indexmill.pipeline.lease import LEASE_SECONDS, Lease
+from indexmill.pipeline.storage import Storage
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "nfs"
+
+
+def on(machine: str, folder: Path) -> Lease:
+    return Lease(Storage(f"file://{folder}", str(folder.parent / machine)))
+
+
+def age(folder: Path, held: Lease) -> None:
+    """As if the build were not heard of for longer than a lease lasts."""
+    then = time.time() - LEASE_SECONDS - 1
+    os.utime(folder / held.name, (then, then))
+
+
+def test_a_second_machine_is_refused_until_the_first_ends(folder: Path) -> None:
+    one, two = on("one", folder), on("two", folder)
+    one.take()
+    with pytest.raises(ConfigError, match=rf"in use by another build, on .*delete {one.name} there"):
+        two.take()
+    one.check()
+    one.release()
+    third = on("two", folder)
+    third.take()
+    third.check()
+    third.release()
+    assert not list((folder / lease.FOLDER).iterdir())
+
+
+def test_a_machine_goes_on_at_once_with_a_build_that_was_killed(folder: Path) -> None:
+    killed = on("one", folder)
+    killed._storage.touch(killed.name)
+    again = on("one", folder)
+    again.take()
+    again.release()
+
+
+def test_a_build_not_heard_of_loses_the_folder_and_ends(folder: Path) -> None:
+    slept, two = on("one", folder), on("two", folder)
+    slept._storage.touch(slept.name)
+    age(folder, slept)
+    two.take()
+    two.check()
+    with pytest.raises(ConfigError, match="another one took the folder"):
+        slept.check()
+    two.release()
+
+
+def test_a_build_that_renews_itself_stays_young(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.01)
+    one = on("one", folder)
+    one.take()
+    age(folder, one)
+    deadline = time.monotonic() + 5
+    while time.time() - (folder / one.name).stat().st_mtime > 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with pytest.raises(ConfigError, match="in use"):
+        on("two", folder).take()
+    one.release()
+    time.sleep(0.05)
+    assert not (folder / one.name).exists()
+
+
+def test_a_build_whose_object_is_gone_does_not_write_it_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_RENEW_SECONDS", 0.01)
+    one = on("one", folder)
+    one.take()
+    while (folder / one.name).exists():  # unless this falls between its look and its write
+        (folder / one.name).unlink()
+        time.sleep(0.05)
+    one._thread.join(5)
+    assert not one._thread.is_alive()
+    one.release()
