@@ -204,6 +204,20 @@ def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
     three.add()
 
 
+def test_a_build_on_nodes_that_share_only_an_object_store_gives_the_same_bytes(
+    three: Three, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(700, 8)
+    alone = build(tmp_path / "alone", vectors, shard_vectors=300)
+    monkeypatch.setattr(pipeline_build, "make_executor", lambda *_: Borrowed(three.executor))
+    monkeypatch.setattr(budget, "_LEAST_ROWS", 250)  # two tasks of each kind
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "driver"))
+    with flaky_server() as server:
+        server.failing = lambda request: request % 10 == 0
+        together = build(tmp_path / "together", vectors, shard_vectors=300, work=server.url)
+    assert data_files(together) == data_files(alone)
+
+
 class Borrowed:
     """An executor that stays open when a build closes it."""
 
