@@ -178,7 +178,9 @@ def test_vectors_that_are_there_already_are_not_merged_again_unless_forced(
     indexmill.append(large, points(10, 6), out=sibling)
     before = data_files(grown)
     for other in (little, large, merged, sibling):
-        with pytest.raises(InputError, match=r"in common with .*both contain index [0-9a-f]{16}, .*add --force"):
+        with pytest.raises(
+            InputError, match=r"in common with .*both contain index [0-9a-f]{16}, .*add --force"
+        ):
             indexmill.merge(grown, other)
     assert data_files(grown) == before
     assert len(indexmill.merge(grown, little, force=True)) == len(BOTH) + 10 + len(LITTLE)
