@@ -64,7 +64,7 @@ def extend_graph(
     neighbours : uint32 array, shape (n_vertices, `builders.vamana.list_capacity`)
         What stands beyond a vertex's degree means nothing, before and after.
     degrees : int32 array, shape (n_vertices,)
-        At most R; those of new vertices are 0 or count the neighbours they bring.
+        Below the lists' capacity; those of new vertices are 0 or count the neighbours they bring.
     present : int
         Vertices of the finished graph, at least 1; each can be reached from `entry`.
     entry : int

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
+
+#: Of Linux's renameat2: paths are relative to the working directory; swap two names in one step.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+#: What kernels without it, file systems without the exchange, and sandboxes that hide either answer.
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 
 def fsync_dir(directory: str | Path) -> None:
@@ -66,3 +74,39 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+
+
+def exchange(first: str | Path, second: str | Path) -> bool:
+    """Swap the names of two files or directories in one step, so that neither name is ever free.
+
+    Returns
+    -------
+    bool
+        False, with nothing changed, where the system or the file system cannot do it: systems other than Linux,
+        kernels before 3.15, some network file systems.
+
+    Raises
+    ------
+    OSError
+        If either is missing, or on another file system than the other.
+    """
+    rename = _renameat2()
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _NO_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), str(first), None, str(second))
+
+
+@cache
+def _renameat2() -> Callable[..., int] | None:
+    """The C library's function, in glibc since 2.28 and musl since 1.2.4."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    function.restype = ctypes.c_int
+    return function  # type: ignore[no-any-return]

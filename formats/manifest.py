@@ -51,6 +51,8 @@ class Manifest:
         1 for a build, and one more than that of its parents for every append or merge.
     parents : tuple of str
         Build ids of the indexes it was made of; none for a build.
+    ancestors : tuple of str
+        Sorted build ids of the indexes that its parents descend from.
     parameters, input, software, layout, graph : mapping
     drift : mapping or None
         How far appended vectors took the index from a build; None for a build.
@@ -63,6 +65,7 @@ class Manifest:
     build_id: str
     generation: int = field(default=1, kw_only=True)
     parents: tuple[str, ...] = field(default=(), kw_only=True)
+    ancestors: tuple[str, ...] = field(default=(), kw_only=True)
     parameters: Mapping[str, Any]
     input: Mapping[str, Any]
     software: Mapping[str, Any]
@@ -71,6 +74,11 @@ class Manifest:
     drift: Mapping[str, Any] | None = field(default=None, kw_only=True)
     certificate: Mapping[str, Any] | None
     files: tuple[FileEntry, ...]
+
+    @property
+    def lineage(self) -> frozenset[str]:
+        """Build ids of the index and of all it descends from: none of their vectors is missing here."""
+        return frozenset({self.build_id, *self.parents, *self.ancestors})
 
     @property
     def page_file_build_id(self) -> bytes:
@@ -132,6 +140,8 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     """
     value = {"format": {"name": _FORMAT_NAME, "major": VERSION[0], "minor": VERSION[1]}}
     value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
+    if not manifest.ancestors:
+        del value["ancestors"]
     value["files"] = [vars(entry) for entry in manifest.files]  # type: ignore[assignment]
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     body = (text.removesuffix("\n}") + ",\n").encode()
@@ -191,24 +201,35 @@ def parse_manifest(directory: str | Path) -> Manifest:
     }
     for key in ("drift", "certificate"):
         parts[key] = None if value.get(key) is None else _typed(value, key, dict, path)
-    generation, parents = _descent(value, path)
+    generation, parents, ancestors = _descent(value, path)
     files = _file_entries(_typed(value, "files", list, path), path)
     return Manifest(
-        kind="graph", build_id=identity, generation=generation, parents=parents, files=files, **parts
+        kind="graph",
+        build_id=identity,
+        generation=generation,
+        parents=parents,
+        ancestors=ancestors,
+        files=files,
+        **parts,
     )
 
 
-def _descent(value: dict[str, Any], path: Path) -> tuple[int, tuple[str, ...]]:
-    """Generation and parents; versions before 1.2 have neither and are builds."""
+def _descent(value: dict[str, Any], path: Path) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Generation, parents and further ancestors; versions before 1.2 have none of them and are builds."""
     if "generation" not in value and "parents" not in value:
-        return 1, ()
+        return 1, (), ()
     generation = _typed(value, "generation", int, path)
     if generation < 1:
         raise corrupt(path, "key 'generation'", "at least 1", generation)
-    parents = _typed(value, "parents", list, path)
-    if not all(isinstance(parent, str) and _HEX.fullmatch(parent) for parent in parents):
-        raise corrupt(path, "key 'parents'", "build ids of 64 hex digits", parents)
-    return generation, tuple(parents)
+    parents = _build_ids(value, "parents", path)
+    return generation, parents, _build_ids(value, "ancestors", path) if "ancestors" in value else ()
+
+
+def _build_ids(value: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
+    ids = _typed(value, key, list, path)
+    if not all(isinstance(each, str) and _HEX.fullmatch(each) for each in ids):
+        raise corrupt(path, f"key {key!r}", "build ids of 64 hex digits", ids)
+    return tuple(ids)
 
 
 def _checked_json(path: Path) -> dict[str, Any]:

@@ -90,7 +90,9 @@ def open_store(spec: BuildSpec) -> StageStore:
 
 
 def work_directory(spec: BuildSpec) -> Path:
-    """Return where a build keeps its stages."""
+    """Return where a build keeps its stages on this machine: of a URL, the mirror."""
+    if spec.work and "://" in spec.work:
+        return open_storage(spec.work).mirror
     return Path(spec.work) if spec.work else default_work(Path(spec.out))
 
 
@@ -123,7 +125,7 @@ def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
 def scratch_limit(spec: BuildSpec, source: VectorSource, shape: budget.Shape, store: StageStore) -> int:
     """Return the bytes the work directory may take: what the job allows, else what a build of this kind may need.
 
-    What earlier builds left in a work directory that the job names comes on top.
+    What is there already, of this build or of others, comes on top where the job names the work directory.
 
     Raises
     ------
@@ -133,10 +135,11 @@ def scratch_limit(spec: BuildSpec, source: VectorSource, shape: budget.Shape, st
     need, _ = needed_scratch(shape, side_columns(source), spec.memory, keep=spec.work is not None)
     held = store.used_bytes()
     check_free(store.root, need - held)
+    beside = 0 if spec.work is None else held
     if spec.scratch is None:
-        return budget.scratch_bound(shape) + (0 if spec.work is None else held + need)
+        return budget.scratch_bound(shape) + beside + (0 if spec.work is None else need)
     check_scratch(need, spec.scratch, store.root)
-    return spec.scratch
+    return spec.scratch + beside
 
 
 def check_scratch(need: int, allowed: int, directory: Path) -> None:

@@ -37,6 +37,7 @@ from indexmill.pipeline.extend_parts import grown_navigation, nearer_entries, ta
 from indexmill.pipeline.extend_scratch import GrowingGraph, fill_tail, new_graph, unpack
 from indexmill.pipeline.extend_work import check_memory, scratch_beside
 from indexmill.pipeline.ingest import MAX_VECTORS
+from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, publish
 from indexmill.pipeline.spec import DEFAULT_MEMORY
@@ -55,7 +56,7 @@ class ExtendOptions:
     workers : int
         Threads.
     force : bool
-        Whether another index at `out` may be replaced.
+        Whether another index at `out` may be replaced, and indexes merged that have vectors in common.
     """
 
     out: str | os.PathLike[str] | None = None
@@ -132,7 +133,7 @@ def run_merge(
     with run.working() as scratch, OpenedIndex(first) as one, OpenedIndex(second) as two:
         larger, smaller = (one, two) if one.n >= two.n else (two, one)
         _check_size(larger, smaller.n)
-        addition = index_addition(larger, smaller)
+        addition = index_addition(larger, smaller, options.force)
         check_memory(options.memory, larger, smaller.n)
         return run.extend(larger, addition, (one, two), scratch)
 
@@ -153,6 +154,7 @@ class _Run:
         self.options = options
         self.progress = progress or Silent()
         self.seconds: dict[str, float] = {}
+        self.memory = PeakMemory()
         self.started = datetime.now(UTC).isoformat(timespec="seconds")
         replaced = os.path.realpath(index)
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
@@ -161,7 +163,7 @@ class _Run:
     @contextmanager
     def working(self) -> Iterator[Path]:
         """Take the output and yield a scratch directory beside it; BLAS runs on one thread, for equal bytes."""
-        with threadpool_limits(1), scratch_beside(self.out) as scratch:
+        with self.memory, threadpool_limits(1), scratch_beside(self.out) as scratch:
             check_output(self.out, self.options.force or self.in_place)
             yield scratch
 
@@ -214,7 +216,8 @@ class _Run:
         parents: tuple[OpenedIndex, ...],
         extension: Extension,
     ) -> None:
-        record = run_record(self.started, self.seconds, self.options.workers)
+        how = self.options
+        record = run_record(self.started, self.seconds, how.workers, how.memory, self.memory.bytes)
         record["distances"] = extension.distances
         record["changed_lists"] = extension.changed
         with self.stage("publish", len(manifest.files), "files") as advance:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import resource
 import socket
 from dataclasses import asdict
 from typing import Any
@@ -25,11 +24,13 @@ def manifest_of(
     """Return the manifest of the written files, without a certificate."""
     larger, graph = extended.larger, extended.graph
     layout = _layout(extended)
+    direct = {parent.manifest.build_id for parent in parents}
     return Manifest(
         kind="graph",
         build_id=build_id,
         generation=1 + max(parent.manifest.generation for parent in parents),
         parents=tuple(parent.manifest.build_id for parent in parents),
+        ancestors=tuple(sorted(frozenset().union(*(p.manifest.lineage for p in parents)) - direct)),
         parameters=dict(larger.manifest.parameters),
         input=_input(extended),
         software=software_versions(),
@@ -73,13 +74,16 @@ def _degrees(graph: GrowingGraph) -> dict[str, Any]:
     }
 
 
-def run_record(started: str, seconds: dict[str, float], workers: int) -> dict[str, Any]:
-    """Return what may differ between two equal runs, for run.json."""
+def run_record(
+    started: str, seconds: dict[str, float], workers: int, memory: int, peak_memory: int
+) -> dict[str, Any]:
+    """Return what may differ between two equal runs, for run.json; `memory` is the budget, both in bytes."""
     return {
         "started": started,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "workers": workers,
         "executor": "local",
         "host": {"name": socket.gethostname(), "machine": platform.machine(), "system": platform.system()},
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "memory_budget_bytes": memory,
+        "peak_memory_bytes": peak_memory,
     }

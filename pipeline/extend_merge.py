@@ -16,8 +16,10 @@ from indexmill.pipeline.extend_scratch import GrowingGraph, unpack
 from indexmill.pipeline.extend_space import SCALE_SLACK
 
 
-def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex) -> None:
+def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex, force: bool) -> None:
     """Refuse two indexes of different metric, shape, types, ids or metadata, or the same index twice.
+
+    Unless `force`, also two with an ancestor in common, one of them included: its vectors would be there twice.
 
     Raises
     ------
@@ -28,6 +30,12 @@ def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex) -> None:
         raise InputError(
             f"{smaller.path}: the same index as {larger.path} (build {larger.manifest.build_id[:16]}); "
             "expected two different ones"
+        )
+    common = sorted(larger.manifest.lineage & smaller.manifest.lineage)
+    if common and not force:
+        raise InputError(
+            f"{smaller.path}: has vectors in common with {larger.path}: both contain index {common[0][:16]}, whose "
+            "vectors the result would hold twice; merge indexes without common vectors, or add --force"
         )
     schemas = [None if i.metadata is None else i.metadata.schema_arrow for i in (larger, smaller)]
     again = "build one of them again"
@@ -51,7 +59,7 @@ def check_mergeable(larger: OpenedIndex, smaller: OpenedIndex) -> None:
         )
 
 
-def index_addition(larger: OpenedIndex, smaller: OpenedIndex) -> Addition:
+def index_addition(larger: OpenedIndex, smaller: OpenedIndex, force: bool) -> Addition:
     """Return the vectors of `smaller` as an addition to `larger`; a row is a slot of `smaller`.
 
     Raises
@@ -59,7 +67,7 @@ def index_addition(larger: OpenedIndex, smaller: OpenedIndex) -> Addition:
     InputError
         If they do not go together, or share a user id.
     """
-    check_mergeable(larger, smaller)
+    check_mergeable(larger, smaller, force)
     origin = [(0, str(smaller.path), 0)]
     check_new_ids(larger, smaller.user_ids, origin, smaller.vector_ids)
 

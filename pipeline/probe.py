@@ -11,7 +11,6 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,19 @@ from indexmill.builders.parallel import map_blocks
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.vamana import VamanaParameters, list_capacity
 from indexmill.formats.source import VectorSource
+from indexmill.formats.validate import check_batch
 from indexmill.pipeline.budget import Shape
+from indexmill.pipeline.clocks import BatchClock, Tries, least
 from indexmill.pipeline.needs import expected_shards
 from indexmill.pipeline.spec import Parameters
 
 #: Rows that are read, and their bytes, at most.
 _ROWS, _BYTES = 16_384, 32 << 20
-#: Seconds that inserting may take; a slow machine stops at a smaller graph.
-_INSERT_SECONDS = 4.0
+#: Seconds that the probe may take but for compiling, and inserting of them; a slow machine, or parameters that make
+#: insertions slow, stop at a smaller graph. No part is interrupted, so that some time is left over.
+_SECONDS, _INSERT_SECONDS = 7.0, 3.5
+#: Vertices, or centroids, of the first try; tries grow while the next one is expected to end in time.
+_FIRST_VERTICES, _FIRST_CENTROIDS = 64, 64
 #: Memory that rows are scattered over at most, and distances computed there.
 _SPREAD_BYTES, _SPREAD_ROWS = 256 << 20, 40_000
 #: Bytes written to learn the speed of the disk.
@@ -87,12 +91,17 @@ class Rates:
 
 
 def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
-    """Measure this machine, in at most about 10 seconds once its kernels are compiled.
+    """Measure this machine, in at most 10 seconds once its kernels are compiled.
 
     Parameters
     ----------
     directory : Path
         Where a file is written, and removed.
+
+    Raises
+    ------
+    InputError
+        If one of the rows is unusable, naming it.
     """
     with threadpool_limits(1):  # as tasks run
         return _probe(source, shape, workers, directory)
@@ -101,19 +110,25 @@ def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> 
 def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
     begun = time.perf_counter()
     wanted = min(_ROWS, max(512, _BYTES // shape.row_bytes))
-    batch = next(iter(source.batches(wanted))).vectors[:wanted]
-    reading = (time.perf_counter() - begun) / len(batch)
-    given = np.ascontiguousarray(batch, dtype=shape.dtype)
-    rows = comparable(given)
+    batch = next(iter(source.batches(wanted)))
     p = shape.parameters
+    check_batch(batch, p.metric)
+    vectors = batch.vectors[:wanted]
+    read = time.perf_counter() - begun
+    reading = read / len(vectors)
+    given = np.ascontiguousarray(vectors, dtype=shape.dtype)
+    rows = comparable(given)
     _warm(rows[:64], p)
-    size, insertion, distances, doubling = _insert(rows, p)
+    deadline = time.perf_counter() + _SECONDS - read
+    size, insertion, distances, doubling = _insert(rows, p, deadline)
     spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.comparable_bytes, rows.nbytes))
-    gathered = _distance_seconds(rows, 1)
+    gathered = _distance_seconds(rows, 1, deadline)
     wide = np.empty((spread // (rows.shape[1] * rows.itemsize), rows.shape[1]), rows.dtype)
-    wide[:] = rows[np.arange(len(wide)) % len(rows)]
-    scattered = _distance_seconds(wide, 1)
-    together = _distance_seconds(wide, workers)
+    for first in range(0, len(wide), len(rows)):
+        block = wide[first : first + len(rows)]
+        block[:] = rows[: len(block)]
+    scattered = _distance_seconds(wide, 1, deadline)
+    together = _distance_seconds(wide, workers, deadline)
     del wide
     return Rates(
         threads=workers * min(1.0, scattered / together),
@@ -123,8 +138,8 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
         distances_per_doubling=doubling,
         scattered=scattered,
         gathered=gathered,
-        encoding=_encoding_seconds(given, p),
-        centroids=_kmeans_seconds(given, shape),
+        encoding=_encoding_seconds(given, p, deadline),
+        centroids=_kmeans_seconds(given, shape, deadline),
         reading=reading,
         writing=_write_seconds(directory),
     )
@@ -171,7 +186,7 @@ def _insertion_seconds(rates: Rates, n: int, workers: int) -> float:
     return single * (_SEARCH_SHARE / searching + (1 - _SEARCH_SHARE) / rates.threads)
 
 
-def _insert(rows: NDArray[Any], p: Parameters) -> tuple[int, float, float, float]:
+def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, float, float, float]:
     """Grow a graph; return the size it was timed at, seconds and distances of an insertion, distances a doubling."""
     neighbours = np.zeros((len(rows), list_capacity(p.max_degree)), np.uint32)
     degrees = np.zeros(len(rows), np.int32)
@@ -179,16 +194,17 @@ def _insert(rows: NDArray[Any], p: Parameters) -> tuple[int, float, float, float
     order = np.random.default_rng(p.seed).permutation(len(rows)).astype(np.uint32)
     done = 0
     measured: list[tuple[float, float, float]] = []
-    begun = time.perf_counter()
+    deadline = min(deadline, time.perf_counter() + _INSERT_SECONDS)
+    tries = Tries(deadline)
     for last in _doubling(len(rows)):
         some = order[done:last]
-        clock = _BatchClock()
+        clock = BatchClock()
         distances = insert_vertices(
             rows, neighbours, degrees, some, int(order[0]), vamana, present=done, advance=clock
         )
         measured.append((math.sqrt(max(done, 1) * last), clock.median(), distances / len(some)))
         done = last
-        if time.perf_counter() - begun > _INSERT_SECONDS / 3:  # the next takes more than twice as long
+        if not tries.leave_time(growth=2):
             break
     size, seconds, mean_distances = measured[-1]
     before = measured[-2] if len(measured) > 1 else measured[-1]
@@ -196,24 +212,8 @@ def _insert(rows: NDArray[Any], p: Parameters) -> tuple[int, float, float, float
     return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span)
 
 
-class _BatchClock:
-    """Seconds of a vertex in each batch; the median of them is that of an undisturbed machine."""
-
-    def __init__(self) -> None:
-        self._last = time.perf_counter()
-        self._seconds: list[float] = []
-
-    def __call__(self, vertices: int) -> None:
-        now = time.perf_counter()
-        self._seconds.append((now - self._last) / vertices)
-        self._last = now
-
-    def median(self) -> float:
-        return float(np.median(self._seconds))
-
-
 def _doubling(n: int) -> list[int]:
-    sizes = [min(1024, n)]
+    sizes = [min(_FIRST_VERTICES, n)]
     while sizes[-1] < n:
         sizes.append(min(2 * sizes[-1], n))
     return sizes
@@ -221,12 +221,12 @@ def _doubling(n: int) -> list[int]:
 
 def _warm(rows: NDArray[Any], p: Parameters) -> None:
     """Compile what is timed."""
-    _insert(rows, p)
-    _distance_seconds(rows, 1)
+    _insert(rows, p, math.inf)
+    _distance_seconds(rows, 1, 0)
     train_pq(rows, min(p.pq_bytes, rows.shape[1]), seed=p.seed)
 
 
-def _distance_seconds(rows: NDArray[Any], threads: int) -> float:
+def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:
     """Seconds of a distance to a random row, with as many threads at it at once."""
     ids = np.random.default_rng(0).integers(0, len(rows), (threads, _SPREAD_ROWS)).astype(np.uint32)
     out = np.empty((threads, _SPREAD_ROWS), np.float32)
@@ -235,19 +235,30 @@ def _distance_seconds(rows: NDArray[Any], threads: int) -> float:
         for i in range(first, last):
             distances_from_first(rows, ids[i], out[i])
 
-    return _least(lambda: list(map_blocks(block, threads, 1, threads))) / _SPREAD_ROWS
+    return least(lambda: list(map_blocks(block, threads, 1, threads)), deadline) / _SPREAD_ROWS
 
 
-def _encoding_seconds(rows: NDArray[Any], p: Parameters) -> float:
+def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
     some = rows[:4096]
     codebook = train_pq(some[:512], p.pq_bytes, seed=p.seed)
-    return _least(lambda: encode_pq(some, codebook)) / len(some)
+    return least(lambda: encode_pq(some, codebook), deadline) / len(some)
 
 
-def _kmeans_seconds(rows: NDArray[Any], shape: Shape) -> float:
-    """Seconds of mini-batch k-means over the sample, from its beginning and one of its steps."""
+def _kmeans_seconds(rows: NDArray[Any], shape: Shape, deadline: float) -> float:
+    """Seconds of mini-batch k-means over the sample, tried with as many of its centroids as there is time for."""
     wanted = n_entries(shape.parameters.entries, shape.n)
-    centroids = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
+    most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
+    centroids = min(most, _FIRST_CENTROIDS)
+    tries = Tries(deadline)
+    seconds = _try_kmeans(rows, shape, wanted, centroids)
+    while centroids < most and tries.leave_time(growth=4):
+        centroids = min(4 * centroids, most)
+        seconds = _try_kmeans(rows, shape, wanted, centroids)
+    return seconds
+
+
+def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int) -> float:
+    """Seconds with `wanted` centroids, from the beginning and one step with fewer of them."""
     some = np.asarray(rows[: 2 * max(512, centroids)], np.float32)
     if len(some) <= centroids:
         return 0.0
@@ -272,13 +283,3 @@ def _write_seconds(directory: Path) -> float:
         file.flush()
         os.fsync(file.fileno())
         return (time.perf_counter() - start) / _WRITE_BYTES
-
-
-def _least(run: Callable[[], Any], times: int = 3) -> float:
-    """Seconds of the fastest of a few runs: others use the machine too."""
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

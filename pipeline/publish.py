@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.atomic import fsync_dir, link_or_copy, write_json_atomic
-from indexmill.formats.errors import ConfigError, OutputExistsError
-from indexmill.formats.manifest import MANIFEST_NAME, RUN_NAME, Manifest, write_manifest
+from indexmill.formats.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
+from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OutputExistsError
+from indexmill.formats.manifest import MANIFEST_NAME, RUN_NAME, Manifest, parse_manifest, write_manifest
 from indexmill.pipeline.failpoint import failpoint
 
 #: Stands in a directory while it is filled.
@@ -26,10 +26,11 @@ def output_lock(out: Path) -> Iterator[None]:
     Raises
     ------
     ConfigError
-        If another job is at work on `out`.
+        If another job is at work on `out`, or it lies inside an index.
     OSError
         If nothing can be written beside it.
     """
+    check_place(out)
     path = _beside(out, "lock")
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as lock:
@@ -47,6 +48,34 @@ def output_lock(out: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+def check_place(out: Path) -> None:
+    """Refuse an output inside an index, with which it would go when that is replaced.
+
+    Raises
+    ------
+    ConfigError
+        Naming the index.
+    """
+    folder = Path(os.path.realpath(out.parent))
+    for above in (folder, *folder.parents):
+        if _is_ours(above):
+            raise ConfigError(
+                f"out: {out} lies inside the index {above} and would be deleted when that is replaced; name a "
+                "directory outside it"
+            )
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether a directory is an index, damaged ones and those of other versions too."""
+    try:
+        parse_manifest(directory)
+    except (ForeignFile, PermissionError):
+        return False
+    except FormatError:
+        return True
+    return True
+
+
 def check_output(out: Path, force: bool) -> None:
     """Refuse to overwrite: an index without `force`, anything that is not an index at all.
 
@@ -54,8 +83,11 @@ def check_output(out: Path, force: bool) -> None:
 
     Raises
     ------
+    ConfigError
+        If `out` lies inside an index.
     OutputExistsError
     """
+    check_place(out)
     old = _beside(out, "old")
     if (old / MANIFEST_NAME).is_file() and not out.exists():
         old.rename(out)  # a publish was killed between its two renames: nothing is lost
@@ -72,9 +104,10 @@ def publish(
 ) -> None:
     """Lay the files of `emitted` beside `out`, write the manifest last, and rename the whole into place.
 
-    An index that is replaced steps aside first, so that `out` is the old index, the new one, or for a moment
-    nothing; readers that have it open keep the files they opened. Unless `keep`, files are given a second
-    name instead of a copy where that is possible, for `emitted` will be deleted.
+    `out` is the old index or the new one at every moment, and readers that have it open keep the files they opened.
+    Only where names cannot be exchanged (`formats.atomic.exchange`) the old index steps aside first, so that for a
+    moment there is nothing. Unless `keep`, files are given a second name instead of a copy where that is possible,
+    for `emitted` will be deleted.
     """
     check_output(out, force)
     fresh, old = _beside(out, "new"), _beside(out, "old")
@@ -96,13 +129,17 @@ def publish(
     fsync_dir(fresh)
     (fresh / _MARK).unlink()
     failpoint("publish-sealed")
-    if out.exists():
-        out.rename(old)
-    failpoint("publish-aside")
-    fresh.rename(out)
+    if out.exists() and exchange(fresh, out):
+        failpoint("publish-aside")  # the old index has the new one's former name
+    else:
+        if out.exists():
+            out.rename(old)
+        failpoint("publish-aside")
+        fresh.rename(out)
     fsync_dir(out.parent)
     failpoint("publish-done")
-    _remove(old)
+    for leftover in (fresh, old):
+        _remove(leftover)
 
 
 def _beside(out: Path, part: str) -> Path:
@@ -111,9 +148,19 @@ def _beside(out: Path, part: str) -> Path:
 
 def _remove(leftover: Path) -> None:
     """Remove what a killed publish left: a directory with our mark, an index, or an empty one; never another."""
+    if leftover.is_symlink():  # `out` was a link: its target is not ours to delete
+        leftover.unlink()
     if not leftover.exists():
         return
     ours = (leftover / _MARK).is_file() or (leftover / MANIFEST_NAME).is_file() or not any(leftover.iterdir())
     if not ours:
         raise OutputExistsError(f"out: {leftover} is in the way and holds other things; move it elsewhere")
-    shutil.rmtree(leftover)
+    mark = leftover / _MARK
+    mark.touch()
+    for path in leftover.iterdir():  # the mark goes last: killed between, the rest is still known as ours
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != mark:
+            path.unlink()
+    mark.unlink()
+    leftover.rmdir()

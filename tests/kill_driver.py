@@ -1,8 +1,8 @@
 """Runs builds in forked children that a failpoint or a timer kills; compiled kernels are loaded once, before the forks.
 
 Reads one JSON object a line: ``source``, ``out``, ``shard`` and optionally ``failpoint``, ``delay``, ``work``,
-``force``, ``workers``; answers with the wait status of the child (negative: the signal that ended it) and its
-error message.
+``force``, ``workers``, ``exchange`` (false: the file system cannot swap two names); answers with the wait status of the
+child (negative: the signal that ended it) and its error message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import traceback
 from typing import Any
 
 from indexmill.formats.errors import IndexmillError
-from indexmill.pipeline import failpoint
+from indexmill.pipeline import failpoint, publish
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
@@ -41,6 +41,8 @@ def run(command: dict[str, Any]) -> tuple[int, str]:
     child = os.fork()
     if child == 0:
         failpoint._armed = command.get("failpoint", "")
+        if not command.get("exchange", True):
+            publish.exchange = lambda first, second: False
         code = 0
         try:
             build(command)

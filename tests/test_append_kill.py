@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -16,12 +17,14 @@ import indexmill
 from indexmill.formats.index import verify_index
 from indexmill.pipeline.publish import check_output
 
-# Kills its own process after the named step of an append, or before the n-th rename of the publish ("rename-n").
+# Kills its own process after the named step of an append, or before the n-th rename of a publish on a file system that
+# cannot exchange two names ("rename-n").
 APPEND = """
 import os, signal, sys
 from pathlib import Path
 import indexmill
 import indexmill.pipeline.extend as x
+import indexmill.pipeline.publish
 
 victim, index, more = sys.argv[1:4]
 
@@ -46,15 +49,17 @@ if victim.startswith("rename-"):
         return rename(self, target)
     def publish_and_die(*arguments, **keywords):
         Path.rename = count_renames
+        indexmill.pipeline.publish.exchange = lambda first, second: False
         publish(*arguments, **keywords)
     x.publish = publish_and_die
 indexmill.append(index, more, workers=1)
 """
 
 
-def append(victim: str, index: Path, more: Path) -> int:
+def append(victim: str, index: Path, more: Path, failpoint: str = "") -> int:
     arguments = [sys.executable, "-c", APPEND, victim, str(index), str(more)]
-    return subprocess.run(arguments, capture_output=True, check=False).returncode
+    environment = {**os.environ, "INDEXMILL_FAILPOINT": failpoint}
+    return subprocess.run(arguments, capture_output=True, check=False, env=environment).returncode
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,17 @@ def test_killed_in_every_stage_and_run_again(folder: Path, tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
-def test_killed_while_publishing_loses_neither_generation(folder: Path, tmp_path: Path) -> None:
+def test_killed_while_publishing_there_is_always_a_generation(folder: Path, tmp_path: Path) -> None:
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    assert append("nothing", index, folder / "more.npy", "publish-sealed") == -signal.SIGKILL
+    assert data_files(index) == data_files(folder / "old")
+    assert append("nothing", index, folder / "more.npy", "publish-aside") == -signal.SIGKILL
+    assert data_files(index) == data_files(folder / "whole")
+
+
+def test_killed_while_publishing_without_an_exchange_loses_neither_generation(
+    folder: Path, tmp_path: Path
+) -> None:
     index = shutil.copytree(folder / "old", tmp_path / "ix")
     for rename in ("rename-1", "rename-2"):  # the old generation aside, the new one into place
         assert append(rename, index, folder / "more.npy") == -signal.SIGKILL

@@ -171,6 +171,7 @@ REJECTED: dict[str, tuple[Callable[[dict[str, Any]], object], type[FormatError],
     "drift": (lambda v: v.update(drift=0.5), CorruptFile, "key 'drift'"),
     "generation 0": (lambda v: v.update(generation=0), CorruptFile, "key 'generation': expected at least 1"),
     "no generation": (lambda v: v.pop("generation"), CorruptFile, "key 'generation'"),
+    "an ancestor": (lambda v: v.update(ancestors=[7]), CorruptFile, "key 'ancestors': expected build ids"),
     "a parent": (lambda v: v.update(parents=["ab"]), CorruptFile, "key 'parents': expected build ids"),
 }
 

@@ -166,6 +166,26 @@ def test_an_index_is_not_merged_with_itself(large: Path, tmp_path: Path) -> None
             indexmill.merge(large, other)
 
 
+def test_vectors_that_are_there_already_are_not_merged_again_unless_forced(
+    large: Path, little: Path, merged: Path, tmp_path: Path
+) -> None:
+    grown = tmp_path / "grown"
+    indexmill.append(merged, points(10, 5), out=grown)
+    assert manifest(grown)["parents"] == [manifest(merged)["build_id"]]
+    assert manifest(grown)["ancestors"] == sorted(manifest(index)["build_id"] for index in (large, little))
+    assert "ancestors" not in manifest(merged)
+    sibling = tmp_path / "sibling"
+    indexmill.append(large, points(10, 6), out=sibling)
+    before = data_files(grown)
+    for other in (little, large, merged, sibling):
+        with pytest.raises(
+            InputError, match=r"in common with .*both contain index [0-9a-f]{16}, .*add --force"
+        ):
+            indexmill.merge(grown, other)
+    assert data_files(grown) == before
+    assert len(indexmill.merge(grown, little, force=True)) == len(BOTH) + 10 + len(LITTLE)
+
+
 def test_indexes_that_differ_are_refused_and_nothing_changes(large: Path, tmp_path: Path) -> None:
     index = shutil.copytree(large, tmp_path / "ix")
     before = data_files(index)

@@ -135,13 +135,29 @@ def test_killed_while_replacing_an_index_loses_neither(
 ) -> None:
     out = tmp_path / "ix"
     driver.succeed(out, SHARD)
-    for moment in ("copied", "sealed", "aside"):
+    for moment in ("copied", "sealed"):
         driver.die(out, 0, f"publish-{moment}", force=True)
+        assert data_files(out) == undisturbed[SHARD]
+    for moment in ("aside", "done"):
+        driver.die(out, 0, f"publish-{moment}", force=True)
+        assert data_files(out) == undisturbed[0]
+    assert driver.succeed(out, 0, force=True) == undisturbed[0]
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_killed_while_replacing_an_index_without_an_exchange_loses_neither(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path
+) -> None:
+    out = tmp_path / "ix"
+    driver.succeed(out, SHARD)
+    for moment in ("copied", "sealed", "aside"):
+        driver.die(out, 0, f"publish-{moment}", force=True, exchange=False)
+        assert out.exists() == (moment != "aside")
         check_output(out, force=True)  # what any later build does first
         assert data_files(out) == undisturbed[SHARD]
-    driver.die(out, 0, "publish-done", force=True)
+    driver.die(out, 0, "publish-done", force=True, exchange=False)
     assert data_files(out) == undisturbed[0]
-    assert driver.succeed(out, 0, force=True) == undisturbed[0]
+    assert driver.succeed(out, 0, force=True, exchange=False) == undisturbed[0]
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 

@@ -7,19 +7,22 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from indexmill.formats.errors import BudgetError
+from indexmill.formats.errors import BudgetError, InputError
 from indexmill.formats.source import array_source
 from indexmill.pipeline import budget, needs
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.plan import make_plan
+from indexmill.pipeline.probe import probe
 from indexmill.pipeline.scratch import SideColumns, needed_scratch
 from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.storage import MIRROR_VARIABLE
 
 QUICK = {"R": 12, "L": 12, "pq_bytes": 8, "entries": 16, "sample_vectors": 1000, "navigation": 0.0}
 MIB = 1 << 20
@@ -152,6 +155,19 @@ def test_a_scratch_limit_that_is_too_small_is_refused_before_the_build_starts(tm
     run_build(make_spec(tmp_path / "ix", scratch=int(need * 1.05)), source)
 
 
+def test_a_scratch_limit_is_for_what_a_build_adds_to_a_kept_work_directory(tmp_path: Path) -> None:
+    work, source = str(tmp_path / "work"), array_source(vectors_of(3000, 32))
+    limited = make_spec(tmp_path / "ix", work=work)
+    limited = make_spec(
+        tmp_path / "ix", work=work, scratch=int(make_plan(limited, source).peak_scratch_bytes * 1.05)
+    )
+    run_build(limited, source)
+    run_build(
+        limited.model_copy(update={"out": str(tmp_path / "other")}), array_source(255 - vectors_of(3000, 32))
+    )
+    assert run_json(tmp_path / "other")["peak_scratch_bytes"] > limited.scratch
+
+
 @pytest.mark.parametrize("run", [run_build, make_plan])
 def test_a_disk_without_room_is_refused_by_path_need_and_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any
@@ -165,6 +181,48 @@ def test_a_disk_without_room_is_refused_by_path_need_and_free(
 def test_a_plan_leaves_nothing_behind(tmp_path: Path) -> None:
     make_plan(make_spec(tmp_path / "ix"), array_source(vectors_of(3000, 32)))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_for_a_work_folder_at_a_url_looks_at_its_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "mirrors"))
+    seen, usage = [], shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: seen.append(path) or usage)
+    url = f"file://{tmp_path}/far"
+    make_plan(make_spec(tmp_path / "ix", work=url), array_source(vectors_of(3000, 32)))
+    assert [Path(path).parent for path in seen] == [tmp_path / "mirrors"]
+    assert not list(seen[0].iterdir())
+    assert not list((tmp_path / "here").iterdir())
+    assert not list((tmp_path / "far").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "message"),
+    [(np.nan, "l2", "row 700: component 3 is nan"), (0.0, "cosine", "row 700: zero vector")],
+)
+def test_a_plan_refuses_rows_that_a_build_would(
+    tmp_path: Path, value: float, metric: str, message: str
+) -> None:
+    vectors = vectors_of(1000, 16)
+    vectors[700, :] = value if metric == "cosine" else vectors[700]
+    vectors[700, 3] = value
+    with pytest.raises(InputError, match=f"<array>: {message}"):
+        make_plan(make_spec(tmp_path / "ix", metric=metric), array_source(vectors))
+
+
+def test_a_probe_of_slow_parameters_ends_in_time(tmp_path: Path) -> None:
+    dim = 128
+    source = array_source(vectors_of(16_384, dim))
+    parameters = Parameters(R=512, L=4096)
+    shape = budget.Shape(10_000_000, dim, np.dtype(np.float32), False, parameters)
+    probe(array_source(vectors_of(64, 16)), shape, 2, tmp_path)  # compiles
+    began = time.perf_counter()
+    rates = probe(source, shape, 2, tmp_path)
+    assert time.perf_counter() - began < 10
+    assert rates.distances_per_doubling > 0
 
 
 def test_a_sharded_plan_foretells_shards_and_fanout(tmp_path: Path) -> None:
