@@ -127,7 +127,9 @@ def test_a_node_declared_slower_gets_fewer_tasks(three: Three) -> None:
     list(three.executor.map(tasks.where, [(i, {}) for i in range(4)]))  # worker processes are there
     pauses = {m["NodeID"]: 0.1 for m in ray.nodes()} | {three.slow: 0.4}
     counts = Counter(three.executor.map(tasks.where, [(i, pauses) for i in range(39)]))
-    assert 2 <= counts[three.slow] <= 4, counts  # 39 tasks at 10 + 10 + 10 and 2.5 a second: 3
+    assert 1 <= counts[three.slow] <= 7, (
+        counts
+    )  # 39 tasks at 10 + 10 + 10 and 2.5 a second: 3; split evenly: 10
     assert sum(counts.values()) == 39
 
 
