@@ -145,7 +145,7 @@ def node_format(shape: Shape) -> NodeFormat:
 def output_bytes(shape: Shape) -> int:
     """Return about how large the index will be: nodes on their pages, codes, ids."""
     pages = node_format(shape).n_pages(shape.n)
-    return pages * (PAGE_BYTES + 4) + shape.n * (shape.parameters.pq_bytes + 4 + int(shape.id_bytes))
+    return pages * (PAGE_BYTES + 4) + shape.n * (shape.parameters.pq_bytes + 4 + int(2 * shape.id_bytes))
 
 
 def shard_size(shape: Shape, memory: int) -> int:

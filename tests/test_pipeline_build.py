@@ -39,7 +39,7 @@ def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.nda
 def build(
     out: Path, vectors: np.ndarray, *, workers: int = 1, executor: str = "local", **parameters: Any
 ) -> Path:
-    settings = {"max_degree": 12, "build_list_size": 30, "pq_bytes": 8, **parameters}
+    settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}
     run = {k: settings.pop(k) for k in ("force", "work", "memory") if k in settings}
     spec = BuildSpec(
         input=["<array>"],
@@ -342,9 +342,7 @@ def test_shards_that_ray_has_no_room_for_are_told_the_size_that_fits() -> None:
 
 @pytest.mark.parametrize("max_degree", [2, 4, 8])
 def test_lists_of_few_neighbours_are_merged_in_the_buffers_there_are(tmp_path: Path, max_degree: int) -> None:
-    index = build(
-        tmp_path / "ix", clustered(900, 8), shard_vectors=130, max_degree=max_degree, memory=400 << 20
-    )
+    index = build(tmp_path / "ix", clustered(900, 8), shard_vectors=130, R=max_degree, memory=400 << 20)
     assert_sound(index)
 
 

@@ -256,5 +256,5 @@ def test_a_sampler_costs_little_beside_a_gibibyte() -> None:
     began = time.process_time()
     with PeakMemory() as peak:
         time.sleep(1)
-    assert time.process_time() - began < 0.05
+    assert time.process_time() - began < 0.1
     assert peak.bytes > len(held)
