@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 #: A batch is at most this share of the vertices: larger ones lose quality (at 2%, 1.5% more distances for the same
 #: recall on a million SIFT vectors), smaller ones parallelism.
 MAX_BATCH_SHARE = 0.005
-#: Vertices a thread takes at a time.
-_BLOCK = 512
+#: Vertices that a thread searches for at a time: few, for a batch of a small graph is a few hundred. And those whose
+#: reverse edges it adds.
+_SEARCHED, _BLOCK = 24, 512
 
 
 def insert_vertices(
@@ -108,7 +109,7 @@ def _choose_neighbours(
             p.build_list_size, p.alpha, chosen[first:last], counts[first:last],
         ))  # fmt: skip
 
-    return chosen, counts, sum(map_blocks(block, len(batch), _BLOCK, threads))
+    return chosen, counts, sum(map_blocks(block, len(batch), _SEARCHED, threads))
 
 
 @njit(nogil=True, cache=True)
