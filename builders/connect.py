@@ -4,8 +4,8 @@ Robust prune gives no such promise: duplicates, far outliers and full lists leav
 that leads to them, and a search would never return them. NSG repairs its graph in the same spirit.
 
 A tree from the entry marks what is reachable. It is grown in sweeps over the lists in their order, each vertex
-expanded once, so that a graph on storage is read a few times from front to back rather than at random (a
-million SIFT vectors take about eight sweeps). Each unreachable vertex u, in id order, is searched for; the
+expanded once, so that a graph on storage is read a few times from front to back rather than at random. Each
+unreachable vertex u, in id order, is searched for; the
 nearest visited vertex with room in its list gets an edge to u, else the nearest whose list holds an edge
 outside the tree gives its last such edge up. Tree edges are never removed, so nothing that was reachable is
 lost, and a leaf of the tree always has an edge to give.

@@ -27,7 +27,7 @@ DEFAULT_ENTRIES = 1024
 DEFAULT_NAVIGATION = 0.01
 #: Vectors that PQ and k-means are trained on.
 DEFAULT_SAMPLE = 100_000
-#: Share of the vectors that belong to a second shard. On sift1m in three shards, a fifth loses no recall.
+#: Share of the vectors that belong to a second shard: those nearest to a border.
 DEFAULT_OVERLAP = 0.25
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
