@@ -1,8 +1,8 @@
 """How the C allocator gives memory back, so that what a budget counts is what is held.
 
 glibc raises its thresholds as a program frees large blocks, and keeps a heap for each thread: after a few stages a
-hundred MiB are held that nobody uses. The thresholds are high enough that the arrays a kernel makes in a loop, a few MiB
-each, come from a heap that stays.
+hundred MiB are held that nobody uses. The thresholds are high enough that the arrays a kernel makes in a loop, a
+few MiB each, come from a heap that stays.
 """
 
 from __future__ import annotations
