@@ -1,10 +1,13 @@
-"""Orders that need no graph: identity and random.
+"""What an order of vertices is, and the two that need no graph: identity and random.
 
 An order is a uint32 array, shape (n,): ``order[slot]`` is the vertex that lives in `slot`. It is a bijection
 on [0, n); slot s lives on page s // nodes_per_page.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +16,95 @@ from numpy.typing import NDArray
 _STREAM = 0x0FDE
 
 
-def identity_order(n: int) -> NDArray[np.uint32]:
-    """Return vertices in input order, DiskANN's layout."""
-    return np.arange(n, dtype=np.uint32)
+class Adjacency(NamedTuple):
+    """A finished graph.
+
+    Attributes
+    ----------
+    neighbours : uint32 array, shape (n, R)
+        The first ``degrees[v]`` of a row are the neighbours of v, nearest first.
+    degrees : int32 array, shape (n,)
+    """
+
+    neighbours: NDArray[np.uint32]
+    degrees: NDArray[np.int32]
 
 
-def random_order(n: int, seed: int) -> NDArray[np.uint32]:
-    """Return vertices in random order: the baseline that owes nothing to the order of the input."""
-    return np.random.default_rng([seed, _STREAM]).permutation(n).astype(np.uint32)
+class Work:
+    """What an order may spend, in units, so that the same input ends in the same bytes on any machine.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Units; a unit is one edge looked at, or 16 components of a distance. None: no limit.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self.spent = 0
+
+    @property
+    def left(self) -> int:
+        """Units left; a very large number where there is no limit."""
+        return np.iinfo(np.int64).max if self.limit is None else max(0, self.limit - self.spent)
+
+    def spend(self, units: int) -> bool:
+        """Count `units`; false once more is spent than the limit allows."""
+        self.spent += units
+        return self.limit is None or self.spent <= self.limit
+
+
+class Order(Protocol):
+    """A way to lay a graph out. Its parameters are the fields of a frozen dataclass."""
+
+    def fit(
+        self,
+        graph: Adjacency,
+        points: NDArray[Any] | None,
+        nodes_per_page: int,
+        seed: int,
+        *,
+        threads: int = 1,
+        work: Work | None = None,
+    ) -> NDArray[np.uint32]:
+        """Return an order, uint32 (n,).
+
+        Parameters
+        ----------
+        graph : Adjacency
+        points : uint8 or float32 array, shape (n, dim), optional
+            Vectors of the vertices, or what their codes stand for; an order that is made of edges alone takes None.
+        nodes_per_page : int
+            At least 1.
+        seed : int
+            Decides what is drawn; the same seed gives the same order, whatever the number of threads.
+        work : Work, optional
+            An order that runs out of it returns the best it has.
+        """
+
+
+@dataclass(frozen=True)
+class IdentityOrder:
+    """Vertices in input order, DiskANN's layout."""
+
+    def fit(
+        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
+        *, threads: int = 1, work: Work | None = None,
+    ) -> NDArray[np.uint32]:  # fmt: skip
+        """See `Order`."""
+        return np.arange(len(graph.degrees), dtype=np.uint32)
+
+
+@dataclass(frozen=True)
+class RandomOrder:
+    """Vertices in random order: the baseline that owes nothing to the order of the input."""
+
+    def fit(
+        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
+        *, threads: int = 1, work: Work | None = None,
+    ) -> NDArray[np.uint32]:  # fmt: skip
+        """See `Order`."""
+        return np.random.default_rng([seed, _STREAM]).permutation(len(graph.degrees)).astype(np.uint32)
 
 
 def invert(order: NDArray[np.uint32]) -> NDArray[np.uint32]:

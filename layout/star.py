@@ -15,6 +15,7 @@ Time O(n R); memory 27 bytes a vertex, and 4 bytes an edge for the reverse graph
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,23 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.ffd import first_fit_decreasing
+from indexmill.layout.order import Adjacency, Work
 
 _NOBODY = np.uint32(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class StarOrder:
+    """Star packing and first-fit-decreasing, with the reverse graph in memory."""
+
+    def fit(
+        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
+        *, threads: int = 1, work: Work | None = None,
+    ) -> NDArray[np.uint32]:  # fmt: skip
+        """See `layout.order.Order`. Not interrupted: it spends two units an edge and never more."""
+        if work is not None:
+            work.spend(2 * int(graph.degrees.sum(dtype=np.int64)))
+        return star_order(graph.neighbours, graph.degrees, nodes_per_page)
 
 
 def star_order(

@@ -16,8 +16,8 @@ from indexmill.builders.vamana import Graph, list_capacity
 from indexmill.formats.codes import Codebook
 from indexmill.formats.entries import EntryVertices
 from indexmill.formats.navigation import Navigation
-from indexmill.layout.order import identity_order, random_order
-from indexmill.layout.star import star_order
+from indexmill.layout.order import Adjacency
+from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.extend_scratch import GrowingGraph
 from indexmill.pipeline.extend_space import NodeSpace
 
@@ -44,17 +44,13 @@ def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) 
         Vertices of the tail, counted from 0, in slot order.
     """
     built, size = graph.built, len(graph.vectors) - graph.built
-    if order == "identity":
-        return identity_order(size)
-    if order == "random":
-        return random_order(size, seed)
-    neighbours, degrees = induced_lists(graph)
-    stars = star_order(neighbours, degrees, max(nodes_per_page, 1))
-    room = min(-built % max(nodes_per_page, 1), size)
-    return np.concatenate([stars[size - room :], stars[: size - room]])
+    per_page = max(nodes_per_page, 1)
+    tail = ORDERS[order].fit(induced_lists(graph), None, per_page, seed)
+    room = min(-built % per_page, size) if order == "star" else 0
+    return np.concatenate([tail[size - room :], tail[: size - room]])
 
 
-def induced_lists(graph: GrowingGraph) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+def induced_lists(graph: GrowingGraph) -> Adjacency:
     """Return the lists of the tail without built ones: uint32 (n - built, R) and int32 (n - built,), from 0."""
     built, size = graph.built, len(graph.vectors) - graph.built
     width = int(graph.degrees[built:].max())
@@ -69,7 +65,7 @@ def induced_lists(graph: GrowingGraph) -> tuple[NDArray[np.uint32], NDArray[np.i
         places = np.arange(neighbours.shape[1]) < counts[:, None]
         neighbours[first:last][places] = lists[inside] - np.uint32(built)
         degrees[first:last] = counts
-    return neighbours, degrees
+    return Adjacency(neighbours, degrees)
 
 
 def nearer_entries(

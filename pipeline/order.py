@@ -14,7 +14,8 @@ from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.mapped import create_raw
 from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.metrics import layout_metrics
-from indexmill.layout.order import identity_order, invert, random_order
+from indexmill.layout.order import Adjacency, invert
+from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.star import star_order
 from indexmill.pipeline.graph import load_graph, shard_sizes
 
@@ -26,7 +27,8 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
 
     Parameters
     ----------
-    order : {"star", "identity", "random"}
+    order : str
+        A key of `layout.portfolio.ORDERS`.
     node : NodeFormat
         Decides how many nodes share a page.
     """
@@ -35,10 +37,8 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
     per_page = max(node.nodes_per_page, 1)
     if order == "star":
         layout = _star_order(g, per_page, Path(out) / "reverse.bin")
-    elif order == "random":
-        layout = random_order(n, seed)
     else:
-        layout = identity_order(n)
+        layout = ORDERS[order].fit(Adjacency(g.neighbours, g.degrees), None, per_page, seed, threads=threads)
     fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
     metrics = layout_metrics(g.neighbours, g.degrees, layout, per_page, fill)
     np.save(Path(out) / "order.npy", layout)

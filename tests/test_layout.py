@@ -10,7 +10,7 @@ from tests.oracles import star as oracle
 
 from indexmill.layout.ffd import first_fit_decreasing
 from indexmill.layout.metrics import layout_metrics, page_compactness
-from indexmill.layout.order import identity_order, invert, random_order
+from indexmill.layout.order import Adjacency, RandomOrder, Work, invert
 from indexmill.layout.star import star_order
 
 
@@ -27,6 +27,14 @@ def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def as_lists(neighbours: np.ndarray, degrees: np.ndarray) -> list[list[int]]:
     return [row[:d].tolist() for row, d in zip(neighbours, degrees, strict=True)]
+
+
+def no_graph(n: int) -> Adjacency:
+    return Adjacency(np.zeros((n, 1), np.uint32), np.zeros(n, np.int32))
+
+
+def random_order(n: int, seed: int) -> np.ndarray:
+    return RandomOrder().fit(no_graph(n), None, 4, seed)
 
 
 graphs = st.tuples(st.integers(1, 60), st.integers(1, 8), st.integers(0, 2**31))
@@ -94,9 +102,9 @@ def test_overlap_ratio_is_the_mean_share_of_page_mates() -> None:
     neighbours = np.array([[1, 2], [0, 0], [3, 0], [2, 0], [0, 0]], np.uint32)
     degrees = np.array([2, 1, 2, 1, 0], np.int32)
     # pages {0, 1}, {2, 3}, {4}: each of the first four has its one page mate as neighbour, vertex 4 has none
-    assert layout_metrics(neighbours, degrees, identity_order(5), 2, 1.0).overlap_ratio == pytest.approx(
-        4 / 5
-    )
+    assert layout_metrics(
+        neighbours, degrees, np.arange(5, dtype=np.uint32), 2, 1.0
+    ).overlap_ratio == pytest.approx(4 / 5)
 
 
 def test_page_compactness_of_known_graphs() -> None:
@@ -119,3 +127,12 @@ def test_invert_undoes_an_order() -> None:
 def test_random_order_depends_on_the_seed_alone() -> None:
     np.testing.assert_array_equal(random_order(50, 3), random_order(50, 3))
     assert (random_order(50, 3) != random_order(50, 4)).any()
+
+
+def test_work_is_counted_beyond_its_limit_and_none_is_left() -> None:
+    work = Work(10)
+    assert work.spend(10)
+    assert work.left == 0
+    assert not work.spend(5)
+    assert (work.spent, work.left) == (15, 0)
+    assert Work().spend(1 << 60)
