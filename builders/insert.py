@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import squared_distances
 from indexmill.builders.greedy import greedy_search, scratch
-from indexmill.builders.parallel import map_blocks
+from indexmill.builders.parallel import BlockPool
 from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 #: A batch is at most this share of the vertices: larger ones lose quality (at 2%, 1.5% more distances for the same
 #: recall on a million SIFT vectors), smaller ones parallelism.
 MAX_BATCH_SHARE = 0.005
-#: Vertices that a thread searches for at a time: few, for a batch of a small graph is a few hundred. And those whose
-#: reverse edges it adds.
-_SEARCHED, _BLOCK = 24, 512
+#: Vertices that a thread searches for at a time, and those whose reverse edges it adds: few, because the batches of a
+#: small graph are a few hundred vertices, and whoever is finished waits for the other threads' last blocks.
+_SEARCHED, _BLOCK = 8, 128
 
 
 def insert_vertices(
@@ -63,20 +63,23 @@ def insert_vertices(
         Distances that the searches computed; those of the prunes are not counted.
     """
     r, done, distances = parameters.max_degree, 0, 0
-    for size in _batch_sizes(present + len(order), present):
-        batch = order[done : done + size]
-        chosen, counts, computed = _choose_neighbours(
-            vectors, neighbours, degrees, batch, entry, parameters, threads
-        )
-        neighbours[batch, :r] = chosen
-        degrees[batch] = counts
-        targets = _add_reverse_edges(vectors, neighbours, degrees, batch, chosen, counts, parameters, threads)
-        if changed is not None:
-            changed[batch] = True
-            changed[targets] = True
-        done += size
-        distances += computed
-        advance(size)
+    with BlockPool(threads) as pool:
+        for size in _batch_sizes(present + len(order), present):
+            batch = order[done : done + size]
+            chosen, counts, computed = _choose_neighbours(
+                vectors, neighbours, degrees, batch, entry, parameters, pool
+            )
+            neighbours[batch, :r] = chosen
+            degrees[batch] = counts
+            targets = _add_reverse_edges(
+                vectors, neighbours, degrees, batch, chosen, counts, parameters, pool
+            )
+            if changed is not None:
+                changed[batch] = True
+                changed[targets] = True
+            done += size
+            distances += computed
+            advance(size)
     return distances
 
 
@@ -97,7 +100,7 @@ def _choose_neighbours(
     batch: NDArray[np.uint32],
     entry: int,
     p: VamanaParameters,
-    threads: int,
+    pool: BlockPool,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int32], int]:
     """Search and prune for every vertex of `batch`; return lists (m, R), degrees (m,) and distances computed."""
     chosen = np.zeros((len(batch), p.max_degree), np.uint32)
@@ -109,7 +112,7 @@ def _choose_neighbours(
             p.build_list_size, p.alpha, chosen[first:last], counts[first:last],
         ))  # fmt: skip
 
-    return chosen, counts, sum(map_blocks(block, len(batch), _SEARCHED, threads))
+    return chosen, counts, sum(pool.run(block, len(batch), _SEARCHED))
 
 
 @njit(nogil=True, cache=True)
@@ -147,7 +150,7 @@ def _add_reverse_edges(
     chosen: NDArray[np.uint32],
     counts: NDArray[np.int32],
     p: VamanaParameters,
-    threads: int,
+    pool: BlockPool,
 ) -> NDArray[np.uint32]:
     """Give every chosen neighbour an edge back and return those neighbours; once sorted, targets are independent."""
     real = np.arange(chosen.shape[1]) < counts[:, None]
@@ -161,8 +164,7 @@ def _add_reverse_edges(
     def block(first: int, last: int) -> None:
         _append_or_prune(vectors, neighbours, degrees, edges, bounds[first : last + 1], p.max_degree, p.alpha)
 
-    for _ in map_blocks(block, len(bounds) - 1, _BLOCK, threads):
-        pass
+    pool.run(block, len(bounds) - 1, _BLOCK)
     return targets[bounds[:-1]]
 
 
