@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest import augment, with_one
@@ -195,14 +196,17 @@ def _means(
     rows: NDArray[np.float32], cells: NDArray[np.int64], sites: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Return the mean of each cell; a cell without rows keeps its site."""
-    order = np.argsort(cells, kind="stable")
     counts = np.bincount(cells, minlength=len(sites))
     sums = np.zeros(sites.shape)
-    for first in range(0, len(rows), _BLOCK):
-        some = order[first : first + _BLOCK]
-        starts = np.flatnonzero(np.diff(cells[some], prepend=-1))
-        sums[cells[some[starts]]] += np.add.reduceat(rows[some], starts, axis=0, dtype=np.float64)
+    _add_rows(rows, cells, sums)
     kept = np.flatnonzero(counts)
     moved = sites.copy()
     moved[kept] = sums[kept] / counts[kept][:, None]
     return moved
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(rows: Any, cells: Any, sums: Any) -> None:  # pragma: no cover - compiled
+    for i in range(len(rows)):
+        for j in range(rows.shape[1]):
+            sums[cells[i], j] += rows[i, j]

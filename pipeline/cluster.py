@@ -12,7 +12,7 @@ from indexmill.builders.shards import ShardPlan, plan_shards
 from indexmill.pipeline.ingest import read_summary
 
 SAMPLE_VERSION = 1
-CLUSTER_VERSION = 3
+CLUSTER_VERSION = 4
 
 
 def sample_task(vectors: str, n_sample: int, seed: int, out: str, threads: int) -> None:

@@ -10,7 +10,7 @@ from indexmill.builders.entries import entry_vertices, n_entries
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.pipeline.graph import load_graph
 
-VERSION = 2
+VERSION = 3
 #: What `builders.distances.comparable` adds to int8 components.
 _INT8_SHIFT = np.float32(128)
 
@@ -21,7 +21,7 @@ def entries_task(
     """Write ``centroids.npy``, in the vectors' own terms, and ``vertices.npy``; `vectors` are comparable rows."""
     rows = np.load(vectors, mmap_mode="r")
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed)
+    centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed, threads)
     points = centroids + _INT8_SHIFT if drawn.dtype == np.int8 else centroids
     np.save(Path(out) / "centroids.npy", centroids)
     np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), points))

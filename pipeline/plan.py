@@ -68,9 +68,8 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     if spec.scratch is not None:
         check_scratch(scratch, spec.scratch, place)
     check_free(place, scratch)
-    seconds = stage_seconds(
-        probe(opened, shape, spec.workers, existing_parent(place)), shape, files, spec.workers
-    )
+    rates = probe(opened, shape, spec.workers, existing_parent(place))
+    seconds = stage_seconds(rates, shape, files)
     fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
     return Plan(
         peak_memory_bytes=max(memory.values()),

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
 from indexmill.builders.distances import comparable, distances_from_first
 from indexmill.builders.entries import n_entries
-from indexmill.builders.insert import MAX_BATCH_SHARE, insert_vertices
+from indexmill.builders.insert import insert_vertices
+from indexmill.builders.kmeans import PASSES, mini_batches
 from indexmill.builders.navigation import navigation_size
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
@@ -45,14 +45,10 @@ _FIRST_VERTICES, _FIRST_CENTROIDS = 64, 64
 _SPREAD_BYTES, _SPREAD_ROWS = 256 << 20, 40_000
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
-#: Vertices that a thread takes at a time in `builders.insert`: smaller batches use one thread for their searches.
-_BLOCK = 512
-#: Share of an insertion that is the search and prune of the vertex itself; the rest prunes its neighbours.
-_SEARCH_SHARE = 0.7
 #: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
 _TRAINING_ROUNDS = 18
-#: Centroids that k-means is tried with at most, and the steps after which it settles on the data we know (44 and more).
-_MOST_CENTROIDS, _KMEANS_STEPS = 1024, 140
+#: Centroids that k-means is tried with at most.
+_MOST_CENTROIDS = 1024
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
@@ -139,13 +135,13 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
         scattered=scattered,
         gathered=gathered,
         encoding=_encoding_seconds(given, p, deadline),
-        centroids=_kmeans_seconds(given, shape, deadline),
+        centroids=_kmeans_seconds(given, shape, workers, deadline),
         reading=reading,
         writing=_write_seconds(directory),
     )
 
 
-def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int], workers: int) -> dict[str, float]:
+def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str, float]:
     """Return the predicted seconds of every stage in `files`, whose bytes it writes."""
     p, n = shape.parameters, shape.n
     cells, _ = expected_shards(shape)
@@ -157,7 +153,7 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int], workers: in
         work[name] /= rates.threads
     work |= {
         "ingest": n * rates.reading,
-        "build": members * _insertion_seconds(rates, members // cells, workers),
+        "build": members * _insertion_seconds(rates, members // cells),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids,
         "navigation": navigation_size(p.navigation, n) * rates.insertion,
@@ -167,7 +163,7 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int], workers: in
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
-def _insertion_seconds(rates: Rates, n: int, workers: int) -> float:
+def _insertion_seconds(rates: Rates, n: int) -> float:
     """Mean seconds of an insertion while a graph grows to `n` vertices, on all threads.
 
     Half of an insertion, in logarithms, waits for memory: the rest is the candidate list and the prune.
@@ -176,14 +172,8 @@ def _insertion_seconds(rates: Rates, n: int, workers: int) -> float:
         max(n, 2) / math.e / rates.graph_size
     )  # the mean of log2 over the growth is less by log2(e)
     distances = max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
-    single = (
-        rates.insertion * distances / rates.distances * math.sqrt(max(1.0, rates.scattered / rates.gathered))
-    )
-    batch = max(1, int(n * MAX_BATCH_SHARE))
-    blocks = -(-batch // _BLOCK)
-    at_once = min(batch / (_BLOCK * -(-blocks // workers)), workers) if blocks > 1 else 1.0
-    searching = min(max(at_once, 1.0), rates.threads)
-    return single * (_SEARCH_SHARE / searching + (1 - _SEARCH_SHARE) / rates.threads)
+    slower = math.sqrt(max(1.0, rates.scattered / rates.gathered))
+    return rates.insertion * distances / rates.distances * slower / rates.threads
 
 
 def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, float, float, float]:
@@ -244,33 +234,32 @@ def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> flo
     return least(lambda: encode_pq(some, codebook), deadline) / len(some)
 
 
-def _kmeans_seconds(rows: NDArray[Any], shape: Shape, deadline: float) -> float:
-    """Seconds of mini-batch k-means over the sample, tried with as many of its centroids as there is time for."""
+def _kmeans_seconds(rows: NDArray[Any], shape: Shape, threads: int, deadline: float) -> float:
+    """Seconds of k-means over the sample, tried with as many of its centroids as there is time for."""
     wanted = n_entries(shape.parameters.entries, shape.n)
     most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
     centroids = min(most, _FIRST_CENTROIDS)
     tries = Tries(deadline)
-    seconds = _try_kmeans(rows, shape, wanted, centroids)
+    seconds = _try_kmeans(rows, shape, wanted, centroids, threads)
     while centroids < most and tries.leave_time(growth=4):
         centroids = min(4 * centroids, most)
-        seconds = _try_kmeans(rows, shape, wanted, centroids)
+        seconds = _try_kmeans(rows, shape, wanted, centroids, threads)
     return seconds
 
 
-def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int) -> float:
-    """Seconds with `wanted` centroids, from the beginning and one step with fewer of them."""
-    some = np.asarray(rows[: 2 * max(512, centroids)], np.float32)
+def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int, threads: int) -> float:
+    """Seconds with `wanted` centroids, from one step with fewer of them; a step grows with their square."""
+    model = mini_batches(centroids, seed=0)
+    some = np.asarray(rows[: model.batch_size], np.float32)
     if len(some) <= centroids:
         return 0.0
-    model = MiniBatchKMeans(centroids, batch_size=len(some), n_init=1, random_state=0)
-    begun = time.perf_counter()
-    model.partial_fit(some)
-    middle = time.perf_counter()
-    model.partial_fit(some)
-    step = time.perf_counter() - middle
+    with threadpool_limits(threads, user_api="openmp"):
+        model.partial_fit(some)
+        begun = time.perf_counter()
+        model.partial_fit(some)
+        step = time.perf_counter() - begun
     drawn = min(shape.parameters.sample_vectors, shape.n)
-    steps = min(_KMEANS_STEPS, 20 * drawn / len(some))
-    return (middle - begun + steps * step) * (wanted / centroids) ** 2
+    return PASSES * drawn / len(some) * step * (wanted / centroids) ** 2
 
 
 def _write_seconds(directory: Path) -> float:

@@ -15,7 +15,7 @@ from workspace import THREADS
 SHARDS = 4
 ROUNDS = 2
 #: Vectors of the builds with one worker and two.
-WORKER_ROWS = 300_000
+WORKER_ROWS = 500_000
 #: Ray's runs are small, since each begins with a start-up, and more.
 RAY_ROWS, RAY_ROUNDS = 200_000, 3
 #: Vectors of a build that is almost nothing but start-up.
