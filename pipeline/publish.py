@@ -26,14 +26,18 @@ def output_lock(out: Path) -> Iterator[None]:
     Raises
     ------
     ConfigError
-        If another job is at work on `out`, or it lies inside an index.
-    OSError
-        If nothing can be written beside it.
+        If another job is at work on `out`, it lies inside an index, or nothing can be written beside it.
     """
     check_place(out)
     path = _beside(out, "lock")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as lock:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        opened = open(path, "w")
+    except OSError as error:
+        raise ConfigError(
+            f"out: {out.parent} cannot be written ({error.strerror}); name another directory with --out"
+        ) from error
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not path.exists() or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:
