@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import os
@@ -43,6 +44,9 @@ _KNOCK_SECONDS = 5.0
 _CANCEL_SECONDS = 10.0
 #: For shared values, which are centroids and codebooks; results are small. Ray takes no less than 75 MiB.
 _OBJECT_STORE_BYTES = 100 << 20
+#: How long a worker without a task is kept: longer than any stage that has work for one alone. Ray's second would have
+#: every stage of many tasks start workers anew, 0.7 s each.
+_IDLE_WORKER_MS = 24 * 3600 * 1000
 #: For libraries that a task is the first to load; those already loaded are limited at the start of each task.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _CRASHES = (ray_errors.WorkerCrashedError, ray_errors.OutOfMemoryError)
@@ -136,6 +140,7 @@ class RayExecutor:
                 "include_dashboard": False,
                 "object_store_memory": _OBJECT_STORE_BYTES,
                 "_memory": self.memory,
+                "_system_config": {"idle_worker_killing_time_threshold_ms": _IDLE_WORKER_MS},
             }
         try:
             _knock(self._address)
@@ -147,6 +152,9 @@ class RayExecutor:
                 "cluster of this Ray and Python version; see ray status"
             ) from error
         self._connected = True
+        if self._address is None:
+            for _ in range(self.workers):  # all workers start at once, and not when a stage first has use for two
+                _remote_run.options(num_cpus=1, max_retries=0).remote(_load_stages, (), None)
 
 
 class _Stage:
@@ -315,6 +323,11 @@ def _run(task: Task, packed: Any, threads: int | None, *shared: Any) -> tuple[fl
             *replaced(packed, lambda p: shared[p.position] if isinstance(p, _Shared) else KEEP), **wide
         )
     return time.perf_counter() - begun, result
+
+
+def _load_stages() -> None:
+    """Import what tasks are made of."""
+    importlib.import_module("indexmill.pipeline.recipe")
 
 
 _remote_run = ray.remote(_run)

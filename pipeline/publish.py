@@ -32,12 +32,12 @@ def output_lock(out: Path) -> Iterator[None]:
     path = _beside(out, "lock")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        opened = open(path, "w")
+        path.touch()
     except OSError as error:
         raise ConfigError(
             f"out: {out.parent} cannot be written ({error.strerror}); name another directory with --out"
         ) from error
-    with opened as lock:
+    with open(path, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not path.exists() or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:

@@ -107,7 +107,7 @@ def test_an_output_beside_a_manifest_of_another_program_is_fine(tmp_path: Path) 
 
 def test_an_output_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigError, match="file cannot be written .* name another directory with --out"):
+    with pytest.raises(ConfigError, match=r"file cannot be written .* name another directory with --out"):
         build(tmp_path / "file" / "ix", points(60, 1))
 
 
