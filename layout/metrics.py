@@ -1,4 +1,4 @@
-"""What an order is worth on paper: overlap ratio, page compactness, fill.
+"""What an order is worth on paper: overlap ratio, in-page edges, page compactness, fill.
 
 Proxies only: the judge of a layout is the page reads of real queries at equal recall.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.errors import InputError
 from indexmill.layout.order import invert
 
 #: Pages whose compactness is computed; the mean of 4,096 has a standard error below 0.01.
@@ -28,15 +29,22 @@ class LayoutMetrics:
     ----------
     overlap_ratio : float
         OR(G), mean over vertices of |page(v) n N(v)| / (|page(v)| - 1); 0 when a page holds one node.
+    in_page_edges : float
+        Share of all edges whose two ends share a page.
     page_compactness : float
-        Mean over sampled full pages of lambda_2 / diameter of the page's induced graph, edges taken as
-        undirected (DiskANN++ Eq. 13); 0 for a page that is not connected.
+        Mean over full pages of lambda_2 / diameter of the page's induced graph, edges taken as undirected
+        (DiskANN++ Eq. 13); 0 for a page that is not connected. Of more than `COMPACTNESS_PAGES`, as many are sampled
+        at equal distances.
+    compactness_error : float
+        Standard error of that mean, as of a random sample of that many pages; 0 if all were looked at.
     fill : float
         Bytes of nodes over bytes of pages.
     """
 
     overlap_ratio: float
+    in_page_edges: float
     page_compactness: float
+    compactness_error: float
     fill: float
 
 
@@ -50,33 +58,91 @@ def layout_metrics(
     """Measure `order`, uint32 (n,), of a graph, uint32 (n, R) and int32 (n,), on pages of `nodes_per_page`."""
     slots = invert(order)
     b = max(nodes_per_page, 1)
-    overlap = float(_overlap(neighbours, degrees, slots, b)) if b > 1 else 0.0
+    if b == 1:
+        return LayoutMetrics(0.0, 0.0, 0.0, 0.0, fill)
+    overlap, inside, all_edges = _count(neighbours, degrees, slots, b, None)
+    proxies = float(overlap), float(inside / max(all_edges, 1))
     pages = len(order) // b
-    if pages == 0 or b == 1:
-        return LayoutMetrics(overlap, 0.0, fill)
+    if pages == 0:
+        return LayoutMetrics(*proxies, 0.0, 0.0, fill)
     sample = np.unique(np.linspace(0, pages - 1, min(pages, COMPACTNESS_PAGES)).astype(np.int64))
-    compactness = [
+    parts = [
         page_compactness(_page_adjacency(neighbours, degrees, order, slots, pages_at_once, b))
         for pages_at_once in np.array_split(sample, -(-len(sample) // _PAGES_AT_ONCE))
     ]
-    return LayoutMetrics(overlap, float(np.concatenate(compactness).mean()), fill)
+    compactness = np.concatenate(parts)
+    return LayoutMetrics(*proxies, float(compactness.mean()), _standard_error(compactness, pages), fill)
+
+
+def in_page_share(
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.int32],
+    order: NDArray[np.uint32],
+    nodes_per_page: int,
+    use: NDArray[Any],
+) -> float:
+    """Return the share of in-page edges among the edges that searches follow.
+
+    Parameters
+    ----------
+    neighbours, degrees : uint32 array (n, R) and int32 array (n,)
+    order : uint32 array, shape (n,)
+    nodes_per_page : int
+    use : integer or float array, shape (n,)
+        How often each vertex was expanded, as a trace tells: its edges were followed as often.
+
+    Returns
+    -------
+    float
+        0 if nothing was followed.
+
+    Raises
+    ------
+    InputError
+        If `use` has another shape, or holds what is no weight.
+    """
+    n = len(order)
+    if use.shape != (n,) or use.dtype.kind not in "iuf":
+        raise InputError(
+            f"use: expected {n} weights, got {use.dtype} of shape {use.shape}; count the expansions of each vertex"
+        )
+    wrong = np.flatnonzero(~((use >= 0) & (use < np.inf)))
+    if len(wrong):
+        raise InputError(
+            f"use: vertex {wrong[0]}: expected a weight of 0 or more, got {use[wrong[0]]}; count anew"
+        )
+    _, inside, followed = _count(
+        neighbours, degrees, invert(order), max(nodes_per_page, 1), use.astype(np.float64)
+    )
+    return float(inside / followed) if followed > 0 else 0.0
+
+
+def _standard_error(sample: NDArray[np.float64], population: int) -> float:
+    """Of the mean of a sample without replacement."""
+    if len(sample) == population:
+        return 0.0
+    return float(sample.std(ddof=1) * np.sqrt((1 - len(sample) / population) / len(sample)))
 
 
 @njit(nogil=True, cache=True)
-def _overlap(neighbours: Any, degrees: Any, slots: Any, b: int) -> Any:  # pragma: no cover - compiled
+def _count(neighbours: Any, degrees: Any, slots: Any, b: int, use: Any) -> Any:  # pragma: no cover - compiled
+    """Overlap ratio; weights of in-page edges and of all edges, each weighing as much as the vertex it leaves."""
     n = neighbours.shape[0]
     last_page = (n - 1) // b
-    total = 0.0
+    overlap, inside, total = 0.0, 0.0, 0.0
     for v in range(n):
         page = np.int64(slots[v]) // b
         size = b if page < last_page else n - last_page * b
+        weight = 1.0 if use is None else use[v]
+        total += weight * degrees[v]
         if size < 2:
             continue
         mates = 0
         for j in range(degrees[v]):
             mates += np.int64(slots[neighbours[v, j]]) // b == page
-        total += mates / (size - 1)
-    return total / n
+        overlap += mates / (size - 1)
+        inside += weight * mates
+    return overlap / n, inside, total
 
 
 @njit(nogil=True, cache=True)

@@ -19,7 +19,7 @@ from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.star import star_order
 from indexmill.pipeline.graph import load_graph, shard_sizes
 
-VERSION = 3
+VERSION = 4
 
 
 def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, threads: int) -> None:
