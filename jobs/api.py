@@ -206,6 +206,7 @@ def import_index(
     ids: NDArray[Any] | Sequence[Any] | str | os.PathLike[str] | None = None,
     id_column: str | None = None,
     pq_bytes: int | None = None,
+    order: str = "identity",
     repair: bool = True,
     memory: int | str | None = None,
     workers: int = 2,
@@ -229,6 +230,8 @@ def import_index(
         User ids; of a .parquet file those in `id_column`.
     pq_bytes : int, optional
         Train codes of this size; by default codes of the other index are kept.
+    order : str
+        Page order, as in `build`; by default that of the other index.
     repair : bool
         Whether vertices that cannot be reached are linked.
     memory : int or str, optional
@@ -257,6 +260,7 @@ def import_index(
         memory,
         metric=metric,
         pq_bytes=pq_bytes,
+        order=order,
         repair=repair,
         workers=workers,
         force=force,

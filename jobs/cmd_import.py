@@ -13,7 +13,7 @@ from indexmill.jobs.options import Force, Json, Workers, examples
 NAME = "import"
 DISKANN_EXAMPLES = examples(
     "indexmill import diskann /data/ann --out ann.index",
-    "indexmill import diskann /data/ann --dtype uint8 --ids ids.npy --out ann.index --json",
+    "indexmill import diskann /data/ann --order star --ids ids.npy --out ann.index --json",
 )
 FAISS_EXAMPLES = examples(
     "indexmill import faiss hnsw.faiss --out hnsw.index",
@@ -35,6 +35,9 @@ Ids = Annotated[
     ),
 ]
 IdColumn = Annotated[str | None, typer.Option(help="Column of a Parquet file of ids; default: the only one.")]
+Order = Annotated[
+    str, typer.Option(metavar="NAME", help="Page order, as of a build; identity keeps that of the index.")
+]
 Repair = Annotated[
     bool,
     typer.Option(
@@ -79,6 +82,7 @@ def diskann(
             metavar="N", help="Train codes of so many bytes. (default: keep the codes of the index)"
         ),
     ] = None,
+    order: Order = "identity",
     repair: Repair = True,
     memory: Memory = None,
     workers: Workers = 2,
@@ -87,10 +91,10 @@ def diskann(
 ) -> None:
     """Import an index of DiskANN: C++, Rust, diskannpy or PipeANN.
 
-    Vectors keep their order on the pages; lay them out anew with `indexmill layout`.
+    Vectors keep their order on the pages unless --order says another.
     """
-    how = {"metric": metric, "pq_bytes": pq_bytes, "repair": repair, "workers": workers, "force": force}
-    _run("diskann", prefix, dtype, out, ids, id_column, memory, how, json_)
+    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
+    _run("diskann", prefix, dtype, out, ids, id_column, memory, {**how, "force": force}, json_)
 
 
 @app.command("faiss", epilog=FAISS_EXAMPLES)
@@ -108,6 +112,7 @@ def faiss(
     pq_bytes: Annotated[
         int | None, typer.Option(metavar="N", help="Bytes of a code, trained here. (default 32)")
     ] = None,
+    order: Order = "identity",
     repair: Repair = True,
     memory: Memory = None,
     workers: Workers = 2,
@@ -115,8 +120,8 @@ def faiss(
     json_: Json = False,
 ) -> None:
     """Import a graph of faiss: IndexHNSWFlat (its lowest level) or IndexNSGFlat, also within an IndexIDMap."""
-    how = {"metric": metric, "pq_bytes": pq_bytes, "repair": repair, "workers": workers, "force": force}
-    _run("faiss", file, None, out, ids, id_column, memory, how, json_)
+    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
+    _run("faiss", file, None, out, ids, id_column, memory, {**how, "force": force}, json_)
 
 
 def _run(

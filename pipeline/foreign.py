@@ -1,8 +1,8 @@
 """An index of another program becomes one of ours: its graph, its vectors, and its codes where they can be kept.
 
-Everything runs through the stages of a build (`pipeline.recipe`), in identity order: a vector's slot is its number in
-the other index, so nodes lie on pages as they did there. Work is beside the output and gone when the import ends,
-well or not; a killed one starts over.
+Everything runs through the stages of a build (`pipeline.recipe`), by default in identity order: a vector's slot is its
+number in the other index, so nodes lie on pages as they did there. Work is beside the output and gone when the import
+ends, well or not; a killed one starts over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -35,7 +35,7 @@ from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish
 from indexmill.pipeline.record import run_record
 from indexmill.pipeline.scratch import needed_scratch, side_columns
-from indexmill.pipeline.spec import DEFAULT_PQ_BYTES, BuildSpec, Metric, Parameters
+from indexmill.pipeline.spec import DEFAULT_PQ_BYTES, BuildSpec, Metric, Order, Parameters
 from indexmill.pipeline.stages import Mill, Stage
 from indexmill.pipeline.store import StageStore
 
@@ -59,6 +59,8 @@ class ImportOptions:
     id_type : str
     pq_bytes : int, optional
         Bytes of a code that is trained; by default codes of the files are kept, and others have 32.
+    order : str
+        Page order, as in a build; ``identity`` keeps that of the other index.
     repair : bool
         Whether vertices that the entry vertex does not reach get an edge.
     memory : int, optional
@@ -74,6 +76,7 @@ class ImportOptions:
     ids: pa.Array | None = None
     id_type: str = "none"
     pq_bytes: int | None = None
+    order: Order = "identity"
     repair: bool = True
     memory: int | None = None
     workers: int = 2
@@ -87,6 +90,8 @@ class ImportOptions:
             raise ConfigError(f"memory: expected a positive number of bytes, got {self.memory}")
         if self.metric not in (None, "l2", "ip", "cosine"):
             raise ConfigError(f"metric: expected l2, ip or cosine, got {self.metric!r}")
+        if self.order not in get_args(Order):
+            raise ConfigError(f"order: expected one of {', '.join(get_args(Order))}, got {self.order!r}")
 
 
 def run_import(
@@ -127,7 +132,7 @@ def _import(
         source = _source(index, options)
         ingest.check_metric(source, metric)
         degree = longest_list(index, progress)
-        p = parameters(index, metric, options.pq_bytes, degree)
+        p = parameters(index, metric, options, degree)
         shape = Shape(
             source.n_vectors, source.dim + (metric == "ip"), ingest.stored_dtype(source.dtype, metric),
             side_columns(source).ids, p,
@@ -213,12 +218,13 @@ def longest_list(index: ForeignIndex, progress: Progress) -> int:
     return degree
 
 
-def parameters(index: ForeignIndex, metric: Metric, pq_bytes: int | None, degree: int) -> Parameters:
+def parameters(index: ForeignIndex, metric: Metric, options: ImportOptions, degree: int) -> Parameters:
     """Return what the manifest says: of the graph what it is, of the rest what a build would have by default."""
+    pq_bytes = options.pq_bytes
     if index.codes is not None:
         pq_bytes = index.codes.codes.shape[1]
     return Parameters(
-        max_degree=degree, pq_bytes=pq_bytes or DEFAULT_PQ_BYTES, order="identity", metric=metric
+        max_degree=degree, pq_bytes=pq_bytes or DEFAULT_PQ_BYTES, order=options.order, metric=metric
     )
 
 

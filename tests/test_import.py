@@ -22,6 +22,7 @@ import indexmill
 from indexmill.builders.adopt import adopt_lists
 from indexmill.builders.connect import count_unreachable
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
+from indexmill.formats.index import IndexFiles
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.memory import PeakMemory, has_proportional_sizes
 
@@ -162,6 +163,21 @@ def test_adopted_lists_are_those_of_a_slow_twin() -> None:
     assert count_unreachable(neighbours, degrees, 5) == 60 - len(reached)
 
 
+def test_an_import_may_lay_the_graph_out_at_once(prefix: Path, imported: Path, tmp_path: Path) -> None:
+    assert run("import", "diskann", prefix, "--order", "star", "--out", tmp_path / "ix").exit_code == 0
+    assert_sound(tmp_path / "ix")
+    with IndexFiles(tmp_path / "ix") as files:
+        order = files.vector_ids.astype(np.int64)
+    assert (order != np.arange(500)).any()
+    before, after = lists_of(imported), lists_of(tmp_path / "ix")
+    assert [sorted(order[after[slot]]) for slot in range(500)] == [sorted(before[v]) for v in order]
+    assert (
+        manifest(tmp_path / "ix")["layout"]["overlap_ratio"] > manifest(imported)["layout"]["overlap_ratio"]
+    )
+    with pytest.raises(ConfigError, match=r"order: expected one of .*star"):
+        indexmill.import_index(prefix, tmp_path / "ix", order="stars", force=True)
+
+
 def test_an_imported_index_takes_more_vectors(imported: Path, tmp_path: Path) -> None:
     more = np.random.default_rng(2).integers(0, 256, (50, 16)).astype(np.uint8)
     index = indexmill.append(imported, more, out=tmp_path / "more")
@@ -207,7 +223,7 @@ def test_a_killed_import_is_run_again_from_the_start(prefix: Path, imported: Pat
 
 @pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
 def test_an_import_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:
-    n, prefix = 30_000, tmp_path / "any"
+    n, prefix = 8_000, tmp_path / "any"
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 256, (n, 24)).astype(np.uint8)
     write_disk_index(tmp_path / "any_disk.index", rows, rng.integers(0, n, (n, 12)).tolist(), 0, 12)

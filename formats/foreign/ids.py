@@ -41,7 +41,7 @@ def read_id_file(path: str | Path, column: str | None = None) -> tuple[pa.Array,
         raise InputError(f"{path}: no such file; expected user ids: {_SUFFIXES}")
     try:
         if path.suffix == ".npy":
-            found = pa.array(np.load(path, allow_pickle=False))
+            found = pa.array(np.load(path, mmap_mode="r", allow_pickle=False))
         elif path.suffix == ".parquet":
             found = _column(path, column)
         elif path.suffix == ".tags":
