@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pyarrow as pa
 
 from indexmill.formats.errors import ConfigError, InputError
@@ -42,6 +43,8 @@ from indexmill.pipeline.store import StageStore
 #: Bytes hashed at a time.
 _HASHED = 8 << 20
 _LEAST_DEGREE = 2
+#: Vectors looked at, and how far from 1 their lengths may be, where a graph is said to be by cosine.
+_LENGTHS, _LENGTH_SLACK = 100, 1e-3
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,22 @@ def choose_metric(index: ForeignIndex, asked: Metric | None) -> Metric:
             f"metric: ip, but there is no {index.files[0].name}_max_base_norm.bin, which an index for inner products "
             "has; leave it out"
         )
+    if asked == "cosine" and index.vectors.dtype.kind == "f":
+        _check_lengths(index)
     return asked
+
+
+def _check_lengths(index: ForeignIndex) -> None:
+    """Refuse a graph of vectors of other lengths than 1 for cosine: another program would have made them so."""
+    vectors = index.vectors
+    rows = np.unique(np.linspace(0, vectors.n_rows - 1, _LENGTHS).astype(np.int64)).tolist()
+    for row in rows:
+        length = float(np.linalg.norm(vectors.read(row, row + 1).astype(np.float64)))
+        if abs(length - 1) > _LENGTH_SLACK:
+            raise ConfigError(
+                f"metric: cosine, but vector {row:,} of {vectors.name} has length {length:.6g}, so that its graph was "
+                "built by another metric; leave it out, or build an index from the vectors"
+            )
 
 
 def _source(index: ForeignIndex, options: ImportOptions) -> VectorSource:

@@ -12,6 +12,7 @@ from tests.extend_support import assert_sound, manifest
 from tests.foreign_support import clustered_rows, costs, lists_of, read_all
 
 import indexmill
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.foreign.faiss import open_faiss
 
 N, K = 700, 10
@@ -127,6 +128,12 @@ def test_unit_vectors_may_be_searched_by_cosine(tmp_path: Path) -> None:
     truth = np.argsort(costs_of_all(unit), axis=1, kind="stable")[:, :K]
     found = index.search(QUERIES, K, L=N).vector_ids
     np.testing.assert_allclose(*(costs(unit, QUERIES, each, "cosine") for each in (found, truth)), rtol=1e-4)
+
+
+def test_vectors_of_any_length_may_not_be_searched_by_cosine(hnsw: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"metric: cosine, but vector 0 of .* has length"):
+        indexmill.import_index(hnsw, tmp_path / "ix", program="faiss", metric="cosine")
+    assert not (tmp_path / "ix").exists()
 
 
 def costs_of_all(rows: np.ndarray) -> np.ndarray:

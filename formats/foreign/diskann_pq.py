@@ -47,39 +47,48 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCode
     codes: NDArray[np.uint8] = open_bin(codes_path, np.uint8, "codes")
     if len(codes) != n:
         raise damaged(codes_path, "byte 0: number of codes", f"{n:,}, one a vector", f"{len(codes):,}")
-    file = MappedFile(pivots_path)
-    offsets = read_bin(file, 0, "<u8", "table of parts").ravel().tolist()
-    if len(offsets) not in (_PARTS, _REARRANGED_PARTS):
-        raise damaged(
-            pivots_path, "byte 0: number of parts", f"{_PARTS} or {_REARRANGED_PARTS}", len(offsets)
-        )
-    for part, (first, last) in enumerate(pairwise(offsets)):
-        if not first < last <= file.size:
-            where = f"byte {8 + 8 * part}: part {part}"
-            raise damaged(pivots_path, where, f"offsets that ascend to {file.size:,}", f"{first:,}, {last:,}")
+    book, reason = _codebook(MappedFile(pivots_path), dim, codes.shape[1], scale)
+    return (None if book is None else ForeignCodes(codes_path, book, codes)), reason
+
+
+def _codebook(file: MappedFile, dim: int, n_chunks: int, scale: float) -> tuple[Codebook | None, str]:
+    """Read the pivots, made absolute; see `open_codes`."""
+    offsets = _parts(file)
     pivots = read_bin(file, offsets[0], "<f4", "pivots")
     centroid = read_bin(file, offsets[1], "<f4", "centroid").ravel()
     chunks = read_bin(file, offsets[-2], "<u4", "chunk offsets").ravel()
     if pivots.shape[1] != dim or len(centroid) != dim or len(pivots) > MAX_CENTRES:
         got = f"{len(pivots)} of {pivots.shape[1]}, and {len(centroid)}"
         expected = f"at most {MAX_CENTRES} of {dim} components, and {dim}"
-        raise damaged(pivots_path, "pivots and centroid", expected, got)
-    if len(chunks) != codes.shape[1] + 1:
-        raise damaged(pivots_path, "chunk offsets", f"{codes.shape[1] + 1}, a byte a chunk", len(chunks))
+        raise damaged(file.path, "pivots and centroid", expected, got)
+    if len(chunks) != n_chunks + 1:
+        raise damaged(file.path, "chunk offsets", f"{n_chunks + 1}, a byte a chunk", len(chunks))
     if len(offsets) == _REARRANGED_PARTS:
         order = read_bin(file, offsets[2], "<u4", "rearrangement").ravel()
         if not np.array_equal(order, np.arange(dim)):
             return None, "theirs are of rearranged components"
     steps = np.diff(chunks.astype(np.int64))
     if chunks[0] != 0 or chunks[-1] != dim or (steps < 0).any():
-        raise damaged(pivots_path, "chunk offsets", f"ascending from 0 to {dim}", chunks.tolist())
+        raise damaged(file.path, "chunk offsets", f"ascending from 0 to {dim}", chunks.tolist())
     if not steps.all():
         return None, "theirs have empty chunks"
     with np.errstate(over="ignore", invalid="ignore"):
         moved = ((pivots.astype(np.float64) + centroid) * scale).astype(np.float32)
     if not np.isfinite(moved).all():
-        raise damaged(pivots_path, "pivots and centroid", "finite numbers", "NaN, infinity or an overflow")
-    return ForeignCodes(codes_path, Codebook(moved, chunks.astype(np.uint32)), codes), ""
+        raise damaged(file.path, "pivots and centroid", "finite numbers", "NaN, infinity or an overflow")
+    return Codebook(moved, chunks.astype(np.uint32)), ""
+
+
+def _parts(file: MappedFile) -> list[int]:
+    """Return where the parts of the file begin, and where the last one ends."""
+    offsets: list[int] = read_bin(file, 0, "<u8", "table of parts").ravel().tolist()
+    if len(offsets) not in (_PARTS, _REARRANGED_PARTS):
+        raise damaged(file.path, "byte 0: number of parts", f"{_PARTS} or {_REARRANGED_PARTS}", len(offsets))
+    for part, (first, last) in enumerate(pairwise(offsets)):
+        if not first < last <= file.size:
+            where = f"byte {8 + 8 * part}: part {part}"
+            raise damaged(file.path, where, f"offsets that ascend to {file.size:,}", f"{first:,}, {last:,}")
+    return offsets
 
 
 def codes_files(prefix: str) -> tuple[Path, Path]:
