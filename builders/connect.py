@@ -65,6 +65,20 @@ def connect_unreachable(
     return len(sources)
 
 
+def count_unreachable(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int) -> int:
+    """Return how many vertices cannot be reached from `entry`; lists as `connect_unreachable` takes them."""
+    return int(_count(neighbours, degrees, entry))
+
+
+@njit(nogil=True, cache=True)
+def _count(neighbours: Any, degrees: Any, entry: int) -> int:  # pragma: no cover - compiled
+    parent = np.full(degrees.size, _NOBODY, np.uint32)
+    parent[entry] = entry
+    _sweep(neighbours, degrees, parent, np.zeros(degrees.size, np.bool_), entry, entry)
+    count: Any = np.count_nonzero(parent == _NOBODY)
+    return count  # type: ignore[no-any-return]
+
+
 @njit(nogil=True, cache=True)
 def _expand(
     neighbours: Any, degrees: Any, parent: Any, v: Any, leaf: Any

@@ -1,4 +1,4 @@
-"""The Python interface: `indexmill.build`, `append`, `merge` and `open`."""
+"""The Python interface: `indexmill.build`, `append`, `merge`, `import_index` and `open`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -194,6 +194,81 @@ def merge(
     with _listener(progress) as bars:
         run_merge(first, second, options, bars)
     return open(first if out is None else out)
+
+
+def import_index(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    program: Literal["diskann", "faiss"] = "diskann",
+    metric: Literal["l2", "ip", "cosine"] | None = None,
+    dtype: Literal["float32", "uint8", "int8"] | None = None,
+    ids: NDArray[Any] | Sequence[Any] | str | os.PathLike[str] | None = None,
+    id_column: str | None = None,
+    pq_bytes: int | None = None,
+    order: str = "identity",
+    repair: bool = True,
+    memory: int | str | None = None,
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index:
+    """Turn an index of another program into one of ours and open it.
+
+    Parameters
+    ----------
+    path : path
+        Of DiskANN the prefix of its files; of faiss the file.
+    out : path
+        The index directory to write; `force` replaces an index there.
+    program : {"diskann", "faiss"}
+    metric : {"l2", "ip", "cosine"}, optional
+        By default what the files say, l2 where they do not.
+    dtype : {"float32", "uint8", "int8"}, optional
+        Of DiskANN's vectors, where there is no ``PREFIX_metadata.bin``.
+    ids : sequence of int, str or bytes, or path, optional
+        User ids; of a .parquet file those in `id_column`.
+    pq_bytes : int, optional
+        Train codes of this size; by default codes of the other index are kept.
+    order : str
+        Page order, as in `build`; by default that of the other index.
+    repair : bool
+        Whether vertices that cannot be reached are linked.
+    memory : int or str, optional
+        Budget beside the page cache; by default the least that works.
+    workers : int
+        Threads; they do not change the bytes.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    Index
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; nothing is left behind.
+    """
+    from indexmill.jobs.importing import import_options, open_foreign
+    from indexmill.pipeline.foreign import run_import
+
+    options = import_options(
+        out,
+        ids,
+        id_column,
+        memory,
+        metric=metric,
+        pq_bytes=pq_bytes,
+        order=order,
+        repair=repair,
+        workers=workers,
+        force=force,
+    )
+    foreign = open_foreign(program, path, dtype, pq_bytes)
+    with _listener(progress) as bars:
+        run_import(foreign, options, bars)
+    return open(out)
 
 
 def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:

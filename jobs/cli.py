@@ -18,6 +18,7 @@ from indexmill.jobs import (
     cmd_compare,
     cmd_device,
     cmd_export,
+    cmd_import,
     cmd_inspect,
     cmd_merge,
     cmd_plan,
@@ -81,6 +82,7 @@ for _module in (
     cmd_export,
 ):
     app.command(_module.NAME, epilog=_module.EXAMPLES)(_module.command)
+app.add_typer(cmd_import.app, name=cmd_import.NAME)
 app.add_typer(cmd_bench.app, name=cmd_bench.NAME)
 
 

@@ -95,6 +95,10 @@ def _show(
         "build id": manifest["build_id"],
         "run": facts({key: value for key, value in run.items() if not isinstance(value, dict)}),
     }
+    if isinstance(origin := manifest["input"].get("imported"), dict):
+        lines["imported"] = facts(
+            {key: value for key, value in origin.items() if not isinstance(value, list)}
+        )
     memory = search_memory(headers)
     parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
     lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"

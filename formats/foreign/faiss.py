@@ -1,0 +1,69 @@
+"""A faiss file with an IndexHNSWFlat or an IndexNSGFlat, perhaps within an IndexIDMap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from indexmill.formats.foreign.faiss_file import FaissFile, IndexHeader
+from indexmill.formats.foreign.faiss_hnsw import HnswLists
+from indexmill.formats.foreign.faiss_nsg import NsgLists
+from indexmill.formats.foreign.index import ForeignIndex, ForeignVectors
+from indexmill.formats.foreign.mapped import damaged, not_such_a_file
+
+_HNSW, _NSG = "IHNf", "INSf"
+_ID_MAPS = ("IxMp", "IxM2")
+
+
+def open_faiss(path: str | Path) -> ForeignIndex:
+    """Open a file that `faiss.write_index` wrote.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    FormatError
+        If it is damaged, or holds another kind of index.
+    """
+    file = FaissFile(path)
+    kind = file.name("kind of index")
+    outer: IndexHeader | None = None
+    if kind in _ID_MAPS:
+        outer = file.header()
+        kind = file.name("kind of the index within")
+    if kind not in (_HNSW, _NSG):
+        expected = f"IndexHNSWFlat ({_HNSW}) or IndexNSGFlat ({_NSG})"
+        raise not_such_a_file(
+            path, f"byte {file.at - 4}: kind of index", expected, repr(kind), "only these graphs are read"
+        )
+    header = file.header()
+    lists: HnswLists | NsgLists
+    lists = HnswLists(file, header.n) if kind == _HNSW else NsgLists(file, header.n)
+    rows = file.flat_vectors(header)
+    ids = None if outer is None else _ids(file, outer, header)
+    if file.left:
+        raise damaged(path, f"byte {file.at:,}", "the end of the file", f"{file.left:,} more bytes")
+    return ForeignIndex(
+        kind="faiss-hnsw" if kind == _HNSW else "faiss-nsg",
+        files=(Path(path),),
+        metric=header.metric,
+        vectors=ForeignVectors(
+            str(path), header.n, header.dim, np.dtype(np.float32),
+            lambda first, last: np.array(rows[first:last]), ids, "none" if ids is None else "int64",
+        ),
+        lists=lists,
+        entry=lists.entry if isinstance(lists, NsgLists) else None,
+        no_codes="a flat index has none",
+    )  # fmt: skip
+
+
+def _ids(file: FaissFile, outer: IndexHeader, inner: IndexHeader) -> pa.Array:
+    """Read what an IndexIDMap calls the vectors."""
+    begin = file.at
+    ids = file.vector("<i8", "ids")
+    if outer != inner or len(ids) != inner.n:
+        got = f"{outer.n:,} vectors and {len(ids):,} ids"
+        raise damaged(file.path, f"byte {begin:,}: ids", f"{inner.n:,}, one a vector", got)
+    return pa.array(np.array(ids))

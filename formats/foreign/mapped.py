@@ -1,0 +1,104 @@
+"""A file of another program, mapped; what its header promises is checked against its size before it is touched."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from indexmill.formats.errors import CorruptFile, ForeignFile, InputError
+
+
+def damaged(path: str | Path, where: str, expected: object, got: object) -> CorruptFile:
+    """Return the error for bytes of `path` that no such file can hold."""
+    error = CorruptFile(
+        f"{path}: {where}: expected {expected}, got {got}; copy the file again, or write the index again"
+    )
+    error.path = str(path)
+    return error
+
+
+def not_such_a_file(path: str | Path, where: str, expected: object, got: object, action: str) -> ForeignFile:
+    """Return the error for a file that is another than was asked for, or of a kind that is not read here."""
+    error = ForeignFile(f"{path}: {where}: expected {expected}, got {got}; {action}")
+    error.path = str(path)
+    return error
+
+
+class MappedFile:
+    """Bytes of one file, read through the page cache.
+
+    Attributes
+    ----------
+    path : Path
+    size : int
+        Bytes.
+
+    Raises
+    ------
+    InputError
+        If there is no such file.
+    CorruptFile
+        If it is empty.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise InputError(f"{path}: no such file; check the path")
+        self.size = os.stat(self.path).st_size
+        if not self.size:
+            raise damaged(path, "size of the file", "at least one byte", 0)
+        self._bytes = np.memmap(self.path, np.uint8, "r")
+
+    def array(self, offset: int, dtype: DTypeLike, shape: int | Sequence[int], what: str) -> NDArray[Any]:
+        """Map an array, which need not be aligned.
+
+        Parameters
+        ----------
+        offset : int
+            Of its first byte.
+        shape : int or sequence of int
+            Not negative.
+        what : str
+            For the error.
+
+        Raises
+        ------
+        CorruptFile
+            If it does not lie within the file.
+        """
+        kind = np.dtype(dtype)
+        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        need = math.prod(dims) * kind.itemsize
+        if offset + need > self.size:
+            sizes = " x ".join(f"{dim:,}" for dim in dims)
+            raise damaged(
+                self.path,
+                f"{what} at byte {offset:,}",
+                f"{sizes} x {kind.itemsize} = {need:,} bytes",
+                f"{max(0, self.size - offset):,} to the end of the file",
+            )
+        found: NDArray[Any] = self._bytes[offset : offset + need].view(kind).reshape(dims)
+        return found
+
+    def number(self, offset: int, dtype: DTypeLike, what: str) -> int:
+        """Return one integer; raises as `array` does."""
+        return int(self.array(offset, dtype, 1, what)[0])
+
+    def check_size(self, expected: int, arithmetic: str) -> None:
+        """Refuse a file that is longer or shorter than its header says.
+
+        Raises
+        ------
+        CorruptFile
+        """
+        if self.size != expected:
+            raise damaged(
+                self.path, "size of the file", f"{arithmetic} = {expected:,} bytes", f"{self.size:,}"
+            )

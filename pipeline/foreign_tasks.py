@@ -1,0 +1,135 @@
+"""Tasks of an import that a build has not: another program's graph, codes and entry vertices, as stages leave them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.adopt import adopt_lists
+from indexmill.builders.connect import connect_unreachable, count_unreachable
+from indexmill.formats.foreign.index import ForeignCodes, ForeignEntries, ForeignIndex
+from indexmill.formats.foreign.mapped import damaged
+from indexmill.formats.mapped import create_npy
+
+GRAPH_VERSION = 1
+CODES_VERSION = 1
+#: What the graph task learnt; the manifest tells it.
+FACTS = "imported.json"
+#: Vectors that codes are compared with, and codes copied at a time.
+_COMPARED, _BLOCK = 10_000, 262_144
+#: Codes of these vectors leave less than their variance; codes of others leave about twice as much.
+_FOREIGN_ERROR = 1.2
+
+
+def medoid_task(medoid: int, out: str, threads: int) -> None:
+    """Write ``cluster.json`` with the vertex that the other program starts at."""
+    (Path(out) / "cluster.json").write_text(json.dumps({"medoid": medoid}))
+
+
+def graph_task(
+    index: ForeignIndex,
+    vectors: str,
+    max_degree: int,
+    entry: int,
+    list_size: int,
+    repair: bool,
+    out: str,
+    threads: int,
+    advance: Any = None,
+) -> None:
+    """Write the graph as `pipeline.graph.save_graph` does, and what was found about it.
+
+    Lists are sorted, nearest first; with `repair`, edges are added to what `entry` does not reach. The arrays are
+    mapped files. Memory: a block of lists, and 5 bytes a vertex while the graph is walked.
+
+    Parameters
+    ----------
+    vectors : str
+        File of rows that the kernels compare.
+    max_degree : int
+        R, at least the longest list of `index`.
+    """
+    directory = Path(out)
+    n = index.vectors.n_rows
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
+    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
+    width = min(index.lists.width, max_degree)
+    for block in index.lists.blocks():
+        rows = slice(block.first, block.first + len(block.degrees))
+        inside = np.arange(width) < block.degrees[:, None]
+        neighbours[rows, :width] = np.where(inside, block.neighbours[:, :width], np.uint32(0))
+        degrees[rows] = block.degrees
+        if advance is not None:
+            advance(len(block.degrees))
+    rows_compared = np.load(vectors, mmap_mode="r")
+    dropped = adopt_lists(rows_compared, neighbours, degrees, threads)
+    unreachable, added = count_unreachable(neighbours, degrees, entry), 0
+    if unreachable and repair:
+        added = connect_unreachable(rows_compared, neighbours, degrees, entry, list_size)
+    neighbours.flush()
+    degrees.flush()
+    facts = {"entry": entry, "edges_added": added, "shards": [n]}
+    (directory / "graph.json").write_text(json.dumps(facts))
+    found = {"unreachable": unreachable, "repaired": bool(added), "dropped_neighbours": dropped}
+    (directory / FACTS).write_text(json.dumps(found))
+
+
+def codes_task(codes: ForeignCodes, vectors: str, out: str, threads: int, advance: Any = None) -> None:
+    """Write codebook and codes as `pipeline.encode.encode_task` does.
+
+    Raises
+    ------
+    CorruptFile
+        If a code names no centre, or the codes are not those of the vectors.
+    """
+    rows = np.load(vectors, mmap_mode="r")
+    book = codes.codebook
+    _check_belonging(codes, rows)
+    kept = create_npy(Path(out) / "codes.npy", np.uint8, codes.codes.shape)
+    for first in range(0, len(kept), _BLOCK):
+        block = codes.codes[first : first + _BLOCK]
+        if block.max() >= len(book.pivots):
+            row = first + int(np.argmax((block >= len(book.pivots)).any(axis=1)))
+            where = f"byte {8 + row * block.shape[1]:,}: code of vector {row:,}"
+            raise damaged(codes.path, where, f"values below {len(book.pivots)}", codes.codes[row].max())
+        kept[first : first + len(block)] = block
+        if advance is not None:
+            advance(len(block))
+    kept.flush()
+    np.savez(Path(out) / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+
+
+def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
+    """Refuse codes that stand for other vectors than `rows`, by the error of at most 10,000 evenly spaced ones."""
+    chosen = np.linspace(0, len(rows) - 1, min(len(rows), _COMPARED)).astype(np.int64)
+    sample = rows[chosen].astype(np.float64)
+    book, total = codes.codebook, 0.0
+    for j in range(codes.codes.shape[1]):
+        columns = slice(int(book.offsets[j]), int(book.offsets[j + 1]))
+        centres = np.minimum(codes.codes[chosen, j], len(book.pivots) - 1)
+        total += float(np.square(sample[:, columns] - book.pivots[centres, columns]).sum())
+    spread = float(np.square(sample - sample.mean(axis=0)).sum())
+    scale = float(np.square(sample).sum())
+    if total > _FOREIGN_ERROR * spread + 1e-6 * scale:
+        raise damaged(
+            codes.path,
+            "codes (are all files of one index, and is the dtype right?)",
+            f"a squared error of at most {spread / len(chosen):.4g}, the variance of the vectors",
+            f"{total / len(chosen):.4g}",
+        )
+
+
+def entries_task(entries: ForeignEntries, out: str, threads: int) -> None:
+    """Write centroids and their vertices as `pipeline.entries.entries_task` does."""
+    np.save(Path(out) / "centroids.npy", entries.centroids)
+    np.save(Path(out) / "vertices.npy", entries.vertices)
+
+
+def load_facts(directory: Path) -> dict[str, Any]:
+    """Read what `graph_task` learnt."""
+    facts: dict[str, Any] = json.loads((directory / FACTS).read_text())
+    return facts
