@@ -153,7 +153,9 @@ class RayExecutor:
             ) from error
         self._connected = True
         if self._address is None:
-            for _ in range(self.workers):  # all workers start at once, and not when a stage first has use for two
+            for _ in range(
+                self.workers
+            ):  # all workers start at once, and not when a stage first has use for two
                 _remote_run.options(num_cpus=1, max_retries=0).remote(_load_stages, (), None)
 
 
