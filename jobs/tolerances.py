@@ -89,6 +89,8 @@ def read_tolerances(path: Path) -> Tolerances:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"--gate: {path}: no such file; docs/guides/compare.md shows one") from None
+    except IsADirectoryError:
+        raise ConfigError(f"--gate: {path}: is a directory; tolerances are a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--gate: {path}: not a TOML file: {error}") from None
     try:
