@@ -67,7 +67,8 @@ def size_at(curve: Sequence[dict[str, Any]], target: float) -> int:
     for low, high in pairwise(curve):
         if low["recall"] < target <= high["recall"]:
             share = (target - low["recall"]) / (high["recall"] - low["recall"])
-            return math.ceil(low["L"] + share * (high["L"] - low["L"]))
+            size: int = math.ceil(low["L"] + share * (high["L"] - low["L"]))
+            return size
     raise ValueError(f"the curve does not reach {target}")
 
 

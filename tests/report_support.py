@@ -130,11 +130,16 @@ def path_table(name: str, pages: int) -> pa.Table:
     rows: list[tuple[Any, ...]] = []
     for query in range(PATHS):
         for place in range(pages):
-            page = 100 * query + 7 * place
-            rows.append((query, place // 2, page, "read", None, None, None))
+            page, hop = 100 * query + 7 * place, 1 + place // 2
+            rows.append((query, hop, page, "read", None, float("nan"), None))
+            for cell in range(NODES):
+                rows.append(
+                    (query, hop, page, "measure", page * NODES + cell, float(pages - place + cell), None)
+                )
             for cell in (0, 3):
-                distance = float(pages - place + cell)
-                rows.append((query, place // 2, page, "expand", page * NODES + cell, distance, None))
+                rows.append(
+                    (query, hop, page, "expand", page * NODES + cell, float(pages - place + cell), None)
+                )
         last = (100 * query + 7 * (pages - 1)) * NODES
         rows.append((query, None, last // NODES, "result", last, 1.0, True))
         rows.append((query, None, last // NODES, "result", last + 1, 1.5, False))

@@ -132,8 +132,8 @@ def test_the_explorer_follows_hops_pages_and_queries(page: Browser) -> None:
         )
 
     assert said() == [
-        "at the end: 8 pages read, 16 vertices expanded, 1 of 1 right answers at hand",
-        "at the end: 4 pages read, 8 vertices expanded, 1 of 1 right answers at hand",
+        "8 of 8 pages read, 16 vertices expanded, 1 of 1 right answer at hand",
+        "4 of 4 pages read, 8 vertices expanded, 1 of 1 right answer at hand",
     ]
     tiles = "return [...document.querySelectorAll('.side')].map(s => s.querySelectorAll('.tile').length)"
     assert page.run(tiles) == [8, 4]
@@ -142,20 +142,22 @@ def test_the_explorer_follows_hops_pages_and_queries(page: Browser) -> None:
     assert page.run("return document.querySelectorAll('.core').length") == 2
 
     page.run(
-        "const h = document.querySelector('[data-role=hop]'); h.value = 1; h.dispatchEvent(new Event('input'))"
+        "const h = document.querySelector('[data-role=reads]'); h.value = 3; h.dispatchEvent(new Event('input'))"
     )
-    assert said()[0] == "after hop 1: 4 pages read, 8 vertices expanded, 0 of 1 right answers at hand"
-    assert page.run("return document.querySelectorAll('.side .tile.later').length") == 4
+    assert said() == [
+        f"3 of {n} pages read, 6 vertices expanded, 0 of 1 right answer at hand" for n in (8, 4)
+    ]
+    assert page.run("return document.querySelectorAll('.side .tile.later').length") == 5 + 1
 
     tile = "document.querySelectorAll('.side')[1].querySelectorAll('.tile')[3]"
     page.run(f"{tile}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
     detail = page.run("return document.querySelectorAll('[data-role=page]')[1].textContent")
-    assert detail == "Page 21: read 4 of 4, hop 1; 2 of 6 nodes expanded, the nearest at 1; 1 right answer"
+    assert detail == "Page 21: read 4 of 4, hop 2; 2 of 6 nodes expanded, the nearest at 1; 1 right answer"
     assert page.run(f"return {tile}.classList.contains('chosen')")
 
     page.run("document.querySelector('[data-do=after]').click()")
     assert page.run("return document.querySelector('[data-role=query]').value") == "1"
-    assert "at the end" in said()[0]
+    assert said()[0].startswith("8 of 8 pages read")
     assert page.run("return document.querySelector('[data-role=query]').length") == PATHS
     assert page.console() == []
 
@@ -166,8 +168,8 @@ def test_the_explorer_plays_and_stops_at_the_last_hop(page: Browser) -> None:
         "document.querySelector('[data-do=play]').click()"
     )
     page.run("return new Promise(r => setTimeout(r, 200))")
-    state = "return ['[data-do=play]', '[data-role=hop]'].map(e => document.querySelector(e))"
-    assert page.run(f"{state}.map(e => e.value || e.textContent)") == ["Play", "3"]
+    state = "return ['[data-do=play]', '[data-role=reads]'].map(e => document.querySelector(e))"
+    assert page.run(f"{state}.map(e => e.value || e.textContent)") == ["Play", "8"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -254,8 +256,8 @@ def test_paths_become_places_on_pages() -> None:
     found = compact_paths(comparison().paths, {"before": NODES, "after": NODES}, ("before", "after"))
     assert len(found) == PATHS
     after = found[1][1]
-    assert after["reads"] == [[100, 0], [107, 0], [114, 1], [121, 1]]
-    assert after["used"][:3] == [[0, 0, 0, 4.0], [0, 3, 0, 7.0], [1, 0, 0, 3.0]]
+    assert after["reads"] == [[100, 1], [107, 1], [114, 2], [121, 2]]
+    assert after["used"][:3] == [[0, 0, 1, 4.0], [0, 3, 1, 7.0], [1, 0, 2, 3.0]]
     assert after["found"] == [[3, 0, 1, 1.0], [3, 1, 0, 1.5]]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from indexmill.jobs.report.blocks import section
 from indexmill.jobs.report.markup import Markup, element, embedded_json
 from indexmill.jobs.report.series import Series
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _LEAD = (
     "A column is a hop, a tile a page that was read, a cell one of its nodes. Cells in colour were expanded: the search"
@@ -40,7 +41,9 @@ def explorer(
         element("span", class_="grow"),
         element("button", "Play", type="button", data_do="play"),
         element(
-            "label", "Hop ", element("input", type="range", min=0, max=1, value=1, step=1, data_role="hop")
+            "label",
+            "Reads ",
+            element("input", type="range", min=0, max=1, value=1, step=1, data_role="reads"),
         ),
         class_="controls",
     )
@@ -82,17 +85,18 @@ def compact_paths(
     Returns
     -------
     list (queries) of list (indexes) of dict
-        ``reads``: [page, hop] in the order of reading. ``used``: [read, cell, hop, distance] of each vertex expanded,
-        and ``found``: [read, cell, right, score] of each result, where ``read`` is the place of the page in ``reads``,
-        -1 if it was not read, and ``cell`` the place of the node on it.
+        ``reads``: [page, hop] in the order of reading. ``used``: [read, cell, when, distance] of each vertex expanded,
+        and ``found``: [read, cell, right, score] of each result. ``read`` is the place of the page in ``reads``, -1 if
+        it was not read, ``cell`` the place of the node on it, and ``when`` the number of reads before.
     """
     n_queries = max(paths["query"].to_pylist(), default=-1) + 1
     found: list[list[dict[str, list[Any]]]] = [
         [{"reads": [], "used": [], "found": []} for _ in names] for _ in range(n_queries)
     ]
     at: dict[tuple[int, int, int], int] = {}
+    shown = paths.filter(pc.is_in(paths["kind"], pa.array(["read", "expand", "result"])))
     columns = [
-        paths[name].to_pylist()
+        shown[name].to_pylist()
         for name in ("index", "query", "hop", "page", "kind", "slot", "distance", "right")
     ]
     for name, query, hop, page, kind, slot, distance, right in zip(*columns, strict=True):
@@ -104,9 +108,9 @@ def compact_paths(
             continue
         read = at.get((query, place, page), -1)
         cell = slot % nodes_per_page[name] if nodes_per_page[name] else 0
-        shown = None if distance is None else float(f"{distance:.5g}")
+        score = None if distance is None or math.isnan(distance) else float(f"{distance:.5g}")
         if kind == "expand":
-            one["used"].append([read, cell, hop, shown])
+            one["used"].append([read, cell, len(one["reads"]), score])
         else:
-            one["found"].append([read, cell, int(right), shown])
+            one["found"].append([read, cell, int(right), score])
     return found

@@ -28,7 +28,7 @@ explore(JSON.parse(document.getElementById("paths").textContent), document.query
 
 function explore(data, root) {
   const part = (role, inside = root) => inside.querySelector(`[data-role=${role}]`);
-  const [query, hop, found] = ["query", "hop", "found"].map((role) => part(role));
+  const query = part("query"), reads = part("reads"), found = part("found"), play = root.querySelector("[data-do=play]");
   const sides = [...root.querySelectorAll(".side")].map((side, place) => ({
     root: side, layout: part("layout", side), said: part("said", side), tiles: part("tiles", side), page: part("page", side),
     index: Math.min(place, data.layouts.length - 1), chosen: -1,
@@ -38,12 +38,12 @@ function explore(data, root) {
   let timer = 0;
 
   const path = (side) => data.queries[query.value][side.index];
-  const lastHop = () => Math.max(0, ...sides.flatMap((side) => [...path(side).reads.map((r) => r[1]), ...path(side).used.map((u) => u[2])]));
   const rightOf = (one) => one.found.filter((f) => f[2]).length;
+  const usedBy = (one, done) => one.used.filter((u) => u[2] <= done);
+  const hopsOf = (one) => one.reads.map((read) => read[1]);
 
   data.queries.forEach((paths, number) => {
-    const reads = paths.map((one) => one.reads.length).join(" → ");
-    query.add(new Option(`${number}: ${reads} pages`, number));
+    query.add(new Option(`${number}: ${paths.map((one) => one.reads.length).join(" → ")} pages`, number));
   });
   for (const side of sides) {
     data.layouts.forEach((layout, number) => side.layout.add(new Option(layout.name, number)));
@@ -51,15 +51,14 @@ function explore(data, root) {
     side.layout.onchange = () => { side.index = Number(side.layout.value); start(); };
   }
   query.onchange = start;
-  hop.oninput = () => { pause(); draw(); };
+  reads.oninput = () => { pause(); draw(); };
   root.querySelector("[data-do=before]").onclick = () => turn(-1);
   root.querySelector("[data-do=after]").onclick = () => turn(1);
-  const play = root.querySelector("[data-do=play]");
   play.onclick = () => {
     if (timer) return pause();
-    if (hop.value === hop.max) hop.value = 0;
+    if (reads.value === reads.max) reads.value = 0;
     play.textContent = "Pause";
-    timer = setInterval(() => { hop.stepUp(); draw(); if (hop.value === hop.max) pause(); }, 450);
+    timer = setInterval(() => { reads.stepUp(); draw(); if (reads.value === reads.max) pause(); }, 160);
     draw();
   };
 
@@ -71,24 +70,23 @@ function explore(data, root) {
   }
   function start() {
     pause();
-    hop.max = lastHop();
-    hop.value = hop.max;
+    reads.max = Math.max(...sides.map((side) => path(side).reads.length));
+    reads.value = reads.max;
     for (const side of sides) side.chosen = -1;
     draw();
   }
 
+  // Everything as it is after so many reads of each side.
   function draw() {
-    const now = Number(hop.value);
+    const now = Number(reads.value);
     for (const side of sides) {
-      const one = path(side), layout = data.layouts[side.index];
+      const one = path(side), layout = data.layouts[side.index], done = Math.min(now, one.reads.length);
       side.root.className = `side ${layout.style}`;
-      side.tiles.replaceChildren(tilesOf(side, one, layout, now));
-      const read = one.reads.filter((r) => r[1] <= now).length;
-      const used = one.used.filter((u) => u[2] <= now).length;
-      const right = one.found.filter((f) => f[2] && f[0] >= 0 && one.reads[f[0]][1] <= now).length;
-      const end = now === Number(hop.max) ? "at the end" : `after hop ${now}`;
-      side.said.textContent = `${end}: ${plural(read, "page")} read, ${plural(used, "vertex").replace("vertexs", "vertices")} expanded, ` +
-        `${right} of ${rightOf(one)} right answers at hand`;
+      side.tiles.replaceChildren(tilesOf(side, one, layout, done));
+      const used = usedBy(one, done).length;
+      const right = one.found.filter((f) => f[2] && f[0] >= 0 && f[0] < done).length;
+      side.said.textContent = `${done} of ${plural(one.reads.length, "page")} read, ${used === 1 ? "1 vertex" : `${used} vertices`} expanded, ` +
+        `${right} of ${plural(rightOf(one), "right answer")} at hand`;
       side.page.textContent = side.chosen < 0 ? "Choose a page to see what was on it." : tell(one, layout, side.chosen);
     }
     found.replaceChildren(progress(now));
@@ -103,47 +101,43 @@ function explore(data, root) {
       `nodes expanded${Number.isFinite(nearest) ? `, the nearest at ${nearest.toLocaleString("en")}` : ""}; ${plural(right, "right answer")}`;
   }
 
-  function tilesOf(side, one, layout, now) {
+  function tilesOf(side, one, layout, done) {
+    const all = sides.map((other) => hopsOf(path(other))), first = Math.min(...all.flat()), last = Math.max(...all.flat());
+    const most = Math.max(...all.map((hops) => Math.max(...hops.map((h) => hops.filter((other) => other === h).length))));
     const columns = Math.max(1, Math.round(Math.sqrt(layout.nodes * 0.6))), rows = Math.ceil(layout.nodes / columns);
-    const room = side.tiles.clientWidth / (lastHop() + 1) - 12;
+    const room = side.tiles.clientWidth / (last - first + 1) - 12;
     const cell = Math.max(layout.nodes > 1 ? 5 : 12, Math.min(layout.nodes > 1 ? 11 : 26, Math.floor(room / columns)));
-    const width = columns * cell + 5, height = rows * cell + 5;
-    const hops = lastHop(), step = width + 6, high = new Map();
-    const places = one.reads.map(([, at]) => { const y = high.get(at) ?? 0; high.set(at, y + 1); return [at * step, y * (height + 5)]; });
-    const most = Math.max(1, ...sides.flatMap((other) => [...count(path(other).reads)]));
-    const total = { width: (hops + 1) * step, height: most * (height + 5) + 18 };
+    const width = columns * cell + 5, height = rows * cell + 5, step = width + 6;
+    const total = { width: (last - first + 1) * step, height: most * (height + 5) + 18 };
     const picture = svg("svg", { width: total.width, height: total.height, viewBox: `-2 -2 ${total.width + 4} ${total.height + 4}` });
-    picture.append(svg("rect", { class: "now", x: now * step - 3, y: -2, width: step, height: total.height + 2, rx: 4 }));
+    if (done) picture.append(svg("rect", { class: "now", x: (one.reads[done - 1][1] - first) * step - 3, y: -2, width: step, height: total.height + 2, rx: 4 }));
+    const high = new Map();
     one.reads.forEach(([, at], place) => {
-      const [x, y] = places[place];
-      const tile = svg("g", { class: `tile${at > now ? " later" : ""}${side.chosen === place ? " chosen" : ""}`, transform: `translate(${x} ${y})` });
+      const y = high.get(at) ?? 0;
+      high.set(at, y + 1);
+      const tile = svg("g", {
+        class: `tile${place >= done ? " later" : ""}${side.chosen === place ? " chosen" : ""}`,
+        transform: `translate(${(at - first) * step} ${y * (height + 5)})`,
+      }, svg("rect", { class: "page mark", width, height, rx: 3 }));
       tile.dataset.tip = tell(one, layout, place);
-      tile.dataset.read = place;
-      tile.append(svg("rect", { class: "page mark", width, height, rx: 3 }));
-      const kinds = new Map(), cores = new Set();
-      for (const [of, which, when] of one.used) if (of === place && when <= now) kinds.set(which, "used");
-      for (const [of, which, right] of one.found) if (of === place && right && at <= now) { cores.add(which); kinds.set(which, `found ${kinds.get(which) ?? ""}`); }
+      const used = new Set(usedBy(one, done).filter((u) => u[0] === place).map((u) => u[1]));
+      const right = new Set(one.found.filter((f) => f[0] === place && f[2] && place < done).map((f) => f[1]));
       for (let i = 0; i < layout.nodes; i++) {
-        const left = 3 + (i % columns) * cell, top = 3 + Math.floor(i / columns) * cell;
-        tile.append(svg("rect", { class: `cell ${kinds.get(i) ?? ""}`, x: left, y: top, width: cell - 1, height: cell - 1, rx: 1 }));
-        if (cores.has(i)) tile.append(svg("circle", { class: "core", cx: left + (cell - 1) / 2, cy: top + (cell - 1) / 2, r: cell * 0.42 }));
+        const x = 3 + (i % columns) * cell, top = 3 + Math.floor(i / columns) * cell, size = cell - 1;
+        tile.append(svg("rect", { class: `cell${used.has(i) ? " used" : ""}${right.has(i) ? " right" : ""}`, x, y: top, width: size, height: size, rx: 1 }));
+        if (right.has(i)) tile.append(svg("circle", { class: "core", cx: x + size / 2, cy: top + size / 2, r: cell * 0.42 }));
       }
       tile.onclick = () => { side.chosen = side.chosen === place ? -1 : place; draw(); };
       picture.append(tile);
     });
-    for (let h = 0; h <= hops; h += hops > 24 ? 5 : 1)
-      picture.append(svg("text", { class: "hop-name mid", x: h * step + width / 2, y: total.height - 4 }, String(h)));
+    for (let hop = first; hop <= last; hop += last - first > 24 ? 5 : 1)
+      picture.append(svg("text", { class: "hop-name mid", x: (hop - first) * step + width / 2, y: total.height - 4 }, String(hop)));
     return picture;
-  }
-  function count(reads) {
-    const high = new Map();
-    for (const [, at] of reads) high.set(at, (high.get(at) ?? 0) + 1);
-    return high.values();
   }
 
   function progress(now) {
     const [w, h, left, bottom, top] = [1000, 200, 40, 38, 24];
-    const most = Math.max(1, ...sides.map((side) => path(side).reads.length));
+    const most = Number(reads.max);
     const x = (pages) => left + (pages / most) * (w - left - 12), y = (right) => h - bottom - (right / data.k) * (h - bottom - top);
     const picture = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": "Right answers at hand against pages read" });
     for (const t of new Set([0, Math.round(data.k / 2), data.k])) {
@@ -154,6 +148,7 @@ function explore(data, root) {
     for (let t = 0; t <= most; t += step) picture.append(svg("text", { class: "tick mid", x: x(t), y: h - bottom + 18 }, String(t)));
     picture.append(svg("text", { class: "label mid", x: (left + w) / 2, y: h - 3 }, "pages read"));
     picture.append(svg("text", { class: "label", x: 0, y: 11 }, "right answers at hand"));
+    picture.append(svg("line", { class: "zero", x1: x(now), x2: x(now), y1: top, y2: h - bottom }));
     for (const side of sides) {
       const one = path(side), gains = new Array(one.reads.length + 1).fill(0);
       for (const [of, , right] of one.found) if (right && of >= 0) gains[of + 1]++;
@@ -162,7 +157,7 @@ function explore(data, root) {
         if (pages) points += ` ${x(pages)},${y(right)}`;
         right += gain;
         points += ` ${x(pages)},${y(right)}`;
-        if (pages === 0 || one.reads[pages - 1][1] <= now) mark = [x(pages), y(right)];
+        if (pages <= now) mark = [x(pages), y(right)];
       });
       const style = data.layouts[side.index].style;
       picture.append(svg("polyline", { class: `line ${style}`, points }));
