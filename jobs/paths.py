@@ -26,10 +26,10 @@ def record_paths(contender: Contender, queries: QuerySet, L: int, setting: Setti
     Returns
     -------
     pyarrow.Table
-        ``index`` (string); ``query``, ``hop`` (uint32) and ``page`` (uint64); ``kind``: ``read`` of a page, ``expand``
-        of a vertex, in the order of events, and ``result``, the k vertices returned, nearest first, whose hop is null;
-        ``slot`` (uint32; null for a read); ``distance`` (float32; of a result its score); ``right`` (bool; null unless
-        a result).
+        ``index`` (string); ``query``, ``hop`` (uint32) and ``page`` (uint64); ``kind``: those of
+        `SearchResult.trace`, in the order of events, then ``result``, the k vertices returned, nearest first, whose
+        hop is null; ``slot`` (uint32; null for a read); ``distance`` (float32; of a result its score); ``right``
+        (bool; null unless a result).
     """
     import pyarrow as pa
 
@@ -78,7 +78,6 @@ def _results(contender: Contender, found: SearchResult, queries: QuerySet, k: in
 
 
 def page_of(contender: Contender, slots: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """First page of the node blocks of `slots`, int64 (n,), among the pages of nodes; uint64 (n,)."""
-    native = contender.index.native
-    pages = slots // native.nodes_per_page if native.nodes_per_page else slots * native.pages_per_node
-    return pages.astype(np.uint64)
+    """Pages of `slots`, int64 (n,), as a trace counts them; uint64 (n,)."""
+    per_page = contender.index.native.nodes_per_page
+    return (slots // per_page if per_page else slots).astype(np.uint64)
