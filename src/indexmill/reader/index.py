@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from indexmill.reader.choices import (
     Policy,
 )
 from indexmill.reader.filters import as_mask
+from indexmill.reader.orders import as_order
 from indexmill.reader.queries import as_queries
+from indexmill.reader.trace import trace_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +52,24 @@ class SearchResult:
         Positions in the layout; -1 if missing.
     counters : dict of 1-D arrays, shape (n_queries,)
         What each query cost: pages_read, bytes_read, bytes_used, hops, distances, latency_us and more.
+    trace : pyarrow.Table, optional
+        What was asked for with ``trace``: a row for each event, query after query, in the order
+        of events, but sorted by slot where it would depend on which of a round's reads arrived first.
+
+        ``query`` : uint32
+        ``kind`` : string
+            ``read``, a page was asked for; ``cached``, it was taken from the cache for a vertex that was chosen;
+            ``measure``, the exact distance of a vertex was computed; ``expand``, its neighbours were followed.
+        ``hop`` : uint32
+            The round, from 1; under ``pipeline`` a read's place in its chain of reads, and otherwise the longest chain
+            so far. The largest is the query's ``hops``.
+        ``page`` : uint64
+            The page, counted from that of slot 0; where a node takes several pages, the node's slot.
+        ``vertex`` : uint32
+            Slot; null for reads and cached pages.
+        ``distance`` : float32
+            Exact distance of the vertex: the squared Euclidean distance of stored vectors, or the negated inner
+            product; null where there is no vertex.
     """
 
     ids: NDArray[Any]
@@ -56,6 +77,7 @@ class SearchResult:
     vector_ids: NDArray[np.int64]
     slots: NDArray[np.int64]
     counters: dict[str, NDArray[Any]]
+    trace: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +188,7 @@ class Index:
         inflight: int = DEFAULT_INFLIGHT,
         deterministic: bool = True,
         allow: ArrayLike | _native.Filter | None = None,
+        trace: bool = False,
     ) -> SearchResult:
         """Find the k nearest vectors of each query.
 
@@ -195,6 +218,8 @@ class Index:
             Vectors that may be returned. Make a filter that is used more than once with `filter`. With few
             allowed vectors all of them are scored by their codes and the nearest L are read; with many the graph
             is searched with a list that is longer by the share of the others.
+        trace : bool
+            Note every read, distance and expansion, in `SearchResult.trace`: about 500 rows a query.
 
         Raises
         ------
@@ -206,9 +231,10 @@ class Index:
             If a page that was read differs from what was written.
         """
         options = self._options(k, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
-        found = self.native.search(self._as_queries(queries), options)
+        found = self.native.search(self._as_queries(queries), options, trace)
         slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
-        return SearchResult(self._user_ids(slots, vector_ids), scores, vector_ids, slots, found)
+        events = trace_table(found.pop("trace")) if trace else None
+        return SearchResult(self._user_ids(slots, vector_ids), scores, vector_ids, slots, found, events)
 
     def range_search(
         self,
@@ -257,6 +283,35 @@ class Index:
             If the array has another shape or type, or an id is out of range.
         """
         return self.native.filter(np.packbits(as_mask(allow, len(self)), bitorder="little"))
+
+    def remapped(self, order: ArrayLike) -> Index:
+        """Return the same index as if the vertex in slot ``order[s]`` lived in slot s: the judge of a layout.
+
+        It is searched by the reader's own code, on pages that are composed in memory: results and, with
+        ``deterministic``, all counters but the times are those of the index written in that order. It is as good an
+        index as any, with filters and a cache of its own, and may be remapped again.
+
+        The first call reads all nodes into memory, as much as ``graph.imx`` takes, which the index and all of its views
+        share. A view takes 8 bytes a vertex, and codes, entry vertices and navigation graph of its own.
+
+        Parameters
+        ----------
+        order : integer array, shape (n_vectors,)
+            A permutation of the slots.
+
+        Raises
+        ------
+        InputError
+            If `order` is no permutation, naming the position, or the index was replaced since it was opened.
+        ConfigError
+            If the memory is refused.
+        CorruptFile
+            If ``graph.imx`` is damaged.
+        """
+        view = copy.copy(self)
+        view.native = self.native.remapped(as_order(order, len(self)))
+        view._cached = CacheInfo(0, 0)
+        return view
 
     def cache(
         self,
