@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from indexmill.jobs.contenders import Contender
 from indexmill.jobs.costs import TARGETS, compare_rows
-from indexmill.jobs.detail import Point, choose_point, describe
+from indexmill.jobs.detail import choose_point, describe
 from indexmill.jobs.intervals import QUERY_COSTS, curve_of, intervals_at
-from indexmill.jobs.measure import Measurement, measure, sweep
+from indexmill.jobs.measure import Measurement, Turn, measure, sweep
 from indexmill.jobs.noise import aa_ratios, noise_floor
 from indexmill.jobs.paths import PATH_QUERIES, record_paths
 from indexmill.jobs.provenance import build_rows, index_rows, layout_rows, provenance
@@ -29,13 +29,16 @@ class Comparison:
     result : dict
         Every summary, as report.json has it.
     measurements : list of Measurement
-        By ascending list size.
+        Of the sweep, by ascending list size.
+    chosen : list of Measurement
+        Of the point that is looked at query by query, measured on its own.
     paths : pyarrow.Table
         See `record_paths`.
     """
 
     result: dict[str, Any]
     measurements: list[Measurement] = field(repr=False)
+    chosen: list[Measurement] = field(repr=False)
     paths: pa.Table = field(repr=False)
 
 
@@ -68,35 +71,15 @@ def run_comparison(
         found = sweep(contenders, queries, policies, sizes, setting, repeat, tick)
         point = choose_point([m.row for m in found])
         detailed = replace(setting, policy=point.policy)
-        chosen = _measure_point(point, contenders, queries, detailed, repeat, found, tick)
-    measurements = sorted({id(m): m for m in [*found, *chosen]}.values(), key=lambda m: int(m.row["L"]))
+        reference = point.sizes[contenders[0].name]
+        turns = [Turn(c, detailed, reference if c.again else point.sizes[c.name]) for c in contenders]
+        chosen = measure([turns], queries, repeat, tick)
     few = queries.part(first=PATH_QUERIES)
     paths = pa.concat_tables(
-        record_paths(contender, few, m.row["L"], detailed)
-        for contender, m in zip(contenders, chosen, strict=True)
-        if not contender.again
+        record_paths(turn.contender, few, turn.size, detailed) for turn in turns if not turn.contender.again
     )
-    result = summarise_comparison(contenders, queries, setting, measurements, describe(point, chosen))
-    return Comparison(result, measurements, paths)
-
-
-def _measure_point(
-    point: Point,
-    contenders: Sequence[Contender],
-    queries: QuerySet,
-    setting: Setting,
-    repeat: int,
-    found: Sequence[Measurement],
-    tick: Any,
-) -> list[Measurement]:
-    """Measure every contender at `point`, unless the sweep did so already."""
-    reference = next(iter(point.sizes.values()))
-    wanted = [(c, reference if c.again else point.sizes[c.name]) for c in contenders]
-    known = {(m.row["index"], m.row["L"]): m for m in found if m.row["policy"] == point.policy}
-    if all((c.name, size) in known for c, size in wanted):
-        return [known[c.name, size] for c, size in wanted]
-    fresh = measure(wanted, queries, setting, repeat, tick)
-    return [known.get((m.row["index"], m.row["L"]), m) for m in fresh]
+    result = summarise_comparison(contenders, queries, setting, found, describe(point, chosen))
+    return Comparison(result, found, chosen, paths)
 
 
 def summarise_comparison(

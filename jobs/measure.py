@@ -19,6 +19,15 @@ WARM_UP_QUERIES = 50
 
 
 @dataclass(frozen=True)
+class Turn:
+    """One thing to measure: an index, how it is searched, and with which list size."""
+
+    contender: Contender
+    setting: Setting
+    size: int
+
+
+@dataclass(frozen=True)
 class Measurement:
     """All runs of one index at one policy and list size, and their row of numbers.
 
@@ -65,40 +74,42 @@ def sweep(
     """
     for contender in contenders:
         search_once(contender.index, queries.part(first=WARM_UP_QUERIES), sizes[0], setting)
-    found = []
-    for size in sizes:
-        for policy in policies:
-            turns = [(contender, size) for contender in contenders]
-            found += measure(turns, queries, replace(setting, policy=policy), repeat, tick)
-    return found
+    rounds = [
+        [Turn(contender, replace(setting, policy=policy), size) for contender in contenders]
+        for size in sizes
+        for policy in policies
+    ]
+    return measure(rounds, queries, repeat, tick)
 
 
 def measure(
-    turns: Sequence[tuple[Contender, int]],
+    rounds: Sequence[Sequence[Turn]],
     queries: QuerySet,
-    setting: Setting,
     repeat: int,
     tick: Callable[[], None] = lambda: None,
 ) -> list[Measurement]:
-    """Measure contenders, each with its list size, `repeat` times.
+    """Run every turn of every round `repeat` times and return what each turn gave, in their order.
 
-    They take turns, so that a machine that slows down slows all of them, and another one is first each time.
+    All rounds are run before any is repeated, so that the runs of a turn lie far apart, and a machine that is slow for
+    a while spoils no more than one of them. In each round another turn is the first each time.
     """
-    runs: list[list[Run]] = [[] for _ in turns]
+    runs: list[list[list[Run]]] = [[[] for _ in turns] for turns in rounds]
     for time in range(repeat):
-        for place in range(len(turns)):
-            i = (place + time) % len(turns)
-            contender, size = turns[i]
-            runs[i].append(search_once(contender.index, queries, size, setting))
-            tick()
+        for turns, of_turns in zip(rounds, runs, strict=True):
+            for place in range(len(turns)):
+                i = (place + time) % len(turns)
+                turn = turns[i]
+                of_turns[i].append(search_once(turn.contender.index, queries, turn.size, turn.setting))
+                tick()
     return [
         Measurement(
             {
-                "index": contender.name,
-                "again": contender.again,
-                **summarise(contender.index, size, setting, of),
+                "index": turn.contender.name,
+                "again": turn.contender.again,
+                **summarise(turn.contender.index, turn.size, turn.setting, found),
             },
-            tuple(of),
+            tuple(found),
         )
-        for (contender, size), of in zip(turns, runs, strict=True)
+        for turns, of_turns in zip(rounds, runs, strict=True)
+        for turn, found in zip(turns, of_turns, strict=True)
     ]

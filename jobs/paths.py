@@ -36,12 +36,13 @@ def record_paths(contender: Contender, queries: QuerySet, L: int, setting: Setti
     extra = 0 if queries.own is None else 1
     found = contender.index.search(queries.vectors, setting.k + extra, L=L, trace=True, **setting.options())
     trace = found.trace
+    assert trace is not None
     events = pa.table(
         {
             "query": trace["query"],
             "hop": trace["hop"],
             "page": trace["page"],
-            "kind": trace["kind"].cast(pa.string()),
+            "kind": trace["kind"],
             "slot": trace["vertex"],
             "distance": trace["distance"],
             "right": pa.nulls(len(trace), pa.bool_()),

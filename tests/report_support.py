@@ -122,7 +122,7 @@ def comparison(names: Sequence[str] = ("before", "after"), factor: float = 0.5) 
         },
     }  # fmt: skip
     paths = pa.concat_tables(path_table(name, 8 // (i + 1)) for i, name in enumerate(names))
-    return Comparison(result, found, paths)
+    return Comparison(result, found, chosen, paths)
 
 
 def path_table(name: str, pages: int) -> pa.Table:

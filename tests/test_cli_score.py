@@ -302,9 +302,15 @@ def test_compare_sweeps_all_indexes_and_writes_page_and_plot(
         "compare", other, index, "--queries", data.queries, "--truth", data.truth, "-L", "10,20,40", "--out", report,
         "--plot", plot,
     )  # fmt: skip
-    sweep = [row for row in said["sweep"] if row["L"] in (10, 20, 40)]
-    assert len(sweep) == 3 * 2 * 3
-    assert sum(row["again"] for row in sweep) == 2 * 3
+    assert len(said["sweep"]) == 3 * 2 * 3
+    assert sum(row["again"] for row in said["sweep"]) == 2 * 3
+    paths = pq.read_table(report / "paths.parquet").to_pylist()
+    reads = [p for p in paths if (p["index"], p["kind"], p["query"]) == ("star", "read", 7)]
+    queries = pq.read_table(report / "queries.parquet").to_pylist()
+    one = next(q for q in queries if (q["index"], q["point"], q["query"]) == ("star", True, 7))
+    assert len(reads) == one["pages_read"]
+    results = [p for p in paths if (p["index"], p["kind"], p["query"]) == ("star", "result", 7)]
+    assert sum(p["right"] for p in results) == round(K * one["recall"])
     names = ["<i>identity", "star"]
     assert [line["index"] for line in said["layout"]] == names
     assert [line["order"] for line in said["layout"]] == ["identity", "star"]

@@ -11,14 +11,16 @@ from tests.oracles.bootstrap import slow_ratio_interval
 from tests.report_support import QUERIES, SIZES, measurements
 
 from indexmill.formats.errors import ConfigError
+from indexmill.jobs import measure
 from indexmill.jobs.cmd_compare import choose_sizes
-from indexmill.jobs.contenders import unique_names
+from indexmill.jobs.contenders import Contender, unique_names
 from indexmill.jobs.costs import compare_rows, cost_at_recall, show
 from indexmill.jobs.detail import bin_edges, choose_point, paired
 from indexmill.jobs.intervals import crossing, curve_of, draws, intervals_at
 from indexmill.jobs.measure import Measurement
 from indexmill.jobs.noise import aa_ratios, noise_floor
 from indexmill.jobs.plot import save_plot
+from indexmill.jobs.score import Run, Setting
 
 NASTY = '<script>alert("1")</script>&$x$'
 
@@ -182,3 +184,25 @@ def test_sweep_sizes_below_k_are_left_out_or_refused() -> None:
     for sizes in ("5,20", None):
         with pytest.raises(ConfigError, match="at least 300"):
             choose_sizes(sizes, 300)
+
+
+def test_indexes_take_turns_and_the_whole_sweep_comes_before_any_repetition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def search_once(index: str, queries: object, size: int, setting: Setting) -> Run:
+        asked.append((index, size))
+        return measurements()[0].runs[0]
+
+    monkeypatch.setattr(measure, "search_once", search_once)
+    monkeypatch.setattr(
+        measure, "summarise", lambda index, size, setting, runs: {"L": size, "repeat": len(runs)}
+    )
+    a, b = (Contender(name, name, {}) for name in "ab")  # type: ignore[arg-type]
+    turns = [[measure.Turn(one, Setting(), size) for one in (a, b)] for size in (10, 20)]
+    found = measure.measure(turns, None, 2)  # type: ignore[arg-type]
+    assert asked == [("a", 10), ("b", 10), ("a", 20), ("b", 20), ("b", 10), ("a", 10), ("b", 20), ("a", 20)]
+    assert [(m.row["index"], m.row["L"], m.row["repeat"]) for m in found] == [
+        ("a", 10, 2), ("b", 10, 2), ("a", 20, 2), ("b", 20, 2)
+    ]  # fmt: skip

@@ -53,17 +53,16 @@ def test_a_report_holds_every_number_as_json_and_parquet(report: Path) -> None:
     assert {"setting", "at_recall", "noise", "detail", "layout", "build", "provenance"} <= found.keys()
     assert pq.read_table(report / "sweep.parquet").num_rows == runs
     queries = pq.read_table(report / "queries.parquet")
-    assert queries.num_rows == 3 * runs * QUERIES
-    assert {"index", "again", "policy", "L", "run", "query", "recall", "pages_read"} <= set(
+    assert queries.num_rows == 3 * (runs + 3) * QUERIES
+    assert {"index", "again", "point", "policy", "L", "run", "query", "recall", "pages_read"} <= set(
         queries.column_names
     )
     one = next(
         row for row in found["sweep"] if (row["index"], row["policy"], row["L"]) == ("after", "beam", 20)
     )
-    mask = [r["index"] == "after" and r["policy"] == "beam" and r["L"] == 20 for r in queries.to_pylist()]
-    assert sum(queries.filter(mask)["pages_read"].to_pylist()) / (3 * QUERIES) == pytest.approx(
-        one["pages_read"]
-    )
+    same = [("index", "after"), ("policy", "beam"), ("L", 20), ("point", False)]
+    pages = [r["pages_read"] for r in queries.to_pylist() if all(r[key] == value for key, value in same)]
+    assert sum(pages) / (3 * QUERIES) == pytest.approx(one["pages_read"])
     assert pq.read_table(report / "paths.parquet").num_rows == comparison().paths.num_rows
 
 

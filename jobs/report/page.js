@@ -125,7 +125,7 @@ function explore(data, root) {
       for (let i = 0; i < layout.nodes; i++) {
         const x = 3 + (i % columns) * cell, top = 3 + Math.floor(i / columns) * cell, size = cell - 1;
         tile.append(svg("rect", { class: `cell${used.has(i) ? " used" : ""}${right.has(i) ? " right" : ""}`, x, y: top, width: size, height: size, rx: 1 }));
-        if (right.has(i)) tile.append(svg("circle", { class: "core", cx: x + size / 2, cy: top + size / 2, r: cell * 0.42 }));
+        if (right.has(i)) tile.append(svg("circle", { class: "core", cx: x + size / 2, cy: top + size / 2, r: cell * 0.32 }));
       }
       tile.onclick = () => { side.chosen = side.chosen === place ? -1 : place; draw(); };
       picture.append(tile);

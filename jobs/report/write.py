@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.compare import Comparison
-from indexmill.jobs.measure import Measurement
 from indexmill.jobs.report.page import render
 
 PAGE, SUMMARY = "index.html", "report.json"
@@ -50,7 +49,7 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
     with atomic_write(folder / SWEEP) as file:
         pq.write_table(pa.Table.from_pylist(comparison.result["sweep"]), file, compression="zstd")
     with atomic_write(folder / QUERIES) as file:
-        batches = query_batches(comparison.measurements)
+        batches = query_batches(comparison)
         first = next(batches)
         with pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
             writer.write_batch(first)
@@ -63,15 +62,21 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
     return folder / PAGE
 
 
-def query_batches(measurements: Sequence[Measurement]) -> Iterator[pa.RecordBatch]:
-    """Yield every query of every run: ``index, again, policy, L, run, query, recall`` and the reader's counters."""
-    for measurement in measurements:
+def query_batches(comparison: Comparison) -> Iterator[pa.RecordBatch]:
+    """Yield every query of every run.
+
+    Columns are ``index, again, policy, L, run, query, recall``, the reader's counters, and ``point``: whether the run
+    was not of the sweep, but of the point that is looked at query by query.
+    """
+    parts = [(m, False) for m in comparison.measurements] + [(m, True) for m in comparison.chosen]
+    for measurement, point in parts:
         row = measurement.row
         for number, run in enumerate(measurement.runs):
             n = len(run.hits)
             same: dict[str, Any] = {
                 "index": pa.repeat(row["index"], n),
                 "again": pa.repeat(row["again"], n),
+                "point": pa.repeat(point, n),
                 "policy": pa.repeat(row["policy"], n),
                 "L": pa.repeat(pa.scalar(row["L"], pa.uint32()), n),
                 "run": pa.repeat(pa.scalar(number, pa.uint16()), n),
