@@ -69,7 +69,7 @@ def command(
     k: K = 10,
     sizes: Annotated[
         str | None,
-        typer.Option("-L", "--search-list-size", metavar="L,L", help="Sweep. (default 10,15,20,30,...,240)"),
+        typer.Option("-L", "--search-list-size", metavar="L,L", help="Sweep. (default 10,13,16,20,...,240)"),
     ] = None,
     policy: PolicyList = "beam,pipeline",
     entry: Entry = DEFAULT_ENTRY,

@@ -57,8 +57,10 @@ def open_contenders(paths: Sequence[Path], engine: str = "auto") -> list[Contend
                 f"{other.index.path}: {theirs[0]:,} vectors of {theirs[1]} dimensions, {theirs[2]}, but"
                 f" {first.path} has {ours[0]:,} of {ours[1]}, {ours[2]}; compare indexes of the same input"
             )
-    again = Contender(f"{names[0]} again", open_index(paths[0], engine), contenders[0].manifest, again=True)
-    return [*contenders, again]
+    name = f"{names[0]} again"
+    while name in names:
+        name += " again"
+    return [*contenders, Contender(name, open_index(paths[0], engine), contenders[0].manifest, again=True)]
 
 
 def unique_names(paths: Sequence[str]) -> list[str]:

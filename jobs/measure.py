@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from indexmill.jobs.contenders import Contender
 from indexmill.jobs.score import QuerySet, Run, Setting, search_once, summarise
 
-#: Search list sizes of a sweep; each step costs about a third more than the one before.
-SWEEP_SIZES = (10, 15, 20, 30, 40, 60, 80, 120, 160, 240)
+#: Search list sizes of a sweep; close enough that costs between two of them are nearly linear in recall.
+SWEEP_SIZES = (10, 13, 16, 20, 25, 32, 40, 50, 64, 80, 100, 130, 170, 240)
 #: Queries that each index answers before it is measured.
 WARM_UP_QUERIES = 50
 

@@ -364,6 +364,14 @@ def test_in_page_edges_are_counted_over_all_nodes_of_a_small_index(index: Path) 
     assert in_page_edges(open_contenders([index])[0]) == pytest.approx(share)
 
 
+def test_the_run_again_has_a_name_of_its_own(index: Path, tmp_path: Path) -> None:
+    for name in ("a", "a again"):
+        (tmp_path / name).symlink_to(index)
+    found = open_contenders([tmp_path / "a", tmp_path / "a again"])
+    assert [one.name for one in found] == ["a", "a again", "a again again"]
+    assert [one.again for one in found] == [False, False, True]
+
+
 def test_compare_samples_queries_from_the_base(data: Data, index: Path, other: Path) -> None:
     said = run_json(
         "compare",

@@ -179,7 +179,7 @@ def test_names_of_indexes_are_short_and_never_repeat() -> None:
 
 
 def test_sweep_sizes_below_k_are_left_out_or_refused() -> None:
-    assert choose_sizes(None, 20) == [20, 30, 40, 60, 80, 120, 160, 240]
+    assert choose_sizes(None, 20) == [20, 25, 32, 40, 50, 64, 80, 100, 130, 170, 240]
     assert choose_sizes("40,20,20", 10) == [20, 40]
     for sizes in ("5,20", None):
         with pytest.raises(ConfigError, match="at least 300"):
