@@ -184,6 +184,7 @@ def choose_sizes(sizes: str | None, least: int) -> list[int]:
 def print_comparison(console: Console, result: dict[str, Any]) -> None:
     """Print a comparison's tables, its noise and what a gate said."""
     from indexmill.jobs.costs import cost_cells, layout_cells
+    from indexmill.jobs.noise import noise_warning
     from indexmill.jobs.tables import add_row, plain_table
 
     k = result["setting"]["k"]
@@ -201,6 +202,9 @@ def print_comparison(console: Console, result: dict[str, Any]) -> None:
         f" qps ± {floor['qps']:.1%}",
         soft_wrap=True,
     )
+    warning = noise_warning(floor)
+    if warning is not None:
+        console.print(warning, soft_wrap=True)
     for one in result.get("gate", []):
         word = "within noise" if one["within_noise"] else "passed" if one["passed"] else "failed"
         console.print(f"gate {word}: {one['sentence']}", markup=False, soft_wrap=True)

@@ -65,6 +65,9 @@ def open_contenders(paths: Sequence[Path], engine: str = "auto") -> list[Contend
 
 def unique_names(paths: Sequence[str]) -> list[str]:
     """Short names of index directories: the last component, or the whole path where that would repeat."""
+    paths = [
+        path.encode("utf-8", "replace").decode("utf-8") for path in paths
+    ]  # Linux allows any bytes in a path
     short = [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
     names = [one if short.count(one) == 1 else path for one, path in zip(short, paths, strict=True)]
     return [f"{name} ({i + 1})" if names.count(name) > 1 else name for i, name in enumerate(names)]

@@ -9,6 +9,8 @@ import numpy as np
 
 #: Figures whose noise is told.
 NOISY = ("pages_read", "latency_us_mean", "latency_us_p99", "qps")
+#: Floor beyond which times are called noisy.
+_LOUD = 0.2
 #: Share of A/A ratios that lie within the floor.
 _WITHIN = 0.95
 
@@ -34,6 +36,17 @@ def noise_floor(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
         figure: float(np.expm1(np.quantile([abs(np.log(one[figure])) for one in ratios], _WITHIN)))
         for figure in NOISY
     }
+
+
+def noise_warning(floor: dict[str, float]) -> str | None:
+    """Say that times are not to be trusted, where the first index differs much from itself."""
+    worst = max(floor["latency_us_mean"], floor["qps"])
+    if worst < _LOUD:
+        return None
+    return (
+        f"The machine was not quiet: the first index differs from itself by up to {worst:.0%}. Judge by page reads,"
+        " which repeat exactly; for times measure again when nothing else runs."
+    )
 
 
 def aa_ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

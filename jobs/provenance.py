@@ -29,16 +29,20 @@ def provenance() -> dict[str, Any]:
 
 
 def layout_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-    """What each index says of its layout, one row an index; the A/A run has none."""
+    """What each index says of its layout, one row an index; the A/A run has none.
+
+    A manifest may be anybody's: what it calls its layout never takes the place of what was found here.
+    """
     return [
-        {
+        {"index": contender.name}
+        | contender.manifest["layout"]
+        | {
             "index": contender.name,
             "n_vectors": contender.manifest["input"]["n_vectors"],
             "max_degree": contender.manifest["parameters"]["max_degree"],
             "node_dtype": contender.manifest["parameters"]["node_dtype"],
             "pq_bytes": contender.manifest["parameters"]["pq_bytes"],
             "nodes_per_page": contender.index.native.nodes_per_page,
-            **contender.manifest["layout"],
             "in_page_edges": in_page_edges(contender),
             "build_id": contender.manifest["build_id"],
         }

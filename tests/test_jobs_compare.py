@@ -176,6 +176,7 @@ def test_names_of_indexes_are_short_and_never_repeat() -> None:
     assert unique_names(["x/a", "x/b/"]) == ["a", "b"]
     assert unique_names(["x/a", "y/a"]) == ["x/a", "y/a"]
     assert unique_names(["x/a", "x/a"]) == ["x/a (1)", "x/a (2)"]
+    assert unique_names(["x/\udcff", "x/b"]) == ["?", "b"]
 
 
 def test_sweep_sizes_below_k_are_left_out_or_refused() -> None:

@@ -201,12 +201,14 @@ def test_hostile_names_are_shown_and_do_not_run(browser: Browser, tmp_path: Path
     made = comparison(HOSTILE)
     made.result["provenance"]["machine"]["cpu"] = HOSTILE[1]
     made.result["build"][0]["seconds"][HOSTILE[1]] = 1.0
-    made.result["layout"][0]["order"] = HOSTILE[0]
+    made.result["layout"][0] |= {"order": HOSTILE[0], "overlap_ratio": float("nan"), "note": "\ud800"}
+    made.result["provenance"]["indexes"][0]["manifest"]["layout"]["fill"] = float("inf")
     write_report(made, tmp_path)
     browser.open(tmp_path / "index.html")
     assert browser.run("return window.ran") is None
     assert browser.console() == []
     assert len(browser.requests()) == 1
+    assert json.loads((tmp_path / "report.json").read_text())["layout"][0]["overlap_ratio"] is None
     assert (
         browser.run("return document.querySelectorAll('script, img').length") == 2
     )  # the paths and the page's own
@@ -230,6 +232,15 @@ def test_one_index_alone_has_a_page_too(browser: Browser, tmp_path: Path) -> Non
     assert browser.console() == []
     assert browser.run("return document.querySelectorAll('.side').length") == 1
     assert "alone needs" in browser.run("return document.querySelector('.lead').textContent")
+
+
+def test_a_noisy_machine_is_called_one(browser: Browser, report: Path, tmp_path: Path) -> None:
+    assert 'class="warning"' not in (report / "index.html").read_text()
+    made = comparison()
+    made.result["noise"]["floor"]["qps"] = 0.4
+    write_report(made, tmp_path)
+    browser.open(tmp_path / "index.html")
+    assert "by up to 40%" in browser.run("return document.querySelector('.warning').textContent")
 
 
 def test_a_verdict_of_a_gate_stands_in_the_page(browser: Browser, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
     """
     folder.mkdir(exist_ok=True)
     with atomic_write(folder / SUMMARY) as file:
-        file.write(json.dumps(comparison.result, indent=1, allow_nan=False).encode("utf-8"))
+        file.write(json.dumps(finite(comparison.result), indent=1, allow_nan=False).encode("utf-8"))
     with atomic_write(folder / SWEEP) as file:
         pq.write_table(pa.Table.from_pylist(comparison.result["sweep"]), file, compression="zstd")
     with atomic_write(folder / QUERIES) as file:
@@ -58,8 +59,17 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
     with atomic_write(folder / PATHS) as file:
         pq.write_table(comparison.paths, file, compression="zstd")
     with atomic_write(folder / PAGE) as file:
-        file.write(render(comparison.result, comparison.paths).encode("utf-8"))
+        file.write(render(comparison.result, comparison.paths).encode("utf-8", "replace"))
     return folder / PAGE
+
+
+def finite(value: Any) -> Any:
+    """Replace NaN and infinities, which JSON does not have, by None; a stranger's manifest may hold them."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def query_batches(comparison: Comparison) -> Iterator[pa.RecordBatch]:
