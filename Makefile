@@ -12,7 +12,9 @@ WORDS ?=
 SECONDS ?= 30
 TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
 
-.PHONY: demo test lint unit rust test-aarch64 fuzz clean
+CHROMIUM := apt-get install --yes --no-install-recommends chromium chromium-driver
+
+.PHONY: demo test lint unit rust chromium test-aarch64 fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
@@ -24,8 +26,17 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(VENV)/.dev
+unit: $(VENV)/.dev chromium
 	$(BIN)/python -m pytest -q
+
+# Tests of report pages fail without it; they are not skipped.
+chromium: export DEBIAN_FRONTEND = noninteractive
+chromium:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then may=; elif [ "$$(id -u)" = 0 ]; then may=env; \
+	elif sudo -n true 2>/dev/null; then may="sudo -E"; else may=; fi; \
+	if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $(CHROMIUM); \
+	else echo "chromium and chromedriver are missing, and tests of report pages will fail; install them: sudo $(CHROMIUM)"; fi
 
 rust: $(VENV)/.dev
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check --manifest-path reader/Cargo.toml; \

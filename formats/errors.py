@@ -39,6 +39,12 @@ class OutputExistsError(IndexmillError):
     exit_code = 5
 
 
+class RegressionError(IndexmillError):
+    """An index is worse than the tolerances of a gate allow; the message names each figure."""
+
+    exit_code = 7
+
+
 class FormatError(IndexmillError):
     """A file cannot be used as it is.
 

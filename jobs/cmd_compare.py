@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NAME = "compare"
+#: Runs of each measurement: three have a median.
+REPEAT = 3
 EXAMPLES = examples(
-    "indexmill compare before after --queries query.u8bin --truth truth.gt --out report.html",
+    "indexmill compare before after --queries query.u8bin --truth truth.gt --out report/",
+    "indexmill compare before after --queries query.u8bin --truth truth.gt --skip 1000 --policy page --out report/",
     "indexmill compare before after --sample-queries 1000 --base words.parquet --plot curves.png",
+    "indexmill compare released candidate --queries q.npy --base base.npy --gate tolerances.toml",
 )
 
 
@@ -65,7 +69,7 @@ def command(
     k: K = 10,
     sizes: Annotated[
         str | None,
-        typer.Option("-L", "--search-list-size", metavar="L,L", help="Sweep. (default 10,15,20,30,...,240)"),
+        typer.Option("-L", "--search-list-size", metavar="L,L", help="Sweep. (default 10,13,16,20,...,240)"),
     ] = None,
     policy: PolicyList = "beam,pipeline",
     entry: Entry = DEFAULT_ENTRY,
@@ -74,56 +78,89 @@ def command(
     inflight: InFlight = None,
     engine: Engine = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Chooses the sampled queries.")] = 1,
+    first: Annotated[int | None, typer.Option(min=1, help="Use only so many queries.")] = None,
+    skip: Annotated[
+        int, typer.Option(min=0, help="Leave out so many queries first: tune on some, report on the others.")
+    ] = 0,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Runs of each measurement, the indexes taking turns; medians count.")
+    ] = REPEAT,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write an HTML report; replaced if it exists.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Write a report into this folder; one that is there is replaced."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plots as .png or .svg.")
     ] = None,
+    gate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TOML",
+            help="Exit with 7 if an index is worse than the first by more than these tolerances.",
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Sweep indexes over list sizes and compare page reads, latency and throughput at equal recall."""
+    """Compare page reads, latency and throughput of indexes at equal recall; write a report, hold a gate."""
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.choices import check_engine
+    from indexmill.jobs.compare import run_comparison
+    from indexmill.jobs.contenders import open_contenders
+    from indexmill.jobs.gate import check_gate, judge, verdict_rows
+    from indexmill.jobs.report.write import check_folder, write_report
     from indexmill.jobs.score import Setting
+    from indexmill.jobs.tolerances import read_tolerances
     from indexmill.jobs.truth import load_queries, sample_queries
     from indexmill.reader.choices import ENTRIES, POLICIES
 
     policies = split_choices(policy, POLICIES, "--policy")
     check_engine(engine)
-    for path, suffixes, flag in ((out, (".html",), "--out"), (plot, (".png", ".svg"), "--plot")):
-        _check_output(path, suffixes, flag)
+    if out is not None:
+        check_folder(out)
+    _check_plot(plot)
+    tolerances = None if gate is None else read_tolerances(gate)
+    if tolerances is not None and len(indexes) < 2:
+        raise ConfigError("--gate: name two indexes or more; the others are held against the first")
     list_sizes = choose_sizes(sizes, k + (sample is not None))
     contenders = open_contenders(indexes, engine)
-    first = contenders[0].index
+    reference = contenders[0].index
     if sample is not None:
         if queries is not None or truth is not None:
             raise ConfigError(
                 "--sample-queries: takes the place of --queries and --truth; give one or the other"
             )
-        query_set = sample_queries(first, base or [], sample, k, column, seed, threads)
+        query_set = sample_queries(reference, base or [], sample, k, column, seed, threads)
     else:
-        query_set = load_queries(first, queries, truth, base or [], k, column, threads)
+        query_set = load_queries(reference, queries, truth, base or [], k, column, threads)
+    query_set = query_set.part(skip, first)
     setting = Setting(k, policies[0], one_of(entry, ENTRIES, "--entry"), threads, beam_width, inflight)
-    result = run_comparison(contenders, query_set, policies, list_sizes, setting)
-    if out is not None:
-        from indexmill.jobs.report import write_report
-
-        write_report(result, out)
+    found = run_comparison(contenders, query_set, policies, list_sizes, setting, repeat)
+    result = found.result
+    if tolerances is not None:
+        verdicts = judge(tolerances, result["sweep"], result["noise"]["floor"])
+        result["gate"] = verdict_rows(verdicts)
+    written = [] if out is None else [write_report(found, out)]
     if plot is not None:
         from indexmill.jobs.plot import save_plot
 
-        save_plot(result["sweep"], plot)
-    if json_:
+        save_plot([row for row in result["sweep"] if not row["again"]], plot)
+        written.append(plot)
+    _say(result, written, json_)
+    if tolerances is not None:
+        check_gate(verdicts)
+
+
+def _say(result: dict[str, Any], written: Sequence[Path], as_json: bool) -> None:
+    """Print the result."""
+    if as_json:
         print(json.dumps(result, indent=2))
         return
     from indexmill.jobs.tables import stdout_console
 
     console = stdout_console()
     print_comparison(console, result)
-    for path in (out, plot):
-        if path is not None:
-            console.print(f"wrote {path}", markup=False, soft_wrap=True)
+    for path in written:
+        console.print(f"wrote {path}", markup=False, soft_wrap=True)
 
 
 def choose_sizes(sizes: str | None, least: int) -> list[int]:
@@ -135,7 +172,7 @@ def choose_sizes(sizes: str | None, least: int) -> list[int]:
         If a size that was asked for is below `least`, or none is left.
     """
     from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.compare import SWEEP_SIZES
+    from indexmill.jobs.measure import SWEEP_SIZES
 
     asked = [size for size in SWEEP_SIZES if size >= least] if sizes is None else split_sizes(sizes, "-L")
     chosen = sorted(set(asked))
@@ -144,85 +181,41 @@ def choose_sizes(sizes: str | None, least: int) -> list[int]:
     return chosen
 
 
-def open_contenders(paths: Sequence[Path], engine: str = "auto") -> list[Any]:
-    """Open all indexes and check that the same queries fit them.
-
-    Raises
-    ------
-    InputError
-        If they differ in number of vectors, dimensions or metric.
-    """
-    from indexmill.formats.errors import InputError
-    from indexmill.jobs.compare import Contender, unique_names
-    from indexmill.jobs.opening import load_manifest, open_index
-
-    names = unique_names([str(path) for path in paths])
-    contenders = [
-        Contender(name, open_index(path, engine), load_manifest(path))
-        for name, path in zip(names, paths, strict=True)
-    ]
-    first = contenders[0].index
-    for other in contenders[1:]:
-        ours = (len(first), first.dim, first.metric)
-        theirs = (len(other.index), other.index.dim, other.index.metric)
-        if ours != theirs:
-            raise InputError(
-                f"{other.index.path}: {theirs[0]:,} vectors of {theirs[1]} dimensions, {theirs[2]}, but"
-                f" {first.path} has {ours[0]:,} of {ours[1]}, {ours[2]}; compare indexes of the same input"
-            )
-    return contenders
-
-
-def run_comparison(
-    contenders: Sequence[Any], queries: Any, policies: Sequence[str], sizes: Sequence[int], setting: Any
-) -> dict[str, Any]:
-    """Sweep all contenders, with progress on stderr; return what tables, plots and JSON are made of."""
-    from indexmill.jobs.compare import compare_rows, layout_rows, sweep_all
-    from indexmill.jobs.progress import stderr_progress
-    from indexmill.pipeline.progress import stage_progress
-
-    steps = len(contenders) * len(policies) * len(sizes)
-    with stderr_progress() as progress, stage_progress(progress, "sweep", steps, "runs"):
-        rows = sweep_all(contenders, queries, policies, sizes, setting, tick=lambda: progress.advance(1))
-    return {
-        "setting": {
-            "k": setting.k,
-            "queries": len(queries),
-            "leave_one_out": queries.own is not None,
-            "entry": ", ".join(dict.fromkeys(row["entry"] for row in rows)),
-            "threads": setting.threads,
-            "beam_width": rows[0]["beam_width"],
-        },
-        "at_recall": compare_rows(rows),
-        "layout": layout_rows(contenders),
-        "sweep": rows,
-    }
-
-
 def print_comparison(console: Console, result: dict[str, Any]) -> None:
-    """Print a comparison's tables."""
-    from indexmill.jobs.compare import cost_cells, layout_cells
+    """Print a comparison's tables, its noise and what a gate said."""
+    from indexmill.jobs.costs import cost_cells, layout_cells
+    from indexmill.jobs.noise import noise_warning
     from indexmill.jobs.tables import add_row, plain_table
 
     k = result["setting"]["k"]
-    headings, lines = cost_cells(result["at_recall"])
-    table = plain_table(f"Cost at equal recall@{k}", headings)
-    for line in lines:
-        add_row(table, line)
-    console.print(table)
-    headings, lines = layout_cells(result["layout"])
-    table = plain_table("Layout", headings)
-    for line in lines:
-        add_row(table, line)
-    console.print(table)
+    for title, (headings, lines) in (
+        (f"Cost at equal recall@{k}", cost_cells(result["at_recall"])),
+        ("Layout", layout_cells(result["layout"])),
+    ):
+        table = plain_table(title, headings)
+        for line in lines:
+            add_row(table, line)
+        console.print(table)
+    floor = result["noise"]["floor"]
+    console.print(
+        f"A/A noise floor: mean latency ± {floor['latency_us_mean']:.1%}, P99 ± {floor['latency_us_p99']:.1%},"
+        f" qps ± {floor['qps']:.1%}",
+        soft_wrap=True,
+    )
+    warning = noise_warning(floor)
+    if warning is not None:
+        console.print(warning, soft_wrap=True)
+    for one in result.get("gate", []):
+        word = "within noise" if one["within_noise"] else "passed" if one["passed"] else "failed"
+        console.print(f"gate {word}: {one['sentence']}", markup=False, soft_wrap=True)
 
 
-def _check_output(path: Path | None, suffixes: tuple[str, ...], flag: str) -> None:
+def _check_plot(path: Path | None) -> None:
     from indexmill.formats.errors import ConfigError
 
     if path is None:
         return
-    if path.suffix not in suffixes:
-        raise ConfigError(f"{flag}: {path}: expected a name that ends in {' or '.join(suffixes)}")
+    if path.suffix not in (".png", ".svg"):
+        raise ConfigError(f"--plot: {path}: expected a name that ends in .png or .svg")
     if not path.parent.is_dir():
-        raise ConfigError(f"{flag}: {path}: the folder {path.parent} does not exist; create it first")
+        raise ConfigError(f"--plot: {path}: the folder {path.parent} does not exist; create it first")

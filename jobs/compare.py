@@ -1,198 +1,147 @@
-"""Sweep indexes over search list sizes and compare what they cost at equal recall."""
+"""A whole comparison: measured, summarised, and ready to be printed, judged and written as a report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from indexmill.jobs.score import QuerySet, Setting, score
-from indexmill.jobs.tables import short
+from indexmill.jobs.contenders import Contender
+from indexmill.jobs.costs import TARGETS, compare_rows
+from indexmill.jobs.detail import choose_point, describe
+from indexmill.jobs.intervals import QUERY_COSTS, curve_of, intervals_at
+from indexmill.jobs.measure import Measurement, Turn, measure, sweep
+from indexmill.jobs.noise import aa_ratios, noise_floor
+from indexmill.jobs.paths import PATH_QUERIES, record_paths
+from indexmill.jobs.provenance import build_rows, index_rows, layout_rows, provenance
+from indexmill.jobs.score import QuerySet, Setting
 
 if TYPE_CHECKING:
-    from indexmill.reader.index import Index
-
-#: Search list sizes of a sweep; each step costs about a third more than the one before.
-SWEEP_SIZES = (10, 15, 20, 30, 40, 60, 80, 120, 160, 240)
-#: Queries that each index answers before it is measured.
-WARM_UP_QUERIES = 50
-#: Recalls at which indexes are compared.
-TARGETS = (0.90, 0.95, 0.98)
-#: What is compared at equal recall: name of the row's key, and whether more is better.
-COSTS = {"pages_read": False, "latency_us_mean": False, "latency_us_p99": False, "qps": True}
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
-class Contender:
-    """One index of a comparison under the name that tables and plots show."""
+class Comparison:
+    """What a comparison found.
 
-    name: str
-    index: Index
-    manifest: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class AtRecall:
-    """A cost where a curve crosses a recall.
-
-    ``value`` is None where the curve never reaches the recall. ``bound`` says that even the smallest list
-    size is above it, so that the true cost is at most (for qps: at least) ``value``.
+    Attributes
+    ----------
+    result : dict
+        Every summary, as report.json has it.
+    measurements : list of Measurement
+        Of the sweep, by ascending list size.
+    chosen : list of Measurement
+        Of the point that is looked at query by query, measured on its own.
+    paths : pyarrow.Table
+        See `record_paths`.
     """
 
-    value: float | None
-    bound: bool = False
+    result: dict[str, Any]
+    measurements: list[Measurement] = field(repr=False)
+    chosen: list[Measurement] = field(repr=False)
+    paths: pa.Table = field(repr=False)
 
 
-def sweep_all(
+def run_comparison(
     contenders: Sequence[Contender],
     queries: QuerySet,
     policies: Sequence[str],
     sizes: Sequence[int],
     setting: Setting,
-    tick: Callable[[], None] = lambda: None,
-) -> list[dict[str, Any]]:
-    """Score every contender at every policy and size; `tick` is called after each measurement.
-
-    The contenders take turns at each size, so that a machine that slows down slows all of them; each has
-    answered some queries before the first one counts.
-    """
-    for contender in contenders:
-        score(contender.index, queries.part(first=WARM_UP_QUERIES), sizes[0], setting)
-    rows = []
-    for size in sizes:
-        for policy in policies:
-            for contender in contenders:
-                row = score(contender.index, queries, size, replace(setting, policy=policy))
-                rows.append({"index": contender.name, **row})
-                tick()
-    return rows
-
-
-def cost_at_recall(curve: Sequence[dict[str, Any]], cost: str, target: float) -> AtRecall:
-    """Interpolate `cost` linearly in recall between the two sweep rows around `target`.
+    repeat: int,
+) -> Comparison:
+    """Sweep all contenders, look at the queries of one point one by one, and summarise; progress on stderr.
 
     Parameters
     ----------
-    curve : rows of one index and policy, in ascending list size
+    contenders : of `open_contenders`
+    sizes : ascending list sizes
     """
-    first = curve[0]
-    if first["recall"] >= target:
-        return AtRecall(first[cost], bound=first["recall"] > target)
-    for low, high in pairwise(curve):
-        if low["recall"] < target <= high["recall"]:
-            share = (target - low["recall"]) / (high["recall"] - low["recall"])
-            return AtRecall(low[cost] + share * (high[cost] - low[cost]))
-    return AtRecall(None)
+    import pyarrow as pa
+
+    from indexmill.jobs.progress import stderr_progress
+    from indexmill.pipeline.progress import stage_progress
+
+    steps = len(contenders) * repeat * (len(policies) * len(sizes) + 1)
+    with stderr_progress() as progress, stage_progress(progress, "sweep", steps, "runs"):
+
+        def tick() -> None:
+            progress.advance(1)
+
+        found = sweep(contenders, queries, policies, sizes, setting, repeat, tick)
+        point = choose_point([m.row for m in found])
+        detailed = replace(setting, policy=point.policy)
+        reference = point.sizes[contenders[0].name]
+        turns = [Turn(c, detailed, reference if c.again else point.sizes[c.name]) for c in contenders]
+        chosen = measure([turns], queries, repeat, tick)
+    few = queries.part(first=PATH_QUERIES)
+    paths = pa.concat_tables(
+        record_paths(turn.contender, few, turn.size, detailed) for turn in turns if not turn.contender.again
+    )
+    result = summarise_comparison(contenders, queries, setting, found, describe(point, chosen))
+    return Comparison(result, found, chosen, paths)
 
 
-def compare_rows(rows: Sequence[dict[str, Any]], targets: Sequence[float] = TARGETS) -> list[dict[str, Any]]:
-    """Costs of every index and policy at each recall of `targets`, with ratios against the first index.
+def summarise_comparison(
+    contenders: Sequence[Contender],
+    queries: QuerySet,
+    setting: Setting,
+    measurements: Sequence[Measurement],
+    detail: dict[str, Any],
+) -> dict[str, Any]:
+    """Make everything that tables, plots, gates and report.json take from a comparison."""
+    rows = [m.row for m in measurements]
+    own = [row for row in rows if not row["again"]]
+    names = [contender.name for contender in contenders if not contender.again]
+    return {
+        "setting": {
+            "k": setting.k,
+            "queries": len(queries),
+            "leave_one_out": queries.own is not None,
+            "entry": ", ".join(dict.fromkeys(row["entry"] for row in rows)),
+            "threads": setting.threads,
+            "inflight": setting.in_flight,
+            "beam_width": rows[0]["beam_width"],
+            "repeat": rows[0]["repeat"],
+        },
+        "at_recall": with_intervals(compare_rows(own), measurements, names),
+        "noise": {"floor": noise_floor(rows), "ratios": aa_ratios(rows)},
+        "detail": detail,
+        "layout": layout_rows(contenders),
+        "build": build_rows(contenders),
+        "sweep": rows,
+        "provenance": {**provenance(), "indexes": index_rows(contenders)},
+    }
+
+
+def with_intervals(
+    lines: Sequence[dict[str, Any]], measurements: Sequence[Measurement], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Add to each line of `compare_rows` 95% intervals of the costs of single queries and of their ratios.
 
     Returns
     -------
     list of dict
-        ``recall, policy, index`` and for each cost ``cost`` (None: not reached), ``cost_bound`` and
-        ``cost_ratio`` (None unless both values are exact; below 1 is cheaper, for qps above 1 is faster).
+        With ``COST_low``, ``COST_high``, ``COST_ratio_low``, ``COST_ratio_high``; None where the line has no such
+        value.
     """
-    names = list(dict.fromkeys(row["index"] for row in rows))
-    policies = list(dict.fromkeys(row["policy"] for row in rows))
-    table = []
-    for target in targets:
-        for policy in policies:
-            base: dict[str, AtRecall] = {}
-            for name in names:
-                curve = [row for row in rows if row["index"] == name and row["policy"] == policy]
-                line: dict[str, Any] = {"recall": target, "policy": policy, "index": name}
-                for cost in COSTS:
-                    at = cost_at_recall(curve, cost, target)
-                    base.setdefault(cost, at)
-                    line[cost] = at.value
-                    line[f"{cost}_bound"] = at.bound
-                    line[f"{cost}_ratio"] = _ratio(at, base[cost])
-                table.append(line)
-    return table
+    known: dict[tuple[str, str, float], dict[str, tuple[float, float] | None]] = {}
+    for policy in dict.fromkeys(line["policy"] for line in lines):
+        curves = [
+            curve_of([m for m in measurements if (m.row["index"], m.row["policy"]) == (name, policy)])
+            for name in names
+        ]
+        for name, at_targets in zip(names, intervals_at(curves, TARGETS), strict=True):
+            for target, at in zip(TARGETS, at_targets, strict=True):
+                known[name, policy, target] = at
+    return [line | _ends(line, known[line["index"], line["policy"], line["recall"]]) for line in lines]
 
 
-def _ratio(at: AtRecall, base: AtRecall) -> float | None:
-    if at.value is None or not base.value or at.bound or base.bound:
-        return None
-    return at.value / base.value
-
-
-def layout_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-    """What each manifest says about the layout and the build, one row an index."""
-    rows = []
-    for contender in contenders:
-        parameters = contender.manifest["parameters"]
-        layout = contender.manifest["layout"]
-        rows.append(
-            {
-                "index": contender.name,
-                "n_vectors": contender.manifest["input"]["n_vectors"],
-                "max_degree": parameters["max_degree"],
-                "node_dtype": parameters["node_dtype"],
-                "pq_bytes": parameters["pq_bytes"],
-                **layout,
-                "build_id": contender.manifest["build_id"],
-            }
-        )
-    return rows
-
-
-def unique_names(paths: Sequence[str]) -> list[str]:
-    """Short names of index directories: the last component, or the whole path where that would repeat."""
-    short = [path.rstrip("/").rsplit("/", 1)[-1] for path in paths]
-    names = [one if short.count(one) == 1 else path for one, path in zip(short, paths, strict=True)]
-    return [f"{name} ({i + 1})" if names.count(name) > 1 else name for i, name in enumerate(names)]
-
-
-def show(value: float | None, bound: bool, more_is_better: bool = False, digits: int = 1) -> str:
-    """Print a cost for people: ``"not reached"``, ``"<= 3.1"`` or ``"3.1"``."""
-    if value is None:
-        return "not reached"
-    sign = ("≥ " if more_is_better else "≤ ") if bound else ""
-    return f"{sign}{value:,.{digits}f}"
-
-
-def show_ratio(ratio: float | None) -> str:
-    """Print a ratio for people; a dash where there is none."""
-    return "-" if ratio is None else f"{ratio:.2f}x"
-
-
-def cost_cells(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and texts of the table of costs at equal recall."""
-    headings = [
-        "recall",
-        "policy",
-        "index",
-        "page reads",
-        "ratio",
-        "mean us",
-        "ratio",
-        "P99 us",
-        "qps",
-        "ratio",
-    ]
-    cells = []
-    for line in lines:
-        row = [f"{line['recall']:.2f}", line["policy"], line["index"]]
-        for cost, better, ratio in (
-            ("pages_read", False, True),
-            ("latency_us_mean", False, True),
-            ("latency_us_p99", False, False),
-            ("qps", True, True),
-        ):
-            row.append(show(line[cost], line[f"{cost}_bound"], better, digits=int(cost == "pages_read")))
-            if ratio:
-                row.append(show_ratio(line[f"{cost}_ratio"]))
-        cells.append(row)
-    return headings, cells
-
-
-def layout_cells(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and texts of the table of layouts; keys are those that any of the manifests has."""
-    keys = list(dict.fromkeys(key for line in lines for key in line if key != "build_id"))
-    return [key.replace("_", " ") for key in keys], [
-        [short(line.get(key, "-")) for key in keys] for line in lines
-    ]
+def _ends(line: dict[str, Any], intervals: dict[str, tuple[float, float] | None]) -> dict[str, float | None]:
+    ends: dict[str, float | None] = {}
+    for cost in QUERY_COSTS:
+        for key in (cost, f"{cost}_ratio"):
+            shown = line[key] is not None and not line[f"{cost}_bound"]
+            low, high = (shown and intervals[key]) or (None, None)
+            ends |= {f"{key}_low": low, f"{key}_high": high}
+    return ends

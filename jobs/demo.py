@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from indexmill.jobs.compare import Comparison
     from indexmill.reader.index import Index
 
 WORDS = Path(__file__).resolve().parent / "data" / "words20k" / "words.parquet"
@@ -69,13 +70,14 @@ def show(words: list[str], table: Path, out: Path) -> None:
     from indexmill.jobs.opening import open_index
 
     print_neighbours(console, open_index(indexes[AFTER]), known, rows)
-    result = _compare(list(indexes.values()), table)
-    print_before_after(console, result)
-    from indexmill.jobs.report import write_report
+    found = _compare(list(indexes.values()), table)
+    print_before_after(console, found.result)
+    from indexmill.jobs.report.write import write_report
 
-    report = out / "report.html"
-    write_report(result, report)
-    console.print(f"\nThe whole comparison: {report}", markup=False, soft_wrap=True)
+    page = write_report(found, out / "report")
+    console.print(
+        f"\nThe whole comparison, with the pages of single searches: {page}", markup=False, soft_wrap=True
+    )
 
 
 def find_rows(known: list[str], wanted: list[str]) -> dict[str, int]:
@@ -139,20 +141,21 @@ def print_neighbours(console: Console, index: Index, known: pa.Table, rows: dict
         console.print(f"  {word:<12} {', '.join(near[:SHOWN])}", markup=False, soft_wrap=True)
 
 
-def _compare(indexes: list[Path], table: Path) -> dict[str, Any]:
-    from indexmill.jobs.cmd_compare import open_contenders, run_comparison
+def _compare(indexes: list[Path], table: Path) -> Comparison:
+    from indexmill.jobs.compare import run_comparison
+    from indexmill.jobs.contenders import open_contenders
     from indexmill.jobs.score import Setting
     from indexmill.jobs.truth import sample_queries
 
     contenders = open_contenders(indexes)
     setting = Setting(threads=2)
     queries = sample_queries(contenders[0].index, [str(table)], QUERIES, setting.k, "embedding")
-    return run_comparison(contenders, queries, ["beam", "pipeline"], SIZES, setting)
+    return run_comparison(contenders, queries, ["beam", "pipeline"], SIZES, setting, repeat=1)
 
 
 def print_before_after(console: Console, result: dict[str, Any]) -> None:
     """Print page reads a query of both layouts and policies at equal recall."""
-    from indexmill.jobs.compare import show as shown
+    from indexmill.jobs.costs import show as shown
     from indexmill.jobs.tables import add_row, plain_table
 
     headings = ["recall@10", "search", BEFORE, AFTER, "change"]

@@ -1,13 +1,10 @@
-"""Recall and cost of searches over a query set with known answers.
-
-A result counts as found if it is one of the k true neighbours, or lies no farther than the k-th of them:
-about one query in a hundred ties there, and then either answer is right.
-"""
+"""Recall and cost of searches over a query set with known answers."""
 
 from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.jobs.hits import right_answers
 from indexmill.pipeline.recall import mean_recall
 from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from indexmill.formats.device import DeviceProfile
     from indexmill.reader._native import Filter
-    from indexmill.reader.index import Index, SearchResult
+    from indexmill.reader.index import Index
 
-#: Two float32 sums of a few hundred squares in a different order differ by less than this fraction.
-DISTANCE_TOLERANCE = 2e-6
 #: Deepest queue that device profiles tell of.
 MAX_DEPTH = 128
 
@@ -115,8 +111,38 @@ class Setting:
         }
 
 
+@dataclass(frozen=True)
+class Run:
+    """What one search of a query set gave.
+
+    Attributes
+    ----------
+    hits : int64 array, shape (n_queries,)
+        Right answers among the first k.
+    counters : dict of arrays, shape (n_queries,)
+        The reader's.
+    seconds : float
+        Wall clock of the whole set.
+    """
+
+    hits: NDArray[np.int64]
+    counters: dict[str, NDArray[Any]]
+    seconds: float
+
+
 def score(index: Index, queries: QuerySet, L: int, setting: Setting, repeat: int = 1) -> dict[str, Any]:
     """Search all `queries` with list size `L` and return one row of numbers: of several runs, the medians.
+
+    Raises
+    ------
+    InputError
+        If the truth holds fewer than k neighbours a query, or the queries do not fit the index.
+    """
+    return summarise(index, L, setting, [search_once(index, queries, L, setting) for _ in range(repeat)])
+
+
+def summarise(index: Index, L: int, setting: Setting, runs: Sequence[Run]) -> dict[str, Any]:
+    """Make one row of numbers of equal runs: the medians.
 
     Returns
     -------
@@ -125,28 +151,19 @@ def score(index: Index, queries: QuerySet, L: int, setting: Setting, repeat: int
         ``reads_per_second`` (pages), latency over all queries (``latency_us_mean``, ``_p50``, ``_p99``), and the
         mean of every other counter of the reader: a query's pages_read, bytes_read, bytes_used, hops,
         distances and more.
-
-    Raises
-    ------
-    InputError
-        If the truth holds fewer than k neighbours a query, or the queries do not fit the index.
     """
-    if queries.truth_ids.shape[1] < setting.k:
-        raise InputError(
-            f"truth: {queries.truth_ids.shape[1]} neighbours a query, but k is {setting.k}; use a smaller -k"
-        )
-    runs = [_run(index, queries, L, setting) for _ in range(repeat)]
-    middle = {key: float(np.median([run[key] for run in runs])) for key in runs[0]}
+    found = [_figures(run, setting.k) for run in runs]
+    middle = {key: float(np.median([one[key] for one in found])) for key in found[0]}
     row: dict[str, Any] = {
         "L": L,
         "policy": setting.policy,
         "entry": index.default_entry if setting.entry == "auto" else setting.entry,
         "beam_width": setting.width,
         "k": setting.k,
-        "n_queries": len(queries),
+        "n_queries": len(runs[0].hits),
         "threads": setting.threads,
         "inflight": setting.in_flight,
-        "repeat": repeat,
+        "repeat": len(runs),
         "deterministic": setting.deterministic,
         "n_allowed": None if setting.allow is None else setting.allow.n_allowed,
         "cache_bytes": index.cached.n_bytes,
@@ -155,21 +172,35 @@ def score(index: Index, queries: QuerySet, L: int, setting: Setting, repeat: int
     return row | {"reads_per_second": row["pages_read"] * row["qps"]}
 
 
-def _run(index: Index, queries: QuerySet, L: int, setting: Setting) -> dict[str, float]:
-    """Search all `queries` once."""
+def search_once(index: Index, queries: QuerySet, L: int, setting: Setting) -> Run:
+    """Search all `queries` once.
+
+    Raises
+    ------
+    InputError
+        If the truth holds fewer than k neighbours a query, or the queries do not fit the index.
+    """
     k = setting.k
+    if queries.truth_ids.shape[1] < k:
+        raise InputError(
+            f"truth: {queries.truth_ids.shape[1]} neighbours a query, but k is {k}; use a smaller -k"
+        )
     extra = 0 if queries.own is None else 1
     began = time.perf_counter()
     found = index.search(queries.vectors, k + extra, L=L, **setting.options())
     seconds = time.perf_counter() - began
-    hits = count_hits(index, found, queries, k)
-    recall = mean_recall(hits / k)
+    hits = np.count_nonzero(right_answers(index, found, queries, k), axis=1)
+    return Run(hits, found.counters, seconds)
+
+
+def _figures(run: Run, k: int) -> dict[str, float]:
+    recall = mean_recall(run.hits / k)
     return {
         "recall": recall.mean,
         "recall_low": recall.low,
         "recall_high": recall.high,
-        "qps": len(queries) / seconds,
-        **summarise_counters(found.counters),
+        "qps": len(run.hits) / run.seconds,
+        **summarise_counters(run.counters),
     }
 
 
@@ -207,61 +238,3 @@ def _reader_default(name: str) -> int:
     from indexmill.reader.index import Index
 
     return int(inspect.signature(Index.search).parameters[name].default)
-
-
-def count_hits(index: Index, found: SearchResult, queries: QuerySet, k: int) -> NDArray[np.int64]:
-    """Count the right answers among each query's first k results; int64 array, shape (n_queries,).
-
-    Vectors that the index stores rounded (sq8, sq16, float16 of float32) have rounded distances: there only
-    the ids count, which can miss a tie but never takes a wrong answer for a right one. The same holds under
-    inner product, and for a truth file whose distances are not squared Euclidean ones.
-    """
-    ids, scores = found.vector_ids, found.scores
-    if queries.own is not None:
-        ids, scores = drop_own(ids, scores, queries.own)
-    ids, scores = ids[:, :k], scores[:, :k]
-    truth = queries.truth_ids[:, :k]
-    same = ids[:, :, None] == truth[:, None, :]
-    right = same.any(axis=2)
-    distances = squared_distances(scores, index.metric)
-    truth_distances = queries.truth_distances[:, :k]
-    if distances is not None and stores_exact_vectors(index) and agree(distances, truth_distances, same):
-        limit = queries.truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)
-        right |= distances <= limit  # NaN, a missing result, compares false
-    right &= ids >= 0
-    hits: NDArray[np.int64] = np.sum(right, axis=1, dtype=np.int64)
-    return hits
-
-
-def agree(found: NDArray[np.float64], truth: NDArray[np.float32], same: NDArray[np.bool_]) -> bool:
-    """Whether measured and true distances, shapes (n, k) and (n, k), are alike where ids are the same, (n, k, k)."""
-    query, i, j = np.nonzero(same)
-    ours, theirs = found[query, i], truth[query, j].astype(np.float64)
-    alike = np.abs(ours - theirs) <= 1e-3 * np.maximum(np.abs(ours), np.abs(theirs)) + 1e-6
-    return bool(alike.mean() > 0.9) if len(alike) else False
-
-
-def squared_distances(scores: NDArray[np.float32], metric: str) -> NDArray[np.float64] | None:
-    """Turn scores back into squared distances; None where the metric's scores do not tell them."""
-    if metric == "l2":
-        return scores.astype(np.float64)
-    if metric == "cosine":
-        return 2.0 * (1.0 - scores.astype(np.float64))
-    return None
-
-
-def stores_exact_vectors(index: Index) -> bool:
-    """Whether the index keeps its vectors as they were read, by its manifest."""
-    from indexmill.jobs.opening import load_manifest
-
-    return bool(load_manifest(index.path)["parameters"]["node_dtype"] == "same")
-
-
-def drop_own(
-    ids: NDArray[np.int64], scores: NDArray[np.float32], own: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Remove each query's own row from its k + 1 results, or the last one where it is not among them."""
-    mine = ids == own[:, None]
-    mine[~mine.any(axis=1), -1] = True
-    shape = (ids.shape[0], ids.shape[1] - 1)
-    return ids[~mine].reshape(shape), scores[~mine].reshape(shape)

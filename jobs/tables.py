@@ -59,6 +59,8 @@ _WORDS = {
     "id",
     "stage",
     "state",
+    "cost",
+    "started",
 }
 
 

@@ -13,8 +13,11 @@ from tests.cli_support import DIM, QUERIES, Data, K, N, brute_force, build, make
 
 import indexmill
 from indexmill.formats.device import DeviceProfile, Latency, Measured, Model, Reads
+from indexmill.formats.graph import GraphFile
 from indexmill.formats.truth import Truth, write_truth
+from indexmill.jobs.contenders import open_contenders
 from indexmill.jobs.profiles import kept_profile_path
+from indexmill.jobs.provenance import in_page_edges
 from indexmill.jobs.score import Setting, score, with_device
 from indexmill.jobs.truth import load_queries, sample_queries
 
@@ -294,21 +297,79 @@ def test_sampled_queries_never_count_themselves(data: Data, index: Path) -> None
 def test_compare_sweeps_all_indexes_and_writes_page_and_plot(
     data: Data, index: Path, other: Path, tmp_path: Path
 ) -> None:
-    page, plot = tmp_path / "report.html", tmp_path / "plot.svg"
+    report, plot = tmp_path / "report", tmp_path / "plot.svg"
     said = run_json(
-        "compare", other, index, "--queries", data.queries, "--truth", data.truth, "-L", "10,20,40", "--out", page,
+        "compare", other, index, "--queries", data.queries, "--truth", data.truth, "-L", "10,20,40", "--out", report,
         "--plot", plot,
     )  # fmt: skip
-    assert len(said["sweep"]) == 2 * 2 * 3
+    assert len(said["sweep"]) == 3 * 2 * 3
+    assert sum(row["again"] for row in said["sweep"]) == 2 * 3
+    paths = pq.read_table(report / "paths.parquet").to_pylist()
+    reads = [p for p in paths if (p["index"], p["kind"], p["query"]) == ("star", "read", 7)]
+    queries = pq.read_table(report / "queries.parquet").to_pylist()
+    one = next(q for q in queries if (q["index"], q["point"], q["query"]) == ("star", True, 7))
+    assert len(reads) == one["pages_read"]
+    results = [p for p in paths if (p["index"], p["kind"], p["query"]) == ("star", "result", 7)]
+    assert sum(p["right"] for p in results) == round(K * one["recall"])
     names = ["<i>identity", "star"]
     assert [line["index"] for line in said["layout"]] == names
     assert [line["order"] for line in said["layout"]] == ["identity", "star"]
     assert {"overlap_ratio", "page_compactness"} <= said["layout"][0].keys()
     assert [line["recall"] for line in said["at_recall"]] == [0.9] * 4 + [0.95] * 4 + [0.98] * 4
-    text = page.read_text(encoding="utf-8")
+    assert all(line["in_page_edges"] > 0 for line in said["layout"])
+    text = (report / "index.html").read_text(encoding="utf-8")
     assert "&lt;i&gt;identity" in text
     assert "<i>identity" not in text
     assert plot.read_bytes().startswith(b"<?xml")
+
+
+def test_a_gate_exits_with_7_after_the_report_is_written(
+    data: Data, index: Path, other: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate.toml"
+    measured = [
+        "--queries",
+        data.queries,
+        "--truth",
+        data.truth,
+        "-L",
+        "10,20,40",
+        "--policy",
+        "beam",
+        "--repeat",
+        1,
+    ]
+    rows = run_json("compare", index, other, *measured)["sweep"]
+    recalls = [row["recall"] for row in rows if row["index"] == "star"]
+    gate.write_text("[recall]\nmax_drop = 0.5")
+    passed = run("compare", index, other, *measured, "--gate", gate)
+    assert passed.exit_code == 0, passed.stderr
+    assert "gate passed: <i>identity, beam: recall at L" in passed.stdout
+    between = (min(recalls) + max(recalls)) / 2
+    gate.write_text(f"[recall]\nmax_drop = 0.5\n[page_reads]\nmax_ratio = 0.01\nat_recall = {between}")
+    failed = run("compare", index, other, *measured, "--gate", gate, "--out", tmp_path / "report")
+    assert failed.exit_code == 7, failed.stderr
+    assert "1 of 2 tolerances are exceeded" in failed.stderr
+    assert ">failed<" in (tmp_path / "report" / "index.html").read_text()
+    alone = run("compare", index, *measured, "--gate", gate)
+    assert alone.exit_code == 2
+    assert "two indexes" in alone.stderr
+
+
+def test_in_page_edges_are_counted_over_all_nodes_of_a_small_index(index: Path) -> None:
+    with GraphFile(index / "graph.imx") as file:
+        nodes, per_page = file.read_all(), file.node_format.nodes_per_page
+    edges = [(v, int(w)) for v in range(N) for w in nodes.neighbours[v, : nodes.degrees[v]]]
+    share = sum(v // per_page == w // per_page for v, w in edges) / len(edges)
+    assert in_page_edges(open_contenders([index])[0]) == pytest.approx(share)
+
+
+def test_the_run_again_has_a_name_of_its_own(index: Path, tmp_path: Path) -> None:
+    for name in ("a", "a again"):
+        (tmp_path / name).symlink_to(index)
+    found = open_contenders([tmp_path / "a", tmp_path / "a again"])
+    assert [one.name for one in found] == ["a", "a again", "a again again"]
+    assert [one.again for one in found] == [False, False, True]
 
 
 def test_compare_samples_queries_from_the_base(data: Data, index: Path, other: Path) -> None:
@@ -346,7 +407,8 @@ def test_compare_refuses_indexes_of_different_inputs(data: Data, index: Path, tm
     [
         (["--sample-queries", "5"], "needs --base"),
         (["--sample-queries", "5", "--queries", "q.npy"], "takes the place of"),
-        (["--queries", "q.npy", "--out", "report.pdf"], ".html"),
+        (["--queries", "q.npy", "--out", "report.html"], "a report is a folder"),
+        (["--queries", "q.npy", "--gate", "none.toml"], "no such file"),
         (["--queries", "q.npy", "--plot", "plot.gif"], ".png or .svg"),
         (["--queries", "q.npy", "-L", "5"], "at least 10"),
     ],

@@ -42,10 +42,10 @@ def test_the_demo_builds_looks_up_compares_and_can_run_again(
         assert near.count(",") == demo.SHOWN - 1
         assert "ocean " not in near.removeprefix("  ocean ")
         assert "before and after" in said.out
-        assert said.out.rstrip().endswith("report.html")
+        assert said.out.rstrip().endswith("report/index.html")
     assert "reused" in said.err
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert "identity against star" in page
+    page = (tmp_path / "out" / "report" / "index.html").read_text(encoding="utf-8")
+    assert "star against identity" in page
 
 
 def test_an_unknown_word_is_refused_with_the_nearest_spellings() -> None:

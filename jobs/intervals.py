@@ -1,0 +1,146 @@
+"""Bootstrap intervals over queries: of costs at equal recall, and of paired differences.
+
+Queries are drawn anew with replacement, the same draw for all indexes, so that what makes a query hard falls on both
+sides of a ratio. Each draw has its own recall curve and crosses the recall compared where that curve does: the interval
+knows that recall, too, was measured on these queries only. Times of queries that ran together are not independent, so
+these intervals of times are too narrow; the A/A run (`indexmill.jobs.noise`) has what they miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.jobs.measure import Measurement
+
+#: Draws of an interval: the ends of a 95% interval then have a standard error of about 3% of its width.
+DRAWS = 2000
+#: Costs of single queries, whose mean is compared.
+QUERY_COSTS = ("pages_read", "latency_us_mean")
+#: Share of draws outside a 95% interval, on either side.
+_TAIL = 0.025
+#: Numbers of one block of draws: memory stays below 100 MB.
+_BLOCK_NUMBERS = 4_000_000
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Recall and cost of each query along the list sizes of one index and policy.
+
+    Attributes
+    ----------
+    recalls : float32 array, shape (n_queries, n_sizes)
+        By ascending list size.
+    costs : dict of float32 arrays, shape (n_queries, n_sizes)
+    """
+
+    recalls: NDArray[np.float32]
+    costs: dict[str, NDArray[np.float32]]
+
+
+def curve_of(measurements: Sequence[Measurement]) -> Curve:
+    """Stack the queries of one index's measurements, in ascending list size."""
+    columns = {
+        cost: [m.counter(cost.removesuffix("_mean")).astype(np.float32) for m in measurements]
+        for cost in QUERY_COSTS
+    }
+    return Curve(
+        np.column_stack([m.recalls for m in measurements]).astype(np.float32),
+        {cost: np.column_stack(values) for cost, values in columns.items()},
+    )
+
+
+def draws(n_queries: int, count: int = DRAWS) -> Iterator[NDArray[np.float32]]:
+    """Yield blocks of weights, float32 (block, n_queries), each row a draw; every row sums to one."""
+    rng = np.random.default_rng(_SEED)
+    block = max(1, min(count, _BLOCK_NUMBERS // n_queries))
+    for first in range(0, count, block):
+        rows = min(block, count - first)
+        chosen = rng.integers(n_queries, size=(rows, n_queries))
+        chosen += np.arange(rows)[:, None] * n_queries
+        weights = np.bincount(chosen.ravel(), minlength=rows * n_queries).astype(np.float32)
+        yield weights.reshape(rows, n_queries) / np.float32(n_queries)
+
+
+def crossing(recalls: NDArray[Any], costs: NDArray[Any], target: float) -> NDArray[np.float64]:
+    """Cost where each draw's curve first crosses `target`, linear in recall between two sizes.
+
+    Parameters
+    ----------
+    recalls, costs : arrays, shape (n_draws, n_sizes)
+        Means over the queries of a draw.
+
+    Returns
+    -------
+    float64 array, shape (n_draws,)
+        The cost of the smallest size where that is above `target` already; NaN where none reaches it.
+    """
+    reached = recalls >= target
+    high = reached.argmax(axis=1)
+    low = np.maximum(high - 1, 0)
+    row = np.arange(len(recalls))
+    span = recalls[row, high] - recalls[row, low]
+    share = np.divide(target - recalls[row, low], span, out=np.zeros(len(recalls)), where=high > low)
+    values = costs[row, low] + share * (costs[row, high] - costs[row, low])
+    return np.where(reached.any(axis=1), values.astype(np.float64), np.nan)
+
+
+def intervals_at(
+    curves: Sequence[Curve], targets: Sequence[float], count: int = DRAWS
+) -> list[list[dict[str, tuple[float, float] | None]]]:
+    """Give 95% percentile intervals of costs at equal recall and of their ratios to the first curve.
+
+    Parameters
+    ----------
+    curves : sequence of Curve, of the same queries; the first is the reference
+
+    Returns
+    -------
+    list (curves) of list (targets) of dict
+        ``pages_read``, ``latency_us_mean`` and the same with ``_ratio``: low and high, or None where more than
+        one draw in forty does not reach the recall.
+    """
+    values: dict[str, list[NDArray[np.float64]]] = {cost: [] for cost in QUERY_COSTS}
+    for weights in draws(len(curves[0].recalls), count):
+        recalls = [weights @ curve.recalls for curve in curves]
+        for cost in QUERY_COSTS:
+            means = [weights @ curve.costs[cost] for curve in curves]
+            values[cost].append(
+                np.array([[crossing(r, c, t) for t in targets] for r, c in zip(recalls, means, strict=True)])
+            )
+    drawn = {cost: np.concatenate(blocks, axis=2) for cost, blocks in values.items()}  # curve, target, draw
+    return [
+        [
+            {
+                **{cost: percentiles(drawn[cost][c, t]) for cost in QUERY_COSTS},
+                **{
+                    f"{cost}_ratio": percentiles(drawn[cost][c, t] / drawn[cost][0, t])
+                    for cost in QUERY_COSTS
+                },
+            }
+            for t in range(len(targets))
+        ]
+        for c in range(len(curves))
+    ]
+
+
+def mean_interval(values: NDArray[Any], count: int = DRAWS) -> tuple[float, float]:
+    """Give the 95% percentile interval of the mean of `values`, shape (n_queries,)."""
+    column = values.astype(np.float32)
+    means = np.concatenate([weights @ column for weights in draws(len(column), count)])
+    low, high = np.quantile(means, [_TAIL, 1 - _TAIL])
+    return float(low), float(high)
+
+
+def percentiles(values: NDArray[np.float64]) -> tuple[float, float] | None:
+    """Give the 2.5th and 97.5th percentile of draws; None where more than 2.5% of them are NaN."""
+    known = values[~np.isnan(values)]
+    if len(known) < (1 - _TAIL) * len(values):
+        return None
+    low, high = np.quantile(known, [_TAIL, 1 - _TAIL])
+    return float(low), float(high)

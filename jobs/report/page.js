@@ -1,0 +1,170 @@
+"use strict";
+// Tooltips of all plots, and the page explorer. Text goes into the page as text, never as markup.
+
+const tip = document.getElementById("tip");
+document.addEventListener("pointerover", (event) => {
+  const mark = event.target.closest?.("[data-tip]");
+  tip.hidden = !mark;
+  if (mark) tip.textContent = mark.dataset.tip;
+});
+document.addEventListener("pointermove", (event) => {
+  if (tip.hidden) return;
+  const box = tip.getBoundingClientRect();
+  const left = Math.min(event.clientX + 14, innerWidth - box.width - 8);
+  const below = event.clientY + 18;
+  tip.style.left = `${Math.max(left, 8)}px`;
+  tip.style.top = `${below + box.height > innerHeight ? event.clientY - box.height - 12 : below}px`;
+});
+
+const svg = (tag, attributes, ...children) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+};
+const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+
+explore(JSON.parse(document.getElementById("paths").textContent), document.querySelector(".explorer"));
+
+function explore(data, root) {
+  const part = (role, inside = root) => inside.querySelector(`[data-role=${role}]`);
+  const query = part("query"), reads = part("reads"), found = part("found"), play = root.querySelector("[data-do=play]");
+  const sides = [...root.querySelectorAll(".side")].map((side, place) => ({
+    root: side, layout: part("layout", side), said: part("said", side), tiles: part("tiles", side), page: part("page", side),
+    index: Math.min(place, data.layouts.length - 1), chosen: -1,
+  }));
+  if (data.layouts.length < 2) sides.splice(1).forEach((side) => side.root.remove());
+  if (!data.queries.length) return root.remove();
+  let timer = 0;
+
+  const path = (side) => data.queries[query.value][side.index];
+  const rightOf = (one) => one.found.filter((f) => f[2]).length;
+  const usedBy = (one, done) => one.used.filter((u) => u[2] <= done);
+  const hopsOf = (one) => one.reads.map((read) => read[1]);
+
+  data.queries.forEach((paths, number) => {
+    query.add(new Option(`${number}: ${paths.map((one) => one.reads.length).join(" → ")} pages`, number));
+  });
+  for (const side of sides) {
+    data.layouts.forEach((layout, number) => side.layout.add(new Option(layout.name, number)));
+    side.layout.value = side.index;
+    side.layout.onchange = () => { side.index = Number(side.layout.value); start(); };
+  }
+  query.onchange = start;
+  reads.oninput = () => { pause(); draw(); };
+  root.querySelector("[data-do=before]").onclick = () => turn(-1);
+  root.querySelector("[data-do=after]").onclick = () => turn(1);
+  play.onclick = () => {
+    if (timer) return pause();
+    if (reads.value === reads.max) reads.value = 0;
+    play.textContent = "Pause";
+    timer = setInterval(() => { reads.stepUp(); draw(); if (reads.value === reads.max) pause(); }, 160);
+    draw();
+  };
+
+  function pause() { clearInterval(timer); timer = 0; play.textContent = "Play"; }
+  function turn(step) {
+    const count = data.queries.length;
+    query.value = (Number(query.value) + step + count) % count;
+    start();
+  }
+  function start() {
+    pause();
+    reads.max = Math.max(...sides.map((side) => path(side).reads.length));
+    reads.value = reads.max;
+    for (const side of sides) side.chosen = -1;
+    draw();
+  }
+
+  // Everything as it is after so many reads of each side.
+  function draw() {
+    const now = Number(reads.value);
+    for (const side of sides) {
+      const one = path(side), layout = data.layouts[side.index], done = Math.min(now, one.reads.length);
+      side.root.className = `side ${layout.style}`;
+      side.tiles.replaceChildren(tilesOf(side, one, layout, done));
+      const used = usedBy(one, done).length;
+      const right = one.found.filter((f) => f[2] && f[0] >= 0 && f[0] < done).length;
+      side.said.textContent = `${done} of ${plural(one.reads.length, "page")} read, ${used === 1 ? "1 vertex" : `${used} vertices`} expanded, ` +
+        `${right} of ${plural(rightOf(one), "right answer")} at hand`;
+      side.page.textContent = side.chosen < 0 ? "Choose a page to see what was on it." : tell(one, layout, side.chosen);
+    }
+    found.replaceChildren(progress(now));
+  }
+
+  function tell(one, layout, place) {
+    const [page, at] = one.reads[place];
+    const used = one.used.filter((u) => u[0] === place);
+    const right = one.found.filter((f) => f[0] === place && f[2]).length;
+    const nearest = Math.min(...used.map((u) => u[3]).filter((d) => d !== null));
+    return `Page ${page.toLocaleString("en")}: read ${place + 1} of ${one.reads.length}, hop ${at}; ${used.length} of ${layout.nodes} ` +
+      `nodes expanded${Number.isFinite(nearest) ? `, the nearest at ${nearest.toLocaleString("en")}` : ""}; ${plural(right, "right answer")}`;
+  }
+
+  function tilesOf(side, one, layout, done) {
+    const all = sides.map((other) => hopsOf(path(other))), first = Math.min(...all.flat()), last = Math.max(...all.flat());
+    const most = Math.max(...all.map((hops) => Math.max(...hops.map((h) => hops.filter((other) => other === h).length))));
+    const columns = Math.max(1, Math.round(Math.sqrt(layout.nodes * 0.6))), rows = Math.ceil(layout.nodes / columns);
+    const room = side.tiles.clientWidth / (last - first + 1) - 12;
+    const cell = Math.max(layout.nodes > 1 ? 5 : 12, Math.min(layout.nodes > 1 ? 11 : 26, Math.floor(room / columns)));
+    const width = columns * cell + 5, height = rows * cell + 5, step = width + 6;
+    const total = { width: (last - first + 1) * step, height: most * (height + 5) + 18 };
+    const picture = svg("svg", { width: total.width, height: total.height, viewBox: `-2 -2 ${total.width + 4} ${total.height + 4}` });
+    if (done) picture.append(svg("rect", { class: "now", x: (one.reads[done - 1][1] - first) * step - 3, y: -2, width: step, height: total.height + 2, rx: 4 }));
+    const high = new Map();
+    one.reads.forEach(([, at], place) => {
+      const y = high.get(at) ?? 0;
+      high.set(at, y + 1);
+      const tile = svg("g", {
+        class: `tile${place >= done ? " later" : ""}${side.chosen === place ? " chosen" : ""}`,
+        transform: `translate(${(at - first) * step} ${y * (height + 5)})`,
+      }, svg("rect", { class: "page mark", width, height, rx: 3 }));
+      tile.dataset.tip = tell(one, layout, place);
+      const used = new Set(usedBy(one, done).filter((u) => u[0] === place).map((u) => u[1]));
+      const right = new Set(one.found.filter((f) => f[0] === place && f[2] && place < done).map((f) => f[1]));
+      for (let i = 0; i < layout.nodes; i++) {
+        const x = 3 + (i % columns) * cell, top = 3 + Math.floor(i / columns) * cell, size = cell - 1;
+        tile.append(svg("rect", { class: `cell${used.has(i) ? " used" : ""}${right.has(i) ? " right" : ""}`, x, y: top, width: size, height: size, rx: 1 }));
+        if (right.has(i)) tile.append(svg("circle", { class: "core", cx: x + size / 2, cy: top + size / 2, r: cell * 0.32 }));
+      }
+      tile.onclick = () => { side.chosen = side.chosen === place ? -1 : place; draw(); };
+      picture.append(tile);
+    });
+    for (let hop = first; hop <= last; hop += last - first > 24 ? 5 : 1)
+      picture.append(svg("text", { class: "hop-name mid", x: (hop - first) * step + width / 2, y: total.height - 4 }, String(hop)));
+    return picture;
+  }
+
+  function progress(now) {
+    const [w, h, left, bottom, top] = [1000, 200, 40, 38, 24];
+    const most = Number(reads.max);
+    const x = (pages) => left + (pages / most) * (w - left - 12), y = (right) => h - bottom - (right / data.k) * (h - bottom - top);
+    const picture = svg("svg", { class: "plot", viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": "Right answers at hand against pages read" });
+    for (const t of new Set([0, Math.round(data.k / 2), data.k])) {
+      picture.append(svg("line", { class: "grid", x1: left, x2: w - 12, y1: y(t), y2: y(t) }));
+      picture.append(svg("text", { class: "tick end", x: left - 8, y: y(t) + 4 }, String(t)));
+    }
+    const step = [1, 2, 5, 10, 20, 50, 100].find((s) => most / s <= 14) ?? 200;
+    for (let t = 0; t <= most; t += step) picture.append(svg("text", { class: "tick mid", x: x(t), y: h - bottom + 18 }, String(t)));
+    picture.append(svg("text", { class: "label mid", x: (left + w) / 2, y: h - 3 }, "pages read"));
+    picture.append(svg("text", { class: "label", x: 0, y: 11 }, "right answers at hand"));
+    picture.append(svg("line", { class: "zero", x1: x(now), x2: x(now), y1: top, y2: h - bottom }));
+    for (const side of sides) {
+      const one = path(side), gains = new Array(one.reads.length + 1).fill(0);
+      for (const [of, , right] of one.found) if (right && of >= 0) gains[of + 1]++;
+      let right = 0, points = "", mark = [x(0), y(0)];
+      gains.forEach((gain, pages) => {
+        if (pages) points += ` ${x(pages)},${y(right)}`;
+        right += gain;
+        points += ` ${x(pages)},${y(right)}`;
+        if (pages <= now) mark = [x(pages), y(right)];
+      });
+      const style = data.layouts[side.index].style;
+      picture.append(svg("polyline", { class: `line ${style}`, points }));
+      picture.append(svg("circle", { class: `dot ${style}`, cx: mark[0], cy: mark[1], r: 5 }));
+    }
+    return picture;
+  }
+
+  start();
+}

@@ -1,0 +1,99 @@
+"""The page of a report, put together from its sections."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from indexmill.jobs.noise import noise_warning
+from indexmill.jobs.report import sections, text
+from indexmill.jobs.report.explorer import explorer
+from indexmill.jobs.report.markup import Markup, element, join
+from indexmill.jobs.report.provenance import origin
+from indexmill.jobs.report.series import Series
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = dict[str, Any]
+_FOLDER = Path(__file__).parent
+
+
+def render(result: Row, paths: pa.Table) -> str:
+    """Make the page for the summaries and the paths of a comparison.
+
+    Every string of theirs is escaped; the page allows no script and no style but its own, by their hashes, and nothing
+    from elsewhere.
+    """
+    detail = result["detail"]
+    own = [row for row in result["sweep"] if not row["again"]]
+    names = tuple(dict.fromkeys(row["index"] for row in own))
+    policies = tuple(dict.fromkeys(row["policy"] for row in own))
+    series = Series(names, policies, detail["policy"])
+    style, script = (_FOLDER.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    parts = [
+        sections.gate(result.get("gate")),
+        sections.curves(own, series),
+        sections.equal_recall(result, series),
+        explorer(
+            paths,
+            {line["index"]: line["nodes_per_page"] for line in result["layout"]},
+            series,
+            detail["policy"],
+            result["setting"]["k"],
+        ),
+        sections.queries(result, series),
+        sections.layout(result, series),
+        sections.build(result["build"]),
+        sections.noise(result["noise"], names[0]),
+        origin(result["provenance"]),
+        sections.sweep(result["sweep"]),
+    ]
+    return Template(_FOLDER.joinpath("page.html").read_text(encoding="utf-8")).substitute(
+        title=join(title(names)),
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        facts=join(*(element("li", one) for one in text.fact_list(result["setting"], result["provenance"]))),
+        headline=join(
+            text.headline(result["at_recall"], result["setting"]["k"], detail["policy"], detail["recall"])
+        ),
+        cards=_cards(result),
+        warning=_warning(result["noise"]["floor"]),
+        sections=join(*parts),
+    )
+
+
+def title(names: tuple[str, ...]) -> str:
+    """Name all indexes, the reference last."""
+    return f"{', '.join(names[1:])} against {names[0]}" if len(names) > 1 else names[0]
+
+
+def _hash(code: str) -> str:
+    return base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
+
+
+def _cards(result: Row) -> Markup:
+    detail = result["detail"]
+    found = text.cards(result["at_recall"], result["noise"]["floor"], detail["policy"], detail["recall"])
+    return join(
+        *(
+            element(
+                "div",
+                element("b", value),
+                element("span", what),
+                element("small", sure) if sure else None,
+                class_="card",
+            )
+            for value, what, sure in found
+        )
+    )
+
+
+def _warning(floor: Row) -> Markup:
+    said = noise_warning(floor)
+    return Markup() if said is None else element("p", said, class_="warning")

@@ -1,0 +1,79 @@
+"""A headless Chromium for tests of pages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+#: What `make test` runs where Chromium is missing.
+INSTALL = "apt-get install --no-install-recommends chromium chromium-driver"
+
+
+class Browser:
+    """Opens pages, and tells what they logged and what they asked the network for."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, page: Path) -> None:
+        """Load `page`; what was logged before is forgotten."""
+        self.driver.get("about:blank")
+        for kind in ("browser", "performance"):
+            self.driver.get_log(kind)
+        self.driver.get(page.as_uri())
+
+    def run(self, code: str, *arguments: Any) -> Any:
+        """Run JavaScript in the page and return its value."""
+        return self.driver.execute_script(code, *arguments)
+
+    def console(self) -> list[str]:
+        """Messages of the console since the page was opened, errors among them."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """Addresses that the page asked for, its own among them."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [
+            event["params"]["request"]["url"]
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+
+    def prefer(self, scheme: str) -> None:
+        """Ask for the light or the dark side of pages."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+@contextmanager
+def chromium(width: int = 1280, height: int = 900) -> Iterator[Browser]:
+    """Start the browser.
+
+    Raises
+    ------
+    RuntimeError
+        If it is not installed, with the command that installs it: tests fail then, and are not skipped.
+    """
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if binary is None or driver is None:
+        raise RuntimeError(
+            f"chromium and chromedriver are needed to test report pages; install them: {INSTALL}"
+        )
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.add_argument(f"--window-size={width},{height}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        yield Browser(started)
+    finally:
+        started.quit()

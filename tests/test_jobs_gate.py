@@ -1,0 +1,129 @@
+"""Gates: tolerances, what breaks them, and what is only noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.report_support import measurements
+
+from indexmill.formats.errors import ConfigError, RegressionError
+from indexmill.jobs.gate import Verdict, check_gate, judge
+from indexmill.jobs.noise import NOISY
+from indexmill.jobs.tolerances import Tolerances, read_tolerances
+
+QUIET = dict.fromkeys(NOISY, 0.0)
+
+
+def judged(tolerances: dict[str, Any], factor: float, noise: dict[str, float] = QUIET) -> list[Verdict]:
+    """Verdicts on an index that reads `factor` times the pages of the first."""
+    rows = [m.row for m in measurements(factor=factor)]
+    return judge(Tolerances.model_validate({"policy": "pipeline", **tolerances}), rows, noise)
+
+
+def test_more_page_reads_than_tolerated_fail() -> None:
+    table = {"page_reads": {"at_recall": 0.95, "max_ratio": 1.05}}
+    (worse,) = judged(table, 1.1)
+    assert not worse.passed
+    assert worse.change == pytest.approx(1.1, abs=0.01)
+    with pytest.raises(RegressionError, match=r"page_reads at recall 0\.95") as caught:
+        check_gate([worse])
+    assert caught.value.exit_code == 7
+    (better,) = judged(table, 0.9)
+    check_gate([better])
+
+
+def test_a_slower_index_within_the_noise_passes_and_says_so() -> None:
+    table = {"qps": {"min_ratio": 0.95}, "latency_mean": {"max_ratio": 1.05}}
+    assert [one.passed for one in judged(table, 1.2)] == [False, False]
+    noisy = judged(table, 1.2, dict.fromkeys(NOISY, 0.25))
+    assert [one.passed for one in noisy] == [True, True]
+    assert all(one.within_noise for one in noisy)
+    assert "A/A noise 25.0%" in noisy[0].sentence()
+    assert not any(one.within_noise for one in judged(table, 1.0))
+
+
+def test_more_page_reads_are_never_noise() -> None:
+    noise = {**dict.fromkeys(NOISY, 0.25), "pages_read": 0.0}
+    (one,) = judged({"page_reads": {"max_ratio": 1.02}}, 1.1, noise)
+    assert not one.passed
+
+
+def test_recall_is_held_at_equal_list_size() -> None:
+    rows = [m.row for m in measurements()]
+    lower = [
+        r | {"recall": r["recall"] - (0.02 if r["index"] == "after" and r["L"] == 40 else 0)} for r in rows
+    ]
+    for table, passed in (
+        ({"max_drop": 0.01}, False),
+        ({"max_drop": 0.03}, True),
+        ({"max_drop": 0.01, "list_size": 20}, True),
+        ({"max_drop": 0.01, "list_size": 40}, False),
+    ):
+        tolerances = Tolerances.model_validate({"policy": "pipeline", "recall": table})
+        (verdict,) = judge(tolerances, lower, QUIET)
+        assert verdict.passed is passed
+        assert not verdict.within_noise
+    with pytest.raises(ConfigError, match="list size 33 was not measured; add it with -L 10,20,33,40,80"):
+        judged({"recall": {"max_drop": 0.1, "list_size": 33}}, 1.0)
+
+
+def test_every_policy_and_every_other_index_is_judged() -> None:
+    rows = [m.row for m in measurements(("a", "b", "c"))]
+    tolerances = Tolerances.model_validate({"page_reads": {"max_ratio": 1.0}})
+    found = {(one.index, one.policy) for one in judge(tolerances, rows, QUIET)}
+    assert found == {(name, policy) for name in "bc" for policy in ("beam", "pipeline")}
+
+
+def test_an_index_that_never_reaches_the_recall_fails() -> None:
+    rows = [m.row for m in measurements()]
+    lower = [r | {"recall": r["recall"] - (0.1 if r["index"] == "after" else 0)} for r in rows]
+    (verdict,) = judge(
+        Tolerances.model_validate({"policy": "pipeline", "qps": {"min_ratio": 0.1}}), lower, QUIET
+    )
+    assert not verdict.passed
+    assert "never reaches" in verdict.sentence()
+
+
+@pytest.mark.parametrize("recall", [0.5, 0.999])
+def test_a_recall_outside_the_reference_curve_cannot_be_judged(recall: float) -> None:
+    with pytest.raises(ConfigError, match=r"the first spans 0\.8000 to 0\.9900"):
+        judged({"page_reads": {"max_ratio": 2, "at_recall": recall}}, 1.0)
+
+
+def test_a_policy_that_was_not_measured_cannot_be_judged() -> None:
+    with pytest.raises(ConfigError, match="policy 'page' was not measured"):
+        judged({"policy": "page", "qps": {"min_ratio": 0.1}}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "judges nothing"),
+        ('policy = "beam"', "judges nothing"),
+        ("[page_read]\nmax_ratio = 1", "page_read: unknown key; did you mean 'page_reads'"),
+        ("[page_reads]\nmax_rato = 1", "page_reads.max_rato: unknown key; did you mean 'max_ratio'"),
+        ("[page_reads]\nat_recall = 0.9", "page_reads.max_ratio: missing; .* max_ratio = 1.02"),
+        ("[qps]\nmin_ratio = -1", "qps.min_ratio: .*greater than 0, got -1"),
+        ("[qps]\nmin_ratio = nan", "qps.min_ratio: .*finite"),
+        ('[qps]\nmin_ratio = "fast"', "qps.min_ratio: .*got 'fast'"),
+        ("[qps]\nmin_ratio = 1\nat_recall = 95", "qps.at_recall: .*less than 1, got 95"),
+        ('policy = "best"\n[qps]\nmin_ratio = 1', "expected one of .*pipeline.*got 'best'"),
+        ("qps = 0.9", "qps: "),
+        ("[qps", "not a TOML file"),
+    ],
+)
+def test_a_wrong_tolerance_is_named_with_what_to_write(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "gate.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said) as caught:
+        read_tolerances(path)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_tolerances_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        read_tolerances(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="is a directory"):
+        read_tolerances(tmp_path)
