@@ -147,7 +147,8 @@ def _place(
         _link(heads, state, u)
         if starts[u + 1] - starts[u] >= most:
             v, most = u, starts[u + 1] - starts[u]
-    filled, spent, top = 0, 0, 0
+    top: Any = 0
+    filled, spent = 0, 0
     while True:
         _unlink(heads, state, v)
         state[v, _LIST] = _PLACED
@@ -160,12 +161,11 @@ def _place(
         m = _enter(neighbours, degrees, starts, sources, state, risen, v)
         spent += degrees[v] + starts[v + 1] - starts[v]
         for i in range(m):
-            u = np.int64(risen[i])
-            score = state[u, _SCORE]
+            score = state[risen[i], _SCORE]
             if score >= heads.size:
                 heads = np.concatenate((heads, np.full(score, _NOBODY, np.int32)))
-            _unlink(heads, state, u)
-            _link(heads, state, u)
+            _unlink(heads, state, np.int64(risen[i]))
+            _link(heads, state, np.int64(risen[i]))
             top = max(top, score)
         while True:
             while heads[top] == _NOBODY:

@@ -52,7 +52,7 @@ _ORDER_BYTES = {
     "kmeans-pages": (16, 0, 0),
     "gorder": (32, 4, 0),
     "gorder-windowed": (28, 0, 12),
-    "margo": (32, 0, 48),
+    "margo": (32, 0, 40),
     "graph-bisection": (36, 4, 0),
 }
 
