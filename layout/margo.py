@@ -13,7 +13,7 @@ no counts; what is occluded is counted among the neighbours, of which there are 
 candidates that the prune dropped. To count among the neighbours of the nearest neighbours as well gave pages with
 fewer edges and searches with more reads.
 
-Time O(n R^2) distances at most, on threads; memory 17 bytes a vertex, and for each thread 40 bytes an edge of its
+Time O(n R^2) distances at most, on threads; memory 25 bytes a vertex, and for each thread 40 bytes an edge of its
 part.
 """
 

@@ -64,7 +64,7 @@ def pack_in_parts(
     Parts are cells of balanced k-means where there are vectors, and else pieces of the breadth-first order. Out of
     work, the parts not yet packed stay in that order.
 
-    Memory: 13 bytes a vertex, beside what `pack` takes for a part on each thread.
+    Memory: 21 bytes a vertex, beside what `pack` takes for a part on each thread.
     """
     if points is None:
         order = BreadthFirstOrder().fit(graph, None, nodes_per_page, 0, work=work)
