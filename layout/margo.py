@@ -1,4 +1,4 @@
-"""MARGO (Yue et al., PVLDB 18(11), 2025): pages packed by how much search paths depend on an edge.
+"""MARGO ("Select Edges Wisely", PVLDB 18(11), 2025): pages packed by how much search paths depend on an edge.
 
 A search walks a path on which every vertex is nearer to the target than the one before. The edge u -> v lies on
 the paths from u to all that v *occludes*: the candidates that the robust prune of u dropped because v is so much

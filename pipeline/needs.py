@@ -50,7 +50,7 @@ _ORDER_BYTES = {
     "star": (32, 0, 0),
     "breadth-first": (12, 0, 0),
     "kmeans-pages": (16, 0, 0),
-    "gorder": (32, 4, 0),
+    "gorder": (36, 4, 0),
     "gorder-windowed": (28, 0, 12),
     "margo": (32, 0, 40),
     "graph-bisection": (36, 4, 0),
