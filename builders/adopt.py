@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.distances import squared_distances
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.prune import sort_candidates
+from indexmill.reader.kernels import squared_distances
 
 #: Vertices a thread takes at a time.
 _BLOCK = 8192
