@@ -41,11 +41,11 @@ from indexmill.reader.kernels import squared_distances
 #: fifteenth of all.
 _SCALE_NEIGHBOUR = 8
 #: Neighbours whose pages a vertex looks at.
-_LOOKS = 16
+_LOOKS = 10
 #: Vertices elsewhere whose exchange is computed in full, those that promise most.
-_PAIRS = 12
+_PAIRS = 10
 #: A batch takes one vertex of every so many pages: fewer swaps of one batch then meet on a page.
-_STRIDE = 8
+_STRIDE = 4
 #: Vertices of a batch that one thread takes at a time.
 _BLOCK = 512
 #: Swaps that gain less are left, so that rounding never makes one that loses.

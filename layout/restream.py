@@ -30,8 +30,10 @@ from indexmill.layout.star import StarOrder
 
 #: Keeps the stream's order apart from other draws with the same seed.
 _STREAM = 0x5EA3
-#: Vertices that count against the same pages, and of them those that one thread takes at a time.
-_BATCH, _BLOCK = 4096, 512
+#: Vertices that count against the same pages: at most so many, and at most one in so many of all.
+_BATCH, _BATCHES = 4096, 64
+#: Vertices of a batch that one thread takes at a time.
+_BLOCK = 512
 #: Pages that a vertex chooses from, those with most neighbours.
 _CHOICES = 8
 _NO_PAGE = np.uint32(0xFFFFFFFF)
@@ -101,10 +103,10 @@ def _round(
     room = np.full(-(-n // b), b, np.int64)
     room[-1] = n - (len(room) - 1) * b
     size, homeless = room.copy(), np.zeros(n, np.bool_)
-    choices = np.empty((_BATCH, _CHOICES), np.uint32)
-    counts = np.empty((_BATCH, _CHOICES), np.int32)
-    for at in range(0, n, _BATCH):
-        batch = stream[at : at + _BATCH]
+    most = min(_BATCH, -(-n // _BATCHES))
+    choices, counts = np.empty((most, _CHOICES), np.uint32), np.empty((most, _CHOICES), np.int32)
+    for at in range(0, n, most):
+        batch = stream[at : at + most]
 
         def count(first: int, last: int) -> None:
             part = slice(first, last)

@@ -151,20 +151,20 @@ def test_threads_do_not_reach_a_refined_order(order: Any, monkeypatch: pytest.Mo
 
 
 @settings(max_examples=30, deadline=None)
-@given(cases, st.integers(2, 12), st.booleans(), st.booleans(), st.integers(1, 20))
+@given(cases, st.integers(2, 12), st.booleans(), st.booleans(), st.integers(1, 64))
 def test_a_round_streams_as_the_oracle_does(
-    case: tuple[int, int, int], b: int, balance: bool, both: bool, batch: int
+    case: tuple[int, int, int], b: int, balance: bool, both: bool, batches: int
 ) -> None:
     graph, n = Adjacency(*random_graph(*case)), case[0]
     lists = as_lists(*graph)
     start = RandomOrder().fit(graph, None, b, case[2])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restream, "_BATCH", batch)
+        patch.setattr(restream, "_BATCHES", batches)
         refined = RestreamOrder(Given(start), 1, balance, both)
         order = refined.fit(graph, None, b, 1)
     around = [row + [u for u in range(n) if both and v in lists[u]] for v, row in enumerate(lists)]
     stream = np.random.default_rng([1, restream._STREAM]).permutation(n).tolist()
-    expected = oracle.restream(around, start.tolist(), b, stream, batch, balance)
+    expected = oracle.restream(around, start.tolist(), b, stream, -(-n // batches), balance)
     within = [oracle.edges_within(lists, o, b) for o in (start.tolist(), expected)]
     assert order.tolist() == (expected if n > b and within[1] > within[0] else start.tolist())
 
