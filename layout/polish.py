@@ -9,9 +9,9 @@ neighbours are around them (the local scale of Zelnik-Manor and Perona's self-tu
 2004, with a kernel that is nearly a step). Such pairs are needed by the same queries, wherever the query lies. Edges
 only say where to look: a vertex may move to the pages of its neighbours, in exchange for any vertex there.
 
-Why not the pages that searches of sampled vectors touch, or edges: swaps that lessen the pages that the nearest
-neighbours of each vector lie on lessen them less for queries that are not among the vectors, and the overlap ratio
-grows with orders that read no fewer pages. `docs/guides/layout.md` has the figures.
+Why not count the pages that the nearest neighbours of each vector lie on: swaps that lessen them lessen them less for
+queries that are not among the vectors. And the overlap ratio may grow without a page less read. The figures are in
+`docs/guides/layout.md`.
 
 Deterministic in parallel. A batch takes one vertex from each of many pages; the best swap of each is found against
 the order as it stood before the batch, on threads, and swaps are made, greatest gain first, while both of their pages
