@@ -25,21 +25,18 @@ Time: O(n (R + c) b) distances in the first round (b nodes a page, c = `_PAIRS`)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.layout.closeness import PageState, near_page, page_state
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
-from indexmill.layout.order import Adjacency, Order, Work, invert
+from indexmill.layout.order import Adjacency, Order, Work
 from indexmill.layout.parallel import map_blocks
-from indexmill.reader.kernels import squared_distances
 
-#: Neighbour, by distance, that sets the scale around a vertex; in a list pruned with slack 1.2 the eighth is about the
-#: fifteenth of all.
-_SCALE_NEIGHBOUR = 8
 #: Neighbours whose pages a vertex looks at.
 _LOOKS = 10
 #: Vertices elsewhere whose exchange is computed in full, those that promise most.
@@ -88,67 +85,12 @@ class PolishOrder:
         order = self.start.fit(graph, points, nodes_per_page, seed, threads=threads, work=work)
         start = len(order) * (nodes_per_page + 1) * -(-points.shape[1] // 16)
         if nodes_per_page > 1 and work.left and work.spend(start):
-            state = _start(graph, points, order, nodes_per_page, threads)
+            state = page_state(graph, points, order, nodes_per_page, threads)
             _polish(state, nodes_per_page, self.rounds, self.least_gain, threads, work)
         return order
 
 
-class _State(NamedTuple):
-    """What swaps change and what they are computed from.
-
-    Attributes
-    ----------
-    inverse_scales : float32 array, shape (n,)
-        ``1 / r_v``.
-    order, slots : uint32 arrays, shape (n,)
-        Each other's inverse.
-    held : float64 array, shape (n,)
-        Closeness of a vertex to the others of its page, summed.
-    changed : int32 array, shape (n_pages,)
-        Last batch in which a page changed.
-    seen : int32 array, shape (n,)
-        Last batch in which a vertex was looked at.
-    """
-
-    neighbours: NDArray[np.uint32]
-    degrees: NDArray[np.int32]
-    points: NDArray[Any]
-    inverse_scales: NDArray[np.float32]
-    order: NDArray[np.uint32]
-    slots: NDArray[np.uint32]
-    held: NDArray[np.float64]
-    changed: NDArray[np.int32]
-    seen: NDArray[np.int32]
-
-
-def page_closeness(
-    graph: Adjacency, points: NDArray[Any], order: NDArray[np.uint32], nodes_per_page: int
-) -> float:
-    """Sum the closeness of all pairs of vertices that share a page: what `PolishOrder` increases."""
-    return float(_start(graph, points, order, nodes_per_page, 1).held.sum() / 2)
-
-
-def _start(graph: Adjacency, points: NDArray[Any], order: NDArray[np.uint32], b: int, threads: int) -> _State:
-    """Everything as it is before the first batch."""
-    n = len(order)
-    scales, held = np.empty(n, np.float32), np.empty(n, np.float64)
-    pages = -(-n // b)
-    state = _State(
-        *graph,
-        points,
-        scales,
-        order,
-        invert(order),
-        held,
-        np.zeros(pages, np.int32),
-        np.full(n, -1, np.int32),
-    )
-    map_blocks(lambda first, last: _scale(state, first, last), n, _BLOCK, threads)
-    map_blocks(lambda first, last: _hold(state, b, first, last), pages, _BLOCK, threads)
-    return state
-
-
-def _polish(state: _State, b: int, rounds: int, least_gain: float, threads: int, work: Work) -> None:
+def _polish(state: PageState, b: int, rounds: int, least_gain: float, threads: int, work: Work) -> None:
     """Swap until a limit is reached; changes ``state.order``."""
     n, cost = len(state.order), -(-state.points.shape[1] // 16)
     total, now = float(state.held.sum() / 2), 0
@@ -166,7 +108,9 @@ def _polish(state: _State, b: int, rounds: int, least_gain: float, threads: int,
             return
 
 
-def _batch(state: _State, vertices: NDArray[np.uint32], b: int, now: int, threads: int) -> tuple[float, int]:
+def _batch(
+    state: PageState, vertices: NDArray[np.uint32], b: int, now: int, threads: int
+) -> tuple[float, int]:
     """Make the best swaps of `vertices`; return what they gain and the number of distances."""
     partners, gains = np.empty(len(vertices), np.int64), np.empty(len(vertices))
 
@@ -179,51 +123,6 @@ def _batch(state: _State, vertices: NDArray[np.uint32], b: int, now: int, thread
     ranked = ranked[partners[ranked] >= 0]
     gained, swaps = _swap(state, vertices[ranked], partners[ranked], gains[ranked], b, now)
     return gained, distances + 4 * b * swaps
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _closeness(distance: Any, rate: Any) -> Any:  # pragma: no cover - compiled
-    """Of a squared distance and the product of two inverse scales."""
-    x = np.float64(distance) * rate
-    x *= x
-    return 1.0 / (1.0 + x * x)
-
-
-@njit(nogil=True, cache=True)
-def _scale(state: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
-    """Write 1 / r_v of vertices `first` to `last`; where the neighbour is v again, only equals are close."""
-    out = np.empty(1, np.float32)
-    for v in range(first, last):
-        out[0] = 0
-        degree = min(np.int64(state.degrees[v]), _SCALE_NEIGHBOUR)
-        if degree > 0:
-            neighbour = state.neighbours[v, degree - 1 : degree]
-            squared_distances(state.points, v, state.points, neighbour, 1, out)
-        state.inverse_scales[v] = 1 / max(np.sqrt(out[0]), np.float32(1e-9))
-
-
-@njit(nogil=True, cache=True)
-def _near(
-    state: Any, v: int, page: int, b: int, distances: Any, near: Any
-) -> Any:  # pragma: no cover - compiled
-    """Write the closeness of `v` to each vertex of a page, 0 to itself; return how many they are and the sum."""
-    mates = state.order[page * b : page * b + b]
-    squared_distances(state.points, v, state.points, mates, mates.size, distances)
-    scale, total = np.float64(state.inverse_scales[v]), 0.0
-    for i in range(mates.size):
-        u = mates[i]
-        near[i] = 0.0 if u == v else _closeness(distances[i], scale * state.inverse_scales[u])
-        total += near[i]
-    return mates.size, total
-
-
-@njit(nogil=True, cache=True)
-def _hold(state: Any, b: int, first: int, last: int) -> None:  # pragma: no cover - compiled
-    """Compute ``held`` on pages `first` to `last`."""
-    distances, near = np.empty(b, np.float32), np.empty(b)
-    for page in range(first, last):
-        for v in state.order[page * b : page * b + b]:
-            state.held[v] = _near(state, np.int64(v), page, b, distances, near)[1]
 
 
 @njit(nogil=True, cache=True)
@@ -266,7 +165,7 @@ def _propose(
         state.seen[v] = now
         n_pairs = 0
         for page in pages[:n_pages]:
-            size, total = _near(state, v, page, b, distances, near)
+            size, total = near_page(state, v, page, b, distances, near)
             spent += size
             for j in range(size):
                 u = np.int64(state.order[page * b + j])
@@ -275,7 +174,7 @@ def _propose(
                     n_pairs = _insert(others, promises, n_pairs, u, promise)
         home = np.int64(state.slots[v]) // b
         for j in range(n_pairs):
-            size, total = _near(state, others[j], home, b, distances, near)
+            size, total = near_page(state, others[j], home, b, distances, near)
             spent += size
             if promises[j] + total > gains[i]:
                 partners[i], gains[i] = others[j], promises[j] + total
@@ -323,7 +222,7 @@ def _add(
     state: Any, v: int, page: int, b: int, sign: float, distances: Any, near: Any
 ) -> None:  # pragma: no cover - compiled
     """Count `v` into, or out of, what the others of a page hold; it holds them itself once it is counted in."""
-    size, total = _near(state, v, page, b, distances, near)
+    size, total = near_page(state, v, page, b, distances, near)
     for j in range(size):
         state.held[state.order[page * b + j]] += sign * near[j]
     state.held[v] = total

@@ -175,7 +175,7 @@ def _choose(
 ) -> None:  # pragma: no cover - compiled
     """Give each vertex its best page; one that has none is homeless, and stays where it was until the round ends."""
     for i in range(vertices.size):
-        v, best, most = vertices[i], -1, 0.0
+        v, best, most = vertices[i], np.int64(-1), 0.0
         for j in range(choices.shape[1]):
             if choices[i, j] == _NO_PAGE:
                 break

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.layout_support import as_lists, random_graph
 from tests.oracles import refine as oracle
 
-from indexmill.layout import polish, restream
+from indexmill.layout import closeness, polish, restream
+from indexmill.layout.closeness import page_closeness, page_state
 from indexmill.layout.order import Adjacency, RandomOrder, Work
-from indexmill.layout.polish import PolishOrder, page_closeness
+from indexmill.layout.polish import PolishOrder
 from indexmill.layout.restream import RestreamOrder, edges_within_pages
 
 cases = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))
@@ -55,7 +56,7 @@ def test_closeness_within_pages_is_that_of_the_oracle(case: tuple[int, int, int]
     neighbours, degrees = random_graph(*case)
     points = np.random.default_rng(case[2]).integers(0, 256, (case[0], 5), np.uint8)
     order = RandomOrder().fit(Adjacency(neighbours, degrees), None, b, case[2])
-    near = oracle.closeness(points, as_lists(neighbours, degrees), polish._SCALE_NEIGHBOUR)
+    near = oracle.closeness(points, as_lists(neighbours, degrees), closeness._SCALE_NEIGHBOUR)
     expected = oracle.page_sum(near, order.tolist(), b)
     assert page_closeness(Adjacency(neighbours, degrees), points, order, b) == pytest.approx(
         expected, rel=1e-4
@@ -66,8 +67,8 @@ def test_closeness_within_pages_is_that_of_the_oracle(case: tuple[int, int, int]
 def test_a_swap_gains_what_the_oracle_counts(b: int) -> None:
     graph, points = near_graph(60, 6, b)
     order = RandomOrder().fit(graph, None, b, 3)
-    state = polish._start(graph, points, order, b, 1)
-    near = oracle.closeness(points, as_lists(*graph), polish._SCALE_NEIGHBOUR)
+    state = page_state(graph, points, order, b, 1)
+    near = oracle.closeness(points, as_lists(*graph), closeness._SCALE_NEIGHBOUR)
     for now in range(1, 20):
         before = oracle.page_sum(near, state.order.tolist(), b)
         some = np.arange(now % 3, 60, 3, dtype=np.uint32)
@@ -82,10 +83,10 @@ def test_a_vertex_makes_the_best_swap_there_is(monkeypatch: pytest.MonkeyPatch) 
     n, b = 40, 4
     graph, points = near_graph(n, 8, 1)  # 8 neighbours and pages of 4: all within what a vertex looks at
     order = RandomOrder().fit(graph, None, b, 3)
-    near = oracle.closeness(points, as_lists(*graph), polish._SCALE_NEIGHBOUR)
+    near = oracle.closeness(points, as_lists(*graph), closeness._SCALE_NEIGHBOUR)
     made = 0
     for v in range(n):
-        state = polish._start(graph, points, order.copy(), b, 1)
+        state = page_state(graph, points, order.copy(), b, 1)
         gained, _ = polish._batch(state, np.array([v], np.uint32), b, 1, 1)
         page = {u: at // b for at, u in enumerate(order.tolist())}
         best = 0.0
@@ -143,6 +144,7 @@ def test_more_work_never_makes_the_polish_worse() -> None:
 @pytest.mark.parametrize("order", [PolishOrder(), RestreamOrder(), RestreamOrder(balance=False)])
 def test_threads_do_not_reach_a_refined_order(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polish, "_BLOCK", 16)
+    monkeypatch.setattr(closeness, "_BLOCK", 16)
     monkeypatch.setattr(restream, "_BLOCK", 16)
     graph, points = near_graph(900, 8, 5)
     alone = order.fit(graph, points, 4, 1)
