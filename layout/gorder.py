@@ -1,17 +1,17 @@
 """Gorder (Wei, Yu, Lu and Lin, SIGMOD 2016): each vertex is the one most akin to those placed just before it.
 
 Two vertices are akin by the number of edges between them plus the number of in-neighbours they share. The order
-is greedy (the paper's GO-PQ, Algorithm 3): the next vertex is the one with the largest sum of kinship to the last
+is greedy (the paper's GO-PQ): the next vertex is the one with the largest sum of kinship to the last
 `window` placed, and a placed or leaving vertex changes only the scores of its neighbours, its in-neighbours, and
 the neighbours of its in-neighbours. Scores move by one, so vertices hang in one list for each score (the paper's
-unit heap, section 4).
+unit heap).
 
 As in the paper, a score that falls is not put right until its vertex comes to the top. Deviations: a score that
 rises is put right once for all that one vertex changed, not for every unit; hubs are not left out, because
 neighbour lists of a search graph are short; the first vertex has the most in-neighbours, and where nobody is akin
 to the window, the vertex that was last so, or else the lowest, comes next.
 
-Time O(sum over v of degree(v)^2) = O(n R^2); memory 28 bytes a vertex and 4 an edge.
+Time O(sum over v of degree(v)^2) = O(n R^2); memory 32 bytes a vertex and 4 an edge.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ def _place(
         _link(heads, state, u)
         if starts[u + 1] - starts[u] >= most:
             v, most = u, starts[u + 1] - starts[u]
-    filled, spent, top = 0, 0, 0
+    top: Any = 0
+    filled, spent = 0, 0
     while True:
         _unlink(heads, state, v)
         state[v, _LIST] = _PLACED
@@ -160,12 +161,11 @@ def _place(
         m = _enter(neighbours, degrees, starts, sources, state, risen, v)
         spent += degrees[v] + starts[v + 1] - starts[v]
         for i in range(m):
-            u = np.int64(risen[i])
-            score = state[u, _SCORE]
+            score = state[risen[i], _SCORE]
             if score >= heads.size:
                 heads = np.concatenate((heads, np.full(score, _NOBODY, np.int32)))
-            _unlink(heads, state, u)
-            _link(heads, state, u)
+            _unlink(heads, state, np.int64(risen[i]))
+            _link(heads, state, np.int64(risen[i]))
             top = max(top, score)
         while True:
             while heads[top] == _NOBODY:

@@ -8,7 +8,7 @@ Deviations. The paper's threads begin pages at random vertices and race for the 
 graph to themselves (`layout.parts`), so that the bytes do not depend on them, and a page begins with its part's
 first vertex that has none. A page that runs out of kin is closed and joined to others.
 
-Time O(n R^2) on threads; memory 13 bytes a vertex, and for each thread 8 bytes an edge of its part.
+Time O(n R^2) on threads; memory 21 bytes a vertex, and for each thread 8 bytes an edge of its part.
 """
 
 from __future__ import annotations

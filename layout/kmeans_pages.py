@@ -107,14 +107,14 @@ def _split_large(
 ) -> None:
     """Put the `n_left` of the left cluster first in `ids`, with blocks of them on threads."""
     n = len(ids)
-    moments = map_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads)
-    direction = _widest(sum(moments), n)
+    moments: Any = sum(map_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads))
+    direction = _widest(moments, n)
     for step in range(_STEPS):
         map_blocks(lambda a, b: _project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
         if not _cut(keys, n_left, sides) and step:
             break
-        sums = map_blocks(lambda a, b: _sums(points, ids[a:b], sides[a:b]), n, _BLOCK, threads)
-        direction = _apart(sum(sums), n_left, n)
+        right = sum(map_blocks(lambda a, b: _sum_right(points, ids[a:b], sides[a:b]), n, _BLOCK, threads))
+        direction = _apart(moments[0], right, n_left, n)
     _part(ids, sides)
 
 
@@ -127,12 +127,13 @@ def _split_small(
         first, last = firsts[g], lasts[g]
         ids, keys, sides = order[first:last], all_keys[first:last], all_sides[first:last]
         n_left = middles[g] - first
-        direction = _widest(_moments(points, ids), ids.size)
+        moments = _moments(points, ids)
+        direction = _widest(moments, ids.size)
         for step in range(_STEPS):
             _project(points, ids, direction, keys)
             if not _cut(keys, n_left, sides) and step:
                 break
-            direction = _apart(_sums(points, ids, sides), n_left, ids.size)
+            direction = _apart(moments[0], _sum_right(points, ids, sides), n_left, ids.size)
         _part(ids, sides)
 
 
@@ -158,22 +159,19 @@ def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragma: no cover - compiled
-    """Write the products of vectors and `direction` to `keys`, added up in 16 lanes whatever the machine."""
-    dim = points.shape[1]
-    whole = dim - dim % 16
-    lanes = np.empty(16, np.float32)
+    """Write the products of vectors and `direction` to `keys`, added up half on half, whatever the machine."""
+    terms = np.empty(direction.size, np.float32)
     for i in range(ids.size):
         v = ids[i]
-        lanes[:] = 0
-        for j in range(0, whole, 16):
-            for k in range(16):
-                lanes[k] += np.float32(points[v, j + k]) * direction[j + k]
-        total = np.float32(0)
-        for k in range(16):
-            total += lanes[k]
-        for j in range(whole, dim):
-            total += np.float32(points[v, j]) * direction[j]
-        keys[i] = total
+        for j in range(direction.size):
+            terms[j] = direction[j] * np.float32(points[v, j])
+        width: Any = direction.size
+        while width > 1:
+            half = (width + 1) // 2
+            for j in range(width - half):
+                terms[j] += terms[half + j]
+            width = half
+        keys[i] = terms[0]
 
 
 @njit(nogil=True, cache=True)
@@ -193,20 +191,21 @@ def _cut(keys: Any, n_left: int, sides: Any) -> Any:  # pragma: no cover - compi
 
 
 @njit(nogil=True, cache=True)
-def _sums(points: Any, ids: Any, sides: Any) -> Any:  # pragma: no cover - compiled
-    """Sums of the vectors on the left and on the right, float64 (2, dim)."""
-    sums = np.zeros((2, points.shape[1]))
+def _sum_right(points: Any, ids: Any, sides: Any) -> Any:  # pragma: no cover - compiled
+    """Sum of the vectors on the right, float64 (dim,)."""
+    total = np.zeros(points.shape[1])
     for i in range(ids.size):
-        side = np.int64(sides[i])
-        for j in range(points.shape[1]):
-            sums[side, j] += points[ids[i], j]
-    return sums
+        if sides[i]:
+            v = ids[i]
+            for j in range(total.size):
+                total[j] += points[v, j]
+    return total
 
 
 @njit(nogil=True, cache=True)
-def _apart(sums: Any, n_left: int, n: int) -> Any:  # pragma: no cover - compiled
+def _apart(total: Any, right: Any, n_left: int, n: int) -> Any:  # pragma: no cover - compiled
     """From the left mean to the right one, float32 (dim,)."""
-    return (sums[1] / (n - n_left) - sums[0] / n_left).astype(np.float32)
+    return (right / (n - n_left) - (total - right) / n_left).astype(np.float32)
 
 
 @njit(nogil=True, cache=True)

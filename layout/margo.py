@@ -1,4 +1,4 @@
-"""MARGO (Yue et al., PVLDB 18(11), 2025): pages packed by how much search paths depend on an edge.
+"""MARGO ("Select Edges Wisely", PVLDB 18(11), 2025): pages packed by how much search paths depend on an edge.
 
 A search walks a path on which every vertex is nearer to the target than the one before. The edge u -> v lies on
 the paths from u to all that v *occludes*: the candidates that the robust prune of u dropped because v is so much
@@ -13,7 +13,7 @@ no counts; what is occluded is counted among the neighbours, of which there are 
 candidates that the prune dropped. To count among the neighbours of the nearest neighbours as well gave pages with
 fewer edges and searches with more reads.
 
-Time O(n R^2) distances at most, on threads; memory 17 bytes a vertex, and for each thread 32 bytes an edge of its
+Time O(n R^2) distances at most, on threads; memory 25 bytes a vertex, and for each thread 40 bytes an edge of its
 part.
 """
 
@@ -83,7 +83,7 @@ def _weights(
     weights = np.zeros((members.size, most), np.uint32)
     ids, at, occluded = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.bool_)
     far, reached = np.empty(most, np.float32), np.empty(most, np.float32)
-    measured = 0
+    measured: Any = 0
     for i in range(members.size):
         u = np.int64(members[i])
         degree = np.int64(degrees[u])
@@ -118,7 +118,7 @@ def _both_ways(
 
     Returns
     -------
-    starts, targets, sums : int64 (m + 1,), uint32 and uint64 arrays
+    starts, targets, sums : int64 (m + 1,) array, two uint32 arrays
         What each member is joined to, ascending.
     """
     m = members.size
@@ -132,7 +132,7 @@ def _both_ways(
                 starts[place + 1] += 1
     starts = np.cumsum(starts)
     ends = starts[:m].copy()
-    targets, sums = np.empty(starts[m], np.uint32), np.empty(starts[m], np.uint64)
+    targets, sums = np.empty(starts[m], np.uint32), np.empty(starts[m], np.uint32)
     for i in range(m):
         v = members[i]
         for j in range(degrees[v]):
@@ -162,7 +162,7 @@ def _pack(starts: Any, targets: Any, sums: Any, members: Any, b: int) -> Any:  #
     """Groups of members, their sizes, and the edges looked at; vertices that no heavy edge reached come alone."""
     m = members.size
     vertices, sizes = np.empty(m, np.uint32), np.empty(m, np.uint16)
-    score, placed, near = np.zeros(m, np.uint64), np.zeros(m, np.bool_), np.empty(m, np.uint32)
+    score, placed, near = np.zeros(m, np.uint32), np.zeros(m, np.bool_), np.empty(m, np.uint32)
     heads, tails = _heaviest_first(starts, targets, sums)
     alone: Any = 0
     filled, groups, spent, edge = 0, 0, heads.size, 0
@@ -187,7 +187,7 @@ def _pack(starts: Any, targets: Any, sums: Any, members: Any, b: int) -> Any:  #
                         near[n_near] = u
                         n_near += 1
                     score[u] += sums[e]
-            best = np.uint64(0)
+            best = np.uint32(0)
             for i in range(n_near):
                 u = near[i]
                 if score[u] > best and not placed[u]:
@@ -212,5 +212,5 @@ def _heaviest_first(starts: Any, targets: Any, sums: Any) -> Any:  # pragma: no 
             if targets[e] > i:
                 heads[n], tails[n], weights[n] = i, targets[e], -np.int64(sums[e])
                 n += 1
-    order = np.argsort(weights, kind="mergesort")
+    order = np.argsort(weights[:n], kind="mergesort")
     return heads[order], tails[order]

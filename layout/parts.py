@@ -3,7 +3,7 @@
 An order that packs pages greedily looks at nothing but the vertices still without a page, and nothing but the
 edges between them. Cut into parts of near vertices, most edges lie inside a part, whose state fits a core's
 cache. What a part cannot put on full pages is packed once more, as one part of its own (the two stages of
-MARGO, section 5), and first-fit-decreasing joins what is left even then.
+MARGO), and first-fit-decreasing joins what is left even then.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def pack_in_parts(
     Parts are cells of balanced k-means where there are vectors, and else pieces of the breadth-first order. Out of
     work, the parts not yet packed stay in that order.
 
-    Memory: 13 bytes a vertex, beside what `pack` takes for a part on each thread.
+    Memory: 21 bytes a vertex, beside what `pack` takes for a part on each thread.
     """
     if points is None:
         order = BreadthFirstOrder().fit(graph, None, nodes_per_page, 0, work=work)

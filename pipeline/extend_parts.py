@@ -36,7 +36,7 @@ def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) 
 
     Star packing sees the graph that the tail induces: of a few new vertices alone there would be hardly a star,
     and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page
-    has room, the end of the star order, partial stars, goes there, so that whole stars start on page bounds.
+    has room, the end of the order, where partial pages are, goes there, so that whole pages start on page bounds.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) 
     per_page = max(nodes_per_page, 1)
     points = graph.vectors[built:] if order in USES_POINTS else None
     tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed)
-    room = min(-built % per_page, size) if order == "star" else 0
+    room = min(-built % per_page, size) if order != "identity" else 0
     return np.concatenate([tail[size - room :], tail[: size - room]])
 
 

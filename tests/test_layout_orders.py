@@ -69,6 +69,14 @@ def test_an_order_takes_vertices_without_edges_and_float_vectors(name: str) -> N
 
 
 @pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("n", [1, 3, 50, 200])
+def test_an_order_takes_loops_and_repeated_neighbours(name: str, n: int) -> None:
+    graph = Adjacency(np.random.default_rng(n).integers(0, n, (n, 9), np.uint32), np.full(n, 9, np.int32))
+    order = SMALL[name].fit(graph, some_points(n, n), 4, 1)
+    assert sorted(order.tolist()) == list(range(n))
+
+
+@pytest.mark.parametrize("name", SMALL)
 def test_threads_do_not_reach_the_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kmeans_pages, "_LARGE", 100)
     monkeypatch.setattr(graph_bisection, "_LARGE", 100)
