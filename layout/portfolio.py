@@ -9,6 +9,8 @@ from indexmill.layout.graph_bisection import GraphBisectionOrder
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.margo import MargoOrder
 from indexmill.layout.order import IdentityOrder, Order, RandomOrder
+from indexmill.layout.polish import PolishOrder
+from indexmill.layout.restream import RestreamOrder
 from indexmill.layout.star import StarOrder
 
 ORDERS: dict[str, Order] = {
@@ -21,6 +23,8 @@ ORDERS: dict[str, Order] = {
     "gorder-windowed": GorderWindowed(),
     "margo": MargoOrder(),
     "graph-bisection": GraphBisectionOrder(),
+    "restream": RestreamOrder(),
+    "polish": PolishOrder(),
 }
 #: Orders that want the vectors beside the graph.
-USES_POINTS = frozenset({"breadth-first", "kmeans-pages", "gorder-windowed", "margo"})
+USES_POINTS = frozenset({"breadth-first", "kmeans-pages", "gorder-windowed", "margo", "polish"})

@@ -54,6 +54,8 @@ _ORDER_BYTES = {
     "gorder-windowed": (28, 0, 12),
     "margo": (32, 0, 40),
     "graph-bisection": (36, 4, 0),
+    "restream": (52, 4, 0),
+    "polish": (40, 0, 0),
 }
 
 

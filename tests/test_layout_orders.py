@@ -114,7 +114,7 @@ def test_an_order_beats_random_on_overlap(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_an_order_of_edges_alone_needs_no_vectors(name: str) -> None:
     graph, _ = near_graph(60, 4, 2)
-    if name in ("kmeans-pages", "margo"):
+    if name in ("kmeans-pages", "margo", "polish"):
         with pytest.raises(ConfigError, match="none were given"):
             ORDERS[name].fit(graph, None, 4, 1)
     else:

@@ -1,0 +1,228 @@
+"""Swap polish: two vertices of different pages change places while that puts more near pairs on one page.
+
+An order is worth the sum over all pages, and over all pairs of vertices of a page, of their closeness
+
+    1 / (1 + (|u - v|^2 / (r_u r_v))^4),
+
+where r_v is the distance from v to one of its near neighbours: a soft count of the pairs that are as near as near
+neighbours are around them (the local scale of Zelnik-Manor and Perona's self-tuning spectral clustering, NeurIPS
+2004, with a kernel that is nearly a step). Such pairs are needed by the same queries, wherever the query lies. Edges
+only say where to look: a vertex may move to the pages of its neighbours, in exchange for any vertex there.
+
+Why not count the pages that the nearest neighbours of each vector lie on: swaps that lessen them lessen them less for
+queries that are not among the vectors. And the overlap ratio may grow without a page less read. The figures are in
+`docs/guides/layout.md`.
+
+Deterministic in parallel. A batch takes one vertex from each of many pages; the best swap of each is found against
+the order as it stood before the batch, on threads, and swaps are made, greatest gain first, while both of their pages
+are as they were. What a swap gains depends on its two pages alone, so each adds exactly what was computed, and a
+vertex is looked at again only when one of the pages it looked at has changed.
+
+Time: O(n (R + c) b) distances in the first round (b nodes a page, c = `_PAIRS`), fewer in each that follows; memory
+28 bytes a vertex beside the order it starts from. Vectors may be a mapped file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import ConfigError
+from indexmill.layout.closeness import PageState, near_page, page_state
+from indexmill.layout.kmeans_pages import KmeansPagesOrder
+from indexmill.layout.order import Adjacency, Order, Work
+from indexmill.layout.parallel import map_blocks
+
+#: Neighbours whose pages a vertex looks at.
+_LOOKS = 10
+#: Vertices elsewhere whose exchange is computed in full, those that promise most.
+_PAIRS = 10
+#: A batch takes one vertex of every so many pages: fewer swaps of one batch then meet on a page.
+_STRIDE = 4
+#: Vertices of a batch that one thread takes at a time.
+_BLOCK = 512
+#: Swaps that gain less are left, so that rounding never makes one that loses.
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True)
+class PolishOrder:
+    """An order, improved by swaps.
+
+    Attributes
+    ----------
+    start : Order
+    rounds : int
+        Times that every vertex is looked at, at most.
+    least_gain : float
+        A round that adds less than this share of the whole is the last.
+    """
+
+    start: Order = field(default_factory=KmeansPagesOrder)
+    rounds: int = 12
+    least_gain: float = 0.002
+
+    def fit(
+        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
+        *, threads: int = 1, work: Work | None = None,
+    ) -> NDArray[np.uint32]:  # fmt: skip
+        """See `layout.order.Order`. Out of work, the swaps made so far stand.
+
+        Raises
+        ------
+        ConfigError
+            Without `points`.
+        """
+        if points is None:
+            raise ConfigError(
+                "order: this one places vectors, and none were given; choose one made of edges alone"
+            )
+        work = work or Work()
+        order = self.start.fit(graph, points, nodes_per_page, seed, threads=threads, work=work)
+        start = len(order) * (nodes_per_page + 1) * -(-points.shape[1] // 16)
+        if nodes_per_page > 1 and work.left and work.spend(start):
+            state = page_state(graph, points, order, nodes_per_page, threads)
+            _polish(state, nodes_per_page, self.rounds, self.least_gain, threads, work)
+        return order
+
+
+def _polish(state: PageState, b: int, rounds: int, least_gain: float, threads: int, work: Work) -> None:
+    """Swap until a limit is reached; changes ``state.order``."""
+    n, cost = len(state.order), -(-state.points.shape[1] // 16)
+    total, now = float(state.held.sum() / 2), 0
+    for _ in range(rounds):
+        gained = 0.0
+        for phase in range(b * _STRIDE):
+            slots = np.arange(phase // b, len(state.changed), _STRIDE, dtype=np.int64) * b + phase % b
+            now += 1
+            gain, distances = _batch(state, state.order[slots[slots < n]], b, now, threads)
+            gained += gain
+            if not work.spend(distances * cost):
+                return
+        total += gained
+        if gained < least_gain * total:
+            return
+
+
+def _batch(
+    state: PageState, vertices: NDArray[np.uint32], b: int, now: int, threads: int
+) -> tuple[float, int]:
+    """Make the best swaps of `vertices`; return what they gain and the number of distances."""
+    partners, gains = np.empty(len(vertices), np.int64), np.empty(len(vertices))
+
+    def propose(first: int, last: int) -> int:
+        part = slice(first, last)
+        return int(_propose(state, vertices[part], b, now, partners[part], gains[part]))
+
+    distances = sum(map_blocks(propose, len(vertices), _BLOCK, threads))
+    ranked = np.argsort(-gains, kind="stable")
+    ranked = ranked[partners[ranked] >= 0]
+    gained, swaps = _swap(state, vertices[ranked], partners[ranked], gains[ranked], b, now)
+    return gained, distances + 4 * b * swaps
+
+
+@njit(nogil=True, cache=True)
+def _look(state: Any, v: int, b: int, pages: Any) -> Any:  # pragma: no cover - compiled
+    """Write the pages of the nearest neighbours of `v` but its own; their number, and whether one is new to it."""
+    home = np.int64(state.slots[v]) // b
+    new, n_pages = state.changed[home] >= state.seen[v], 0
+    for j in range(min(np.int64(state.degrees[v]), pages.size)):
+        page = np.int64(state.slots[state.neighbours[v, j]]) // b
+        known = page == home
+        for i in range(n_pages):
+            known = known or pages[i] == page
+        if not known:
+            pages[n_pages] = page
+            n_pages += 1
+            new = new or state.changed[page] >= state.seen[v]
+    return n_pages, new
+
+
+@njit(nogil=True, cache=True)
+def _propose(
+    state: Any, vertices: Any, b: int, now: int, partners: Any, gains: Any
+) -> Any:  # pragma: no cover - compiled
+    """Find the best swap of each vertex: its partner, -1 for none, and the gain. Returns the number of distances.
+
+    With s(u, P) the closeness of u to the others of page P, v of page A and u of page B gain
+    s(v, B) + s(u, A) - 2 s(u, v) - s(v, A) - s(u, B). All but s(u, A) is known without a distance from u, so only
+    the pairs for which that part is greatest are computed in full.
+    """
+    pages = np.empty(_LOOKS, np.int64)
+    distances, near = np.empty(b, np.float32), np.empty(b)
+    others, promises = np.empty(_PAIRS, np.int64), np.empty(_PAIRS)
+    spent = 0
+    for i in range(vertices.size):
+        v = np.int64(vertices[i])
+        partners[i], gains[i] = -1, _LEAST
+        n_pages, new = _look(state, v, b, pages)
+        if not new:
+            continue
+        state.seen[v] = now
+        n_pairs = 0
+        for page in pages[:n_pages]:
+            size, total = near_page(state, v, page, b, distances, near)
+            spent += size
+            for j in range(size):
+                u = np.int64(state.order[page * b + j])
+                promise = total - 2 * near[j] - state.held[u] - state.held[v]
+                if n_pairs < _PAIRS or promise > promises[n_pairs - 1]:
+                    n_pairs = _insert(others, promises, n_pairs, u, promise)
+        home = np.int64(state.slots[v]) // b
+        for j in range(n_pairs):
+            size, total = near_page(state, others[j], home, b, distances, near)
+            spent += size
+            if promises[j] + total > gains[i]:
+                partners[i], gains[i] = others[j], promises[j] + total
+    return spent
+
+
+@njit(nogil=True, cache=True)
+def _insert(others: Any, promises: Any, n: int, u: int, promise: float) -> Any:  # pragma: no cover - compiled
+    """Put `u` in its place among the `n` that promise most; returns how many there are now."""
+    at = min(n, others.size - 1)
+    while at > 0 and promises[at - 1] < promise:
+        others[at], promises[at] = others[at - 1], promises[at - 1]
+        at -= 1
+    others[at], promises[at] = u, promise
+    return min(n + 1, others.size)
+
+
+@njit(nogil=True, cache=True)
+def _swap(
+    state: Any, vertices: Any, partners: Any, gains: Any, b: int, now: int
+) -> Any:  # pragma: no cover - compiled
+    """Make the swaps, in this order, whose pages no swap of this batch has changed; their gain and number."""
+    distances, near = np.empty(b, np.float32), np.empty(b)
+    gained, swaps = 0.0, 0
+    for i in range(vertices.size):
+        v, u = np.int64(vertices[i]), np.int64(partners[i])
+        here, there = np.int64(state.slots[v]) // b, np.int64(state.slots[u]) // b
+        if state.changed[here] == now or state.changed[there] == now:
+            continue
+        state.changed[here] = state.changed[there] = now
+        for w, page, sign in ((v, here, -1.0), (u, there, -1.0)):
+            _add(state, w, page, b, sign, distances, near)
+        slot = state.slots[v]
+        state.slots[v], state.slots[u] = state.slots[u], slot
+        state.order[slot], state.order[state.slots[v]] = u, v
+        for w, page, sign in ((v, there, 1.0), (u, here, 1.0)):
+            _add(state, w, page, b, sign, distances, near)
+        gained += gains[i]
+        swaps += 1
+    return gained, swaps
+
+
+@njit(nogil=True, cache=True)
+def _add(
+    state: Any, v: int, page: int, b: int, sign: float, distances: Any, near: Any
+) -> None:  # pragma: no cover - compiled
+    """Count `v` into, or out of, what the others of a page hold; it holds them itself once it is counted in."""
+    size, total = near_page(state, v, page, b, distances, near)
+    for j in range(size):
+        state.held[state.order[page * b + j]] += sign * near[j]
+    state.held[v] = total
