@@ -12,12 +12,12 @@ from indexmill.formats.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from indexmill.formats.source import VectorSource
-    from indexmill.pipeline.extend import ExtendOptions
+    from indexmill.pipeline.generation import RunOptions
 
 
 def extend_options(
     out: str | os.PathLike[str] | None, memory: int | str, workers: int, force: bool
-) -> ExtendOptions:
+) -> RunOptions:
     """Check how an append or merge is to run; `memory` in bytes or as ``"4GiB"``.
 
     Raises
@@ -25,14 +25,14 @@ def extend_options(
     ConfigError
         Naming the option.
     """
-    from indexmill.pipeline.extend import ExtendOptions
+    from indexmill.pipeline.generation import RunOptions
     from indexmill.pipeline.spec import parse_size
 
     try:
         size = int(parse_size(memory))
     except ValueError as error:
         raise ConfigError(f"memory: {error}") from None
-    return ExtendOptions(out, size, workers, force)
+    return RunOptions(out, size, workers, force)
 
 
 def open_files(

@@ -197,9 +197,7 @@ def write_pages(
     nodes = _nodes(chunks, node, n, code_bytes, buffer_bytes, by_slot, advance)
     write_graph(directory / "graph.imx", node, n, metric, nodes, max_norm=max_norm, scale=scale)
     codes = np.memmap(by_slot, np.uint8, "r", shape=(n, code_bytes))
-    write_codes(
-        directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK))
-    )
+    write_codes(directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK)))
     by_slot.unlink()
 
 

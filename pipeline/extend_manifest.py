@@ -1,10 +1,8 @@
-"""What the manifest and the run record of an extended index say."""
+"""What the manifest of an extended index says."""
 
 from __future__ import annotations
 
 import hashlib
-import platform
-import socket
 from dataclasses import asdict
 from typing import Any
 
@@ -71,19 +69,4 @@ def _degrees(graph: GrowingGraph) -> dict[str, Any]:
         "mean_degree": round(float(graph.degrees.mean()), 6),
         "least_degree": int(graph.degrees.min()),
         "greatest_degree": int(graph.degrees.max()),
-    }
-
-
-def run_record(
-    started: str, seconds: dict[str, float], workers: int, memory: int, peak_memory: int
-) -> dict[str, Any]:
-    """Return what may differ between two equal runs, for run.json; `memory` is the budget, both in bytes."""
-    return {
-        "started": started,
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "workers": workers,
-        "executor": "local",
-        "host": {"name": socket.gethostname(), "machine": platform.machine(), "system": platform.system()},
-        "memory_budget_bytes": memory,
-        "peak_memory_bytes": peak_memory,
     }
