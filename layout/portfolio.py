@@ -10,3 +10,5 @@ ORDERS: dict[str, Order] = {
     "random": RandomOrder(),
     "star": StarOrder(),
 }
+#: Orders that want the vectors beside the graph.
+USES_POINTS: frozenset[str] = frozenset()

@@ -61,7 +61,7 @@ def _layout(extended: Extended) -> dict[str, Any]:
         graph.neighbours, graph.degrees, extended.order, max(node.nodes_per_page, 1), fill
     )
     rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
-    return {"order": larger.parameters.order, **rounded}
+    return {"order": larger.order, **rounded}
 
 
 def _degrees(graph: GrowingGraph) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
         _BYTES_PER_VERTEX + larger.codes.codebook.offsets.size
     )  # a search of the certificate holds the codes
     ids_bytes = larger.ids_bytes * n // larger.n
-    tail = n - larger.built
+    tail = n - larger.laid_out
     need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (8 * node.max_degree + 40)
     if larger.navigation is not None:
         share = len(larger.navigation.slots) / larger.n
