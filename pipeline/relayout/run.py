@@ -19,7 +19,7 @@ from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, read_order
 from indexmill.pipeline.relayout.record import layout_record, manifest_of
 from indexmill.pipeline.relayout.rewrite import write_files
-from indexmill.pipeline.relayout.unpacked import UnpackedIndex, map_array, unpack
+from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack
 
 AUTO = "auto"
 #: Bytes a vertex while an order is fitted, that of the result included; the rest of the portfolio also holds the
@@ -118,6 +118,7 @@ def _publish(
         advance(1)
     vector_ids = unpacked.vector_ids
     del unpacked
+    drop_graph(scratch)
     give_back()
     directory = scratch / "index"
     directory.mkdir()

@@ -37,6 +37,10 @@ class UnpackedIndex:
     points: NDArray[Any] | None
 
 
+#: Files of the graph and of the vectors.
+_GRAPH_FILES = ("neighbours.npy", "degrees.npy", "points.npy")
+
+
 def unpack(
     index: OpenedIndex, directory: Path, with_points: bool, advance: Callable[[int], None]
 ) -> UnpackedIndex:
@@ -54,9 +58,10 @@ def unpack(
     node, n = index.graph.node_format, index.n
     vector_ids = map_array(directory / "vector-ids.npy", index.vector_ids)
     index.release_ids()
-    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, node.max_degree))
-    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
-    points = create_npy(directory / "points.npy", index.space.dtype, (n, node.dim)) if with_points else None
+    names = (directory / name for name in _GRAPH_FILES)
+    neighbours = create_npy(next(names), np.uint32, (n, node.max_degree))
+    degrees = create_npy(next(names), np.int32, (n,))
+    points = create_npy(next(names), index.space.dtype, (n, node.dim)) if with_points else None
     first = 0
     for block in index.graph.blocks():
         vertices = vector_ids[first : first + len(block)]
@@ -67,6 +72,12 @@ def unpack(
         first += len(block)
         advance(len(block))
     return UnpackedIndex(vector_ids, Adjacency(neighbours, degrees), points)
+
+
+def drop_graph(directory: Path) -> None:
+    """Delete the files of the graph, so that the system need not write back what nobody will read again."""
+    for name in _GRAPH_FILES:
+        (directory / name).unlink(missing_ok=True)
 
 
 def map_array(path: Path, array: NDArray[Any]) -> NDArray[Any]:
