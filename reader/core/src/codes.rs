@@ -66,6 +66,18 @@ impl Codes {
         Ok(Codes { build_id, n_chunks: m as usize, offsets, pivots, codes })
     }
 
+    /// The codes in another order: slot s gets that of slot `order[s]`, which is below n.
+    pub(crate) fn remapped(&self, path: &Path, order: &[u32]) -> Result<Self> {
+        let mut codes: Vec<u8> = reserve(path, self.codes.len())?;
+        order.iter().for_each(|&slot| codes.extend_from_slice(self.code(slot)));
+        let (offsets, pivots) = (self.offsets.clone(), self.pivots.clone());
+        Ok(Codes { build_id: self.build_id, n_chunks: self.n_chunks, offsets, pivots, codes })
+    }
+
+    fn code(&self, slot: u32) -> &[u8] {
+        &self.codes[slot as usize * self.n_chunks..][..self.n_chunks]
+    }
+
     /// Memory it takes: `n * M + 1024 * dim` bytes, and 8 for each end of a chunk.
     pub fn memory_bytes(&self) -> u64 {
         (self.codes.len() + size_of_val(&*self.pivots) + size_of_val(&*self.offsets)) as u64
@@ -94,13 +106,11 @@ impl Codes {
 
     /// Distances of `slots` by the table, chunks added in order. `slots` must be below n.
     pub fn score(&self, table: &[f32], slots: &[u32], out: &mut Vec<f32>) {
-        let m = self.n_chunks;
         out.clear();
-        let code = |slot: u32| &self.codes[slot as usize * m..][..m];
         let (table, _) = table.as_chunks::<TABLE_WIDTH>();
         let (fours, rest) = slots.as_chunks::<4>();
         for &[a, b, c, d] in fours {
-            let (a, b, c, d) = (code(a), code(b), code(c), code(d));
+            let (a, b, c, d) = (self.code(a), self.code(b), self.code(c), self.code(d));
             let mut sums = [0f32; 4];
             for ((((row, &a), &b), &c), &d) in table.iter().zip(a).zip(b).zip(c).zip(d) {
                 sums[0] += row[a as usize];
@@ -111,7 +121,7 @@ impl Codes {
             out.extend_from_slice(&sums);
         }
         for &slot in rest {
-            let sum = table.iter().zip(code(slot)).fold(0f32, |sum, (row, &c)| sum + row[c as usize]);
+            let sum = table.iter().zip(self.code(slot)).fold(0f32, |sum, (row, &c)| sum + row[c as usize]);
             out.push(sum);
         }
     }

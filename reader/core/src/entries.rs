@@ -9,7 +9,7 @@ use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
 /// Entry vertices in memory: `4 * n_entries * (dim + 1)` bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Entries {
     /// First bytes of the build id.
     pub build_id: [u8; 16],
@@ -43,6 +43,13 @@ impl Entries {
         }
         let build_id = file.header.build_id;
         Ok(Entries { build_id, dim: dim as usize, medoid: medoid as u32, centroids, vertices })
+    }
+
+    /// The same vertices where slot s has become `slots[s]`.
+    pub(crate) fn remapped(&self, slots: &[u32]) -> Self {
+        let new = |slot: u32| slots[slot as usize];
+        let vertices = self.vertices.iter().map(|&slot| new(slot)).collect();
+        Entries { medoid: new(self.medoid), vertices, ..self.clone() }
     }
 
     /// Number of centroids, at least 1.

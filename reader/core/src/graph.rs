@@ -122,6 +122,11 @@ impl Layout {
         self.first_page + block as u64 * self.pages_per_block as u64
     }
 
+    /// Block that starts at `page` of the file.
+    pub fn block_at(&self, page: u64) -> u32 {
+        ((page - self.first_page) / u64::from(self.pages_per_block)) as u32
+    }
+
     /// Number of blocks.
     pub fn n_blocks(&self) -> u32 {
         self.n_vertices.div_ceil(self.nodes_per_block)
@@ -152,7 +157,7 @@ impl Layout {
 }
 
 /// An opened graph.imx: header, checksums and scale in memory (4 bytes a page, 8 bytes a dimension), no nodes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Graph {
     /// Where it is.
     pub path: PathBuf,
@@ -168,7 +173,8 @@ pub struct Graph {
     pub max_norm: f64,
     /// `min[dim]` then `step[dim]` of scaled types; else empty.
     pub scale: Vec<f32>,
-    checksums: Vec<u32>,
+    /// `None` where blocks are composed in memory of blocks that were checked.
+    checksums: Option<Vec<u32>>,
 }
 
 impl Graph {
@@ -202,7 +208,21 @@ impl Graph {
             }
         }
         let (build_id, file_id) = (file.header.build_id, file.id()?);
-        Ok(Graph { path: path.to_owned(), build_id, file_id, layout, metric, max_norm, scale, checksums })
+        Ok(Graph {
+            path: path.to_owned(),
+            build_id,
+            file_id,
+            layout,
+            metric,
+            max_norm,
+            scale,
+            checksums: Some(checksums),
+        })
+    }
+
+    /// The same graph in blocks that are composed in memory, as a build of its own.
+    pub(crate) fn composed(&self, build_id: [u8; 16]) -> Self {
+        Graph { build_id, checksums: None, ..self.clone() }
     }
 
     /// Dimensions of a query: one less than stored under inner product.
@@ -212,15 +232,16 @@ impl Graph {
 
     /// Memory it takes: 4 bytes a page, 8 a dimension of scaled types.
     pub fn memory_bytes(&self) -> u64 {
-        (size_of_val(&*self.checksums) + size_of_val(&*self.scale)) as u64
+        (self.checksums.as_ref().map_or(0, |all| size_of_val(&**all)) + size_of_val(&*self.scale)) as u64
     }
 
     /// Checks the pages of a block that was read.
     pub fn check_block(&self, block: u32, bytes: &[u8]) -> Result<()> {
+        let Some(checksums) = &self.checksums else { return Ok(()) };
         let first = self.layout.page_of(block);
         for (i, page) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
             let number = first + i as u64;
-            check_page(&self.path, number, page, self.checksums.get(number as usize - 1).copied().unwrap_or(0))?;
+            check_page(&self.path, number, page, checksums.get(number as usize - 1).copied().unwrap_or(0))?;
         }
         Ok(())
     }

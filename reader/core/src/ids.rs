@@ -4,6 +4,7 @@
 //! read once a call however many of its ids are asked for.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::bytes::{u32_at, u64_at};
 use crate::error::{Error, Result};
@@ -49,20 +50,22 @@ pub enum UserId {
     Binary(Vec<u8>),
 }
 
-/// An opened ids.imx.
-#[derive(Debug)]
+/// An opened ids.imx. Clones share it.
+#[derive(Debug, Clone)]
 pub struct Ids {
     /// First bytes of the build id.
     pub build_id: [u8; 16],
     n_vertices: u64,
     /// Type of the user ids.
     pub id_type: IdType,
-    file: PageFile,
-    checksums: Vec<u32>,
+    file: Arc<PageFile>,
+    checksums: Arc<[u32]>,
     vector_ids: Section,
     /// Section "values" or "offsets"; the vector ids again where there is neither.
     values: Section,
     bytes: Option<Section>,
+    /// Slot in the file of each slot, where they differ.
+    order: Option<Arc<[u32]>>,
 }
 
 /// Reads of one section with the last page kept.
@@ -90,7 +93,22 @@ impl Ids {
             _ => None,
         };
         let build_id = file.header.build_id;
-        Ok(Ids { build_id, n_vertices: n, id_type, file, checksums, vector_ids, values, bytes })
+        Ok(Ids {
+            build_id,
+            n_vertices: n,
+            id_type,
+            file: file.into(),
+            checksums: checksums.into(),
+            vector_ids,
+            values,
+            bytes,
+            order: None,
+        })
+    }
+
+    /// The same file for slots of another order: slot s is slot `order[s]` of the file, which is below n.
+    pub(crate) fn remapped(&self, order: Arc<[u32]>) -> Self {
+        Ids { order: Some(order), ..self.clone() }
     }
 
     /// Vector ids of `slots`; each slot must be below n.
@@ -144,14 +162,14 @@ impl Ids {
         blank: T,
         mut lookup: impl FnMut(u32) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let mut order: Vec<usize> = (0..slots.len()).collect();
-        order.sort_unstable_by_key(|&i| slots[i]);
+        if let Some(slot) = slots.iter().find(|&&slot| u64::from(slot) >= self.n_vertices) {
+            return Err(Error::Input(format!("slot {slot}: the index has {} vectors", self.n_vertices)));
+        }
+        let home = |slot: u32| self.order.as_ref().map_or(slot, |order| order[slot as usize]);
+        let mut homes: Vec<(u32, usize)> = slots.iter().map(|&slot| home(slot)).zip(0..).collect();
+        homes.sort_unstable();
         let mut found = vec![blank; slots.len()];
-        for i in order {
-            let slot = slots[i];
-            if u64::from(slot) >= self.n_vertices {
-                return Err(Error::Input(format!("slot {slot}: the index has {} vectors", self.n_vertices)));
-            }
+        for (slot, i) in homes {
             found[i] = lookup(slot)?;
         }
         Ok(found)

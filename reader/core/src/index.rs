@@ -1,7 +1,7 @@
 //! An opened index directory.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::codes::Codes;
 use crate::engine::{DataFile, EngineChoice};
@@ -11,7 +11,9 @@ use crate::graph::Graph;
 use crate::ids::Ids;
 use crate::manifest::{self, Manifest, NAVIGATION_FILE};
 use crate::navigation::Navigation;
+use crate::nodes::Nodes;
 use crate::pagefile::PAGE_BYTES;
+use crate::remap::Pages;
 use crate::search::{Cache, Worker};
 
 /// How often an index is opened anew that is replaced at that moment.
@@ -44,6 +46,10 @@ pub struct Index {
     pub(crate) idle: Mutex<Vec<Worker>>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
+    /// All nodes, once a view was made; shared with it.
+    pub(crate) nodes: Mutex<Option<Arc<Nodes>>>,
+    /// What a view reads; `None` of an index that was opened.
+    pub(crate) pages: Option<Arc<Pages>>,
 }
 
 impl Index {
@@ -100,19 +106,25 @@ impl Index {
             ids,
             engine,
             file: Arc::new(file),
-            idle: Mutex::new(Vec::new()),
-            cache: RwLock::new(None),
+            idle: Mutex::default(),
+            cache: RwLock::default(),
+            nodes: Mutex::default(),
+            pages: None,
         }))
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx and ids.imx. Search states, buffers and the manifest come on top.
+    /// graph, scale, and the checksums of graph.imx and ids.imx; once a view of another order was made, all nodes, which
+    /// they share. Search states, buffers and the manifest come on top.
     pub fn memory_bytes(&self) -> u64 {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         self.codes.memory_bytes()
             + self.entries.memory_bytes()
             + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
             + self.graph.memory_bytes()
             + self.ids.memory_bytes()
+            + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
+            + nodes.as_ref().map_or(0, |nodes| nodes.memory_bytes())
     }
 
     /// What differs from the best way of reading, and why; searches may add to it.

@@ -26,8 +26,10 @@ pub mod manifest;
 mod memory;
 mod metric;
 pub mod navigation;
+mod nodes;
 pub mod pagefile;
 mod random;
+pub mod remap;
 pub mod search;
 pub mod verify;
 

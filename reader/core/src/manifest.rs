@@ -25,7 +25,7 @@ const TAIL_START: &[u8] = b"  \"digest\": \"";
 const TAIL_END: &[u8] = b"\"\n}\n";
 
 /// The keys of the manifest that a reader needs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Manifest {
     /// 64 hex digits; the first 32 stand in every page file.
     pub build_id: String,
@@ -34,7 +34,7 @@ pub struct Manifest {
 }
 
 /// One file of an index.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct FileEntry {
     /// One path component of `[A-Za-z0-9._-]`, not starting with a dot.
     pub name: String,

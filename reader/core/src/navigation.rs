@@ -89,6 +89,21 @@ impl Navigation {
         Ok(())
     }
 
+    /// The same graph where slot s has become `slots[s]`; local positions are ranks by slot again.
+    pub(crate) fn remapped(&self, slots: &[u32]) -> Self {
+        let mut ranked: Vec<(u32, u32)> = self.slots.iter().map(|&s| slots[s as usize]).zip(0..).collect();
+        ranked.sort_unstable();
+        let mut ranks = vec![0; ranked.len()];
+        ranked.iter().zip(0..).for_each(|(&(_, local), rank)| ranks[local as usize] = rank);
+        let (mut offsets, mut neighbours) = (vec![0], Vec::with_capacity(self.neighbours.len()));
+        for &(_, local) in &ranked {
+            neighbours.extend(self.neighbours(local).iter().map(|&other| ranks[other as usize]));
+            offsets.push(neighbours.len() as u32);
+        }
+        let slots = ranked.iter().map(|&(slot, _)| slot).collect();
+        Navigation { build_id: self.build_id, slots, entry: ranks[self.entry as usize], offsets, neighbours }
+    }
+
     /// Number of sampled vertices, at least 1.
     pub fn len(&self) -> usize {
         self.slots.len()

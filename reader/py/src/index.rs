@@ -221,6 +221,12 @@ impl Index {
         made.map(|filter| Filter { inner: Arc::new(filter) }).map_err(|e| errors::to_python(py, &e))
     }
 
+    /// The same index as if the vertex in slot `order[s]` lived in slot s.
+    fn remapped(&self, py: Python<'_>, order: PyReadonlyArray1<'_, u32>) -> PyResult<Self> {
+        let order = order.as_slice().map_err(|_| errors::input(py, "order: expected a contiguous array".to_owned()))?;
+        self.unlocked(py, |index, stop| index.remapped(order, stop)).map(|inner| Index { inner })
+    }
+
     /// Caches the blocks around the entry vertices; returns the number of blocks and their bytes.
     fn cache_around_entries(&self, py: Python<'_>, bytes: usize) -> PyResult<(usize, usize)> {
         let made = self.unlocked(py, |index, stop| index.cache_around_entries(bytes, stop))?;

@@ -86,7 +86,8 @@ class Index:
     def memory_bytes(self) -> int:
         """What the index holds between searches, each of which takes more.
 
-        Codes and codebook, entry vertices and centroids, navigation graph, scale, checksums of graph.imx and ids.imx.
+        Codes and codebook, entry vertices and centroids, navigation graph, scale, checksums of graph.imx and ids.imx;
+        once `remapped` was called, all nodes, which an index and its views share.
         """
 
     @property
@@ -96,8 +97,8 @@ class Index:
     @property
     def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
     @property
-    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated"]:
-        """The engine asked for, or the one that ``auto`` became."""
+    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "remapped"]:
+        """The engine asked for, or the one that ``auto`` became; ``remapped`` of what `remapped` returns."""
 
     @property
     def engine_note(self) -> str | None:
@@ -164,6 +165,24 @@ class Index:
         ------
         InputError
             If the number of bytes is not n / 8, rounded up.
+        """
+
+    def remapped(self, order: NDArray[np.uint32]) -> Index:
+        """Return the same index as if the vertex in slot ``order[s]`` lived in slot s, in memory.
+
+        Parameters
+        ----------
+        order : uint32 array, shape (n_vertices,), C-contiguous
+            A permutation of the slots.
+
+        Raises
+        ------
+        InputError
+            If it is none, naming the position; or if a read fails.
+        ConfigError
+            If memory is refused.
+        CorruptFile
+            If graph.imx is damaged.
         """
 
     def cache_around_entries(self, bytes: int) -> tuple[int, int]:

@@ -7,15 +7,17 @@ use std::sync::{Arc, OnceLock};
 use super::Engine;
 use super::buffers::Buffers;
 use super::file::{Access, DataFile};
-use super::mmap::Mmap;
+use super::mmap::Mapped;
 use super::pread::PreadPool;
 use super::profile::Profile;
 #[cfg(target_os = "linux")]
 use super::ring::Ring;
 use super::simulated::{Device, Simulated};
+use super::synchronous::Synchronous;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::error::{Error, Result};
+use crate::remap::Pages;
 
 /// What stands before the path of a profile.
 const SIMULATED: &str = "simulated:";
@@ -39,6 +41,7 @@ enum Kind {
     Pread,
     Mmap,
     Simulated(Arc<Device>),
+    Remapped(Arc<Pages>),
 }
 
 impl EngineChoice {
@@ -72,6 +75,11 @@ impl EngineChoice {
         Ok(EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new() })
     }
 
+    /// Pages composed in memory, which no name asks for.
+    pub(crate) fn remapped(pages: Arc<Pages>) -> Self {
+        EngineChoice { kind: Kind::Remapped(pages), reason: None, may_fall_back: false, fell_back: OnceLock::new() }
+    }
+
     /// Name of the engine that "auto" became, or that was asked for; "simulated" without its profile.
     pub fn name(&self) -> &'static str {
         match self.kind {
@@ -82,16 +90,18 @@ impl EngineChoice {
             Kind::Pread => "pread",
             Kind::Mmap => "mmap",
             Kind::Simulated(_) => "simulated",
+            Kind::Remapped(_) => "remapped",
         }
     }
 
     /// What differs from the best way of reading, and why; it may come up while searching.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        let simulated = match &self.kind {
+        let of_kind = match &self.kind {
             Kind::Simulated(device) => Some(format!("read times are those of the simulated device {:?}", device.name)),
+            Kind::Remapped(_) => Some("pages of another order are composed in memory: times say nothing".into()),
             _ => None,
         };
-        [self.reason.clone(), simulated, self.fell_back.get().cloned()].into_iter().flatten()
+        [self.reason.clone(), of_kind, self.fell_back.get().cloned()].into_iter().flatten()
     }
 
     /// Whether a thread got a pool of preads in place of its ring.
@@ -114,7 +124,8 @@ impl EngineChoice {
         let file = file.clone();
         match &self.kind {
             Kind::Pread => Ok(Box::new(PreadPool::new(file.clone(), file, buffers)?)),
-            Kind::Mmap => Ok(Box::new(Mmap::new(file, buffers))),
+            Kind::Mmap => Ok(Box::new(Synchronous::new(Mapped(file), buffers))),
+            Kind::Remapped(pages) => Ok(Box::new(Synchronous::new(pages.clone(), buffers))),
             Kind::Simulated(device) => Ok(Box::new(Simulated::new(device.clone(), file, buffers))),
             #[cfg(target_os = "linux")]
             Kind::Uring => self.start_ring(Ring::new(slots), file, buffers),

@@ -9,7 +9,9 @@
 //! |---|---|
 //! | `uring.rs`, `ring.rs` | io_uring, also with a polling thread of the kernel (SQPOLL) |
 //! | `pread.rs` | a pool of threads that call pread |
-//! | `mmap.rs`, `mapping.rs` | a map of the file, one block after the other |
+//! | `synchronous.rs` | one block after the other, from one of the two that follow |
+//! | `mmap.rs`, `mapping.rs` | a map of the file |
+//! | `../remap.rs` | pages composed of nodes in memory |
 //! | `simulated.rs`, `profile.rs`, `pause.rs` | a modelled device |
 //!
 //! `choice.rs` picks one by name, `progress.rs` decides what each result of a read means.
@@ -27,6 +29,7 @@ mod progress;
 #[cfg(target_os = "linux")]
 mod ring;
 mod simulated;
+mod synchronous;
 #[cfg(target_os = "linux")]
 mod uring;
 
@@ -34,6 +37,7 @@ pub use choice::EngineChoice;
 pub use profile::{Model, Profile};
 
 pub(crate) use file::{Access, DataFile};
+pub(crate) use synchronous::Fill;
 
 use crate::error::Result;
 use flight::Flights;
@@ -55,7 +59,7 @@ pub(crate) trait Engine: Send {
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
     /// Starts everything that was queued and appends the slots of finished reads to `done`; never blocks for a
-    /// device (but mmap, which knows no other way), and makes no system call where there is nothing to do.
+    /// device (but a synchronous engine, which knows no other way), and makes no system call where there is nothing to do.
     fn poll(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
     /// Whether a thread that has nothing else to do learns of a finished read sooner by polling than by being woken up.

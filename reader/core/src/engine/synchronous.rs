@@ -1,0 +1,66 @@
+//! Reads answered one after the other, by the thread that asks, when they are flushed.
+
+use super::buffers::Buffers;
+use super::flight::Flights;
+use super::{Engine, take_all};
+use crate::error::Result;
+
+/// Where the blocks come from.
+pub trait Fill: Send {
+    /// Fills `block` with the block that starts at `page` of the file.
+    fn fill(&self, page: u64, block: &mut [u8]) -> Result<()>;
+}
+
+/// See the module's head.
+pub struct Synchronous<S> {
+    source: S,
+    buffers: Buffers,
+    flights: Flights,
+    queued: Vec<(usize, u64)>,
+    finished: Vec<(usize, Result<()>)>,
+}
+
+impl<S: Fill> Synchronous<S> {
+    /// An engine that reads from `source` into `buffers`.
+    pub fn new(source: S, buffers: Buffers) -> Self {
+        let flights = Flights::new(buffers.slots());
+        Synchronous { source, buffers, flights, queued: Vec::new(), finished: Vec::new() }
+    }
+}
+
+impl<S: Fill> Engine for Synchronous<S> {
+    fn slots(&self) -> usize {
+        self.buffers.slots()
+    }
+
+    fn queue(&mut self, slot: usize, page: u64) -> Result<()> {
+        self.flights.start(slot);
+        self.queued.push((slot, page));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        for (slot, page) in self.queued.drain(..) {
+            let (address, bytes) = (self.buffers.address(slot), self.buffers.slot_bytes());
+            // SAFETY: initialised memory of this buffer alone; it is in flight, so nobody else touches it.
+            let block = unsafe { std::slice::from_raw_parts_mut(address, bytes) };
+            self.finished.push((slot, self.source.fill(page, block)));
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()> {
+        self.poll(done)
+    }
+
+    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()> {
+        self.flush()?;
+        take_all(self.finished.drain(..), &mut self.flights, done)
+    }
+
+    fn buffer(&self, slot: usize) -> &[u8] {
+        self.flights.check_idle(slot);
+        // SAFETY: no read into it is in flight.
+        unsafe { self.buffers.content(slot) }
+    }
+}

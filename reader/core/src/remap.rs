@@ -1,0 +1,133 @@
+//! An index as if its slots were laid out in another order: [`Index::remapped`], the simulator that judges orders.
+//!
+//! The view is searched by the same code as any index. Its engine composes the pages of the new order, when they are
+//! asked for, of nodes in memory, and what else knows slots (codes, entries, navigation graph, ids) is translated when
+//! the view is made. So its results and, in a deterministic search, its counters are those of the index that was
+//! written in that order, query by query; times are not.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use sha2::{Digest, Sha256};
+
+use crate::engine::{EngineChoice, Fill};
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::index::Index;
+use crate::memory::reserve;
+use crate::nodes::Nodes;
+
+/// Stands for no slot: n is at most this, and slots are below n.
+const UNSET: u32 = u32::MAX;
+
+/// Pages of another order than the file's. Memory: 8 bytes a vertex, and the nodes, which views share.
+pub struct Pages {
+    nodes: Arc<Nodes>,
+    /// Slot in the file of each slot.
+    order: Arc<[u32]>,
+    /// Slot of each slot in the file.
+    slots: Vec<u32>,
+}
+
+impl Pages {
+    /// Memory of the maps alone.
+    pub(crate) fn map_bytes(&self) -> u64 {
+        (size_of_val(&*self.order) + size_of_val(&*self.slots)) as u64
+    }
+}
+
+impl Fill for Arc<Pages> {
+    fn fill(&self, page: u64, block: &mut [u8]) -> Result<()> {
+        let (nodes, layout) = (&self.nodes, &self.nodes.layout);
+        let (first, count) = layout.slots_of(layout.block_at(page));
+        let homes = &self.order[first as usize..][..count as usize];
+        // Nodes are scattered: asking for all of them first hides most of the waiting.
+        homes.iter().for_each(|&home| nodes.prefetch(home));
+        for (node, &home) in block.chunks_exact_mut(layout.node_bytes).zip(homes) {
+            node.copy_from_slice(nodes.node(home));
+            let (words, _) = node[layout.vector_bytes..].as_chunks_mut::<4>();
+            let Some((degree, neighbours)) = words.split_first_mut() else { continue };
+            for neighbour in neighbours.iter_mut().take(u32::from_le_bytes(*degree) as usize) {
+                *neighbour = self.slots[u32::from_le_bytes(*neighbour) as usize].to_le_bytes();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Index {
+    /// The same index as if the vertex in slot `order[s]` lived in slot `s`; `order` is a permutation of the slots.
+    ///
+    /// The first call on an index reads all nodes into memory, as much as graph.imx takes; the index and its views
+    /// share them. A view takes 8 bytes a vertex for the maps besides its own codes, entries and navigation graph, and
+    /// starts without a cache. `path` and `manifest` stay those of the index that it was made of; filters of one do not
+    /// fit the other.
+    ///
+    /// # Errors
+    /// `Input` if `order` is not a permutation of 0..n; what [`Index::search`] finds in damaged files.
+    pub fn remapped(&self, order: &[u32], interrupted: &mut dyn FnMut() -> bool) -> Result<Index> {
+        let n = self.graph.layout.n_vertices;
+        let slots = inverse(order, n, &self.graph)?;
+        let nodes = self.nodes(interrupted)?;
+        let home = |&slot: &u32| self.pages.as_ref().map_or(slot, |pages| pages.order[slot as usize]);
+        let homes: Arc<[u32]> = order.iter().map(home).collect();
+        let home_slots = if self.pages.is_some() { inverse(&homes, n, &self.graph)? } else { slots.clone() };
+        let pages = Arc::new(Pages { nodes: nodes.clone(), order: homes.clone(), slots: home_slots });
+        Ok(Index {
+            path: self.path.clone(),
+            manifest: self.manifest.clone(),
+            graph: self.graph.composed(identity(&self.graph, order)),
+            codes: self.codes.remapped(&self.graph.path, order)?,
+            entries: self.entries.remapped(&slots),
+            navigation: self.navigation.as_ref().map(|navigation| navigation.remapped(&slots)),
+            ids: self.ids.remapped(homes),
+            engine: EngineChoice::remapped(pages.clone()),
+            file: self.file.clone(),
+            idle: Mutex::default(),
+            cache: RwLock::default(),
+            nodes: Mutex::new(Some(nodes)),
+            pages: Some(pages),
+        })
+    }
+
+    /// The nodes of the file, read by the first call.
+    fn nodes(&self, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Nodes>> {
+        let mut kept = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(nodes) = &*kept {
+            return Ok(nodes.clone());
+        }
+        Ok(kept.insert(Arc::new(Nodes::load(&self.graph, interrupted)?)).clone())
+    }
+}
+
+/// Position of each slot in `order`.
+fn inverse(order: &[u32], n: u32, graph: &Graph) -> Result<Vec<u32>> {
+    let refused = |place: String, expected: String, got: String| {
+        Error::Input(format!("{place}: expected {expected}, got {got}; pass a permutation of the slots 0..{}", n - 1))
+    };
+    if order.len() != n as usize {
+        return Err(refused("order".into(), format!("{n} slots"), order.len().to_string()));
+    }
+    let mut positions: Vec<u32> = reserve(&graph.path, order.len())?;
+    positions.resize(order.len(), UNSET);
+    for (at, &slot) in (0u32..).zip(order) {
+        let place = || format!("order: position {at}");
+        let Some(position) = positions.get_mut(slot as usize) else {
+            return Err(refused(place(), format!("a slot below {n}"), slot.to_string()));
+        };
+        if *position != UNSET {
+            let got = format!("{slot}, which position {position} has");
+            return Err(refused(place(), "a slot of no other position".into(), got));
+        }
+        *position = at;
+    }
+    Ok(positions)
+}
+
+/// A build id for the view: equal orders of one index have the same.
+fn identity(graph: &Graph, order: &[u32]) -> [u8; 16] {
+    let mut hash = Sha256::new_with_prefix(graph.build_id);
+    order
+        .chunks(1024)
+        .for_each(|part| hash.update(part.iter().flat_map(|slot| slot.to_le_bytes()).collect::<Vec<_>>()));
+    *hash.finalize().first_chunk().expect("a digest has 32 bytes")
+}
