@@ -39,6 +39,12 @@ class OutputExistsError(IndexmillError):
     exit_code = 5
 
 
+class NothingToGain(IndexmillError):
+    """What was asked for cannot help here; the message says why, and what can."""
+
+    exit_code = 7
+
+
 class FormatError(IndexmillError):
     """A file cannot be used as it is.
 

@@ -15,6 +15,7 @@ from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.relayout.judge import Cost, Judge, paired_interval
+from indexmill.pipeline.relayout.memory import needed_memory
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.sample_index import Sample
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
@@ -160,18 +161,21 @@ def take_sample(index: OpenedIndex, unpacked: UnpackedIndex, size: int, threads:
 def choose(
     index: OpenedIndex,
     trial: Trial,
+    names: list[str],
     effort: str,
     given: GivenQueries | None,
     threads: int,
     advance: Callable[[int], None],
 ) -> Choice:
-    """Try every order on `trial`; return that with the fewest page reads, or a cheaper one that noise does not tell apart.
+    """Try every order on `trial`; return that with the fewest page reads, or a cheaper one that noise hides it from.
 
     Parameters
     ----------
+    names : list of str
+        See `candidates`.
     effort : {"low", "normal", "high"}
     advance : callable
-        Told of each of `candidates` when it is done.
+        Told of each of `names` when it is done.
     """
     seed, how = index.parameters.seed, EFFORTS[effort]
     per_page = max(index.graph.node_format.nodes_per_page, 1)
@@ -181,7 +185,7 @@ def choose(
     judge.aim(present)
     tried = [Candidate(CURRENT, trial.current, judge.cost(present), 0, False)]
     advance(1)
-    for name in candidates()[1:]:
+    for name in names[1:]:
         work = Work(how.work * len(trial.points))
         order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=threads, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
@@ -199,9 +203,10 @@ def choose(
     return Choice(winner.name, winner.order if trial.is_whole else None, winner.work, record)
 
 
-def candidates() -> list[str]:
-    """Return the names of what is tried, in turn."""
-    return [CURRENT, *(name for name in ORDERS if name not in _BASELINES)]
+def candidates(index: OpenedIndex, memory: int) -> list[str]:
+    """Return the names of what is tried, in turn: the present layout, and every order that fits `memory`."""
+    names = (name for name in ORDERS if name not in _BASELINES)
+    return [CURRENT, *(name for name in names if needed_memory(index, name) <= memory)]
 
 
 def decide(tried: list[Candidate], seed: int) -> tuple[Candidate, list[dict[str, Any]]]:

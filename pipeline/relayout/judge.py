@@ -1,4 +1,4 @@
-"""The judge of layouts: page reads a query at equal recall, counted by the reader, and what of a difference is noise."""
+"""The judge of layouts: page reads a query at equal recall, counted by the reader; and what is noise of it."""
 
 from __future__ import annotations
 

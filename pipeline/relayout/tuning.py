@@ -38,6 +38,29 @@ class GivenQueries:
     truth: NDArray[np.int64] | None = None
 
 
+def as_given(vectors: NDArray[Any] | None, truth: NDArray[Any] | None) -> GivenQueries | None:
+    """Check queries and their truth as arrays.
+
+    Raises
+    ------
+    InputError
+        If there is a truth without queries, or for another number of them.
+    """
+    if vectors is None:
+        if truth is not None:
+            raise InputError("truth: goes with queries; pass those it belongs to")
+        return None
+    vectors = np.asarray(vectors)
+    if truth is None:
+        return GivenQueries(vectors)
+    truth = np.asarray(truth)
+    if truth.ndim != 2 or truth.dtype.kind not in "iu" or len(truth) != len(vectors):
+        raise InputError(
+            f"truth: expected integers of shape ({len(vectors)}, k), got {truth.dtype} of shape {truth.shape}"
+        )
+    return GivenQueries(vectors, truth.astype(np.int64))
+
+
 def tuning_queries(
     index: OpenedIndex,
     given: GivenQueries | None,
@@ -76,8 +99,22 @@ def tuning_queries(
     if given.truth is None or n < index.n:
         kth = exact_neighbours(rows, compared, k, threads)[1][:, -1].astype(np.float64)
     else:
-        kth = distances_to(rows, given.truth[chosen, k - 1 : k], compared)[:, 0]
+        kth = distances_to(rows, _kth_of_truth(index, given.truth[chosen], k), compared)[:, 0]
     return TuningQueries(given.vectors[chosen], compared, kth, k, None)
+
+
+def _kth_of_truth(index: OpenedIndex, truth: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """Return column k, shape (q, 1), checked."""
+    if truth.shape[1] < k:
+        raise InputError(f"truth: {truth.shape[1]} neighbours a query; expected at least {k}")
+    wrong = np.argwhere((truth[:, :k] < 0) | (truth[:, :k] >= index.n))
+    if len(wrong):
+        row, column = wrong[0]
+        raise InputError(
+            f"truth: query {row} names vector {truth[row, column]}, but {index.path} holds {index.n:,}; pass the truth "
+            "of this index's input"
+        )
+    return truth[:, k - 1 : k]
 
 
 def as_compared(index: OpenedIndex, queries: NDArray[Any]) -> NDArray[np.float32]:
