@@ -1,4 +1,4 @@
-"""The Python interface: `indexmill.build`, `append`, `merge`, `layout` and `open`."""
+"""The Python interface: `indexmill.build`, `append`, `merge`, `lay_out` and `open`."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def merge(
     return open(first if out is None else out)
 
 
-def layout(
+def lay_out(
     index: str | os.PathLike[str],
     order: str = "auto",
     *,

@@ -34,7 +34,8 @@ def command(
         str | None,
         typer.Option(
             metavar="NAME|auto",
-            help="An order of the portfolio (docs/guides/layout.md), or that with the fewest page reads. (default auto)",
+            help="An order of the portfolio (docs/guides/layout.md), or the one with the fewest"
+            " page reads. (default auto)",
         ),
     ] = None,
     order_file: Annotated[

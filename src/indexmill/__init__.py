@@ -1,7 +1,7 @@
 """Build, lay out and ship page-aligned vector indexes offline.
 
 ``build(vectors, out)`` builds an index, ``append(index, vectors)`` adds to one, ``merge(first, second)`` joins two,
-``layout(index)`` lays one out for fewer page reads and ``open(path)`` opens one for search. They load what they need
+``lay_out(index)`` lays one out for fewer page reads and ``open(path)`` opens one for search. They load what they need
 when they are called, so importing this package costs next to nothing.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Index", "append", "build", "layout", "merge", "open"]
+__all__ = ["Index", "append", "build", "lay_out", "merge", "open"]
 
 if TYPE_CHECKING:
-    from indexmill.jobs.api import append, build, layout, merge, open
+    from indexmill.jobs.api import append, build, lay_out, merge, open
     from indexmill.reader.index import Index
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("append", "build", "layout", "merge", "open"):
+    if name in ("append", "build", "lay_out", "merge", "open"):
         from indexmill.jobs import api
 
         return getattr(api, name)
