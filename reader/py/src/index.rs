@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::errors;
 use crate::queries::Block;
-use crate::results::{counters, id_object, rows};
+use crate::results::{columns, counters, id_object, rows};
 
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -176,18 +176,26 @@ impl Index {
         files.iter().find(|file| file.name == "metadata.parquet").map(|file| file.sha256.as_str())
     }
 
-    /// Finds the k nearest vertices of each query.
+    /// Finds the k nearest vertices of each query, and says what each query did, if `trace` is wanted.
+    #[pyo3(signature = (queries, options, trace = false))]
     fn search<'py>(
         &self,
         py: Python<'py>,
         queries: &Bound<'py, PyAny>,
         options: Options<'py>,
+        trace: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
         let queries = Block::extract(py, queries, self.query_dtype())?;
         let n = queries.shape()[0];
-        let output = self.run(py, &queries, |index, queries, stop| index.search(queries, &params, stop))?;
+        let (output, events) = self.run(py, &queries, |index, queries, stop| match trace {
+            true => index.search_traced(queries, &params, stop).map(|(output, events)| (output, Some(events))),
+            false => index.search(queries, &params, stop).map(|output| (output, None)),
+        })?;
         let dict = counters(py, &output.counters)?;
+        if let Some(events) = events {
+            dict.set_item("trace", columns(py, &events)?)?;
+        }
         dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
         dict.set_item("vector_ids", rows(py, output.vector_ids, n, output.k)?)?;
         dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;

@@ -1,7 +1,7 @@
 //! Results as arrays.
 
 use indexmill_core::ids::UserId;
-use indexmill_core::search::Counters;
+use indexmill_core::search::{Counters, Trace};
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -26,6 +26,20 @@ pub fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'p
     }
     dict.set_item("latency_us", PyArray1::from_iter(py, queries.iter().map(|c| c.latency_us)))?;
     dict.set_item("io_wait_us", PyArray1::from_iter(py, queries.iter().map(|c| c.io_wait_us)))?;
+    Ok(dict)
+}
+
+/// One array for each property of an event.
+pub fn columns<'py>(py: Python<'py>, trace: &Trace) -> PyResult<Bound<'py, PyDict>> {
+    let (dict, events) = (PyDict::new(py), &trace.events);
+    let of_query = |(query, ends): (usize, &[usize])| std::iter::repeat_n(query as u32, ends[1] - ends[0]);
+    let queries: Vec<u32> = trace.starts.windows(2).enumerate().flat_map(of_query).collect();
+    dict.set_item("query", PyArray1::from_vec(py, queries))?;
+    dict.set_item("hop", PyArray1::from_iter(py, events.iter().map(|event| event.hop)))?;
+    dict.set_item("page", PyArray1::from_iter(py, events.iter().map(|event| u64::from(event.block))))?;
+    dict.set_item("vertex", PyArray1::from_iter(py, events.iter().map(|event| event.slot)))?;
+    dict.set_item("kind", PyArray1::from_iter(py, events.iter().map(|event| event.kind as i8)))?;
+    dict.set_item("distance", PyArray1::from_iter(py, events.iter().map(|event| event.distance)))?;
     Ok(dict)
 }
 

@@ -113,8 +113,11 @@ class Index:
         """64 hex digits."""
 
     def search(
-        self, queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8], options: Options
-    ) -> dict[str, NDArray[Any]]:
+        self,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: Options,
+        trace: bool = False,
+    ) -> dict[str, Any]:
         """Find the k nearest vertices of each query, sorted by (distance, slot).
 
         Releases the GIL; Ctrl-C is noticed within about 50 ms.
@@ -132,6 +135,8 @@ class Index:
             ``hops`` (reads that had to wait for one another), ``distances`` (exact), ``code_distances`` (PQ),
             ``expansions``, ``page_heap_hits``, ``cache_hits``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
+            With `trace` ``trace``, a dict of arrays of one length: uint32 ``query``, ``hop`` and ``vertex`` (2^32 - 1
+            for none), uint64 ``page``, float32 ``distance``, int8 ``kind`` (0 read, 1 cached, 2 measure, 3 expand).
 
         Raises
         ------

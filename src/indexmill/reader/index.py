@@ -26,6 +26,7 @@ from indexmill.reader.choices import (
 from indexmill.reader.filters import as_mask
 from indexmill.reader.orders import as_order
 from indexmill.reader.queries import as_queries
+from indexmill.reader.trace import trace_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +52,24 @@ class SearchResult:
         Positions in the layout; -1 if missing.
     counters : dict of 1-D arrays, shape (n_queries,)
         What each query cost: pages_read, bytes_read, bytes_used, hops, distances, latency_us and more.
+    trace : pyarrow.Table, optional
+        What was asked for with ``trace``: a row for each event, query after query, in the order
+        of events, but sorted by slot where it would depend on which of a round's reads arrived first.
+
+        ``query`` : uint32
+        ``kind`` : string
+            ``read``, a page was asked for; ``cached``, it was taken from the cache for a vertex that was chosen;
+            ``measure``, the exact distance of a vertex was computed; ``expand``, its neighbours were followed.
+        ``hop`` : uint32
+            The round, from 1; under ``pipeline`` a read's place in its chain of reads, and otherwise the longest chain
+            so far. The largest is the query's ``hops``.
+        ``page`` : uint64
+            The page, counted from that of slot 0; where a node takes several pages, the node's slot.
+        ``vertex`` : uint32
+            Slot; null for reads and cached pages.
+        ``distance`` : float32
+            Exact distance of the vertex: the squared Euclidean distance of stored vectors, or the negated inner
+            product; null where there is no vertex.
     """
 
     ids: NDArray[Any]
@@ -58,6 +77,7 @@ class SearchResult:
     vector_ids: NDArray[np.int64]
     slots: NDArray[np.int64]
     counters: dict[str, NDArray[Any]]
+    trace: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +188,7 @@ class Index:
         inflight: int = DEFAULT_INFLIGHT,
         deterministic: bool = True,
         allow: ArrayLike | _native.Filter | None = None,
+        trace: bool = False,
     ) -> SearchResult:
         """Find the k nearest vectors of each query.
 
@@ -197,6 +218,8 @@ class Index:
             Vectors that may be returned. Make a filter that is used more than once with `filter`. With few
             allowed vectors all of them are scored by their codes and the nearest L are read; with many the graph
             is searched with a list that is longer by the share of the others.
+        trace : bool
+            Note every read, distance and expansion, in `SearchResult.trace`: about 500 rows a query.
 
         Raises
         ------
@@ -208,9 +231,10 @@ class Index:
             If a page that was read differs from what was written.
         """
         options = self._options(k, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
-        found = self.native.search(self._as_queries(queries), options)
+        found = self.native.search(self._as_queries(queries), options, trace)
         slots, vector_ids, scores = found.pop("slots"), found.pop("vector_ids"), found.pop("scores")
-        return SearchResult(self._user_ids(slots, vector_ids), scores, vector_ids, slots, found)
+        events = trace_table(found.pop("trace")) if trace else None
+        return SearchResult(self._user_ids(slots, vector_ids), scores, vector_ids, slots, found, events)
 
     def range_search(
         self,

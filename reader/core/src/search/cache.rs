@@ -96,7 +96,7 @@ impl Index {
             return Ok(self.install(Loader::new(self, 0)?));
         }
         let mut counts: HashMap<u32, u32> = HashMap::new();
-        for block in self.trace(queries, params, interrupted)? {
+        for block in self.blocks_read(queries, params, interrupted)? {
             *counts.entry(block).or_default() += 1;
         }
         let mut hottest: Vec<(u32, u32)> = counts.into_iter().map(|(block, count)| (u32::MAX - count, block)).collect();

@@ -8,6 +8,7 @@
 //!   a hop leaves the same candidates behind in any order.
 
 use super::query::{QueryState, Step};
+use super::trace::EventKind;
 use super::{Policy, Shared};
 use crate::error::Result;
 
@@ -83,6 +84,7 @@ impl QueryState {
                 self.traversal.counters.page_heap_hits += 1;
             } else if self.pages.take_cached(block) {
                 self.traversal.counters.cache_hits += 1;
+                self.note_block(shared, EventKind::Cached, block);
                 if shared.params.policy == Policy::Page {
                     self.hop.cached.push(block);
                 }

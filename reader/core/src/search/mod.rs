@@ -19,6 +19,7 @@ mod plan;
 mod query;
 mod results;
 mod stamped;
+mod trace;
 mod traversal;
 mod vectors;
 mod worker;
@@ -26,6 +27,7 @@ mod worker;
 pub use cache::Cache;
 pub use params::{Entry, MAX_BEAM_WIDTH, MAX_INFLIGHT, MAX_THREADS, Policy, SearchParams};
 pub(crate) use results::Goal;
+pub use trace::{Event, EventKind, NO_SLOT, Trace};
 pub use vectors::{Queries, Values};
 pub use worker::Worker;
 
@@ -95,6 +97,17 @@ pub struct RangeOutput {
     pub counters: Vec<Counters>,
 }
 
+/// What a search notes besides its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notes {
+    /// Nothing.
+    Nothing,
+    /// The blocks that are read.
+    Blocks,
+    /// Everything, for a trace.
+    Events,
+}
+
 /// What all threads of one search share.
 pub(crate) struct Shared<'a> {
     pub index: &'a Index,
@@ -106,8 +119,7 @@ pub(crate) struct Shared<'a> {
     /// Whether all allowed vertices are scored instead of following edges.
     pub scans: bool,
     pub cache: Option<Arc<Cache>>,
-    /// Whether the blocks that are read are noted.
-    pub traces: bool,
+    pub notes: Notes,
     next: AtomicUsize,
     stopped: AtomicBool,
 }
@@ -129,8 +141,13 @@ impl<'a> Shared<'a> {
             None => Plan { list_size: params.list_size, scans: false },
         };
         let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let cache = index.cache();
-        Ok(Shared { index, params, queries, goal, list_size, scans, cache, traces: false, next, stopped })
+        let (cache, notes) = (index.cache(), Notes::Nothing);
+        Ok(Shared { index, params, queries, goal, list_size, scans, cache, notes, next, stopped })
+    }
+
+    /// The same search with notes.
+    fn noting(self, notes: Notes) -> Self {
+        Shared { notes, ..self }
     }
 
     /// The next query nobody took yet.
@@ -164,10 +181,20 @@ impl Index {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<SearchOutput> {
         let shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?;
-        let mut output = allocate(queries.n, params.k)?;
-        merge(&mut output, run(&shared, interrupted)?);
+        self.answer(&shared, interrupted).map(|(output, _)| output)
+    }
+
+    /// The answers, and what each thread noted.
+    fn answer(
+        &self,
+        shared: &Shared<'_>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(SearchOutput, Vec<worker::Answers>)> {
+        let mut output = allocate(shared.queries.n, shared.params.k)?;
+        let parts = run(shared, interrupted)?;
+        merge(&mut output, &parts);
         output.vector_ids = self.vector_ids_of(&output.slots)?;
-        Ok(output)
+        Ok((output, parts))
     }
 
     /// Finds the vertices of each query whose score is at least as good as `radius` (in the user's metric: at most
@@ -193,14 +220,14 @@ impl Index {
     }
 
     /// The blocks that a search reads, in no particular order, without the cache.
-    fn trace(
+    fn blocks_read(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<u32>> {
-        let mut shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?;
-        (shared.cache, shared.traces) = (None, true);
+        let mut shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?.noting(Notes::Blocks);
+        shared.cache = None;
         Ok(run(&shared, interrupted)?.into_iter().flat_map(|answers| answers.blocks).collect())
     }
 
@@ -254,7 +281,7 @@ fn run(shared: &Shared<'_>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec
 }
 
 /// Puts every thread's answers in their rows.
-fn merge(output: &mut SearchOutput, parts: Vec<worker::Answers>) {
+fn merge(output: &mut SearchOutput, parts: &[worker::Answers]) {
     for part in parts {
         for (i, &query) in part.queries.iter().enumerate() {
             let from = part.results_of(i);

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use super::Shared;
 use super::query::{QueryState, Step};
+use super::trace::EventKind;
 use crate::error::Result;
 
 /// Reads in flight at the start, and at least. On a million SIFT vectors at recall 0.95 and beam width 8, from the
@@ -93,6 +94,11 @@ impl Pipeline {
         !self.landed.is_empty()
     }
 
+    /// Place of a read that is chosen now in its chain of reads.
+    pub fn next_depth(&self) -> u64 {
+        self.depth + 1
+    }
+
     fn is_in_flight(&self, block: u32) -> bool {
         self.flights.iter().flatten().any(|flight| flight.block == block)
     }
@@ -100,7 +106,7 @@ impl Pipeline {
     /// Gives a block a buffer; `None` if all are in use.
     fn depart(&mut self, block: u32) -> Option<usize> {
         let buffer = self.flights.iter().position(Option::is_none)?;
-        self.flights[buffer] = Some(Flight { block, depth: self.depth + 1, has_arrived: false });
+        self.flights[buffer] = Some(Flight { block, depth: self.next_depth(), has_arrived: false });
         self.n_in_flight += 1;
         if self.is_ordered {
             self.order.push_back(buffer);
@@ -178,6 +184,7 @@ impl QueryState {
             {
                 if self.pages.is_cached(block) {
                     self.traversal.counters.cache_hits += 1;
+                    self.note_block(shared, EventKind::Cached, block);
                     self.pipeline.arrive(buffer);
                 } else {
                     self.request(shared, buffer, block);

@@ -6,6 +6,7 @@ use super::hops::Hop;
 use super::nearest::{distance_of, slot_of};
 use super::page_heap::PageHeap;
 use super::pipeline::Pipeline;
+use super::trace::{self, Event, EventKind};
 use super::traversal::Traversal;
 use super::{Counters, Goal, Policy, Shared};
 use crate::error::Result;
@@ -58,6 +59,7 @@ impl QueryState {
             *self = QueryState { previous: std::mem::take(&mut self.previous), ..QueryState::default() };
         }
         self.pages.reset(None);
+        self.traversal.events = None;
     }
 
     /// Forgets the results of the last query.
@@ -130,12 +132,30 @@ impl QueryState {
         self.traversal.counters
     }
 
+    /// Appends the events of the query that ended, if they are noted.
+    pub fn take_events(&self, shared: &Shared<'_>, out: &mut Vec<Event>) {
+        if let Some(events) = &self.traversal.events {
+            trace::finish(events, shared.params.policy, out);
+        }
+    }
+
+    /// Notes that a block is read, or taken from the cache.
+    pub(super) fn note_block(&mut self, shared: &Shared<'_>, kind: EventKind, block: u32) {
+        let Some(events) = &mut self.traversal.events else { return };
+        let hop = match shared.params.policy {
+            Policy::Pipeline => self.pipeline.next_depth(),
+            _ => self.traversal.counters.hops,
+        };
+        events.push(Event { kind, hop: hop as u32, block, slot: trace::NO_SLOT, distance: f32::NAN });
+    }
+
     /// Asks for a block.
     pub(super) fn request(&mut self, shared: &Shared<'_>, buffer: usize, block: u32) {
         let (layout, counters) = (&shared.index.graph.layout, &mut self.traversal.counters);
         self.reads.push(Read { buffer, block });
         counters.pages_read += u64::from(layout.pages_per_block);
         counters.bytes_read += layout.block_bytes() as u64;
+        self.note_block(shared, EventKind::Read, block);
     }
 
     /// Expands `slot`, whose block is here.

@@ -5,8 +5,9 @@ use super::nearest::key;
 use super::params::Entry;
 use super::results::Results;
 use super::stamped::Stamped;
+use super::trace::{Event, EventKind};
 use super::vectors::Prepared;
-use super::{Counters, Goal, Shared, exact};
+use super::{Counters, Goal, Notes, Shared, exact};
 use crate::bytes::u32s;
 use crate::error::Result;
 use crate::navigation::NavigationSearch;
@@ -34,6 +35,8 @@ pub(super) struct Traversal {
     scores: Vec<f32>,
     scratch: Vec<f32>,
     pub counters: Counters,
+    /// What happened so far, if it is noted.
+    pub events: Option<Vec<Event>>,
 }
 
 impl Traversal {
@@ -45,6 +48,7 @@ impl Traversal {
         self.candidates.reset(shared.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
         self.results.reset(shared.goal);
         self.expanded.reset();
+        self.events = (shared.notes == Notes::Events).then(Vec::new);
         (self.has_table, self.opening, self.is_flat) = (false, None, shared.scans);
         if shared.scans {
             self.scan(shared);
@@ -119,8 +123,10 @@ impl Traversal {
     pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
         let graph = &shared.index.graph;
         let vector = graph.layout.vector(block, slot);
-        let key = key(exact::distance(graph, &self.query, vector, &mut self.scratch), slot);
+        let distance = exact::distance(graph, &self.query, vector, &mut self.scratch);
+        let key = key(distance, slot);
         self.counters.distances += 1;
+        self.note_vertex(shared, EventKind::Measure, slot, distance);
         self.results.push(key, shared.params.allow.as_deref());
         key
     }
@@ -132,6 +138,7 @@ impl Traversal {
         *self.expanded.entry(slot) = 1;
         self.counters.expansions += 1;
         self.counters.bytes_used += graph.layout.node_bytes as u64;
+        self.note_vertex(shared, EventKind::Expand, slot, f32::NAN);
         if self.is_flat {
             return Ok(());
         }
@@ -144,6 +151,13 @@ impl Traversal {
         }
         self.offer(shared);
         Ok(())
+    }
+
+    fn note_vertex(&mut self, shared: &Shared<'_>, kind: EventKind, slot: u32, distance: f32) {
+        if let Some(events) = &mut self.events {
+            let (hop, block) = (self.counters.hops as u32, shared.index.graph.layout.block_of(slot));
+            events.push(Event { kind, hop, block, slot, distance });
+        }
     }
 
     /// Scores the vertices in `neighbours` in one call and offers them to the candidates.

@@ -8,7 +8,8 @@ use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::query::{QueryState, Step};
-use super::{Counters, Shared};
+use super::trace::Event;
+use super::{Counters, Notes, Shared};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
@@ -62,8 +63,11 @@ pub struct Answers {
     pub slots: Vec<i64>,
     pub scores: Vec<f32>,
     pub counters: Vec<Counters>,
-    /// Blocks read, if the search is traced.
+    /// Blocks read, if they are noted.
     pub blocks: Vec<u32>,
+    /// Events, if they are noted, and the end of each query's.
+    pub events: Vec<Event>,
+    pub event_ends: Vec<usize>,
 }
 
 impl Answers {
@@ -219,7 +223,7 @@ impl Worker {
                 for read in lane.state.take_reads() {
                     let page = shared.index.graph.layout.page_of(read.block);
                     engine.queue(first + read.buffer, page).map_err(|e| (query, e))?;
-                    if shared.traces {
+                    if shared.notes == Notes::Blocks {
                         answers.blocks.push(read.block);
                     }
                 }
@@ -234,6 +238,8 @@ impl Worker {
                 counters.io_wait_us = lane.clock.io_wait.as_secs_f32() * 1e6;
                 answers.queries.push(query);
                 answers.ends.push(answers.slots.len());
+                lane.state.take_events(shared, &mut answers.events);
+                answers.event_ends.push(answers.events.len());
                 answers.counters.push(counters);
                 lane.query = None;
                 Ok(Progress::Answered)

@@ -1,0 +1,106 @@
+//! What a search did, event by event: [`Index::search_traced`].
+//!
+//! A query notes its events in the order in which they happen. Where `page` and `completion` take up the reads of a round
+//! as they arrive, what that leads to is sorted by slot, so that a trace repeats where the search does. Where nothing is traced each event costs a branch.
+
+use std::collections::HashMap;
+
+use super::worker::Answers;
+use super::{Goal, Notes, Policy, Queries, SearchOutput, SearchParams, Shared};
+use crate::error::Result;
+use crate::index::Index;
+
+/// Stands for no slot: n is at most this, and slots are below n.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EventKind {
+    /// A block was asked for.
+    Read,
+    /// A block was taken from the cache for a vertex that was chosen.
+    Cached,
+    /// The exact distance of a vertex was computed.
+    Measure,
+    /// The neighbour list of a vertex was followed.
+    Expand,
+}
+
+/// One step of a query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// The round, from 1; under `pipeline` a read's place in its chain of reads, and of other events the length of the
+    /// longest chain so far. The largest is the query's `hops`.
+    pub hop: u32,
+    /// Block that was read, or that holds the vertex.
+    pub block: u32,
+    /// The vertex; [`NO_SLOT`] of a block that was read or taken from the cache.
+    pub slot: u32,
+    /// Exact distance of the vertex, smaller is nearer in every metric; NaN where there is no vertex.
+    pub distance: f32,
+}
+
+/// Events of a block of queries.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// Those of query i are `events[starts[i]..starts[i + 1]]`.
+    pub starts: Vec<usize>,
+    /// In the order in which they happened, but for what happened when a round's reads arrived, in that of slots.
+    pub events: Vec<Event>,
+}
+
+impl Index {
+    /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
+    /// expansion.
+    pub fn search_traced(
+        &self,
+        queries: &Queries<'_>,
+        params: &SearchParams,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(SearchOutput, Trace)> {
+        let shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?.noting(Notes::Events);
+        let (output, parts) = self.answer(&shared, interrupted)?;
+        Ok((output, gather(queries.n, &parts)))
+    }
+}
+
+/// Puts the events of all threads in the order of the queries.
+fn gather(n_queries: usize, parts: &[Answers]) -> Trace {
+    let mut places = vec![(0, 0); n_queries];
+    for (thread, part) in parts.iter().enumerate() {
+        part.queries.iter().enumerate().for_each(|(i, &query)| places[query] = (thread, i));
+    }
+    let mut trace = Trace { starts: vec![0], events: Vec::new() };
+    for (thread, i) in places {
+        let part = &parts[thread];
+        let start = i.checked_sub(1).map_or(0, |before| part.event_ends[before]);
+        trace.events.extend_from_slice(&part.events[start..part.event_ends[i]]);
+        trace.starts.push(trace.events.len());
+    }
+    trace
+}
+
+/// Appends the events of a query that ended. Whatever is expanded is measured, but maybe later: the distances of
+/// expanded vertices are filled in here.
+pub(super) fn finish(events: &[Event], policy: Policy, out: &mut Vec<Event>) {
+    let start = out.len();
+    let measured = events.iter().filter(|event| event.kind == EventKind::Measure);
+    let distances: HashMap<u32, f32> = measured.map(|event| (event.slot, event.distance)).collect();
+    out.extend(events.iter().map(|&event| match event.kind {
+        EventKind::Expand => Event { distance: distances.get(&event.slot).copied().unwrap_or(f32::NAN), ..event },
+        _ => event,
+    }));
+    let by_arrival = |kind: EventKind| match policy {
+        Policy::Page => kind == EventKind::Measure,
+        Policy::Completion => matches!(kind, EventKind::Measure | EventKind::Expand),
+        Policy::Beam | Policy::Pipeline => false,
+    };
+    for run in out[start..].chunk_by_mut(|a, b| (a.kind, a.hop) == (b.kind, b.hop)) {
+        if by_arrival(run[0].kind) {
+            run.sort_by_key(|event| event.slot);
+        }
+    }
+}
