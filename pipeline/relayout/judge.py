@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from indexmill.pipeline.recall import recall_by_distance
 
 if TYPE_CHECKING:
-    from indexmill.reader.index import Index
+    from indexmill.reader.index import Index, SearchResult
 
 #: Recall@10 at which layouts are compared, if searches reach it.
 TARGET_RECALL = 0.95
@@ -116,6 +116,13 @@ class Judge:
         (before, less), (after, more) = found[low], found[high]
         share = (self.target - less) / (more - less)
         return Cost(before + share * (after - before), self.target, low + share * (high - low), True)
+
+    def traced(self, view: Index, list_size: int) -> SearchResult:
+        """Search `view` once more, with a trace."""
+        q = self._queries
+        return view.search(
+            q.vectors, q.k, L=max(q.k, list_size), threads=self._threads, deterministic=True, trace=True
+        )
 
     def _list_sizes(self, view: Index) -> list[int]:
         least = self._queries.k + (self._queries.own is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from indexmill.formats.entries import EntryVertices, write_entries
 from indexmill.formats.graph import write_graph
 from indexmill.formats.ids import write_ids
 from indexmill.formats.manifest import seal_files, write_manifest
-from indexmill.formats.navigation import NAVIGATION_NAME, write_navigation
+from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.nodes import NodeBlock, NodeFormat
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.extend_index import OpenedIndex
@@ -82,17 +83,20 @@ class Sample:
         write_codes(directory / "codes.imx", index.codes.codebook, n, [self._codes])
         write_entries(directory / "entries.imx", self._entries(), n)
         if index.navigation is not None:
-            chosen = navigation_sample(index.parameters.navigation, n, index.parameters.seed)
-            built = build_navigation(
-                np.ascontiguousarray(self.points[chosen]), seed=index.parameters.seed, threads=self._threads
-            )
-            write_navigation(directory / NAVIGATION_NAME, in_slot_order(built, chosen), n)
+            write_navigation(directory / NAVIGATION_NAME, self._navigation, n)
         write_ids(directory / "ids.imx", np.arange(n, dtype=np.uint32), None)
         build_id, files = seal_files(directory, [p.name for p in directory.iterdir()])
         facts = {**index.manifest.input, "n_vectors": n}
         manifest = replace(index.manifest, build_id=build_id, files=files, input=facts, certificate=None)
         write_manifest(directory, manifest)
         return directory
+
+    @cached_property
+    def _navigation(self) -> Navigation:
+        p = self._index.parameters
+        chosen = navigation_sample(p.navigation, len(self.region), p.seed)
+        rows = np.ascontiguousarray(self.points[chosen])
+        return in_slot_order(build_navigation(rows, seed=p.seed, threads=self._threads), chosen)
 
     def _nodes(self, node_dtype: str | None) -> tuple[NodeFormat, NDArray[Any], Scale | None]:
         """Format, vectors as stored, and scale."""
