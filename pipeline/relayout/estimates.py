@@ -68,7 +68,7 @@ def split_reads(node: NodeFormat, graph: Adjacency, expansions: Expansions) -> f
     slots = invert(star_order(graph.neighbours, graph.degrees, shared))
     pages = slots[expansions.vertex].astype(np.int64) // shared
     lists = len(np.unique(expansions.query * len(slots) + pages)) / len(expansions)
-    return lists + _RERANKED * expansions.results.shape[1] * -(-node.vector_bytes // PAGE_BYTES)
+    return float(lists + _RERANKED * expansions.results.shape[1] * -(-node.vector_bytes // PAGE_BYTES))
 
 
 def replicas_per_node(node: NodeFormat) -> int:
