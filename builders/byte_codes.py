@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.distances import squared_distances
+from indexmill.reader.kernels import squared_distances
 
 #: Share of the components, at either end, that may lie beyond the codes; an outlier must not coarsen all others.
 _CLIPPED = 1e-4

@@ -21,9 +21,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.distances import squared_distances
 from indexmill.builders.greedy import greedy_search, scratch
 from indexmill.builders.prune import sort_candidates
+from indexmill.reader.kernels import squared_distances
 
 _NOBODY = np.uint32(0xFFFFFFFF)
 #: Vertices that a newly linked branch may hold before the whole graph is swept for it.

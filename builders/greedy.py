@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.distances import squared_distances
+from indexmill.reader.kernels import squared_distances
 
 #: Graphs up to this size remember which vertices a search has met in a bitmap of at most 16 KiB: it stays in the
 #: nearest cache, and clearing it costs less than a short search.

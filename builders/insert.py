@@ -14,10 +14,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.distances import squared_distances
 from indexmill.builders.greedy import greedy_search, scratch
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.reader.kernels import squared_distances
 
 if TYPE_CHECKING:
     from indexmill.builders.vamana import VamanaParameters

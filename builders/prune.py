@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from indexmill.builders.distances import squared_distances
+from indexmill.reader.kernels import squared_distances
 
 #: Growth of the slack between rounds, DiskANN's value: with alpha = 1.2 there are two rounds, 1.0 and 1.2.
 _ALPHA_STEP = np.float32(1.2)

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.distances import squared_distances
 from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.reader.kernels import squared_distances
 
 
 def unite_lists(

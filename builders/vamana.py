@@ -20,10 +20,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.connect import connect_unreachable
-from indexmill.builders.distances import squared_distances
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.reader.kernels import squared_distances
 
 #: Lists may grow by this factor before they are pruned back to R: fewer prunes for a little memory.
 GRAPH_SLACK = 1.3

@@ -73,7 +73,12 @@ def resolve_job(
     alpha: Annotated[float | None, typer.Option(help="Pruning slack. (default 1.2)")] = None,
     pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
     order: Annotated[
-        str | None, typer.Option(metavar="star|identity|random", help="Page layout. (default star)")
+        str | None,
+        typer.Option(
+            metavar="ORDER",
+            help="Page layout: identity, random, breadth-first, star, kmeans-pages, gorder, gorder-windowed, margo or "
+            "graph-bisection. (default star)",
+        ),
     ] = None,
     node_dtype: Annotated[
         str | None,

@@ -33,6 +33,39 @@ def first_fit_decreasing(sizes: NDArray[np.integer[Any]], capacity: int) -> NDAr
     return order
 
 
+def lay_out(
+    vertices: NDArray[np.uint32], sizes: NDArray[np.integer[Any]], nodes_per_page: int
+) -> NDArray[np.uint32]:
+    """Return an order that keeps groups together: those that share a page full first, then the rest back to back.
+
+    Parameters
+    ----------
+    vertices : uint32 array, shape (n,)
+        The groups one after the other.
+    sizes : integer array
+        Of the groups, each from 1 to `nodes_per_page`.
+
+    Returns
+    -------
+    uint32 array, shape (n,)
+    """
+    order: NDArray[np.uint32] = _gather(vertices, sizes, first_fit_decreasing(sizes, nodes_per_page))
+    return order
+
+
+@njit(nogil=True, cache=True)
+def _gather(vertices: Any, sizes: Any, groups: Any) -> Any:  # pragma: no cover - compiled
+    """Groups in their new order, one after the other."""
+    begins = np.cumsum(sizes) - sizes
+    order = np.empty_like(vertices)
+    filled: Any = 0
+    for group in groups:
+        size: Any = np.int64(sizes[group])
+        order[filled : filled + size] = vertices[begins[group] : begins[group] + size]
+        filled += size
+    return order
+
+
 @njit(nogil=True, cache=True)
 def _fill_bins(by_size: Any, bounds: Any, capacity: int) -> Any:  # pragma: no cover - compiled
     """Fill bins in turn; items in bin order, where each bin ends among them, and the room it has left."""

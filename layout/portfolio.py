@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from indexmill.layout.breadth_first import BreadthFirstOrder
+from indexmill.layout.gorder import Gorder
+from indexmill.layout.gorder_windowed import GorderWindowed
+from indexmill.layout.graph_bisection import GraphBisectionOrder
+from indexmill.layout.kmeans_pages import KmeansPagesOrder
+from indexmill.layout.margo import MargoOrder
 from indexmill.layout.order import IdentityOrder, Order, RandomOrder
 from indexmill.layout.star import StarOrder
 
 ORDERS: dict[str, Order] = {
     "identity": IdentityOrder(),
     "random": RandomOrder(),
+    "breadth-first": BreadthFirstOrder(),
     "star": StarOrder(),
+    "kmeans-pages": KmeansPagesOrder(),
+    "gorder": Gorder(),
+    "gorder-windowed": GorderWindowed(),
+    "margo": MargoOrder(),
+    "graph-bisection": GraphBisectionOrder(),
 }
 #: Orders that want the vectors beside the graph.
-USES_POINTS: frozenset[str] = frozenset()
+USES_POINTS = frozenset({"breadth-first", "kmeans-pages", "gorder-windowed", "margo"})

@@ -22,8 +22,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.layout.ffd import first_fit_decreasing
+from indexmill.layout.ffd import lay_out
 from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.reverse import reverse
 
 _NOBODY = np.uint32(0xFFFFFFFF)
 #: Stands in place of a count of homeless neighbours once a vertex has a page; no list is so long.
@@ -68,46 +69,10 @@ def star_order(
     """
     if sources is None:
         sources = np.empty(int(degrees.sum()), np.uint32)
-    starts = _reverse(neighbours, degrees, sources)
+    starts = reverse(neighbours, degrees, sources)
     vertices, sizes = _pack(neighbours, degrees, starts, sources, nodes_per_page)
     del starts
-    stars = first_fit_decreasing(sizes, nodes_per_page)
-    order: NDArray[np.uint32] = _gather(vertices, sizes, stars)
-    return order
-
-
-@njit(nogil=True, cache=True)
-def _gather(vertices: Any, sizes: Any, stars: Any) -> Any:  # pragma: no cover - compiled
-    """Stars in their new order, one after the other."""
-    begins = np.cumsum(sizes) - sizes
-    order = np.empty_like(vertices)
-    filled: Any = 0
-    for star in stars:
-        size: Any = np.int64(sizes[star])
-        order[filled : filled + size] = vertices[begins[star] : begins[star] + size]
-        filled += size
-    return order
-
-
-@njit(nogil=True, cache=True)
-def _reverse(neighbours: Any, degrees: Any, sources: Any) -> Any:  # pragma: no cover - compiled
-    """Write in-neighbours to `sources`: those of v are ``sources[starts[v]:starts[v + 1]]``, ascending."""
-    n = neighbours.shape[0]
-    starts = np.zeros(n + 1, np.int64)
-    for v in range(n):
-        for j in range(degrees[v]):
-            starts[neighbours[v, j] + 1] += 1
-    for v in range(n):
-        starts[v + 1] += starts[v]
-    for v in range(n):
-        for j in range(degrees[v]):
-            u = neighbours[v, j]
-            sources[starts[u]] = v
-            starts[u] += 1
-    for v in range(n, 0, -1):  # each start has moved to its end, which is the next one's start
-        starts[v] = starts[v - 1]
-    starts[0] = 0
-    return starts
+    return lay_out(vertices, sizes, nodes_per_page)
 
 
 @njit(nogil=True, cache=True)

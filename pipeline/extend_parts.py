@@ -17,7 +17,7 @@ from indexmill.formats.codes import Codebook
 from indexmill.formats.entries import EntryVertices
 from indexmill.formats.navigation import Navigation
 from indexmill.layout.order import Adjacency
-from indexmill.layout.portfolio import ORDERS
+from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.extend_scratch import GrowingGraph
 from indexmill.pipeline.extend_space import NodeSpace
 
@@ -36,7 +36,7 @@ def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) 
 
     Star packing sees the graph that the tail induces: of a few new vertices alone there would be hardly a star,
     and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page
-    has room, the end of the star order, partial stars, goes there, so that whole stars start on page bounds.
+    has room, the end of the order, where partial pages are, goes there, so that whole pages start on page bounds.
 
     Returns
     -------
@@ -45,8 +45,9 @@ def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) 
     """
     built, size = graph.built, len(graph.vectors) - graph.built
     per_page = max(nodes_per_page, 1)
-    tail = ORDERS[order].fit(induced_lists(graph), graph.vectors[built:], per_page, seed)
-    room = min(-built % per_page, size) if order == "star" else 0
+    points = graph.vectors[built:] if order in USES_POINTS else None
+    tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed)
+    room = min(-built % per_page, size) if order != "identity" else 0
     return np.concatenate([tail[size - room :], tail[: size - room]])
 
 

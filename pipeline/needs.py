@@ -14,6 +14,7 @@ from indexmill.builders.exact import BLOCK_BYTES, BLOCK_ROWS
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
 from indexmill.formats.errors import BudgetError
+from indexmill.layout.parts import DEFAULT_PART_PAGES
 from indexmill.pipeline.budget import (
     FIXED_BYTES,
     LEAST_SHARD,
@@ -42,6 +43,18 @@ _MIB = 1 << 20
 _UNEVEN = 1.05
 #: Copies of an id, and bytes beside them, while duplicates are looked for and while ids are put in slot order.
 _ID_COPIES, _ID_BYTES = 4.5, 40
+#: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
+_ORDER_BYTES = {
+    "identity": (12, 0, 0),
+    "random": (12, 0, 0),
+    "star": (32, 0, 0),
+    "breadth-first": (12, 0, 0),
+    "kmeans-pages": (16, 0, 0),
+    "gorder": (32, 4, 0),
+    "gorder-windowed": (28, 0, 12),
+    "margo": (32, 0, 40),
+    "graph-bisection": (36, 4, 0),
+}
 
 
 def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = None) -> dict[str, int]:
@@ -67,7 +80,7 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
         "encode": _encode(shape, workers),
         "entries": _entries(shape, workers),
         "navigation": _navigation(shape),
-        "order": _order(shape),
+        "order": _order(shape, workers),
         "pack": _pack(shape, memory, workers),
         "emit": _emit(shape, memory),
         "certify": _certify(shape, workers),
@@ -128,6 +141,7 @@ def check_memory(
         "entries": "lower --sample-vectors",
         "navigation": "lower --navigation",
         "certify": "lower --pq-bytes",
+        "order": "take --order star",
         "assign": "lower --workers",
         "unite": "lower --workers",
         "pack": "lower --workers",
@@ -247,10 +261,17 @@ def _navigation(shape: Shape) -> int:
     return graph_bytes(size, shape, NAVIGATION_VAMANA.max_degree) + size * shape.row_bytes
 
 
-def _order(shape: Shape) -> int:
-    """Maps of vertices, star packing, and dense graphs of 256 pages at a time."""
-    page = max(1, node_format(shape).nodes_per_page)
-    return shape.n * (32 if shape.parameters.order == "star" else 12) + 256 * 32 * page**2
+def _order(shape: Shape, workers: int) -> int:
+    """Maps of vertices, what the order holds, and dense graphs of 256 pages at a time.
+
+    Vectors and lists are mapped files, which the kernel may drop.
+    """
+    p, page = shape.parameters, max(1, node_format(shape).nodes_per_page)
+    a_vertex, an_edge, an_edge_of_a_part = _ORDER_BYTES[p.order]
+    part = min(shape.n, DEFAULT_PART_PAGES * page) * p.max_degree
+    threads = min(workers, -(-shape.n // (DEFAULT_PART_PAGES * page)))
+    edges = an_edge * shape.n * p.max_degree + an_edge_of_a_part * part * threads
+    return shape.n * a_vertex + edges + 256 * 32 * page**2
 
 
 def _pack(shape: Shape, memory: int, workers: int) -> int:

@@ -22,11 +22,15 @@ from indexmill.pipeline.graph import load_graph, shard_sizes
 VERSION = 3
 
 
-def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, threads: int) -> None:
+def order_task(
+    graph: str, vectors: str | None, order: str, node: NodeFormat, seed: int, out: str, threads: int
+) -> None:
     """Write ``order.npy``, its inverse ``slots.npy``, and ``layout.json``, facts of layout and graph.
 
     Parameters
     ----------
+    vectors : str, optional
+        Comparable rows, mapped for an order that places vectors (`layout.portfolio.USES_POINTS`).
     order : str
         A key of `layout.portfolio.ORDERS`.
     node : NodeFormat
@@ -38,7 +42,10 @@ def order_task(graph: str, order: str, node: NodeFormat, seed: int, out: str, th
     if order == "star":
         layout = mapped_star_order(g, per_page, Path(out) / "reverse.bin")
     else:
-        layout = ORDERS[order].fit(Adjacency(g.neighbours, g.degrees), None, per_page, seed, threads=threads)
+        points = None if vectors is None else np.load(vectors, mmap_mode="r")
+        layout = ORDERS[order].fit(
+            Adjacency(g.neighbours, g.degrees), points, per_page, seed, threads=threads
+        )
     fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
     metrics = layout_metrics(g.neighbours, g.degrees, layout, per_page, fill)
     np.save(Path(out) / "order.npy", layout)

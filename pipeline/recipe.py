@@ -9,6 +9,7 @@ from typing import Any
 
 from indexmill.builders.nearest import PRODUCT_ROWS
 from indexmill.formats.manifest import Manifest
+from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.record import emitted_manifest
@@ -181,9 +182,13 @@ class GraphRecipe:
 
     def _order(self) -> Stage:
         what = {"order": self.p.order, "node_bytes": self.node.node_bytes, "seed": self.p.seed}
+        geometric = self.p.order in USES_POINTS
         return self._call(
-            "order", order.VERSION, what, [self.graph],
-            lambda: (order.order_task, str(self.graph.path), self.p.order, self.node, self.p.seed),
+            "order", order.VERSION, what, [self.graph, *([self.comparable] if geometric else [])],
+            lambda: (
+                order.order_task, str(self.graph.path), self._rows if geometric else None, self.p.order, self.node,
+                self.p.seed,
+            ),
         )  # fmt: skip
 
     def _entries(self) -> Stage:

@@ -63,7 +63,10 @@ def parse_size(value: Any) -> Any:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Metric = Literal["l2", "ip", "cosine"]
-Order = Literal["star", "identity", "random"]
+Order = Literal[
+    "star", "identity", "random", "breadth-first", "kmeans-pages", "gorder", "gorder-windowed", "margo",
+    "graph-bisection",
+]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 ExecutorName = Literal["local", "ray"]
 

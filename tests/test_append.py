@@ -128,7 +128,7 @@ def test_the_navigation_graph_grows_as_a_build_would_make_it(tmp_path: Path) -> 
     assert not (none / "navigation.imx").exists()
 
 
-@pytest.mark.parametrize("order", ["star", "identity", "random"])
+@pytest.mark.parametrize("order", ["star", "identity", "random", "margo"])
 def test_new_vertices_fill_the_last_page_and_then_new_ones(tmp_path: Path, order: str) -> None:
     index = build(tmp_path / "ix", OLD[:407], order=order)
     indexmill.append(index, NEW)

@@ -88,7 +88,7 @@ def test_an_existing_output_needs_force(data: Data, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
-        (["--order", "stars"], 2, "--order: input should be 'star', 'identity' or 'random', got 'stars'"),
+        (["--order", "stars"], 2, "--order: input should be 'star', 'identity', 'random', 'breadth-first', "),
         (["-R", "1"], 2, "--max-degree (R): input should be greater than or equal to 2, got 1"),
         (["--memory", "lots"], 2, "--memory: 'lots' is not a size"),
         (["--executor", "slurm"], 2, "--executor"),

@@ -6,27 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.layout_support import as_lists, random_graph
 from tests.oracles import star as oracle
 
 from indexmill.layout.ffd import first_fit_decreasing
 from indexmill.layout.metrics import layout_metrics, page_compactness
 from indexmill.layout.order import Adjacency, RandomOrder, Work, invert
 from indexmill.layout.star import star_order
-
-
-def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    neighbours = np.zeros((n, r), np.uint32)
-    degrees = np.zeros(n, np.int32)
-    for v in range(n):
-        others = rng.permutation(np.delete(np.arange(n), v))[: rng.integers(0, r + 1)]
-        neighbours[v, : len(others)] = others
-        degrees[v] = len(others)
-    return neighbours, degrees
-
-
-def as_lists(neighbours: np.ndarray, degrees: np.ndarray) -> list[list[int]]:
-    return [row[:d].tolist() for row, d in zip(neighbours, degrees, strict=True)]
 
 
 def no_graph(n: int) -> Adjacency:

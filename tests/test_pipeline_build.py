@@ -172,7 +172,7 @@ def test_memory_below_any_use_is_refused(tmp_path: Path) -> None:
         build(tmp_path / "ix", clustered(3000, 64), memory=1 << 20)
 
 
-@pytest.mark.parametrize("order", ["identity", "random", "star"])
+@pytest.mark.parametrize("order", ["identity", "random", "star", "margo"])
 def test_orders_share_every_stage_before_the_order(tmp_path: Path, order: str) -> None:
     vectors = clustered(600, 8)
     work = str(tmp_path / "work")

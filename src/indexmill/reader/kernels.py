@@ -34,10 +34,12 @@ from typing import Any
 
 import llvmlite.binding
 from numba import types
+from numba.extending import overload
+from numpy.typing import NDArray
 
 from indexmill.reader import _native
 
-__all__ = ["l2_f32", "l2_gather_f32", "l2_gather_u8", "l2_u8", "nearest_u8", "scores_u8"]
+__all__ = ["l2_f32", "l2_gather_f32", "l2_gather_u8", "l2_u8", "nearest_u8", "scores_u8", "squared_distances"]
 
 # Makes the extension module's C symbols known to LLVM for the life of the process.
 llvmlite.binding.load_library_permanently(_native.__file__)
@@ -56,3 +58,43 @@ l2_gather_u8: Any = types.ExternalFunction("im_l2_gather_u8", _GATHER)
 l2_gather_f32: Any = types.ExternalFunction("im_l2_gather_f32", _GATHER)
 nearest_u8: Any = types.ExternalFunction("im_nearest_u8", _NEAREST)
 scores_u8: Any = types.ExternalFunction("im_scores_u8", _SCORES)
+
+
+def squared_distances(
+    queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: Any, m: Any, out: Any
+) -> None:
+    """Write |queries[q] - vectors[ids[i]]|^2 to ``out[i]`` for i below `m`; callable from numba code only.
+
+    uint8 and float32 rows have a kernel each; the type of the arrays decides when numba compiles the caller.
+
+    Parameters
+    ----------
+    queries, vectors : uint8 or float32 arrays, shape (any, dim), C-contiguous, of one type
+    q : int
+        Row of `queries` to measure from.
+    ids : uint32 array, shape (at least m,)
+        Rows of `vectors` to measure to.
+    out : float32 array, shape (at least m,)
+    """
+    raise TypeError("squared_distances is called from compiled code; use builders.exact from Python")
+
+
+@overload(squared_distances)
+def _squared_distances(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> Any:
+    if vectors.dtype == types.uint8:
+
+        def u8(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> None:
+            dim = vectors.shape[1]
+            query = queries.ctypes.data + q * dim
+            l2_gather_u8(query, vectors.ctypes.data, dim, ids.ctypes.data, m, out.ctypes.data)
+
+        return u8
+    if vectors.dtype == types.float32:
+
+        def f32(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> None:
+            dim = vectors.shape[1]
+            query = queries.ctypes.data + q * dim * 4
+            l2_gather_f32(query, vectors.ctypes.data, dim, ids.ctypes.data, m, out.ctypes.data)
+
+        return f32
+    return None

@@ -1,0 +1,222 @@
+"""Hierarchical balanced k-means: a page holds one small cluster (AIO-ANN; BBAnn, NeurIPS 2021).
+
+A cluster is split in two again and again until it is a page. A split is balanced exactly: with the difference of
+two means as direction, the vectors whose projection is smallest go left, as many as half of the pages hold; then
+the means are taken again, a few times. That is Lloyd's algorithm for two centres under a constraint of sizes, since
+the difference of the squared distances to two centres is a projection.
+
+Deviations: both papers split into many clusters at once and balance them by a penalty or by splitting again what is
+too large; two at a time with exact sizes needs neither, and fills every page but the last.
+
+Time O(n dim log(n / b)), on threads; memory 13 bytes a vertex. Vectors are read where they lie, in ascending
+order while clusters are large, so they may be a mapped file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import ConfigError
+from indexmill.layout.halving import next_level, split_at
+from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.parallel import map_blocks
+
+#: Times that the means of a split are taken; more gain less than 0.5% of the distances within pages.
+_STEPS = 6
+#: Vectors from which a cluster is split with all threads; smaller ones are split side by side.
+_LARGE = 1 << 16
+#: Vectors of a block of a large cluster.
+_BLOCK = 1 << 14
+#: Runs of small clusters that one level is cut into.
+_RUNS = 64
+
+
+@dataclass(frozen=True)
+class KmeansPagesOrder:
+    """Hierarchical balanced k-means down to pages."""
+
+    def fit(
+        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
+        *, threads: int = 1, work: Work | None = None,
+    ) -> NDArray[np.uint32]:  # fmt: skip
+        """See `layout.order.Order`. Out of work, clusters stay as large as they are at that level.
+
+        Raises
+        ------
+        ConfigError
+            Without `points`.
+        """
+        return balanced_cells(points, nodes_per_page, 1, threads, work or Work())[0]
+
+
+def balanced_cells(
+    points: NDArray[Any] | None, nodes_per_page: int, cell_pages: int, threads: int, work: Work
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Cluster vectors into cells of whole pages.
+
+    Parameters
+    ----------
+    points : uint8 or float32 array, shape (n, dim)
+    cell_pages : int
+        Pages a cell has at most, and more than half of it unless there are too few.
+
+    Returns
+    -------
+    order : uint32 array, shape (n,)
+        Vertices cell by cell, ascending in each.
+    bounds : int64 array, shape (n_cells + 1,)
+        Where cells begin; the last one may end in part of a page.
+
+    Raises
+    ------
+    ConfigError
+        If `points` is None.
+    """
+    if points is None:
+        raise ConfigError(
+            "order: this one places vectors, and none were given; choose one made of edges alone"
+        )
+    n, dim = points.shape
+    order, bounds = np.arange(n, dtype=np.uint32), np.array([0, n], np.int64)
+    keys, sides = np.empty(n, np.float32), np.empty(n, np.bool_)
+    while len((level := next_level(bounds, nodes_per_page, cell_pages)).firsts):
+        if not work.spend(int(level.sizes.sum()) * 2 * _STEPS * -(-dim // 16)):
+            break
+        large = level.sizes >= _LARGE
+        for first, middle, last in zip(*level.subset(large), strict=True):
+            _split_large(
+                points, order[first:last], middle - first, keys[first:last], sides[first:last], threads
+            )
+        small = level.subset(~large)
+
+        def run(first: int, last: int) -> None:
+            _split_small(points, order, *small.subset(slice(first, last)), keys, sides)  # noqa: B023
+
+        map_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)
+        bounds = split_at(bounds, level)
+    return order, bounds
+
+
+def _split_large(
+    points: NDArray[Any], ids: NDArray[np.uint32], n_left: int, keys: Any, sides: Any, threads: int
+) -> None:
+    """Put the `n_left` of the left cluster first in `ids`, with blocks of them on threads."""
+    n = len(ids)
+    moments = map_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads)
+    direction = _widest(sum(moments), n)
+    for step in range(_STEPS):
+        map_blocks(lambda a, b: _project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
+        if not _cut(keys, n_left, sides) and step:
+            break
+        sums = map_blocks(lambda a, b: _sums(points, ids[a:b], sides[a:b]), n, _BLOCK, threads)
+        direction = _apart(sum(sums), n_left, n)
+    _part(ids, sides)
+
+
+@njit(nogil=True, cache=True)
+def _split_small(
+    points: Any, order: Any, firsts: Any, middles: Any, lasts: Any, all_keys: Any, all_sides: Any
+) -> None:  # pragma: no cover - compiled
+    """Split clusters, one after the other, as `_split_large` does."""
+    for g in range(firsts.size):
+        first, last = firsts[g], lasts[g]
+        ids, keys, sides = order[first:last], all_keys[first:last], all_sides[first:last]
+        n_left = middles[g] - first
+        direction = _widest(_moments(points, ids), ids.size)
+        for step in range(_STEPS):
+            _project(points, ids, direction, keys)
+            if not _cut(keys, n_left, sides) and step:
+                break
+            direction = _apart(_sums(points, ids, sides), n_left, ids.size)
+        _part(ids, sides)
+
+
+@njit(nogil=True, cache=True)
+def _moments(points: Any, ids: Any) -> Any:  # pragma: no cover - compiled
+    """Sums and sums of squares of the components, float64 (2, dim)."""
+    sums = np.zeros((2, points.shape[1]))
+    for v in ids:
+        for j in range(points.shape[1]):
+            x = np.float64(points[v, j])
+            sums[0, j] += x
+            sums[1, j] += x * x
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
+    """The axis of the largest variance, float32 (dim,): where the first cut of a k-d tree lies."""
+    direction = np.zeros(moments.shape[1], np.float32)
+    direction[np.argmax(moments[1] / n - (moments[0] / n) ** 2)] = 1
+    return direction
+
+
+@njit(nogil=True, cache=True)
+def _project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragma: no cover - compiled
+    """Write the products of vectors and `direction` to `keys`, added up in 16 lanes whatever the machine."""
+    dim = points.shape[1]
+    whole = dim - dim % 16
+    lanes = np.empty(16, np.float32)
+    for i in range(ids.size):
+        v = ids[i]
+        lanes[:] = 0
+        for j in range(0, whole, 16):
+            for k in range(16):
+                lanes[k] += np.float32(points[v, j + k]) * direction[j + k]
+        total = np.float32(0)
+        for k in range(16):
+            total += lanes[k]
+        for j in range(whole, dim):
+            total += np.float32(points[v, j]) * direction[j]
+        keys[i] = total
+
+
+@njit(nogil=True, cache=True)
+def _cut(keys: Any, n_left: int, sides: Any) -> Any:  # pragma: no cover - compiled
+    """Mark in `sides` all but the `n_left` smallest keys, of equal ones the first; whether a mark changed."""
+    at = np.partition(keys, n_left)[n_left]
+    equal = n_left - np.sum(keys < at)
+    changed = False
+    for i in range(keys.size):
+        right = keys[i] > at
+        if keys[i] == at:
+            right = equal <= 0
+            equal -= 1
+        changed = changed or right != sides[i]
+        sides[i] = right
+    return changed
+
+
+@njit(nogil=True, cache=True)
+def _sums(points: Any, ids: Any, sides: Any) -> Any:  # pragma: no cover - compiled
+    """Sums of the vectors on the left and on the right, float64 (2, dim)."""
+    sums = np.zeros((2, points.shape[1]))
+    for i in range(ids.size):
+        side = np.int64(sides[i])
+        for j in range(points.shape[1]):
+            sums[side, j] += points[ids[i], j]
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _apart(sums: Any, n_left: int, n: int) -> Any:  # pragma: no cover - compiled
+    """From the left mean to the right one, float32 (dim,)."""
+    return (sums[1] / (n - n_left) - sums[0] / n_left).astype(np.float32)
+
+
+@njit(nogil=True, cache=True)
+def _part(ids: Any, sides: Any) -> None:  # pragma: no cover - compiled
+    """Move what is on the left to the front; both sides keep their order."""
+    right = ids[sides]
+    n_left = ids.size - right.size
+    filled = 0
+    for i in range(ids.size):
+        if not sides[i]:
+            ids[filled] = ids[i]
+            filled += 1
+    ids[n_left:] = right
