@@ -181,13 +181,14 @@ def choose(
     per_page = max(index.graph.node_format.nodes_per_page, 1)
     queries = tuning_queries(index, given, trial.region, trial.points, how.queries, seed, threads)
     judge = Judge(trial.points, queries, threads)
-    present = trial.view(trial.current)
-    judge.aim(present)
-    tried = [Candidate(CURRENT, trial.current, judge.cost(present), 0, False)]
-    advance(1)
-    for name in names[1:]:
+    judge.aim(trial.view(trial.current))
+    tried = []
+    for name in names:
         work = Work(how.work * len(trial.points))
-        order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=threads, work=work)
+        if name == CURRENT:
+            order = trial.current
+        else:
+            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=threads, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
         advance(1)
     winner, rows = decide(tried, seed)
@@ -203,10 +204,14 @@ def choose(
     return Choice(winner.name, winner.order if trial.is_whole else None, winner.work, record)
 
 
-def candidates(index: OpenedIndex, memory: int) -> list[str]:
-    """Return the names of what is tried, in turn: the present layout, and every order that fits `memory`."""
+def candidates(index: OpenedIndex, size: int, memory: int) -> list[str]:
+    """Return the names of what is tried on `size` vertices, in turn: every order that fits `memory`.
+
+    The present layout is one of them where the sample is the whole index: of its pages a sample would have pieces.
+    """
     names = (name for name in ORDERS if name not in _BASELINES)
-    return [CURRENT, *(name for name in names if needed_memory(index, name) <= memory)]
+    orders = [name for name in names if needed_memory(index, name) <= memory]
+    return [CURRENT, *orders] if size == index.n else orders
 
 
 def decide(tried: list[Candidate], seed: int) -> tuple[Candidate, list[dict[str, Any]]]:

@@ -150,9 +150,9 @@ def _chosen(
 ) -> Fitted:
     """Try the portfolio on a sample, and fit the winner to the whole."""
     effort, threads = request.effort or DEFAULT_EFFORT, run.options.workers
-    names = candidates(opened, run.options.memory)
+    size = sample_size(opened, EFFORTS[effort], run.options.memory)
+    names = candidates(opened, size, run.options.memory)
     with run.stage("sample", 1, "tasks") as advance:
-        size = sample_size(opened, EFFORTS[effort], run.options.memory)
         trial = Trial(opened, unpacked, size, threads, scratch)
         advance(1)
     with run.stage("try", len(names), "orders") as advance:
