@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.frame import corrupt, pages_for
+from indexmill.formats.frame import PAGE_BYTES, corrupt, pages_for
 from indexmill.formats.pagefile import PageFile, PageFileWriter
 
 KIND = "CODE"
 #: A code is one byte a chunk, so a chunk has at most this many centres.
 MAX_CENTRES = 256
-#: Codes are read this many pages for each byte of a code at a time, so that a block holds whole codes: 2 MiB of
-#: 32-byte codes.
-_PAGES_PER_CHUNK = 16
+#: Codes read at a time: as many as fill whole pages, whatever their length.
+_CODES_AT_ONCE = 16 * PAGE_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,26 +120,28 @@ class CodesFile:
         self._stack.close()
 
     def blocks(self) -> Iterator[NDArray[np.uint8]]:
-        """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked.
+        """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked; raises as `read`."""
+        for first in range(0, self.n_vertices, _CODES_AT_ONCE):
+            yield self.read(first, min(_CODES_AT_ONCE, self.n_vertices - first))
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return the codes of slots `first` to ``first + count``, uint8 (count, M), read-only.
 
         Raises
         ------
         CorruptFile
             If a page's CRC differs or a code names no centre.
         """
-        pages = pages_for(self.n_vertices * self._n_chunks)
-        first_slot = 0
-        for first in range(0, pages, self._n_chunks * _PAGES_PER_CHUNK):
-            count = min(self._n_chunks * _PAGES_PER_CHUNK, pages - first)
-            data = np.frombuffer(self._file.read_pages("codes", first, count), dtype=np.uint8)
-            left = (self.n_vertices - first_slot) * self._n_chunks
-            codes = data[:left].reshape(-1, self._n_chunks)
-            if codes.max() >= self._n_centres:
-                row = int(np.argmax((codes >= self._n_centres).any(axis=1)))
-                where = f"code of slot {first_slot + row}"
-                raise corrupt(self.path, where, f"values below {self._n_centres}", codes[row].max())
-            yield codes
-            first_slot += len(codes)
+        start, end = first * self._n_chunks, (first + count) * self._n_chunks
+        page = start // PAGE_BYTES
+        data = self._file.read_pages("codes", page, pages_for(end) - page)
+        codes = np.frombuffer(data, np.uint8)[start - page * PAGE_BYTES :][: end - start]
+        codes = codes.reshape(count, self._n_chunks)
+        if codes.size and codes.max() >= self._n_centres:
+            row = int(np.argmax((codes >= self._n_centres).any(axis=1)))
+            where = f"code of slot {first + row}"
+            raise corrupt(self.path, where, f"values below {self._n_centres}", codes[row].max())
+        return codes
 
 
 def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codebook, NDArray[np.uint8]]:

@@ -45,6 +45,12 @@ class RegressionError(IndexmillError):
     exit_code = 7
 
 
+class NothingToGain(IndexmillError):
+    """What was asked for cannot help here; the message says why, and what can."""
+
+    exit_code = 8
+
+
 class FormatError(IndexmillError):
     """A file cannot be used as it is.
 

@@ -19,7 +19,7 @@ KIND = "GRPH"
 #: Values of field ``metric``.
 METRIC_CODES = {"l2": 1, "ip": 2, "cosine": 3}
 #: Bytes of nodes turned into pages at a time.
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 
 #: Minimum and step of each component, float32 arrays of shape (dim,).
 ScaleArrays = tuple[NDArray[np.float32], NDArray[np.float32]]

@@ -1,4 +1,4 @@
-"""The Python interface: `indexmill.build`, `append`, `merge`, `import_index` and `open`."""
+"""The Python interface: `indexmill.build`, `append`, `merge`, `lay_out`, `import_index` and `open`."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def append(
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.source import array_source
-    from indexmill.jobs.extend import extend_options, open_files
+    from indexmill.jobs.extend import open_files
+    from indexmill.jobs.run_options import run_options
     from indexmill.pipeline.extend import run_append
 
     paths = _paths(vectors)
@@ -153,7 +154,7 @@ def append(
             metadata_columns=() if is_array else names,
         )
 
-    options = extend_options(out, memory, workers, force)
+    options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars)
     return open(index if out is None else out)
@@ -187,13 +188,77 @@ def merge(
     IndexmillError
         Of the kind that tells what to change; both indexes are then as they were.
     """
-    from indexmill.jobs.extend import extend_options
+    from indexmill.jobs.run_options import run_options
     from indexmill.pipeline.extend import run_merge
 
-    options = extend_options(out, memory, workers, force)
+    options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_merge(first, second, options, bars)
     return open(first if out is None else out)
+
+
+def lay_out(
+    index: str | os.PathLike[str],
+    order: str = "auto",
+    *,
+    order_file: str | os.PathLike[str] | None = None,
+    effort: str | None = None,
+    queries: NDArray[Any] | None = None,
+    truth: NDArray[Any] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    work: str | os.PathLike[str] | None = None,
+    memory: int | str = "1GiB",
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index:
+    """Lay an index out again for fewer page reads and open its next generation.
+
+    Parameters
+    ----------
+    order : str
+        An order of the portfolio (`indexmill.layout.portfolio.ORDERS`); ``"auto"``: the one with the fewest page reads
+        at equal recall.
+    order_file : path, optional
+        In place of `order`: a .npy file with the vector id in each slot.
+    effort : {"low", "normal", "high"}, optional
+        What may be tried, in units of work; ``"auto"`` takes "normal", an order by name has no limit without it.
+    queries : array, shape (n_queries, dim), optional
+        By which ``"auto"`` tunes, and by no others; default: vectors of the index.
+    truth : integer array, shape (n_queries, at least 10), optional
+        Vector ids of their true neighbours, nearest first; default: computed.
+    work : path, optional
+        Directory for scratch files, twice the index; default: beside the output.
+    out, memory, workers, force, progress
+        As in `append`.
+
+    Returns
+    -------
+    Index
+        If the index was laid out so already, as it is.
+
+    Raises
+    ------
+    NothingToGain
+        If no order can help, with what can.
+    IndexmillError
+        Of the kind that tells what to change; the index is then as it was.
+    """
+    from indexmill.jobs.layout import layout_request
+    from indexmill.jobs.run_options import run_options
+    from indexmill.pipeline.relayout.run import run_layout
+    from indexmill.pipeline.relayout.tuning import as_given
+
+    options = run_options(out, memory, workers, force, work)
+    request = layout_request(
+        None if order_file is not None and order == "auto" else order,
+        order_file,
+        effort,
+        as_given(queries, truth),
+    )
+    with _listener(progress) as bars:
+        result = run_layout(index, request, options, bars)
+    return open(index if out is None or result.manifest is None else out)
 
 
 def import_index(

@@ -36,11 +36,12 @@ def command(
     The result is the index's next generation; searches that have it open go on undisturbed. Metadata columns are
     those of the index.
     """
-    from indexmill.jobs.extend import extend_options, open_files, show_result
+    from indexmill.jobs.extend import open_files, show_result
     from indexmill.jobs.progress import stderr_progress
+    from indexmill.jobs.run_options import run_options
     from indexmill.pipeline.extend import run_append
 
-    options = extend_options(out, memory, workers, force)
+    options = run_options(out, memory, workers, force)
     with stderr_progress() as progress:
         manifest = run_append(
             index, lambda names: open_files(more, column, id_column, names), options, progress

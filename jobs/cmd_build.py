@@ -52,7 +52,7 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
         "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
         "degree": f"mean {graph['mean_degree']:.1f}, {graph['least_degree']} to {graph['greatest_degree']}",
         "shards": shards_line(graph),
-        "layout": facts(layout),
+        "layout": facts({key: value for key, value in layout.items() if not isinstance(value, dict)}),
         "certificate": certificate_line(manifest["certificate"]),
         **({"generation": generation_line(manifest)} if manifest.get("drift") else {}),
         "seconds": facts(run.get("seconds", {})),
@@ -75,7 +75,7 @@ def shards_line(graph: dict[str, Any]) -> str:
 def certificate_line(certificate: dict[str, Any] | None) -> str:
     """One line about a certificate."""
     if certificate is None:
-        return "none: too few vectors"
+        return "none: not measured since its layout, or too few vectors"
     c = certificate
     return (
         f"recall@{c['k']} {c['recall']:.4f} [{c['recall_low']:.4f}, {c['recall_high']:.4f}]"

@@ -29,11 +29,12 @@ def command(
 
     The result takes A's place as its next generation, with the parameters of the larger of the two; B stays.
     """
-    from indexmill.jobs.extend import extend_options, show_result
+    from indexmill.jobs.extend import show_result
     from indexmill.jobs.progress import stderr_progress
+    from indexmill.jobs.run_options import run_options
     from indexmill.pipeline.extend import run_merge
 
-    options = extend_options(out, memory, workers, force)
+    options = run_options(out, memory, workers, force)
     with stderr_progress() as progress:
         manifest = run_merge(first, second, options, progress)
     show_result(out or first, manifest, json_)

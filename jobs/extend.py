@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.errors import InputError
 
 if TYPE_CHECKING:
     from indexmill.formats.source import VectorSource
-    from indexmill.pipeline.extend import ExtendOptions
-
-
-def extend_options(
-    out: str | os.PathLike[str] | None, memory: int | str, workers: int, force: bool
-) -> ExtendOptions:
-    """Check how an append or merge is to run; `memory` in bytes or as ``"4GiB"``.
-
-    Raises
-    ------
-    ConfigError
-        Naming the option.
-    """
-    from indexmill.pipeline.extend import ExtendOptions
-    from indexmill.pipeline.spec import parse_size
-
-    try:
-        size = int(parse_size(memory))
-    except ValueError as error:
-        raise ConfigError(f"memory: {error}") from None
-    return ExtendOptions(out, size, workers, force)
 
 
 def open_files(

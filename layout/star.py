@@ -10,7 +10,7 @@ neighbours that have no page yet (ties: the one that came to that count last), w
 Neighbours that have a page are skipped: Algorithm 3 does not say so, but without it the map would not be
 injective. Neighbours are ranked by exact distance where the paper uses PQ distance.
 
-Time O(n R); memory 27 bytes a vertex, and 4 bytes an edge for the reverse graph, which may lie in a mapped file.
+Time O(n R); memory 24 bytes a vertex, and 4 bytes an edge for the reverse graph, which may lie in a mapped file.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from indexmill.layout.order import Adjacency, Work
 from indexmill.layout.reverse import reverse
 
 _NOBODY = np.uint32(0xFFFFFFFF)
+#: Stands in place of a count of homeless neighbours once a vertex has a page; no list is so long.
+_HOUSED = np.uint16(0xFFFF)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,6 @@ def _pack(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> A
     after, before = np.full(n, _NOBODY, np.uint32), np.full(n, _NOBODY, np.uint32)
     for v in range(n - 1, -1, -1):
         _link(head, after, before, homeless[v], v)
-    housed = np.zeros(n, np.bool_)
     vertices, sizes = np.empty(n, np.uint32), np.empty(n, np.uint16)
     filled, stars, top = 0, 0, most
     while filled < n:
@@ -115,22 +116,22 @@ def _pack(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> A
             top -= 1
         first, centre = filled, np.int64(head[top])
         vertices[filled] = centre
-        housed[centre] = True
+        _unlink(head, after, before, homeless[centre], centre)
+        homeless[centre] = _HOUSED
         filled += 1
         for j in range(degrees[centre]):
             if filled - first == b:
                 break
-            u = neighbours[centre, j]
-            if not housed[u]:
-                housed[u] = True
+            u = np.int64(neighbours[centre, j])
+            if homeless[u] != _HOUSED:
+                _unlink(head, after, before, homeless[u], u)
+                homeless[u] = _HOUSED
                 vertices[filled] = u
                 filled += 1
         for v in vertices[first:filled]:
-            _unlink(head, after, before, homeless[v], v)
-        for v in vertices[first:filled]:
             for e in range(starts[v], starts[v + 1]):
                 w = np.int64(sources[e])
-                if not housed[w]:
+                if homeless[w] != _HOUSED:
                     _unlink(head, after, before, homeless[w], w)
                     homeless[w] -= 1
                     _link(head, after, before, homeless[w], w)

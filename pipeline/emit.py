@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from indexmill.builders.scalar import Scale, fit_scale
 from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_chunk
-from indexmill.formats.codes import write_codes
+from indexmill.formats.codes import Codebook, write_codes
 from indexmill.formats.entries import EntryVertices, write_entries
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.graph import write_graph
+from indexmill.formats.graph import ScaleArrays, write_graph
 from indexmill.formats.ids import write_ids
 from indexmill.formats.manifest import seal_files
 from indexmill.formats.navigation import NAVIGATION_NAME, write_navigation
@@ -96,15 +97,44 @@ def pack_task(
     codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")[first:last]
     vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")[first:last]
     scale = _scale(read_summary(Path(inputs.ingest)), node)
-    nodes = np.empty(last - first, record_dtype(node, codes.shape[1]))
-    nodes["vector"] = vectors if scale is None else scale.encode(vectors)
-    nodes["neighbours"] = slots[graph.neighbours[first:last]]
-    nodes["degree"] = graph.degrees[first:last]
-    nodes["code"] = codes
+    block = NodeBlock(
+        vectors if scale is None else scale.encode(vectors),
+        slots[graph.neighbours[first:last]],
+        graph.degrees[first:last],
+    )
     vertices = np.arange(first, last, dtype=np.uint32)
+    write_nodes(out, node, block, codes, slots[first:last], vertices, len(slots), batch_bytes)
+
+
+def write_nodes(
+    out: str | Path,
+    node: NodeFormat,
+    block: NodeBlock,
+    codes: NDArray[np.uint8],
+    slots: NDArray[np.uint32],
+    vertices: NDArray[np.uint32],
+    n: int,
+    batch_bytes: int,
+) -> None:
+    """Write nodes on their way to their slots as a chunk file: key slot, value vertex, payload `record_dtype`.
+
+    Parameters
+    ----------
+    block : NodeBlock
+        Whose neighbours are slots of the layout to come.
+    codes : uint8 array, shape (m, M)
+    slots, vertices : uint32 arrays, shape (m,)
+    n : int
+        Slots of the index.
+    """
+    nodes = np.empty(len(block), record_dtype(node, codes.shape[1]))
+    nodes["vector"] = block.vectors
+    nodes["neighbours"] = block.neighbours
+    nodes["degree"] = block.degrees
+    nodes["code"] = codes
     payload = nodes.view(np.uint8).reshape(len(nodes), -1)
-    records = Records(np.ascontiguousarray(slots[first:last]), vertices, payload)
-    write_chunk(out, records, [0, len(slots)], batch_bytes=batch_bytes)
+    records = Records(np.ascontiguousarray(slots), vertices, payload)
+    write_chunk(out, records, [0, n], batch_bytes=batch_bytes)
 
 
 def emit_task(
@@ -124,21 +154,10 @@ def emit_task(
     summary = read_summary(Path(inputs.ingest))
     codebook = load_codebook(Path(inputs.encode))
     scale = _scale(summary, node)
-    by_slot = directory / "codes.bin"
-    code_bytes = len(codebook.offsets) - 1
-    write_graph(
-        directory / "graph.imx",
-        node,
-        len(order),
-        metric,
-        _nodes(chunks, node, len(order), code_bytes, buffer_bytes, by_slot, advance),
-        max_norm=summary.max_norm,
-        scale=None if scale is None else (scale.minimum, scale.step),
-    )
-    codes = np.memmap(by_slot, np.uint8, "r", shape=(len(order), code_bytes))
-    blocks = (codes[first : first + _BLOCK] for first in range(0, len(order), _BLOCK))
-    write_codes(directory / "codes.imx", codebook, len(order), blocks)
-    by_slot.unlink()
+    write_pages(
+        directory, chunks, node, len(order), codebook, metric, buffer_bytes, advance,
+        max_norm=summary.max_norm, scale=None if scale is None else (scale.minimum, scale.step),
+    )  # fmt: skip
     medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
     centroids = np.load(Path(inputs.entries) / "centroids.npy")
     vertices = slots[np.load(Path(inputs.entries) / "vertices.npy")]
@@ -154,6 +173,32 @@ def emit_task(
     if metadata.exists():
         shutil.copyfile(metadata, directory / metadata.name)
     _seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()))
+
+
+def write_pages(
+    directory: Path,
+    chunks: list[str],
+    node: NodeFormat,
+    n: int,
+    codebook: Codebook,
+    metric: str,
+    buffer_bytes: int,
+    advance: Any = None,
+    *,
+    max_norm: float,
+    scale: ScaleArrays | None,
+) -> None:
+    """Merge chunk files of `write_nodes` into ``graph.imx`` and ``codes.imx``.
+
+    Memory: `buffer_bytes` for the merge, and about 16 MiB of nodes on their way to their pages.
+    """
+    by_slot = directory / "codes.bin"
+    code_bytes = len(codebook.offsets) - 1
+    nodes = _nodes(chunks, node, n, code_bytes, buffer_bytes, by_slot, advance)
+    write_graph(directory / "graph.imx", node, n, metric, nodes, max_norm=max_norm, scale=scale)
+    codes = np.memmap(by_slot, np.uint8, "r", shape=(n, code_bytes))
+    write_codes(directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK)))
+    by_slot.unlink()
 
 
 def _scale(summary: InputSummary, node: NodeFormat) -> Scale | None:

@@ -8,22 +8,17 @@ the index as it was and the next one starts over.
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from indexmill.builders.extend import Extension, extend_graph
-from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.manifest import MANIFEST_NAME, Manifest, parse_manifest, write_manifest
+from indexmill.builders.extend import extend_graph
+from indexmill.formats.errors import InputError
+from indexmill.formats.manifest import write_manifest
 from indexmill.formats.source import VectorSource
 from indexmill.layout.order import invert
 from indexmill.pipeline.certify import measure
@@ -31,50 +26,20 @@ from indexmill.pipeline.extend_addition import Addition
 from indexmill.pipeline.extend_files import Extended, write_files
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_input import check_source, read_addition
-from indexmill.pipeline.extend_manifest import manifest_of, run_record
+from indexmill.pipeline.extend_manifest import manifest_of
+from indexmill.pipeline.extend_memory import check_memory
 from indexmill.pipeline.extend_merge import index_addition
 from indexmill.pipeline.extend_parts import grown_navigation, nearer_entries, tail_order
 from indexmill.pipeline.extend_scratch import GrowingGraph, fill_tail, new_graph, unpack
-from indexmill.pipeline.extend_work import check_memory, scratch_beside
+from indexmill.pipeline.generation import GenerationRun, RunOptions
 from indexmill.pipeline.ingest import MAX_VECTORS
-from indexmill.pipeline.memory import PeakMemory
-from indexmill.pipeline.progress import Progress, Silent
-from indexmill.pipeline.publish import check_output, publish
-from indexmill.pipeline.spec import DEFAULT_MEMORY
-
-
-@dataclass(frozen=True)
-class ExtendOptions:
-    """Where the result goes and what it may take; none of it reaches the bytes.
-
-    Attributes
-    ----------
-    out : path, optional
-        By default the (first) index, which is replaced by its next generation.
-    memory : int
-        Bytes beside the page cache.
-    workers : int
-        Threads.
-    force : bool
-        Whether another index at `out` may be replaced, and indexes merged that have vectors in common.
-    """
-
-    out: str | os.PathLike[str] | None = None
-    memory: int = DEFAULT_MEMORY
-    workers: int = 2
-    force: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.workers <= 1024:
-            raise ConfigError(f"workers: expected 1 to 1024, got {self.workers}")
-        if self.memory < 1:
-            raise ConfigError(f"memory: expected a positive number of bytes, got {self.memory}")
+from indexmill.pipeline.progress import Progress
 
 
 def run_append(
     index: str | os.PathLike[str],
     open_more: Callable[[Sequence[str]], VectorSource],
-    options: ExtendOptions,
+    options: RunOptions,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Add vectors to an index and publish the next generation.
@@ -109,7 +74,7 @@ def run_append(
 def run_merge(
     first: str | os.PathLike[str],
     second: str | os.PathLike[str],
-    options: ExtendOptions,
+    options: RunOptions,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Join two indexes and publish the result, by default in place of the first.
@@ -145,36 +110,8 @@ def _check_size(larger: OpenedIndex, added: int) -> None:
         )
 
 
-class _Run:
-    """One append or merge: its output, its stages and what they took."""
-
-    def __init__(
-        self, index: str | os.PathLike[str], options: ExtendOptions, progress: Progress | None
-    ) -> None:
-        self.options = options
-        self.progress = progress or Silent()
-        self.seconds: dict[str, float] = {}
-        self.memory = PeakMemory()
-        self.started = datetime.now(UTC).isoformat(timespec="seconds")
-        replaced = os.path.realpath(index)
-        self.out = Path(os.path.realpath(index if options.out is None else options.out))
-        self.in_place = str(self.out) == replaced
-
-    @contextmanager
-    def working(self) -> Iterator[Path]:
-        """Take the output and yield a scratch directory beside it; BLAS runs on one thread, for equal bytes."""
-        with self.memory, threadpool_limits(1), scratch_beside(self.out) as scratch:
-            check_output(self.out, self.options.force or self.in_place)
-            yield scratch
-
-    @contextmanager
-    def stage(self, name: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
-        """Time and show a stage; yields what counts its steps."""
-        begun = time.perf_counter()
-        self.progress.start(name, total, unit)
-        yield self.progress.advance
-        self.seconds[name] = time.perf_counter() - begun
-        self.progress.finish(f"{self.seconds[name]:.1f} s")
+class _Run(GenerationRun):
+    """One append or merge."""
 
     def extend(
         self, larger: OpenedIndex, addition: Addition, parents: tuple[OpenedIndex, ...], scratch: Path
@@ -205,28 +142,8 @@ class _Run:
                 row_of_slot=extended.order, as_queries=larger.space.as_given,
             )  # fmt: skip
             manifest = replace(manifest, certificate=certificate)
-        self._publish(directory, manifest, parents, extension)
-        published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
-        return published
-
-    def _publish(
-        self,
-        directory: Path,
-        manifest: Manifest,
-        parents: tuple[OpenedIndex, ...],
-        extension: Extension,
-    ) -> None:
-        how = self.options
-        record = run_record(self.started, self.seconds, how.workers, how.memory, self.memory.bytes)
-        record["distances"] = extension.distances
-        record["changed_lists"] = extension.changed
-        with self.stage("publish", len(manifest.files), "files") as advance:
-            if self.in_place and parse_manifest(self.out).build_id != parents[0].manifest.build_id:
-                raise ConfigError(
-                    f"out: {self.out} was replaced meanwhile; run again to extend what is there now"
-                )
-            publish(directory, manifest, record, self.out, self.options.force or self.in_place, keep=False)
-            advance(len(manifest.files))
+        facts = {"distances": extension.distances, "changed_lists": extension.changed}
+        return self.publish(directory, manifest, parents[0].manifest.build_id, facts)
 
 
 def _laid_out(
@@ -234,7 +151,7 @@ def _laid_out(
 ) -> Extended:
     """Give the tail its slots, and find entry vertices and navigation graph of the whole."""
     p, node = larger.parameters, larger.space.node
-    tail = tail_order(graph, p.order, node.nodes_per_page, p.seed)
+    tail = tail_order(graph, larger.order, node.nodes_per_page, p.seed)
     order = np.concatenate([np.arange(graph.built, dtype=np.uint32), tail + np.uint32(graph.built)])
     slots = invert(order)
     entries = nearer_entries(graph, larger.space, larger.entries, threads)

@@ -30,12 +30,11 @@ def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[st
     overlap : float
         Overlap ratio of the new layout.
     """
-    n, built, codebook = len(graph.vectors), graph.built, index.codes.codebook
+    n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
     overlap_built = (index.manifest.drift or index.manifest.layout).get(
         "overlap_ratio" if index.manifest.drift is None else "overlap_ratio_built"
     )
-    old = code_error(graph.vectors[:built], index.space, codebook)
-    new = code_error(graph.vectors[built:], index.space, codebook)
+    old, new = _code_errors(index, graph)
     share = round((n - built) / n, 6)
     trained = min(built, index.parameters.sample_vectors, TRAINING_VECTORS)
     fit = optimism(trained / len(codebook.pivots))
@@ -44,10 +43,11 @@ def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[st
         int(index.space.outside(graph.vectors[first : first + _BLOCK]).any(axis=1).sum())
         for first in range(graph.present, n, _BLOCK)
     )
-    rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, index.parameters.order))
+    rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, index.order))
     return {
         "built_vectors": built,
         "added_vectors": n - built,
+        **({"laid_out_vectors": index.laid_out} if index.laid_out != built else {}),
         "added_share": share,
         "overlap_ratio_built": overlap_built,
         "code_error_built": _rounded(old),
@@ -57,6 +57,35 @@ def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[st
         "rebuild": rebuild,
         "advice": advice,
     }
+
+
+def drift_after_layout(index: OpenedIndex, overlap: float) -> dict[str, Any] | None:
+    """Return the drift of `index` once it is laid out again with overlap ratio `overlap`; None stays None.
+
+    All slots are settled then, and what appends did to the layout is forgotten; codes err as they did.
+    """
+    drift = index.manifest.drift
+    if drift is None:
+        return None
+    share, ratio = drift.get("added_share"), drift.get("code_error_ratio")
+    rebuild, advice = advise(float(share or 0), None if ratio is None else float(ratio), None)
+    settled = {"laid_out_vectors": index.n, "overlap_ratio_built": round(overlap, 6)}
+    return {**drift, **settled, "rebuild": rebuild, "advice": advice}
+
+
+def _code_errors(index: OpenedIndex, graph: GrowingGraph) -> tuple[float, float]:
+    """Return the errors of the codes of built vectors and of all added since.
+
+    A layout mixes the two in its slots: there the errors are those that the manifest has, and what was added after it
+    counts by its number.
+    """
+    n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
+    new = code_error(graph.vectors[graph.built :], index.space, codebook)
+    if index.laid_out == built:
+        return code_error(graph.vectors[:built], index.space, codebook), new
+    recorded = index.manifest.drift or {}
+    old, before = (float(recorded[key]) for key in ("code_error_built", "code_error_added"))
+    return old, (before * (graph.built - built) + new * (n - graph.built)) / (n - built)
 
 
 def optimism(rows_per_centre: float) -> float | None:

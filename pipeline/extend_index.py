@@ -1,4 +1,4 @@
-"""An index opened to be extended: every part checked, nothing of its size held but the ids."""
+"""An index opened to be extended or laid out: every part checked, nothing of its size held but the ids."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from indexmill.builders.vamana import VamanaParameters
@@ -19,6 +22,7 @@ from indexmill.formats.ids import read_ids
 from indexmill.formats.manifest import MANIFEST_NAME, file_sha256, read_manifest
 from indexmill.formats.metadata import METADATA_NAME
 from indexmill.formats.navigation import NAVIGATION_NAME, read_navigation
+from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.extend_space import NodeSpace
 from indexmill.pipeline.spec import Parameters
 
@@ -36,10 +40,6 @@ class OpenedIndex:
     codes : CodesFile
     entries : EntryVertices
     navigation : Navigation or None
-    vector_ids : uint32 array, shape (n,)
-        Vector id of each slot.
-    user_ids : pyarrow Array or None
-        User id of each slot.
     metadata : pyarrow ParquetFile or None
         Rows in vector-id order.
     space : NodeSpace
@@ -78,7 +78,9 @@ class OpenedIndex:
             self.navigation = None
             if NAVIGATION_NAME in names:
                 self.navigation = read_navigation(path / NAVIGATION_NAME, identity, n)
-            self.vector_ids, self.user_ids = read_ids(path / "ids.imx", identity)
+            self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = read_ids(
+                path / "ids.imx", identity
+            )
             self.metadata = None
             if METADATA_NAME in names:
                 digest = file_sha256(path / METADATA_NAME)
@@ -94,6 +96,28 @@ class OpenedIndex:
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
+
+    @property
+    def vector_ids(self) -> NDArray[np.uint32]:
+        """Vector id of each slot, uint32 (n,)."""
+        return self._held_ids()[0]
+
+    @property
+    def user_ids(self) -> pa.Array | None:
+        """User id of each slot, or None."""
+        return self._held_ids()[1]
+
+    def release_ids(self) -> None:
+        """Let go of the ids; they are read again when they are wanted.
+
+        Then it raises FormatError if another index has taken the place of this one.
+        """
+        self._ids = None
+
+    def _held_ids(self) -> tuple[NDArray[np.uint32], pa.Array | None]:
+        if self._ids is None:
+            self._ids = read_ids(self.path / "ids.imx", self.manifest.page_file_build_id)
+        return self._ids
 
     @property
     def dim(self) -> int:
@@ -117,10 +141,24 @@ class OpenedIndex:
         return VamanaParameters(self.graph.node_format.max_degree, p.build_list_size, p.alpha)
 
     @property
+    def order(self) -> str:
+        """Name of the order that lays new vectors out: that of the layout, if it is one that can be made again."""
+        name = self.manifest.layout.get("order")
+        return name if name in ORDERS else self.parameters.order
+
+    @property
     def built(self) -> int:
-        """Vectors of the last full build: the slots below, which never move, whatever was added since."""
-        recorded = (self.manifest.drift or {}).get("built_vectors")
-        return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else self.n
+        """Vectors of the last full build."""
+        return self._drift_count("built_vectors", self.n)
+
+    @property
+    def laid_out(self) -> int:
+        """Slots of the last full build or layout: those below never move, whatever was added since."""
+        return self._drift_count("laid_out_vectors", self.built)
+
+    def _drift_count(self, key: str, otherwise: int) -> int:
+        recorded = (self.manifest.drift or {}).get(key)
+        return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else otherwise
 
     @property
     def ids_bytes(self) -> int:

@@ -1,10 +1,8 @@
-"""What the manifest and the run record of an extended index say."""
+"""What the manifest of an extended index says."""
 
 from __future__ import annotations
 
 import hashlib
-import platform
-import socket
 from dataclasses import asdict
 from typing import Any
 
@@ -64,7 +62,7 @@ def _layout(extended: Extended) -> dict[str, Any]:
         graph.neighbours, graph.degrees, extended.order, max(node.nodes_per_page, 1), fill
     )
     rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
-    return {"order": larger.parameters.order, **rounded}
+    return {"order": larger.order, **rounded}
 
 
 def _degrees(graph: GrowingGraph) -> dict[str, Any]:
@@ -72,19 +70,4 @@ def _degrees(graph: GrowingGraph) -> dict[str, Any]:
         "mean_degree": round(float(graph.degrees.mean()), 6),
         "least_degree": int(graph.degrees.min()),
         "greatest_degree": int(graph.degrees.max()),
-    }
-
-
-def run_record(
-    started: str, seconds: dict[str, float], workers: int, memory: int, peak_memory: int
-) -> dict[str, Any]:
-    """Return what may differ between two equal runs, for run.json; `memory` is the budget, both in bytes."""
-    return {
-        "started": started,
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "workers": workers,
-        "executor": "local",
-        "host": {"name": socket.gethostname(), "machine": platform.machine(), "system": platform.system()},
-        "memory_budget_bytes": memory,
-        "peak_memory_bytes": peak_memory,
     }

@@ -32,7 +32,7 @@ _STREAM = 0x7A72
 
 
 def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) -> NDArray[np.uint32]:
-    """Lay out all vertices added since the last build behind the built ones, which keep their slots.
+    """Lay out all vertices added since the last build or layout behind the built ones, which keep their slots.
 
     Star packing sees the graph that the tail induces: of a few new vertices alone there would be hardly a star,
     and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page

@@ -35,7 +35,7 @@ class GrowingGraph:
     present : int
         Vertices of the larger index.
     built : int
-        Those of its last full build. The others, old and new, are the *tail*, which is laid out anew.
+        Those of its last full build or layout. The others, old and new, are the *tail*, which is laid out anew.
     tail_vectors : array, shape (n - built, dim)
         As stored on a page.
     tail_codes : uint8 array, shape (n - built, M)
@@ -59,7 +59,7 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
         If the disk has no room.
     """
     space, n = index.space, index.n + added
-    tail, chunks = n - index.built, len(index.codes.codebook.offsets) - 1
+    tail, chunks = n - index.laid_out, len(index.codes.codebook.offsets) - 1
     return GrowingGraph(
         create_npy(directory / "vectors.npy", space.dtype, (n, space.node.dim)),
         create_npy(
@@ -67,7 +67,7 @@ def new_graph(directory: Path, index: OpenedIndex, added: int) -> GrowingGraph:
         ),
         create_npy(directory / "degrees.npy", np.dtype(np.int32), (n,)),
         index.n,
-        index.built,
+        index.laid_out,
         create_npy(directory / "tail-vectors.npy", space.node.element_dtype, (tail, space.node.dim)),
         create_npy(directory / "tail-codes.npy", np.dtype(np.uint8), (tail, chunks)),
     )

@@ -40,7 +40,7 @@ def order_task(
     n = len(g.degrees)
     per_page = max(node.nodes_per_page, 1)
     if order == "star":
-        layout = _star_order(g, per_page, Path(out) / "reverse.bin")
+        layout = mapped_star_order(g, per_page, Path(out) / "reverse.bin")
     else:
         points = None if vectors is None else np.load(vectors, mmap_mode="r")
         layout = ORDERS[order].fit(
@@ -66,7 +66,7 @@ def order_task(
     (Path(out) / "layout.json").write_text(json.dumps(facts))
 
 
-def _star_order(graph: Graph, nodes_per_page: int, file: Path) -> NDArray[np.uint32]:
+def mapped_star_order(graph: Graph | Adjacency, nodes_per_page: int, file: Path) -> NDArray[np.uint32]:
     """Star packing with the reverse graph in a mapped file: edges are scratch space, only vertices are memory."""
     edges = max(1, int(graph.degrees.sum(dtype=np.int64)))
     sources = create_raw(file, np.uint32, edges)

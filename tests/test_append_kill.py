@@ -24,6 +24,7 @@ import os, signal, sys
 from pathlib import Path
 import indexmill
 import indexmill.pipeline.extend as x
+import indexmill.pipeline.generation as generation
 import indexmill.pipeline.publish
 
 victim, index, more = sys.argv[1:4]
@@ -40,7 +41,7 @@ def then_die(function):
 if hasattr(x, victim):
     setattr(x, victim, then_die(getattr(x, victim)))
 if victim.startswith("rename-"):
-    publish, rename, left = x.publish, Path.rename, int(victim[7:])
+    publish, rename, left = generation.publish, Path.rename, int(victim[7:])
     def count_renames(self, target):
         global left
         left -= 1
@@ -51,7 +52,7 @@ if victim.startswith("rename-"):
         Path.rename = count_renames
         indexmill.pipeline.publish.exchange = lambda first, second: False
         publish(*arguments, **keywords)
-    x.publish = publish_and_die
+    generation.publish = publish_and_die
 indexmill.append(index, more, workers=1)
 """
 
@@ -77,7 +78,7 @@ def test_killed_in_every_stage_and_run_again(folder: Path, tmp_path: Path) -> No
     for step in ("read_addition", "new_graph", "extend_graph", "write_files", "measure"):
         assert append(step, index, folder / "more.npy") == -signal.SIGKILL, step
         assert data_files(index) == data_files(folder / "old"), step
-        assert (tmp_path / ".ix.indexmill-extend").is_dir()
+        assert (tmp_path / ".ix.indexmill-scratch").is_dir()
     assert append("nothing", index, folder / "more.npy") == 0
     assert data_files(index) == data_files(folder / "whole")
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]

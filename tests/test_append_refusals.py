@@ -174,7 +174,7 @@ def test_one_job_at_a_time_writes_an_index(old: Path, tmp_path: Path) -> None:
     index = shutil.copytree(old, tmp_path / "ix")
     with output_lock(index), pytest.raises(ConfigError, match="another job is writing"):
         indexmill.append(index, NEW)
-    scratch = tmp_path / ".ix.indexmill-extend"
+    scratch = tmp_path / ".ix.indexmill-scratch"
     scratch.mkdir()
     (scratch / "left-by-a-killed-run").touch()
     indexmill.append(index, NEW)

@@ -1,41 +1,15 @@
-"""Where an append or merge works, one at a time for each output, and what it needs in memory."""
+"""What an append or merge needs in memory."""
 
 from __future__ import annotations
-
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from indexmill.builders.navigation import NAVIGATION_VAMANA
 from indexmill.builders.vamana import list_capacity
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.publish import output_lock
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
-
-
-@contextmanager
-def scratch_beside(out: Path) -> Iterator[Path]:
-    """Yield an empty directory beside `out`, which is locked; what a killed run left there goes first.
-
-    Raises
-    ------
-    ConfigError
-        If another job is writing `out`.
-    """
-    scratch = out.with_name(f".{out.name}.indexmill-extend")
-    with output_lock(out):
-        if scratch.exists():
-            shutil.rmtree(scratch)
-        scratch.mkdir(parents=True)
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch)
 
 
 def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
@@ -57,7 +31,7 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
         _BYTES_PER_VERTEX + larger.codes.codebook.offsets.size
     )  # a search of the certificate holds the codes
     ids_bytes = larger.ids_bytes * n // larger.n
-    tail = n - larger.built
+    tail = n - larger.laid_out
     need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (8 * node.max_degree + 40)
     if larger.navigation is not None:
         share = len(larger.navigation.slots) / larger.n

@@ -1,0 +1,83 @@
+"""`indexmill layout`: a finished index laid out again, as its next generation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from indexmill.jobs.options import (
+    Column,
+    Force,
+    IndexDir,
+    Json,
+    Memory,
+    NewOut,
+    Queries,
+    Workers,
+    examples,
+)
+
+NAME = "layout"
+EXAMPLES = examples(
+    "indexmill layout products.index",
+    "indexmill layout products.index --effort high --queries tune.npy",
+    "indexmill layout products.index --order star --out laid-out.index",
+    "indexmill layout products.index --order-file order.npy",
+)
+
+
+def command(
+    index: IndexDir,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|auto",
+            help="An order of the portfolio (docs/guides/layout.md), or the one with the fewest"
+            " page reads. (default auto)",
+        ),
+    ] = None,
+    order_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npy", help="An order of your own: the vector id in each slot."),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="low|normal|high",
+            help="What may be tried, in units of work; an order by name has no limit without it. (default normal)",
+        ),
+    ] = None,
+    queries: Queries = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="True neighbours of the queries (big-ann); default: computed."),
+    ] = None,
+    column: Column = None,
+    out: NewOut = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Scratch files, twice the index; default: beside the output."),
+    ] = None,
+    memory: Memory = "1GiB",
+    workers: Workers = 2,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Lay an index out again for fewer page reads, out of core; vectors, graph, codes and ids stay what they are.
+
+    `auto` tries every order on a sample, or on the whole index if that is small, and counts the page reads of tuning
+    queries at equal recall. The result is the index's next generation; searches that have it open go on undisturbed.
+    """
+    from indexmill.jobs.layout import given_queries, layout_request, show_layout
+    from indexmill.jobs.progress import stderr_progress
+    from indexmill.jobs.run_options import run_options
+    from indexmill.pipeline.relayout.run import run_layout
+
+    options = run_options(out, memory, workers, force, work)
+    tuning = given_queries(queries, truth, column)
+    request = layout_request(order, order_file, effort, tuning)
+    with stderr_progress() as progress:
+        result = run_layout(index, request, options, progress)
+    show_layout(index, out, result, json_)

@@ -1,0 +1,38 @@
+"""How a run that makes the next generation of an index is to go, from flags or arguments."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from indexmill.formats.errors import ConfigError
+
+if TYPE_CHECKING:
+    from indexmill.pipeline.generation import RunOptions
+
+
+def run_options(
+    out: str | os.PathLike[str] | None,
+    memory: int | str,
+    workers: int,
+    force: bool,
+    work: str | os.PathLike[str] | None = None,
+) -> RunOptions:
+    """Check how a run is to go; `memory` in bytes or as ``"4GiB"``.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option.
+    """
+    from indexmill.pipeline.allocator import hold_little
+
+    hold_little()  # before anything imports numpy or Arrow
+    from indexmill.pipeline.generation import RunOptions
+    from indexmill.pipeline.spec import parse_size
+
+    try:
+        size = int(parse_size(memory))
+    except ValueError as error:
+        raise ConfigError(f"memory: {error}") from None
+    return RunOptions(out, size, workers, force, work)

@@ -1,0 +1,1 @@
+"""A finished index laid out again: from its files, out of core, as its next generation."""

@@ -1,0 +1,246 @@
+"""`--order auto`: every order of the portfolio is tried on a sample, and the reader counts what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.layout.order import Work, invert
+from indexmill.layout.portfolio import ORDERS
+from indexmill.pipeline.budget import FIXED_BYTES
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.relayout.judge import Cost, Judge, paired_interval
+from indexmill.pipeline.relayout.memory import needed_memory
+from indexmill.pipeline.relayout.region import ball
+from indexmill.pipeline.relayout.sample_index import Sample
+from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
+from indexmill.pipeline.relayout.unpacked import UnpackedIndex
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import Index
+
+#: What the present layout is called among the candidates.
+CURRENT = "current"
+#: Orders that are never worth trying.
+_BASELINES = frozenset({"random"})
+#: Keeps the choice of the region apart from other draws with the same seed.
+_STREAM = 0x4E61
+#: Bytes of a sampled vertex beside its node and list, which are there in the files, in the reader and by number.
+_SAMPLE_BYTES = 400
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried.
+
+    Attributes
+    ----------
+    sample : int
+        Vertices of the sample.
+    queries : int
+        Tuning queries.
+    work : int
+        Units of work a vertex that each order may spend (`layout.order.Work`), on the sample and on the whole.
+    """
+
+    sample: int
+    queries: int
+    work: int
+
+
+#: Star packing spends 2 R units a vertex, 8 rounds of restreaming 10 R, Gorder about R^2.
+EFFORTS = {
+    "low": Effort(20_000, 200, 1_000),
+    "normal": Effort(50_000, 500, 10_000),
+    "high": Effort(200_000, 1_000, 100_000),
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An order that was tried.
+
+    Attributes
+    ----------
+    name : str
+        A key of `layout.portfolio.ORDERS`, or `CURRENT`.
+    order : uint32 array, shape (s,)
+        Vertex of the sample in each slot.
+    cost : Cost
+    work : int
+        Units spent.
+    exhausted : bool
+        Whether it ran out of work.
+    """
+
+    name: str
+    order: NDArray[np.uint32]
+    cost: Cost
+    work: int
+    exhausted: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and why.
+
+    Attributes
+    ----------
+    name : str
+    order : uint32 array, shape (n,), or None
+        Vector id in each slot, where the sample was the whole index.
+    work : int
+        Units spent on that order, on the sample.
+    record : dict
+        For the manifest (docs/formats/manifest.md).
+    """
+
+    name: str
+    order: NDArray[np.uint32] | None
+    work: int
+    record: dict[str, Any]
+
+
+def sample_size(index: OpenedIndex, effort: Effort, memory: int) -> int:
+    """Return how many vertices to try orders on: as many as `effort` and `memory` allow."""
+    node = index.graph.node_format
+    each = 3 * node.group_bytes // node.nodes_per_group + 12 * node.max_degree + 4 * node.dim + _SAMPLE_BYTES
+    room = max(memory - FIXED_BYTES, 0) // each
+    return int(max(1, min(index.n, effort.sample, room)))
+
+
+class Trial:
+    """A sample of an index, opened, on which orders are tried.
+
+    Attributes
+    ----------
+    graph : Adjacency
+    points : uint8 or float32 array, shape (s, stored dim)
+    current : uint32 array, shape (s,)
+        Vertices in the order of the present layout.
+    """
+
+    def __init__(
+        self, index: OpenedIndex, unpacked: UnpackedIndex, size: int, threads: int, scratch: Path
+    ) -> None:
+        from indexmill.reader.index import Index
+
+        assert unpacked.points is not None
+        self.is_whole = size == index.n
+        if self.is_whole:
+            self.region = ball(unpacked.points, 0, size)
+            self.graph, self.points, self.current = unpacked.graph, unpacked.points, unpacked.vector_ids
+            path = index.path
+        else:
+            sample = take_sample(index, unpacked, size, threads)
+            self.region = sample.region
+            self.graph, self.points, self.current = sample.graph, sample.points, sample.current
+            path = sample.write(scratch / "sample")
+        self._slots = invert(self.current) if self.is_whole else np.arange(size, dtype=np.uint32)
+        self._opened = Index(path, "pread")
+
+    def view(self, order: NDArray[np.uint32]) -> Index:
+        """Return the sample as if it were laid out in `order`, uint32 (s,), vertices by slot."""
+        return self._opened.remapped(self._slots[order])
+
+
+def take_sample(index: OpenedIndex, unpacked: UnpackedIndex, size: int, threads: int) -> Sample:
+    """Return the `size` vertices around the vertex of one of the index's centroids, drawn by its seed."""
+    assert unpacked.points is not None
+    rng = np.random.default_rng([index.parameters.seed, _STREAM])
+    drawn = index.entries.vertices[rng.integers(len(index.entries.vertices))]
+    region = ball(unpacked.points, int(unpacked.vector_ids[drawn]), size)
+    return Sample(index, unpacked, region, threads)
+
+
+def choose(
+    index: OpenedIndex,
+    trial: Trial,
+    names: list[str],
+    effort: str,
+    given: GivenQueries | None,
+    threads: int,
+    advance: Callable[[int], None],
+) -> Choice:
+    """Try every order on `trial`; return that with the fewest page reads, or a cheaper one that noise hides it from.
+
+    Parameters
+    ----------
+    names : list of str
+        See `candidates`.
+    effort : {"low", "normal", "high"}
+    advance : callable
+        Told of each of `names` when it is done.
+    """
+    seed, how = index.parameters.seed, EFFORTS[effort]
+    per_page = max(index.graph.node_format.nodes_per_page, 1)
+    queries = tuning_queries(index, given, trial.region, trial.points, how.queries, seed, threads)
+    judge = Judge(trial.points, queries, threads)
+    judge.aim(trial.view(trial.current))
+    tried = []
+    for name in names:
+        work = Work(how.work * len(trial.points))
+        if name == CURRENT:
+            order = trial.current
+        else:
+            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=threads, work=work)
+        tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
+        advance(1)
+    winner, rows = decide(tried, seed)
+    record = {
+        "effort": effort,
+        "sample_vectors": len(trial.points),
+        "queries": len(queries),
+        "queries_from": "the caller" if given is not None else "the index",
+        "k": queries.k,
+        "recall": round(judge.target, 6),
+        "candidates": rows,
+    }
+    return Choice(winner.name, winner.order if trial.is_whole else None, winner.work, record)
+
+
+def candidates(index: OpenedIndex, size: int, memory: int) -> list[str]:
+    """Return the names of what is tried on `size` vertices, in turn: every order that fits `memory`.
+
+    The present layout is one of them where the sample is the whole index: of its pages a sample would have pieces.
+    """
+    names = (name for name in ORDERS if name not in _BASELINES)
+    orders = [name for name in names if needed_memory(index, name) <= memory]
+    return [CURRENT, *orders] if size == index.n else orders
+
+
+def decide(tried: list[Candidate], seed: int) -> tuple[Candidate, list[dict[str, Any]]]:
+    """Return the winner and a record of every candidate.
+
+    The winner is the one that spent the least work among those whose page reads noise does not tell from the fewest:
+    the 95% bootstrap interval of their paired difference, over queries, holds zero. Equal work: the fewer page reads.
+
+    Parameters
+    ----------
+    tried : list of Candidate
+        At least one of which reached the recall.
+    """
+    able = [c for c in tried if c.cost.reached] or tried
+    best = min(able, key=lambda c: c.cost.mean)
+    alike, rows = [], []
+    for c in tried:
+        low, high = paired_interval(c.cost.pages - best.cost.pages, seed)
+        if c in able and low <= 0 <= high:
+            alike.append(c)
+        rows.append(
+            {
+                "order": c.name,
+                "pages_read": round(c.cost.mean, 6),
+                "more_than_best": [round(low, 6), round(high, 6)],
+                "recall": round(c.cost.recall, 6),
+                "search_list_size": round(c.cost.list_size, 6),
+                "work": c.work,
+                "exhausted": c.exhausted,
+            }
+        )
+    return min(alike, key=lambda c: (c.work, c.cost.mean)), rows

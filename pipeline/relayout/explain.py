@@ -1,0 +1,151 @@
+"""What binds an index: whether a layout can help it, and where none can, what would, and by how much."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from indexmill.formats.errors import NothingToGain
+from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.nodes import NodeFormat
+from indexmill.pipeline.allocator import hold_little
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generation import GenerationRun, RunOptions
+from indexmill.pipeline.progress import Progress
+from indexmill.pipeline.relayout.proposals import Proposal, propose
+from indexmill.pipeline.relayout.unpacked import unpack
+
+#: Share of a page's mates that are neighbours from which a layout counts as one: input order has less of random data,
+#: star packing about twice as much.
+_LAID_OUT_OVERLAP = 0.1
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What binds an index.
+
+    Attributes
+    ----------
+    facts : dict
+        Numbers: nodes and bytes a page, fill, overlap ratio.
+    can_help : bool
+        Whether an order of the nodes can change page reads at all.
+    words : tuple of str
+        The same in sentences.
+    proposals : tuple of Proposal
+        What would help where no layout can.
+    """
+
+    facts: dict[str, Any]
+    can_help: bool
+    words: tuple[str, ...]
+    proposals: tuple[Proposal, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """Words and proposals, one a line."""
+        return [*self.words, *(proposal.words for proposal in self.proposals)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return {
+            **self.facts,
+            "layout_can_help": self.can_help,
+            "words": list(self.words),
+            "proposals": [vars(proposal) for proposal in self.proposals],
+        }
+
+
+def run_explain(
+    index: str | os.PathLike[str], options: RunOptions, progress: Progress | None = None
+) -> Explanation:
+    """Say what binds the index at `index`; see `explain`."""
+    hold_little()
+    run = GenerationRun(index, options, progress)
+    beside = Path(os.path.realpath(index)).parent
+    with (
+        threadpool_limits(1),
+        OpenedIndex(index) as opened,
+        TemporaryDirectory(prefix=".indexmill-explain-", dir=options.work or beside) as scratch,
+    ):
+        return explain(opened, run, Path(scratch))
+
+
+def explain(opened: OpenedIndex, run: GenerationRun, scratch: Path) -> Explanation:
+    """Say what binds an index; where no layout can help, proposals are measured on a sample of it."""
+    node, n = opened.graph.node_format, opened.n
+    layout = opened.manifest.layout
+    facts = {
+        "vectors": n,
+        "node_dtype": node.dtype,
+        "node_bytes": node.node_bytes,
+        "vector_bytes": node.vector_bytes,
+        "list_bytes": 4 + 4 * node.max_degree,
+        "nodes_per_page": node.nodes_per_page,
+        "pages_per_node": node.pages_per_node,
+        "page_fill": round(min(n, node.nodes_per_group) * node.node_bytes / node.group_bytes, 6),
+        "order": layout.get("order"),
+        "overlap_ratio": layout.get("overlap_ratio"),
+    }
+    words = [_page_words(node, n)]
+    if n <= node.nodes_per_group and node.nodes_per_page > 1:
+        words.append("One page holds all of them: there is nothing to lay out.")
+        return Explanation(facts, False, tuple(words))
+    if node.nodes_per_page > 1:
+        return Explanation(facts, True, (*words, *_layout_words(opened, facts)))
+    words.append(
+        "A read brings one node, whatever its neighbours on the device are, so the order of the nodes changes no page "
+        "read: a layout cannot help."
+    )
+    with run.stage("unpack", n, "vectors") as advance:
+        unpacked = unpack(opened, scratch, True, advance)
+    proposals = propose(opened, unpacked, run, scratch)
+    return Explanation(facts, False, tuple(words), proposals)
+
+
+def check_layout_matters(opened: OpenedIndex, run: GenerationRun, scratch: Path) -> None:
+    """Refuse to choose among layouts of which none can help.
+
+    Raises
+    ------
+    NothingToGain
+        With what `explain` says.
+    """
+    if 1 < opened.graph.node_format.nodes_per_page < opened.n:
+        return
+    found = explain(opened, run, scratch)
+    raise NothingToGain("\n  ".join([f"{opened.path}: nothing was published", *found.lines]))
+
+
+def _page_words(node: NodeFormat, n: int) -> str:
+    what = (
+        f"a node of {node.node_bytes:,} bytes (vector {node.vector_bytes:,}, list of {node.max_degree} neighbours "
+        f"{4 + 4 * node.max_degree:,})"
+    )
+    if node.nodes_per_page > 1:
+        return f"{min(n, node.nodes_per_page)} nodes share a page of {PAGE_BYTES}: {what}."
+    if node.nodes_per_page == 1:
+        slack = PAGE_BYTES - node.node_bytes
+        return f"One node fills a page of {PAGE_BYTES}: {what}; {slack:,} bytes are left over."
+    return f"A node takes {node.pages_per_node} pages of {PAGE_BYTES}: {what}."
+
+
+def _layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
+    overlap = facts["overlap_ratio"]
+    if not isinstance(overlap, (int, float)):
+        return ["A layout can help: indexmill layout finds the best one."]
+    mates = opened.graph.node_format.nodes_per_page - 1
+    shared = (
+        f"Of a node's {mates} page mates {overlap * mates:.1f} are neighbours (overlap ratio {overlap:.3f})"
+    )
+    if overlap < _LAID_OUT_OVERLAP:
+        return [f"{shared}: a read brings strangers. A layout can help: run indexmill layout."]
+    return [
+        f"{shared}: it is laid out by {facts['order']}. Another order may do better: indexmill layout --order auto "
+        "measures them."
+    ]

@@ -1,0 +1,167 @@
+"""The judge of layouts: page reads a query at equal recall, counted by the reader; and what is noise of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.pipeline.recall import recall_by_distance
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import Index, SearchResult
+
+#: Recall@10 at which layouts are compared, if searches reach it.
+TARGET_RECALL = 0.95
+#: List sizes tried, until the recall is reached; then it is bisected for.
+_LIST_SIZES = (12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+_RESAMPLES = 2000
+#: Distances at a time: 16 MiB of differences.
+_BLOCK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class TuningQueries:
+    """Queries by which layouts are compared.
+
+    Attributes
+    ----------
+    vectors : array, shape (q, dim)
+        As a caller of `Index.search` has them.
+    compared : float32 array, shape (q, stored dim)
+        As they are compared with `rows`.
+    kth : float64 array, shape (q,)
+        Squared distance of the k-th true neighbour.
+    k : int
+    own : int64 array, shape (q,), or None
+        Vector id of each query, where queries are vectors of the index: it does not count.
+    """
+
+    vectors: NDArray[Any]
+    compared: NDArray[np.float32]
+    kth: NDArray[np.float64]
+    k: int
+    own: NDArray[np.int64] | None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a layout costs its searches.
+
+    Attributes
+    ----------
+    pages : float64 array, shape (q,)
+        Page reads of each query, linear between the two list sizes whose recalls enclose the target.
+    recall : float
+        The target, or what was reached.
+    list_size : float
+        L at which it is reached, linear in the same way.
+    reached : bool
+        Whether the target was.
+    """
+
+    pages: NDArray[np.float64]
+    recall: float
+    list_size: float
+    reached: bool
+
+    @property
+    def mean(self) -> float:
+        """Mean page reads a query."""
+        return float(self.pages.mean())
+
+
+class Judge:
+    """Searches views of one index for the same queries.
+
+    Parameters
+    ----------
+    rows : uint8 or float32 array, shape (n, stored dim)
+        Exact vectors by vector id.
+    queries : TuningQueries
+    threads : int
+        Search threads; the counters do not depend on them.
+    """
+
+    def __init__(self, rows: NDArray[Any], queries: TuningQueries, threads: int) -> None:
+        self._rows, self._queries, self._threads = rows, queries, threads
+        self.target = TARGET_RECALL
+
+    def aim(self, view: Index) -> None:
+        """Lower the target to what searches of `view` reach with the largest list, if they do not reach it."""
+        self.target = min(self.target, self._search(view, self._list_sizes(view)[-1])[1])
+
+    def cost(self, view: Index) -> Cost:
+        """Return page reads at the target recall."""
+        sizes = self._list_sizes(view)
+        found = {sizes[0]: self._search(view, sizes[0])}
+        low = high = sizes[0]
+        for size in sizes[1:]:
+            if found[high][1] >= self.target:
+                break
+            low, high = high, size
+            found[size] = self._search(view, size)
+        pages, recall = found[high]
+        if low == high or recall < self.target:  # the shortest list is long enough, or the longest is not
+            return Cost(pages, recall, high, recall >= self.target)
+        while high - low > 1:
+            middle = (low + high) // 2
+            found[middle] = self._search(view, middle)
+            low, high = (low, middle) if found[middle][1] >= self.target else (middle, high)
+        (before, less), (after, more) = found[low], found[high]
+        share = (self.target - less) / (more - less)
+        return Cost(before + share * (after - before), self.target, low + share * (high - low), True)
+
+    def traced(self, view: Index, list_size: int) -> SearchResult:
+        """Search `view` once more, with a trace."""
+        q = self._queries
+        return view.search(
+            q.vectors, q.k, L=max(q.k, list_size), threads=self._threads, deterministic=True, trace=True
+        )
+
+    def _list_sizes(self, view: Index) -> list[int]:
+        least = self._queries.k + (self._queries.own is not None)
+        most = max(least, min(_LIST_SIZES[-1], len(view)))
+        return sorted({max(least, min(size, most)) for size in _LIST_SIZES})
+
+    def _search(self, view: Index, list_size: int) -> tuple[NDArray[np.float64], float]:
+        """Page reads of each query, and mean recall."""
+        q = self._queries
+        wanted = min(q.k + (q.own is not None), len(view))
+        found = view.search(q.vectors, wanted, L=list_size, threads=self._threads, deterministic=True)
+        distances = distances_to(self._rows, found.vector_ids, q.compared)
+        if q.own is not None:
+            distances[found.vector_ids == q.own[:, None]] = np.nan
+        distances = np.sort(distances, axis=1)[:, : q.k]  # NaN sorts last
+        recall = float(recall_by_distance(distances, q.kth[:, None]).mean())
+        return found.counters["pages_read"].astype(np.float64), recall
+
+
+def distances_to(
+    rows: NDArray[Any], ids: NDArray[np.integer[Any]], queries: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """Return squared distances, float64 (q, k), of rows `ids` (q, k) to `queries` (q, dim); NaN where an id is -1."""
+    out = np.empty(ids.shape)
+    step = max(1, _BLOCK_BYTES // (8 * ids.shape[1] * rows.shape[1]))
+    for first in range(0, len(ids), step):
+        some = slice(first, first + step)
+        differences = rows[np.maximum(ids[some], 0)].astype(np.float64) - queries[some, None, :]
+        out[some] = np.einsum("qkd,qkd->qk", differences, differences)
+    out[ids < 0] = np.nan
+    return out
+
+
+def paired_interval(difference: NDArray[np.float64], seed: int) -> tuple[float, float]:
+    """Return the 95% bootstrap interval of the mean of paired differences, float64 (q,)."""
+    rng = np.random.default_rng(seed)
+    means = np.empty(_RESAMPLES)
+    for first in range(0, _RESAMPLES, 100):
+        drawn = rng.integers(len(difference), size=(100, len(difference)))
+        means[first : first + 100] = difference[drawn].mean(axis=1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,55 @@
+"""What the manifest of an index that was laid out again says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.manifest import FileEntry, Manifest
+from indexmill.layout.metrics import layout_metrics
+from indexmill.layout.order import Adjacency
+from indexmill.pipeline.extend_drift import drift_after_layout
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.relayout.fitting import Fitted
+from indexmill.pipeline.store import software_versions
+
+
+def manifest_of(
+    index: OpenedIndex, layout: Mapping[str, Any], build_id: str, files: tuple[FileEntry, ...]
+) -> Manifest:
+    """Return the manifest of the written files: what the index was, with another layout, and not yet measured."""
+    old = index.manifest
+    return Manifest(
+        kind="graph",
+        build_id=build_id,
+        generation=old.generation + 1,
+        parents=(old.build_id,),
+        ancestors=tuple(sorted(old.lineage - {old.build_id})),
+        parameters=dict(old.parameters),
+        input=dict(old.input),
+        software=software_versions(),
+        layout=layout,
+        graph=dict(old.graph),
+        drift=drift_after_layout(index, float(layout["overlap_ratio"])),
+        certificate=None,
+        files=files,
+    )
+
+
+def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
+    """Return key ``layout`` of the manifest (docs/formats/manifest.md).
+
+    Parameters
+    ----------
+    graph : Adjacency
+        By vector id, as ``fitted.order`` is.
+    """
+    node = index.graph.node_format
+    fill = index.n * node.node_bytes / (node.n_pages(index.n) * PAGE_BYTES)
+    metrics = layout_metrics(graph.neighbours, graph.degrees, fitted.order, max(node.nodes_per_page, 1), fill)
+    record: dict[str, Any] = {"order": fitted.name}
+    record |= {name: round(value, 6) for name, value in asdict(metrics).items()}
+    record |= {"parameters": fitted.parameters, "work": fitted.work, "work_limit": fitted.work_limit}
+    return record if fitted.choice is None else record | {"choice": fitted.choice}

@@ -1,0 +1,82 @@
+"""A sample of an index on which orders are tried: the vertices around one of them, and the graph these induce.
+
+A sample drawn at random has no edges left; neighbours of a vertex lie around it, so a ball keeps most of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.layout.order import Adjacency
+
+_NOBODY = np.uint32(0xFFFFFFFF)
+#: Vertices looked at at a time.
+_BLOCK = 16_384
+
+
+@dataclass(frozen=True)
+class Region:
+    """Vertices of a sample, numbered anew in ascending order.
+
+    Attributes
+    ----------
+    vertices : uint32 array, shape (s,), ascending
+    centre : float32 array, shape (stored dim,)
+    radius : float
+        Squared distance from `centre` within which they lie.
+    """
+
+    vertices: NDArray[np.uint32]
+    centre: NDArray[np.float32]
+    radius: float
+
+    def __len__(self) -> int:
+        return len(self.vertices)
+
+
+def ball(points: NDArray[Any], centre: int, size: int) -> Region:
+    """Return the `size` vertices nearest to vertex `centre`, ties by the lower; memory 8 bytes a vertex.
+
+    Parameters
+    ----------
+    points : uint8 or float32 array, shape (n, stored dim)
+    """
+    n = len(points)
+    middle = points[centre].astype(np.float32)
+    distances = np.empty(n, np.float32)
+    for first in range(0, n, _BLOCK):
+        rows = points[first : first + _BLOCK].astype(np.float32) - middle
+        distances[first : first + len(rows)] = np.einsum("ij,ij->i", rows, rows)
+    if size >= n:
+        return Region(np.arange(n, dtype=np.uint32), middle, float(distances.max()))
+    radius = np.partition(distances, size - 1)[size - 1]
+    inside = np.flatnonzero(distances < radius)
+    border = np.flatnonzero(distances == radius)[: size - len(inside)]
+    return Region(np.sort(np.concatenate([inside, border])).astype(np.uint32), middle, float(radius))
+
+
+def induced(graph: Adjacency, vertices: NDArray[np.uint32]) -> Adjacency:
+    """Return the graph that `vertices`, ascending, induce; lists keep their order. Memory: 4 bytes a vertex of all.
+
+    Returns
+    -------
+    Adjacency
+        Of the same width as `graph`, numbered by position in `vertices`.
+    """
+    rank = np.full(len(graph.degrees), _NOBODY, np.uint32)
+    rank[vertices] = np.arange(len(vertices), dtype=np.uint32)
+    width = graph.neighbours.shape[1]
+    neighbours = np.zeros((len(vertices), width), np.uint32)
+    degrees = np.zeros(len(vertices), np.int32)
+    for first in range(0, len(vertices), _BLOCK):
+        some = vertices[first : first + _BLOCK]
+        lists = rank[graph.neighbours[some]]
+        kept = (lists != _NOBODY) & (np.arange(width) < graph.degrees[some, None])
+        counts = kept.sum(axis=1)
+        neighbours[first : first + len(some)][np.arange(width) < counts[:, None]] = lists[kept]
+        degrees[first : first + len(some)] = counts
+    return Adjacency(neighbours, degrees)

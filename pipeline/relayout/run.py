@@ -1,0 +1,196 @@
+"""`layout`: an order for a finished index, its files written again in that order, the next generation published."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.formats.errors import ConfigError
+from indexmill.layout.portfolio import ORDERS, USES_POINTS
+from indexmill.pipeline.allocator import give_back, hold_little
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generation import GenerationRun, RunOptions
+from indexmill.pipeline.progress import Progress
+from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
+from indexmill.pipeline.relayout.explain import check_layout_matters
+from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
+from indexmill.pipeline.relayout.memory import check_memory
+from indexmill.pipeline.relayout.record import layout_record, manifest_of
+from indexmill.pipeline.relayout.rewrite import write_files
+from indexmill.pipeline.relayout.tuning import GivenQueries
+from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack
+
+AUTO = "auto"
+DEFAULT_EFFORT = "normal"
+
+
+@dataclass(frozen=True)
+class LayoutRequest:
+    """What to lay an index out by; all of it may reach the bytes.
+
+    Attributes
+    ----------
+    order : str
+        A key of `layout.portfolio.ORDERS`, or ``"auto"`` for the best of them.
+    order_file : path, optional
+        In place of `order`: a .npy file with the vector id in each slot.
+    effort : {"low", "normal", "high"}, optional
+        What may be tried (`pipeline.relayout.auto.EFFORTS`); an order asked for by name has no limit without it.
+    queries : GivenQueries, optional
+        Tuning queries of ``"auto"``; default: vectors of the index.
+
+    Raises
+    ------
+    ConfigError
+        If parts do not go together.
+    """
+
+    order: str = AUTO
+    order_file: str | os.PathLike[str] | None = None
+    effort: str | None = None
+    queries: GivenQueries | None = None
+
+    def __post_init__(self) -> None:
+        if self.order not in (AUTO, *ORDERS):
+            raise ConfigError(f"order: expected one of {', '.join((AUTO, *ORDERS))}, got {self.order!r}")
+        if self.effort is not None and self.effort not in EFFORTS:
+            raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
+        if self.queries is not None and (self.order != AUTO or self.order_file is not None):
+            raise ConfigError("queries: only the order 'auto' looks at queries; leave them out")
+
+    @property
+    def name(self) -> str:
+        """What the manifest calls the order."""
+        return self.order if self.order_file is None else FROM_FILE
+
+
+@dataclass(frozen=True)
+class LayoutResult:
+    """What came of it.
+
+    Attributes
+    ----------
+    order : str
+        The order asked for or chosen.
+    manifest : dict or None
+        As published; None if the index is laid out so already and nothing was written.
+    choice : dict or None
+        Of ``"auto"``: what was tried (docs/formats/manifest.md).
+    """
+
+    order: str
+    manifest: dict[str, Any] | None
+    choice: dict[str, Any] | None
+
+
+def run_layout(
+    index: str | os.PathLike[str],
+    request: LayoutRequest,
+    options: RunOptions,
+    progress: Progress | None = None,
+) -> LayoutResult:
+    """Lay an index out again and publish the next generation.
+
+    Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
+    order would have written. Memory beside the page cache is that of the order: for star packing 30 bytes a vertex.
+
+    Raises
+    ------
+    NothingToGain
+        If the order is to be chosen and no order can help, with proposals that can.
+    IndexmillError
+        Of the kind that tells what to change; the index is then as it was.
+    """
+    hold_little()
+    run = GenerationRun(index, options, progress)
+    with run.working() as scratch, OpenedIndex(index) as opened:
+        if request.name == AUTO:
+            check_layout_matters(opened, run, scratch)
+        check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
+        unpacked = _unpack(run, opened, scratch, request.name == AUTO or request.name in USES_POINTS)
+        if request.name == AUTO:
+            fitted = _chosen(run, opened, unpacked, request, scratch)
+        else:
+            with run.stage("order", 1, "tasks") as advance:
+                fitted = _asked_for(opened, unpacked, request, options, scratch)
+                advance(1)
+        fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
+        return LayoutResult(fitted.name, _publish(run, opened, unpacked, fitted, scratch), fitted.choice)
+
+
+def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points: bool) -> UnpackedIndex:
+    with run.stage("unpack", opened.n, "vectors") as advance:
+        unpacked = unpack(opened, scratch, with_points, advance)
+    give_back()
+    return unpacked
+
+
+def _asked_for(
+    opened: OpenedIndex, unpacked: UnpackedIndex, request: LayoutRequest, options: RunOptions, scratch: Path
+) -> Fitted:
+    if request.order_file is not None:
+        return read_order(Path(request.order_file), opened.n)
+    limit = None if request.effort is None else EFFORTS[request.effort].work * opened.n
+    return _fit(opened, unpacked, request.order, limit, options.workers, scratch)
+
+
+def _fit(
+    opened: OpenedIndex, unpacked: UnpackedIndex, name: str, limit: int | None, threads: int, scratch: Path
+) -> Fitted:
+    per_page = max(opened.graph.node_format.nodes_per_page, 1)
+    return fit(name, unpacked, per_page, opened.parameters.seed, threads, limit, scratch)
+
+
+def _chosen(
+    run: GenerationRun, opened: OpenedIndex, unpacked: UnpackedIndex, request: LayoutRequest, scratch: Path
+) -> Fitted:
+    """Try the portfolio on a sample, and fit the winner to the whole."""
+    effort, threads = request.effort or DEFAULT_EFFORT, run.options.workers
+    size = sample_size(opened, EFFORTS[effort], run.options.memory)
+    names = candidates(opened, size, run.options.memory)
+    with run.stage("sample", 1, "tasks") as advance:
+        trial = Trial(opened, unpacked, size, threads, scratch)
+        advance(1)
+    with run.stage("try", len(names), "orders") as advance:
+        choice = choose(opened, trial, names, effort, request.queries, threads, advance)
+    del trial
+    give_back()
+    if choice.name == CURRENT:
+        name = str(opened.manifest.layout.get("order"))
+        return Fitted(name, unpacked.vector_ids, {}, choice=choice.record)
+    limit = EFFORTS[effort].work * opened.n
+    if choice.order is not None:
+        parameters = parameters_of(choice.name)
+        return Fitted(choice.name, choice.order, parameters, choice.work, limit, choice.record)
+    with run.stage("order", 1, "tasks") as advance:
+        fitted = _fit(opened, unpacked, choice.name, limit, threads, scratch)
+        advance(1)
+    return replace(fitted, choice=choice.record)
+
+
+def _publish(
+    run: GenerationRun, opened: OpenedIndex, unpacked: UnpackedIndex, fitted: Fitted, scratch: Path
+) -> dict[str, Any] | None:
+    """Write and publish the index laid out as `fitted` says, unless it is so already."""
+    if run.in_place and np.array_equal(fitted.order, unpacked.vector_ids):
+        return None
+    give_back()
+    with run.stage("measure", 1, "tasks") as advance:
+        layout = layout_record(opened, unpacked.graph, fitted)
+        advance(1)
+    vector_ids = unpacked.vector_ids
+    del unpacked
+    drop_graph(scratch)
+    give_back()
+    directory = scratch / "index"
+    directory.mkdir()
+    with run.stage("emit", 2 * opened.n, "nodes") as advance:
+        build_id, files = write_files(
+            opened, vector_ids, fitted.order, scratch, directory, run.options.memory, advance
+        )
+    manifest = manifest_of(opened, layout, build_id, files)
+    return run.publish(directory, manifest, opened.manifest.build_id, {"work": fitted.work})

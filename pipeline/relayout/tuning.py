@@ -1,0 +1,148 @@
+"""Queries by which layouts are tuned: the caller's, or vectors of the index, each left out of its own results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.exact import exact_neighbours
+from indexmill.formats.errors import InputError
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.metric import unit
+from indexmill.pipeline.relayout.judge import TuningQueries, distances_to
+from indexmill.pipeline.relayout.region import Region
+
+K = 10
+#: Queries in the region at least, where there are as many: the nearest to its centre, if fewer lie in it.
+_LEAST_QUERIES = 50
+#: Keeps the queries apart from other draws with the same seed.
+_STREAM = 0x7E57
+
+
+@dataclass(frozen=True)
+class GivenQueries:
+    """Queries of the caller.
+
+    Attributes
+    ----------
+    vectors : array, shape (q, dim)
+        In the type the index takes.
+    truth : int64 array, shape (q, at least 10), or None
+        Vector ids of their true neighbours in the whole index, nearest first; computed if it is not given.
+    """
+
+    vectors: NDArray[Any]
+    truth: NDArray[np.int64] | None = None
+
+
+def as_given(vectors: NDArray[Any] | None, truth: NDArray[Any] | None) -> GivenQueries | None:
+    """Check queries and their truth as arrays.
+
+    Raises
+    ------
+    InputError
+        If there is a truth without queries, or for another number of them.
+    """
+    if vectors is None:
+        if truth is not None:
+            raise InputError("truth: goes with queries; pass those it belongs to")
+        return None
+    vectors = np.asarray(vectors)
+    if truth is None:
+        return GivenQueries(vectors)
+    truth = np.asarray(truth)
+    if truth.ndim != 2 or truth.dtype.kind not in "iu" or len(truth) != len(vectors):
+        raise InputError(
+            f"truth: expected integers of shape ({len(vectors)}, k), got {truth.dtype} of shape {truth.shape}"
+        )
+    return GivenQueries(vectors, truth.astype(np.int64))
+
+
+def tuning_queries(
+    index: OpenedIndex,
+    given: GivenQueries | None,
+    region: Region,
+    rows: NDArray[Any],
+    count: int,
+    seed: int,
+    threads: int,
+) -> TuningQueries:
+    """Return at most `count` queries for a sample of an index.
+
+    Parameters
+    ----------
+    given : GivenQueries, optional
+        Only these are used then: those that lie in the region.
+    rows : uint8 or float32 array, shape (s, stored dim)
+        Vectors of the region, as compared.
+
+    Raises
+    ------
+    InputError
+        If the queries do not fit the index.
+    """
+    n = len(rows)
+    k = min(K, n - 1)
+    if given is None:
+        own = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(count, n), replace=False))
+        queries = np.array(rows[own])
+        queries[:, index.dim :] = 0  # inner product: a query has nothing in the added dimension
+        _, distances = exact_neighbours(rows, queries, k, threads, skip=own)
+        vectors = index.space.as_given(queries)[:, : index.dim]
+        return TuningQueries(vectors, queries.astype(np.float32), distances[:, -1].astype(np.float64), k, own)
+    compared = as_compared(index, given.vectors)
+    chosen = _inside(compared, region, count) if n < index.n else np.arange(min(count, len(compared)))
+    compared = compared[chosen]
+    if given.truth is None or n < index.n:
+        kth = exact_neighbours(rows, compared, k, threads)[1][:, -1].astype(np.float64)
+    else:
+        kth = distances_to(rows, _kth_of_truth(index, given.truth[chosen], k), compared)[:, 0]
+    return TuningQueries(given.vectors[chosen], compared, kth, k, None)
+
+
+def _kth_of_truth(index: OpenedIndex, truth: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """Return column k, shape (q, 1), checked."""
+    if truth.shape[1] < k:
+        raise InputError(f"truth: {truth.shape[1]} neighbours a query; expected at least {k}")
+    wrong = np.argwhere((truth[:, :k] < 0) | (truth[:, :k] >= index.n))
+    if len(wrong):
+        row, column = wrong[0]
+        raise InputError(
+            f"truth: query {row} names vector {truth[row, column]}, but {index.path} holds {index.n:,}; pass the truth "
+            "of this index's input"
+        )
+    return truth[:, k - 1 : k]
+
+
+def as_compared(index: OpenedIndex, queries: NDArray[Any]) -> NDArray[np.float32]:
+    """Return queries (q, dim) as they are compared with the vectors of `index`, float32 (q, stored dim).
+
+    Raises
+    ------
+    InputError
+        If they have another dimension.
+    """
+    if queries.ndim != 2 or queries.shape[1] != index.dim:
+        raise InputError(
+            f"queries: expected shape (q, {index.dim}) for {index.path}, got {queries.shape}; pass the queries that "
+            "belong to it"
+        )
+    rows = unit(queries) if index.graph.metric == "cosine" else queries.astype(np.float32)
+    if index.graph.node_format.dtype == "int8":
+        rows = rows + np.float32(128)
+    return np.pad(rows, ((0, 0), (0, index.graph.node_format.dim - index.dim)))
+
+
+def _inside(queries: NDArray[np.float32], region: Region, count: int) -> NDArray[np.int64]:
+    """Rows of at most `count` queries within the region, evenly spaced, or else of the nearest to its centre."""
+    differences = queries.astype(np.float64) - region.centre
+    distances = np.einsum("ij,ij->i", differences, differences)
+    inside = np.flatnonzero(distances <= region.radius)
+    if len(inside) < min(_LEAST_QUERIES, len(queries)):
+        inside = np.sort(np.argsort(distances, kind="stable")[:_LEAST_QUERIES])
+    if len(inside) <= count:
+        return inside
+    return inside[np.linspace(0, len(inside) - 1, count).astype(np.int64)]
