@@ -25,7 +25,9 @@ from typing import Any
 import machine
 import numpy as np
 import record
+import tables
 from dataset import Dataset, read_bin
+from machine import REPOSITORY
 from threadpoolctl import threadpool_info, threadpool_limits
 from workspace import SEED, THREADS
 
@@ -37,6 +39,8 @@ from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.parallel import map_blocks
 
 NAME = "leaders"
+PAGE = REPOSITORY / "docs" / "benchmarks.md"
+MARKS = "<!-- leaders: begin -->", "<!-- leaders: end -->"
 ROUNDS = 7
 #: Vectors assigned in a round, vectors that fit the groups, and vectors compared with brute force.
 N_ASSIGNED, N_FITTING, N_COMPARED = 65_536, 4096, 4096
@@ -101,9 +105,21 @@ def main() -> None:
     out: Path = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     record.save(found, out / "leaders.json")
-    print(table(part))
     if arguments.keep:
-        print(record.keep(out / "leaders.json"))
+        kept = record.keep(out / "leaders.json")
+        tables.write_into(PAGE, _page(found, part, str(kept.relative_to(REPOSITORY))), MARKS)
+    else:
+        print(table(part))
+
+
+def _page(found: dict[str, Any], part: dict[str, Any], source: str) -> str:
+    """Return what the page says of a record that is kept in `source`."""
+    used = found["machine"]
+    return (
+        f"{part['leaders']:,} random leaders of {found['data']['name']}, {part['vectors']:,} vectors a round, medians"
+        f" of {part['rounds']} rounds, {part['threads']} threads; {part['started'][:10]}, {used['cores']} cores of"
+        f" {used['cpu']}, load before {part['load_before']:.1f}; record `{source}`.\n\n{table(part)}\n"
+    )
 
 
 def _blas() -> list[dict[str, Any]]:
@@ -180,7 +196,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="folder with base.u8bin")
     parser.add_argument("--out", type=Path, required=True, help="folder for leaders.json")
     parser.add_argument("--leaders", type=int, default=25_000, help="random rows of the base")
-    parser.add_argument("--keep", action="store_true", help="store the record in the repository")
+    parser.add_argument(
+        "--keep", action="store_true", help="store the record in the repository, write docs/benchmarks.md"
+    )
     return parser.parse_args()
 
 
