@@ -70,7 +70,7 @@ def budget(part: dict[str, Any], images: str) -> str:
     rows = [
         (
             name, f"{made['budget_bytes'] / MIB:.0f}", f"{made['to_budget']:.3f}", figure(made["points_lost"], 2),
-            f"{made['to_scratch_bound']:.2f}", f"{made['wall_ratio']:.2f}",
+            f"{made['to_scratch_bound']:.2f}",
         )
         for name, made in part["sets"].items()
     ]  # fmt: skip
@@ -80,9 +80,8 @@ def budget(part: dict[str, Any], images: str) -> str:
         "peak / budget",
         "points of recall lost",
         "scratch / bound",
-        "time / in one piece",
     )
-    return "### Builds within a budget\n\n" + _builds(part) + "\n\n" + table(names, rows, "lrrrrr")
+    return "### Builds within a budget\n\n" + _builds(part) + "\n\n" + table(names, rows, "lrrrr")
 
 
 def limit(part: dict[str, Any], images: str) -> str:
