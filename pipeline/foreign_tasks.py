@@ -67,10 +67,10 @@ def graph_task(
     for block in index.lists.blocks():
         rows = slice(block.first, block.first + len(block.degrees))
         if block.degrees.max() > max_degree:
+            vertex = block.first + int(block.degrees.argmax())
             raise InputError(
-                f"{index.files[0]}: vertex {block.first + int(block.degrees.argmax()):,}: expected at most {max_degree} "
-                f"neighbours as before, got {block.degrees.max()}; it has changed while it was imported; run again "
-                "when it is finished"
+                f"{index.files[0]}: vertex {vertex:,}: expected at most {max_degree} neighbours as before, got "
+                f"{block.degrees.max()}; it has changed while it was imported; run again when it is finished"
             )
         inside = np.arange(width) < block.degrees[:, None]
         neighbours[rows, :width] = np.where(inside, block.neighbours[:, :width], np.uint32(0))

@@ -47,7 +47,7 @@ _ID_COPIES, _ID_BYTES = 4.5, 40
 _ORDER_BYTES = {
     "identity": (12, 0, 0),
     "random": (12, 0, 0),
-    "star": (32, 0, 0),
+    "star": (24, 0, 0),
     "breadth-first": (12, 0, 0),
     "kmeans-pages": (16, 0, 0),
     "gorder": (36, 4, 0),
@@ -143,7 +143,6 @@ def check_memory(
         "entries": "lower --sample-vectors",
         "navigation": "lower --navigation",
         "certify": "lower --pq-bytes",
-        "order": "take --order star",
         "assign": "lower --workers",
         "unite": "lower --workers",
         "pack": "lower --workers",
@@ -151,6 +150,8 @@ def check_memory(
     if worst == "build":
         fits = shard_size(shape, memory - _workers_bytes(executor, workers))
         hints[worst] = f"set --shard-vectors to {fits:,} or less" if fits else "lower --workers"
+    if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
+        hints[worst] = "take --order star"
     hint = f"{hints[worst]}, or " if worst in hints else ""
     raise BudgetError(
         f"memory: stage {worst} needs {need:,} bytes for {shape.n:,} vectors, the budget is "
@@ -269,11 +270,32 @@ def _order(shape: Shape, workers: int) -> int:
     Vectors and lists are mapped files, which the kernel may drop.
     """
     p, page = shape.parameters, max(1, node_format(shape).nodes_per_page)
-    a_vertex, an_edge, an_edge_of_a_part = _ORDER_BYTES[p.order]
-    part = min(shape.n, DEFAULT_PART_PAGES * page) * p.max_degree
-    threads = min(workers, -(-shape.n // (DEFAULT_PART_PAGES * page)))
-    edges = an_edge * shape.n * p.max_degree + an_edge_of_a_part * part * threads
-    return shape.n * a_vertex + edges + 256 * 32 * page**2
+    return order_bytes(p.order, shape.n, page, p.max_degree, workers) + metrics_bytes(page)
+
+
+def _by_star(shape: Shape) -> Shape:
+    return replace(shape, parameters=shape.parameters.model_copy(update={"order": "star"}))
+
+
+def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int) -> int:
+    """Return what the order called `order` of `n` vertices takes, its result and the inverse of that included."""
+    a_vertex, an_edge, an_edge_of_a_part = _ORDER_BYTES[order]
+    part = DEFAULT_PART_PAGES * nodes_per_page
+    at_once = min(threads, -(-n // part))
+    return n * (a_vertex + an_edge * max_degree) + an_edge_of_a_part * min(n, part) * max_degree * at_once
+
+
+def order_threads(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, room: int) -> int:
+    """Return with how many of `threads`, at least one, the order takes at most `room` bytes."""
+    for some in range(threads, 1, -1):
+        if order_bytes(order, n, nodes_per_page, max_degree, some) <= room:
+            return some
+    return 1
+
+
+def metrics_bytes(nodes_per_page: int) -> int:
+    """Return what the proxies of a layout take: dense graphs of 256 pages at a time."""
+    return 256 * 32 * nodes_per_page**2
 
 
 def _pack(shape: Shape, memory: int, workers: int) -> int:
