@@ -15,7 +15,7 @@ from tests.extend_support import assert_sound, build, data_files, manifest, poin
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline import extend_memory, extend_parts, needs
+from indexmill.pipeline import extend_memory, extend_parts, order_needs
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
@@ -106,7 +106,7 @@ def test_orders_that_do_not_fit_the_memory_are_recorded_and_printed(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=200, queries=10, work=1000))
-    monkeypatch.setitem(needs._ORDER_BYTES, "gorder", (3 << 20, 0, 0))
+    monkeypatch.setitem(order_needs._ORDER_BYTES, "gorder", (3 << 20, 0, 0))
     need = needed_memory_of(index, "gorder")
     assert need > 1 << 30
     done = run("layout", str(index), "--effort", "low", "--out", str(tmp_path / "ix"))
@@ -134,7 +134,7 @@ def test_the_record_says_what_bounds_the_sample(index: Path) -> None:
 def test_star_packing_is_offered_only_in_place_of_what_takes_more(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(needs._ORDER_BYTES, "margo", (1 << 20, 0, 1 << 10))
+    monkeypatch.setitem(order_needs._ORDER_BYTES, "margo", (1 << 20, 0, 1 << 10))
     with OpenedIndex(index) as opened:
         for order, offered in (("margo", True), ("star", False), ("identity", False)):
             with pytest.raises(BudgetError, match="give at least") as refusal:
@@ -142,8 +142,9 @@ def test_star_packing_is_offered_only_in_place_of_what_takes_more(
             assert ("take --order star" in str(refusal.value)) == offered
         need = needed_memory(opened, "margo")
         assert threads_within(opened, "margo", need, 4) == 4  # so few vectors are one part, on one thread
-    assert needs.order_threads("margo", 10**6, 15, 32, 8, needs.order_bytes("margo", 10**6, 15, 32, 3)) == 3
-    assert needs.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
+    three = order_needs.order_bytes("margo", 10**6, 15, 32, 3)
+    assert order_needs.order_threads("margo", 10**6, 15, 32, 8, three) == 3
+    assert order_needs.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
 
 
 def test_the_graph_is_no_longer_mapped_when_files_are_written(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.needs import metrics_bytes, order_bytes, order_threads
+from indexmill.pipeline.order_needs import metrics_bytes, order_bytes, order_threads
 from indexmill.pipeline.relayout.fitting import FROM_FILE
 
 #: Bytes a vertex of an order that is read from a file and checked: four arrays of 64-bit numbers.
