@@ -175,13 +175,12 @@ class GraphFile:
         skip = first - group * f.nodes_per_group
         block = unpack_nodes(f, pages)[skip : skip + count]
         try:
-            check_block(f, block, self.n_vertices, first)
+            return check_block(f, block, self.n_vertices, first)
         except ValueError as error:
             page = 1 + group * f.pages_per_node
             raise corrupt(
                 self.path, f"node from page {page} on", "degree and neighbours in range", error
             ) from error
-        return block
 
     def read_all(self) -> NodeBlock:
         """Return all nodes; memory is the whole file."""

@@ -137,8 +137,14 @@ class NodeBlock:
         )
 
 
-def check_block(node_format: NodeFormat, block: NodeBlock, n_vertices: int, first: int) -> None:
-    """Raise ValueError unless shapes, types, degrees and neighbours of `block`, from slot `first` on, fit."""
+def check_block(node_format: NodeFormat, block: NodeBlock, n_vertices: int, first: int) -> NodeBlock:
+    """Return `block` with zeros beyond each degree.
+
+    Raises
+    ------
+    ValueError
+        Unless shapes, types, degrees and neighbours of `block`, from slot `first` on, fit.
+    """
     f, m = node_format, len(block.vectors)
     if block.vectors.dtype != f.element_dtype or block.vectors.shape != (m, f.dim):
         got = f"{block.vectors.dtype} {block.vectors.shape}"
@@ -153,9 +159,11 @@ def check_block(node_format: NodeFormat, block: NodeBlock, n_vertices: int, firs
     bad = np.flatnonzero((block.degrees < 0) | (block.degrees > f.max_degree))
     if len(bad):
         raise ValueError(f"slot {first + bad[0]}: degree {block.degrees[bad[0]]} is not in 0..{f.max_degree}")
-    bad = np.flatnonzero(_without_junk(block).max(axis=1) >= n_vertices)
+    cleaned = NodeBlock(block.vectors, _without_junk(block), block.degrees)
+    bad = np.flatnonzero(cleaned.neighbours.max(axis=1) >= n_vertices)
     if len(bad):
         raise ValueError(f"slot {first + bad[0]}: a neighbour is not a slot below {n_vertices}")
+    return cleaned
 
 
 def pack_nodes(node_format: NodeFormat, block: NodeBlock) -> NDArray[np.uint8]:

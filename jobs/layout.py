@@ -101,3 +101,7 @@ def _show_choice(console: Console, choice: dict[str, Any]) -> None:
             table, [row["order"], f"{row['pages_read']:.2f}", more, f"{row['search_list_size']:.0f}", work]
         )
     console.print(table)
+    for order in choice["skipped"]:
+        console.print(
+            f"not tried for lack of memory: {order['order']}; give at least {order['memory']:,} bytes with --memory"
+        )

@@ -164,8 +164,8 @@ def existing_parent(path: Path) -> Path:
     return path
 
 
-def check_free(directory: Path, need: int) -> None:
-    """Refuse a build that the file system has no room for.
+def check_free(directory: Path, need: int, job: str = "build") -> None:
+    """Refuse a job that the file system has no room for.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def check_free(directory: Path, need: int) -> None:
     free = shutil.disk_usage(existing_parent(directory)).free
     if need > free:
         raise BudgetError(
-            f"scratch: {directory}: the build needs {need:,} bytes there, {free:,} are free; make room, or name a "
+            f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free; make room, or name a "
             "--work directory elsewhere"
         )
 

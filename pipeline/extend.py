@@ -151,7 +151,7 @@ def _laid_out(
 ) -> Extended:
     """Give the tail its slots, and find entry vertices and navigation graph of the whole."""
     p, node = larger.parameters, larger.space.node
-    tail = tail_order(graph, larger.order, node.nodes_per_page, p.seed)
+    tail = tail_order(graph, larger.order, node.nodes_per_page, node.max_degree, p.seed, threads)
     order = np.concatenate([np.arange(graph.built, dtype=np.uint32), tail + np.uint32(graph.built)])
     slots = invert(order)
     entries = nearer_entries(graph, larger.space, larger.entries, threads)

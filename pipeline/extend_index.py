@@ -43,6 +43,10 @@ class OpenedIndex:
     metadata : pyarrow ParquetFile or None
         Rows in vector-id order.
     space : NodeSpace
+    id_type : str
+        ``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``.
+    ids_bytes : int
+        Size of ids.imx.
 
     Raises
     ------
@@ -78,9 +82,11 @@ class OpenedIndex:
             self.navigation = None
             if NAVIGATION_NAME in names:
                 self.navigation = read_navigation(path / NAVIGATION_NAME, identity, n)
-            self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = read_ids(
-                path / "ids.imx", identity
-            )
+            ids = read_ids(path / "ids.imx", identity)
+            self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = ids
+            users = ids[1]
+            self.id_type = "none" if users is None else str(users.type).removeprefix("large_")
+            self.ids_bytes = os.stat(path / "ids.imx").st_size
             self.metadata = None
             if METADATA_NAME in names:
                 digest = file_sha256(path / METADATA_NAME)
@@ -125,11 +131,6 @@ class OpenedIndex:
         return self.graph.node_format.dim - (self.graph.metric == "ip")
 
     @property
-    def id_type(self) -> str:
-        """``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``."""
-        return "none" if self.user_ids is None else str(self.user_ids.type).removeprefix("large_")
-
-    @property
     def input_dtype(self) -> str:
         """Type of the vectors the index was built from."""
         return str(self.manifest.input.get("dtype"))
@@ -159,11 +160,6 @@ class OpenedIndex:
     def _drift_count(self, key: str, otherwise: int) -> int:
         recorded = (self.manifest.drift or {}).get(key)
         return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else otherwise
-
-    @property
-    def ids_bytes(self) -> int:
-        """Size of ids.imx."""
-        return os.stat(self.path / "ids.imx").st_size
 
     def _check_agreement(self) -> None:
         dim = self.graph.node_format.dim

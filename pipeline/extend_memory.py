@@ -10,6 +10,14 @@ from indexmill.pipeline.extend_index import OpenedIndex
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
+#: Orders of the tail that need not more than star packing; the others may take so much, however short the tail is.
+_FRUGAL, _TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
+
+
+def tail_room(tail: int, max_degree: int, order: str) -> int:
+    """Return what laying out the vectors added since the last build or layout may take beside their lists."""
+    room = tail * (4 * max_degree + 36)
+    return room if order in _FRUGAL else max(room, _TAIL_BYTES)
 
 
 def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
@@ -32,7 +40,8 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
     )  # a search of the certificate holds the codes
     ids_bytes = larger.ids_bytes * n // larger.n
     tail = n - larger.laid_out
-    need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (8 * node.max_degree + 40)
+    need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)
+    need += tail_room(tail, node.max_degree, larger.order)
     if larger.navigation is not None:
         share = len(larger.navigation.slots) / larger.n
         row = larger.space.dtype.itemsize * node.dim

@@ -18,8 +18,10 @@ from indexmill.formats.entries import EntryVertices
 from indexmill.formats.navigation import Navigation
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
+from indexmill.pipeline.extend_memory import tail_room
 from indexmill.pipeline.extend_scratch import GrowingGraph
 from indexmill.pipeline.extend_space import NodeSpace
+from indexmill.pipeline.order_needs import order_bytes, order_threads
 
 #: Centroids compared with the new vectors at a time: 64 MiB of distances a block.
 _CENTROIDS_AT_ONCE = 1024
@@ -31,12 +33,17 @@ _ERROR_SAMPLE = 10_000
 _STREAM = 0x7A72
 
 
-def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) -> NDArray[np.uint32]:
+def tail_order(
+    graph: GrowingGraph, order: str, nodes_per_page: int, max_degree: int, seed: int, threads: int
+) -> NDArray[np.uint32]:
     """Lay out all vertices added since the last build or layout behind the built ones, which keep their slots.
 
     Star packing sees the graph that the tail induces: of a few new vertices alone there would be hardly a star,
     and a hundred small appends would leave a hundred stretches of pages without order. Where the last built page
     has room, the end of the order, where partial pages are, goes there, so that whole pages start on page bounds.
+
+    Memory: lists of the tail, and `extend_memory.tail_room`. An order that takes more on one thread gives way to star
+    packing; that does not depend on the budget or on `threads`, so neither do the bytes.
 
     Returns
     -------
@@ -45,10 +52,14 @@ def tail_order(graph: GrowingGraph, order: str, nodes_per_page: int, seed: int) 
     """
     built, size = graph.built, len(graph.vectors) - graph.built
     per_page = max(nodes_per_page, 1)
+    room = tail_room(size, max_degree, order)
+    if order_bytes(order, size, per_page, max_degree, 1) > room:
+        order = "star"
     points = graph.vectors[built:] if order in USES_POINTS else None
-    tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed)
-    room = min(-built % per_page, size) if order != "identity" else 0
-    return np.concatenate([tail[size - room :], tail[: size - room]])
+    some = order_threads(order, size, per_page, max_degree, threads, room)
+    tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=some)
+    first = min(-built % per_page, size) if order != "identity" else 0
+    return np.concatenate([tail[size - first :], tail[: size - first]])
 
 
 def induced_lists(graph: GrowingGraph) -> Adjacency:

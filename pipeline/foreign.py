@@ -130,6 +130,7 @@ def _import(
     index: ForeignIndex, options: ImportOptions, store: StageStore, progress: Progress, out: Path
 ) -> None:
     started = datetime.now(UTC).isoformat(timespec="seconds")
+    times = _times(index)
     with PeakMemory() as memory:
         metric = choose_metric(index, options.metric)
         source = _source(index, options)
@@ -146,7 +147,7 @@ def _import(
             input=[str(file) for file in index.files], out=str(out), parameters=p, memory=budget,
             workers=options.workers, force=options.force,
         )  # fmt: skip
-        files, times = fingerprints(index), _times(index)
+        files = fingerprints(index)
         executor = LocalExecutor(options.workers)
         try:
             mill = Mill(store, executor, progress, keep=False)
@@ -175,9 +176,14 @@ def choose_metric(index: ForeignIndex, asked: Metric | None) -> Metric:
     Raises
     ------
     ConfigError
-        If the graph was built for another metric.
+        If the graph was built for another metric, or only the user can tell which.
     """
     known = index.metric
+    if asked is None and known is None and index.metric_hint is not None:
+        raise ConfigError(
+            f"metric: {index.metric_hint}, expected 0, which is l2; what other numbers mean differs between programs: "
+            "name the metric the graph was built for with --metric l2, ip or cosine"
+        )
     if asked is None:
         return "ip" if known == "ip" else "l2"
     fits = known is None or asked == known or (asked == "cosine" and index.kind.startswith("faiss"))
@@ -187,6 +193,11 @@ def choose_metric(index: ForeignIndex, asked: Metric | None) -> Metric:
         raise ConfigError(
             f"metric: ip, but there is no {index.files[0].name}_max_base_norm.bin, which an index for inner products "
             "has; leave it out"
+        )
+    if index.kind == "diskann" and asked == "cosine" and index.vectors.dtype.kind != "f":
+        raise ConfigError(
+            f"metric: cosine, but {index.files[0]} holds {index.vectors.dtype} vectors, whose graph DiskANN builds by "
+            "l2 on disk; leave it out, or build an index from the vectors"
         )
     if asked == "cosine" and index.vectors.dtype.kind == "f":
         _check_lengths(index)

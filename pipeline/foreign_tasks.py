@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.adopt import adopt_lists
 from indexmill.builders.connect import connect_unreachable, count_unreachable
+from indexmill.formats.errors import InputError
 from indexmill.formats.foreign.index import ForeignCodes, ForeignEntries, ForeignIndex
 from indexmill.formats.foreign.mapped import damaged
 from indexmill.formats.mapped import create_npy
@@ -52,6 +53,11 @@ def graph_task(
         File of rows that the kernels compare.
     max_degree : int
         R, at least the longest list of `index`.
+
+    Raises
+    ------
+    InputError
+        If a list is longer: the files have changed since they were measured.
     """
     directory = Path(out)
     n = index.vectors.n_rows
@@ -60,6 +66,12 @@ def graph_task(
     width = min(index.lists.width, max_degree)
     for block in index.lists.blocks():
         rows = slice(block.first, block.first + len(block.degrees))
+        if block.degrees.max() > max_degree:
+            vertex = block.first + int(block.degrees.argmax())
+            raise InputError(
+                f"{index.files[0]}: vertex {vertex:,}: expected at most {max_degree} neighbours as before, got "
+                f"{block.degrees.max()}; it has changed while it was imported; run again when it is finished"
+            )
         inside = np.arange(width) < block.degrees[:, None]
         neighbours[rows, :width] = np.where(inside, block.neighbours[:, :width], np.uint32(0))
         degrees[rows] = block.degrees

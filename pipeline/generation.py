@@ -32,7 +32,10 @@ from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where the result goes and what it may take; none of it reaches the bytes.
+    """Where the result goes and what it may take.
+
+    None of it reaches the bytes, but one: memory decides what a layout that is to be chosen may look at
+    (`pipeline.relayout.auto.memory_record`).
 
     Attributes
     ----------
@@ -89,7 +92,7 @@ class GenerationRun:
     def working(self) -> Iterator[Path]:
         """Take the output and yield a scratch directory; BLAS runs on one thread, for equal bytes."""
         scratch = scratch_directory(self.out, self.options.work)
-        with self._memory, threadpool_limits(1), output_lock(self.out), _emptied(scratch):
+        with self._memory, threadpool_limits(1), output_lock(self.out), emptied(scratch):
             check_output(self.out, self.options.force or self.in_place)
             yield scratch
 
@@ -147,19 +150,19 @@ class GenerationRun:
         }
 
 
-def scratch_directory(out: Path, work: str | os.PathLike[str] | None = None) -> Path:
-    """Return where a run that writes `out` keeps its scratch files: always the same, so that the next run finds them.
+def scratch_directory(out: Path, work: str | os.PathLike[str] | None = None, kind: str = "scratch") -> Path:
+    """Return where a run on `out` keeps its scratch files: always the same, so that the next run of a kind finds them.
 
     In `work`, where other outputs of that name may have theirs, the name holds a hash of the whole path.
     """
     if work is None:
-        return out.with_name(f".{out.name}.indexmill-scratch")
+        return out.with_name(f".{out.name}.indexmill-{kind}")
     path_hash = hashlib.sha256(os.fsencode(out)).hexdigest()[:8]
-    return Path(os.path.abspath(work)) / f"{out.name}-{path_hash}.indexmill-scratch"
+    return Path(os.path.abspath(work)) / f"{out.name}-{path_hash}.indexmill-{kind}"
 
 
 @contextmanager
-def _emptied(scratch: Path) -> Iterator[None]:
+def emptied(scratch: Path) -> Iterator[None]:
     """Make a directory for the length of a block; what a killed run left there goes first."""
     if scratch.exists():
         shutil.rmtree(scratch)

@@ -14,7 +14,6 @@ from indexmill.builders.exact import BLOCK_BYTES, BLOCK_ROWS
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
 from indexmill.formats.errors import BudgetError
-from indexmill.layout.parts import DEFAULT_PART_PAGES
 from indexmill.pipeline.budget import (
     FIXED_BYTES,
     LEAST_SHARD,
@@ -29,6 +28,7 @@ from indexmill.pipeline.budget import (
 )
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
+from indexmill.pipeline.order_needs import metrics_bytes, order_bytes
 
 #: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
 #: from its graph on.
@@ -43,20 +43,6 @@ _MIB = 1 << 20
 _UNEVEN = 1.05
 #: Copies of an id, and bytes beside them, while duplicates are looked for and while ids are put in slot order.
 _ID_COPIES, _ID_BYTES = 4.5, 40
-#: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
-_ORDER_BYTES = {
-    "identity": (12, 0, 0),
-    "random": (12, 0, 0),
-    "star": (32, 0, 0),
-    "breadth-first": (12, 0, 0),
-    "kmeans-pages": (16, 0, 0),
-    "gorder": (36, 4, 0),
-    "gorder-windowed": (28, 0, 12),
-    "margo": (32, 0, 40),
-    "graph-bisection": (36, 4, 0),
-    "restream": (52, 4, 0),
-    "polish": (40, 0, 0),
-}
 
 
 def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = None) -> dict[str, int]:
@@ -143,7 +129,6 @@ def check_memory(
         "entries": "lower --sample-vectors",
         "navigation": "lower --navigation",
         "certify": "lower --pq-bytes",
-        "order": "take --order star",
         "assign": "lower --workers",
         "unite": "lower --workers",
         "pack": "lower --workers",
@@ -151,6 +136,8 @@ def check_memory(
     if worst == "build":
         fits = shard_size(shape, memory - _workers_bytes(executor, workers))
         hints[worst] = f"set --shard-vectors to {fits:,} or less" if fits else "lower --workers"
+    if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
+        hints[worst] = "take --order star"
     hint = f"{hints[worst]}, or " if worst in hints else ""
     raise BudgetError(
         f"memory: stage {worst} needs {need:,} bytes for {shape.n:,} vectors, the budget is "
@@ -269,11 +256,11 @@ def _order(shape: Shape, workers: int) -> int:
     Vectors and lists are mapped files, which the kernel may drop.
     """
     p, page = shape.parameters, max(1, node_format(shape).nodes_per_page)
-    a_vertex, an_edge, an_edge_of_a_part = _ORDER_BYTES[p.order]
-    part = min(shape.n, DEFAULT_PART_PAGES * page) * p.max_degree
-    threads = min(workers, -(-shape.n // (DEFAULT_PART_PAGES * page)))
-    edges = an_edge * shape.n * p.max_degree + an_edge_of_a_part * part * threads
-    return shape.n * a_vertex + edges + 256 * 32 * page**2
+    return order_bytes(p.order, shape.n, page, p.max_degree, workers) + metrics_bytes(page)
+
+
+def _by_star(shape: Shape) -> Shape:
+    return replace(shape, parameters=shape.parameters.model_copy(update={"order": "star"}))
 
 
 def _pack(shape: Shape, memory: int, workers: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -18,10 +20,18 @@ from tests.oracles.foreign import bin_bytes
 from tests.test_foreign_faiss import make_hnsw, make_nsg
 
 import indexmill
-from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, IndexmillError, InputError
+from indexmill.formats.errors import (
+    ConfigError,
+    CorruptFile,
+    ForeignFile,
+    FormatError,
+    IndexmillError,
+    InputError,
+)
 from indexmill.formats.foreign.diskann import open_diskann
 from indexmill.formats.foreign.faiss import open_faiss
 from indexmill.formats.foreign.index import ForeignIndex
+from indexmill.pipeline import foreign
 
 Change = Callable[[bytearray], object]
 ROWS = clustered_rows(90, dim=4)
@@ -126,9 +136,45 @@ def test_a_damaged_index_of_diskann_is_refused(
     diskann: Path, tmp_path: Path, folder: str, name: str, change: Change, error: type, message: str
 ) -> None:
     prefix = copy_of(diskann / folder, tmp_path / "copy", name, change)
+    metric = "cosine" if folder == "memory" else None
     with pytest.raises(error, match=message) as refusal:
-        indexmill.import_index(prefix, tmp_path / "ix")
+        indexmill.import_index(prefix, tmp_path / "ix", metric=metric)
     assert str(tmp_path / "copy" / "ann") in str(refusal.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["copy"]
+
+
+def test_a_metric_that_only_the_user_can_tell_is_asked_for(diskann: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ann_metadata.bin: byte 8: metric 2, expected 0.* with --metric"):
+        indexmill.import_index(diskann / "memory" / "ann", tmp_path / "ix")
+    prefix = copy_of(diskann / "uint8", tmp_path / "copy", "ann_metadata.bin", put("<Q", 8, 3))
+    with pytest.raises(ConfigError, match="byte 8: metric 3"):
+        indexmill.import_index(prefix, tmp_path / "ix")
+    assert [p.name for p in tmp_path.iterdir()] == ["copy"]
+
+
+@pytest.mark.parametrize("folder", ["uint8", "int8"])
+def test_a_disk_index_of_integers_is_not_of_cosine(diskann: Path, tmp_path: Path, folder: str) -> None:
+    with pytest.raises(ConfigError, match=rf"metric: cosine, but .*holds {folder} vectors"):
+        indexmill.import_index(diskann / folder / "ann", tmp_path / "ix", metric="cosine")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_change_while_they_are_read_are_refused(
+    diskann: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = copy_of(diskann / "uint8", tmp_path / "copy", DISK, lambda data: None)
+    measure = foreign.longest_list
+
+    def then_touch(*arguments: Any) -> int:
+        os.utime(tmp_path / "copy" / DISK, (1, 1))
+        return measure(*arguments)
+
+    monkeypatch.setattr(foreign, "longest_list", then_touch)
+    with pytest.raises(InputError, match="has changed while it was imported"):
+        indexmill.import_index(prefix, tmp_path / "ix")
+    monkeypatch.setattr(foreign, "longest_list", lambda *arguments: measure(*arguments) - 3)
+    with pytest.raises(InputError, match=r"vertex \d+: expected at most 5 neighbours as before, got [678]"):
+        indexmill.import_index(prefix, tmp_path / "ix")
     assert [p.name for p in tmp_path.iterdir()] == ["copy"]
 
 

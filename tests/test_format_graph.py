@@ -188,6 +188,18 @@ def test_a_hostile_node_is_rejected_when_read(tmp_path: Path, offset: int, messa
         graph.read_nodes(0, 1)
 
 
+def test_what_stands_beyond_a_degree_is_read_as_zero_whatever_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "graph.imx"
+    block = NodeBlock(np.zeros((20, 6), np.uint8), np.ones((20, 4), np.uint32), np.full(20, 2))
+    write_graph(path, NodeFormat(6, "uint8", 4), 20, "l2", [block])
+    junk = section_offset(path, "nodes") + 12 + 2 * 4
+    patch_page_file(path, {junk: b"\xff" * 4, junk + 4: b"\x05\0\0\0"})
+    with GraphFile(path) as graph:
+        assert b"\xff" * 4 in path.read_bytes()
+        assert graph.read_nodes(0, 2).neighbours.tolist() == [[1, 1, 0, 0]] * 2
+        assert next(graph.blocks()).neighbours[0].tolist() == [1, 1, 0, 0]
+
+
 def test_slots_outside_the_graph_cannot_be_read(tmp_path: Path) -> None:
     write_small(tmp_path / "graph.imx")
     with GraphFile(tmp_path / "graph.imx") as graph:

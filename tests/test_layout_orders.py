@@ -22,7 +22,7 @@ from indexmill.layout.margo import MargoOrder
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, Work
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
-from indexmill.pipeline.needs import _ORDER_BYTES
+from indexmill.pipeline.order_needs import _ORDER_BYTES
 from indexmill.pipeline.spec import Order
 
 graphs = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))

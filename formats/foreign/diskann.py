@@ -80,6 +80,15 @@ def _dtype(prefix: str, metadata: Path, asked: str | None) -> str:
     return _DTYPES[code]
 
 
+def _metric_hint(metadata: tuple[Path, ...]) -> str | None:
+    """Return what the metadata has in place of 0, which is l2 in every client; other numbers mean this or that."""
+    for path in metadata:
+        code = MappedFile(path).number(8, "<u8", "metric")
+        if code:
+            return f"{path}: byte 8: metric {code}"
+    return None
+
+
 def _check_metadata(metadata: tuple[Path, ...], n: int, dim: int) -> None:
     for path in metadata:
         file = MappedFile(path)
@@ -131,6 +140,7 @@ def _open_disk(
         entries=entries,
         codes=codes,
         no_codes=reason,
+        metric_hint=_metric_hint(metadata),
     )
 
 
@@ -199,4 +209,5 @@ def _open_memory(graph: Path, data: Path, dtype: np.dtype[Any], metadata: tuple[
         lists=lists,
         entry=lists.entry,
         no_codes="an index in memory has none",
+        metric_hint=_metric_hint(metadata),
     )

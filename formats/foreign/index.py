@@ -138,6 +138,8 @@ class ForeignIndex:
         All that was read.
     metric : str or None
         What the files say; None where they do not.
+    metric_hint : str or None
+        Where a file says in a way that differs between programs that it is another than l2, and what it has there.
     vectors : ForeignVectors
         As the user gave them, as far as the files can tell.
     lists : NeighbourLists
@@ -158,6 +160,7 @@ class ForeignIndex:
     entries: ForeignEntries | None = None
     codes: ForeignCodes | None = None
     no_codes: str = "there are none"
+    metric_hint: str | None = None
 
 
 def check_shape(path: Path, n: int, dim: int) -> None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.errors import BudgetError
 from indexmill.layout.order import Work, invert
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.relayout.judge import Cost, Judge, paired_interval
-from indexmill.pipeline.relayout.memory import needed_memory
+from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.sample_index import Sample
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
@@ -32,6 +33,8 @@ _BASELINES = frozenset({"random"})
 _STREAM = 0x4E61
 #: Bytes of a sampled vertex beside its node and list, which are there in the files, in the reader and by number.
 _SAMPLE_BYTES = 400
+#: Vertices of a sample at least, where the index has as many: fewer lie on too few pages to tell orders apart.
+_LEAST_SAMPLE = 1000
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,36 @@ class Choice:
 
 
 def sample_size(index: OpenedIndex, effort: Effort, memory: int) -> int:
-    """Return how many vertices to try orders on: as many as `effort` and `memory` allow."""
+    """Return how many vertices to try orders on: as many as `effort` and `memory` allow.
+
+    Raises
+    ------
+    BudgetError
+        If those are too few to measure anything.
+    """
     node = index.graph.node_format
     each = 3 * node.group_bytes // node.nodes_per_group + 12 * node.max_degree + 4 * node.dim + _SAMPLE_BYTES
     room = max(memory - FIXED_BYTES, 0) // each
-    return int(max(1, min(index.n, effort.sample, room)))
+    wanted = min(index.n, effort.sample)
+    least = min(wanted, _LEAST_SAMPLE)
+    if room < least:
+        raise BudgetError(
+            f"memory: a sample to measure page reads on takes at least {least:,} vectors, and a budget of {memory:,} "
+            f"bytes holds {room:,}; give at least {FIXED_BYTES + least * each:,} bytes with --memory"
+        )
+    return int(min(wanted, room))
+
+
+def memory_record(index: OpenedIndex, size: int, effort: Effort, memory: int) -> dict[str, Any]:
+    """Return what of `memory` reached a choice that was made on `size` vertices: two budgets that say the same agree.
+
+    ``sample_limited_by``: ``"index"`` (all of it was looked at), ``"effort"`` or ``"memory"``; ``skipped``: orders that
+    did not fit, each with the memory it wants.
+    """
+    limit = "index" if size == index.n else "effort" if size == effort.sample else "memory"
+    needs = {name: needed_memory(index, name) for name in ORDERS if name not in _BASELINES}
+    skipped = [{"order": name, "memory": need} for name, need in needs.items() if need > memory]
+    return {"sample_limited_by": limit, "skipped": skipped}
 
 
 class Trial:
@@ -164,6 +192,7 @@ def choose(
     names: list[str],
     effort: str,
     given: GivenQueries | None,
+    memory: int,
     threads: int,
     advance: Callable[[int], None],
 ) -> Choice:
@@ -174,6 +203,8 @@ def choose(
     names : list of str
         See `candidates`.
     effort : {"low", "normal", "high"}
+    memory, threads : int
+        Fewer threads fit an order where memory is short; the bytes do not depend on them.
     advance : callable
         Told of each of `names` when it is done.
     """
@@ -188,13 +219,15 @@ def choose(
         if name == CURRENT:
             order = trial.current
         else:
-            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=threads, work=work)
+            some = threads_within(index, name, memory, threads)
+            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=some, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
         advance(1)
     winner, rows = decide(tried, seed)
     record = {
         "effort": effort,
         "sample_vectors": len(trial.points),
+        **memory_record(index, len(trial.points), how, memory),
         "queries": len(queries),
         "queries_from": "the caller" if given is not None else "the index",
         "k": queries.k,

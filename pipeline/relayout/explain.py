@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.errors import NothingToGain
+from indexmill.formats.errors import ConfigError, NothingToGain
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
 from indexmill.pipeline.allocator import hold_little
+from indexmill.pipeline.build import check_free, existing_parent
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.generation import GenerationRun, RunOptions
+from indexmill.pipeline.generation import GenerationRun, RunOptions, emptied, scratch_directory
 from indexmill.pipeline.progress import Progress
-from indexmill.pipeline.relayout.proposals import Proposal, propose
-from indexmill.pipeline.relayout.unpacked import unpack
+from indexmill.pipeline.publish import output_lock
+from indexmill.pipeline.relayout.proposals import Proposal, check_sample, propose
+from indexmill.pipeline.relayout.unpacked import unpack, unpacked_bytes
 
-#: Share of a page's mates that are neighbours from which a layout counts as one: input order has less of random data,
-#: star packing about twice as much.
+#: Orders that place nothing; and the share of a page's mates that are neighbours from which they count as a layout all
+#: the same: input order has less of random data.
+_NO_LAYOUT = frozenset({None, "identity", "random"})
 _LAID_OUT_OVERLAP = 0.1
 
 
@@ -67,17 +71,32 @@ def run_explain(
     """Say what binds the index at `index`; see `explain`."""
     hold_little()
     run = GenerationRun(index, options, progress)
-    beside = Path(os.path.realpath(index)).parent
-    with (
-        threadpool_limits(1),
-        OpenedIndex(index) as opened,
-        TemporaryDirectory(prefix=".indexmill-explain-", dir=options.work or beside) as scratch,
-    ):
-        return explain(opened, run, Path(scratch))
+    with threadpool_limits(1), OpenedIndex(index) as opened:
+        return explain(opened, run, lambda: _own_scratch(run))
 
 
-def explain(opened: OpenedIndex, run: GenerationRun, scratch: Path) -> Explanation:
-    """Say what binds an index; where no layout can help, proposals are measured on a sample of it."""
+@contextmanager
+def _own_scratch(run: GenerationRun) -> Iterator[Path]:
+    """Make a scratch directory for the length of a block, one run at a time; what a killed run left goes first."""
+    scratch = scratch_directory(run.out, run.options.work, "explain")
+    if not os.access(existing_parent(scratch), os.W_OK):
+        raise ConfigError(
+            f"work: {scratch.parent} cannot be written, and a sample is measured there; name another with --work"
+        )
+    with output_lock(scratch), emptied(scratch):
+        yield scratch
+
+
+def explain(
+    opened: OpenedIndex, run: GenerationRun, scratch: Callable[[], AbstractContextManager[Path]]
+) -> Explanation:
+    """Say what binds an index; where no layout can help, proposals are measured on a sample of it.
+
+    Parameters
+    ----------
+    scratch : callable
+        Makes a directory for that; not called where nothing is measured.
+    """
     node, n = opened.graph.node_format, opened.n
     layout = opened.manifest.layout
     facts = {
@@ -102,13 +121,21 @@ def explain(opened: OpenedIndex, run: GenerationRun, scratch: Path) -> Explanati
         "A read brings one node, whatever its neighbours on the device are, so the order of the nodes changes no page "
         "read: a layout cannot help."
     )
-    with run.stage("unpack", n, "vectors") as advance:
-        unpacked = unpack(opened, scratch, True, advance)
-    proposals = propose(opened, unpacked, run, scratch)
+    if n < 2:
+        words.append("There is one vector: nothing to measure.")
+        return Explanation(facts, False, tuple(words))
+    check_sample(opened, run.options.memory)
+    with scratch() as directory:
+        check_free(directory, unpacked_bytes(opened, True), "sample")
+        with run.stage("unpack", n, "vectors") as advance:
+            unpacked = unpack(opened, directory, True, advance)
+        proposals = propose(opened, unpacked, run, directory)
     return Explanation(facts, False, tuple(words), proposals)
 
 
-def check_layout_matters(opened: OpenedIndex, run: GenerationRun, scratch: Path) -> None:
+def check_layout_matters(
+    opened: OpenedIndex, run: GenerationRun, scratch: Callable[[], AbstractContextManager[Path]]
+) -> None:
     """Refuse to choose among layouts of which none can help.
 
     Raises
@@ -143,9 +170,10 @@ def _layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
     shared = (
         f"Of a node's {mates} page mates {overlap * mates:.1f} are neighbours (overlap ratio {overlap:.3f})"
     )
-    if overlap < _LAID_OUT_OVERLAP:
+    if facts["order"] not in _NO_LAYOUT:
+        found = f"it is laid out by {facts['order']}"
+    elif overlap < _LAID_OUT_OVERLAP:
         return [f"{shared}: a read brings strangers. A layout can help: run indexmill layout."]
-    return [
-        f"{shared}: it is laid out by {facts['order']}. Another order may do better: indexmill layout --order auto "
-        "measures them."
-    ]
+    else:
+        found = f"its {facts['order']} order is a layout already"
+    return [f"{shared}: {found}. Another order may do better: indexmill layout --order auto measures them."]

@@ -5,21 +5,32 @@ from __future__ import annotations
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.order_needs import metrics_bytes, order_bytes, order_threads
 from indexmill.pipeline.relayout.fitting import FROM_FILE
 
-#: Bytes a vertex while an order is fitted, that of the result included. The others also hold the reverse graph, of 4
-#: bytes an edge, or what it takes to place vectors.
-_ORDER_BYTES = {"identity": 12, "random": 20, "star": 30, FROM_FILE: 24}
-_OTHER_ORDER_BYTES = 100
+#: Bytes a vertex of an order that is read from a file and checked: four arrays of 64-bit numbers.
+_FILE_ORDER_BYTES = 36
 #: Nodes on their way into chunk files, and from there to pages; user ids and their copies in another order.
 _BUFFER_BYTES, _ID_COPIES = 48 << 20, 3
 
 
 def needed_memory(index: OpenedIndex, order: str) -> int:
-    """Return the bytes beside the page cache that it takes to lay `index` out in the order called `order`."""
-    each = _ORDER_BYTES.get(order, _OTHER_ORDER_BYTES + 4 * index.graph.node_format.max_degree)
-    ids = 0 if index.id_type == "none" else _ID_COPIES * index.ids_bytes
-    return FIXED_BYTES + max(_BUFFER_BYTES + ids, index.n * each)
+    """Return the bytes beside the page cache that it takes to lay `index` out in the order called `order`.
+
+    On one thread: others run only as far as memory goes (`threads_within`).
+    """
+    page, ids = _page(index), 0 if index.id_type == "none" else _ID_COPIES * index.ids_bytes
+    if order == FROM_FILE:
+        ordering = index.n * _FILE_ORDER_BYTES
+    else:
+        ordering = order_bytes(order, index.n, page, index.graph.node_format.max_degree, 1)
+    return FIXED_BYTES + max(_BUFFER_BYTES + ids, ordering + metrics_bytes(page))
+
+
+def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) -> int:
+    """Return on how many of `threads` the order called `order` fits `memory` bytes."""
+    page, room = _page(index), memory - FIXED_BYTES - metrics_bytes(_page(index))
+    return order_threads(order, index.n, page, index.graph.node_format.max_degree, threads, room)
 
 
 def check_memory(index: OpenedIndex, order: str, memory: int) -> None:
@@ -32,7 +43,12 @@ def check_memory(index: OpenedIndex, order: str, memory: int) -> None:
     """
     need = needed_memory(index, order)
     if need > memory:
+        hint = ", or take --order star" if needed_memory(index, "star") < need else ""
         raise BudgetError(
             f"memory: the order {order} of {index.n:,} vectors takes {need:,} bytes beside the page cache, and the "
-            f"budget is {memory:,}; give at least {need:,} bytes with --memory, or take --order star"
+            f"budget is {memory:,}; give at least {need:,} bytes with --memory{hint}"
         )
+
+
+def _page(index: OpenedIndex) -> int:
+    return max(index.graph.node_format.nodes_per_page, 1)

@@ -65,6 +65,16 @@ class Proposal:
     words: str
 
 
+def check_sample(index: OpenedIndex, memory: int) -> None:
+    """Refuse a budget that holds no sample to measure on, before anything is unpacked.
+
+    Raises
+    ------
+    BudgetError
+    """
+    sample_size(index, _EFFORT, memory)
+
+
 def propose(
     index: OpenedIndex, unpacked: UnpackedIndex, run: GenerationRun, scratch: Path
 ) -> tuple[Proposal, ...]:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.allocator import give_back, hold_little
+from indexmill.pipeline.build import check_free
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
-from indexmill.pipeline.relayout.memory import check_memory
+from indexmill.pipeline.relayout.memory import check_memory, threads_within
 from indexmill.pipeline.relayout.record import layout_record, manifest_of
 from indexmill.pipeline.relayout.rewrite import write_files
-from indexmill.pipeline.relayout.tuning import GivenQueries
-from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack
+from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
+from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
 
 AUTO = "auto"
 DEFAULT_EFFORT = "normal"
@@ -59,6 +64,8 @@ class LayoutRequest:
             raise ConfigError(f"order: expected one of {', '.join((AUTO, *ORDERS))}, got {self.order!r}")
         if self.effort is not None and self.effort not in EFFORTS:
             raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
+        if self.effort is not None and self.order_file is not None:
+            raise ConfigError("effort: an order from a file takes no work to find; leave --effort out")
         if self.queries is not None and (self.order != AUTO or self.order_file is not None):
             raise ConfigError("queries: only the order 'auto' looks at queries; leave them out")
 
@@ -96,7 +103,7 @@ def run_layout(
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
-    order would have written. Memory beside the page cache is that of the order: for star packing 30 bytes a vertex.
+    order would have written. Memory beside the page cache is that of the order: for star packing 24 bytes a vertex.
 
     Raises
     ------
@@ -108,10 +115,14 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
+        with_points = request.name == AUTO or request.name in USES_POINTS
+        if request.queries is not None:
+            check_queries(opened, request.queries.vectors)
         if request.name == AUTO:
-            check_layout_matters(opened, run, scratch)
+            check_layout_matters(opened, run, lambda: nullcontext(scratch))
         check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
-        unpacked = _unpack(run, opened, scratch, request.name == AUTO or request.name in USES_POINTS)
+        check_free(scratch, unpacked_bytes(opened, with_points) + 2 * _index_bytes(opened), "layout")
+        unpacked = _unpack(run, opened, scratch, with_points)
         if request.name == AUTO:
             fitted = _chosen(run, opened, unpacked, request, scratch)
         else:
@@ -119,7 +130,18 @@ def run_layout(
                 fitted = _asked_for(opened, unpacked, request, options, scratch)
                 advance(1)
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
-        return LayoutResult(fitted.name, _publish(run, opened, unpacked, fitted, scratch), fitted.choice)
+        vector_ids = unpacked.vector_ids
+        if run.in_place and np.array_equal(fitted.order, vector_ids):
+            return LayoutResult(fitted.name, None, fitted.choice)
+        layout = _measured(run, opened, unpacked.graph, fitted)
+        del unpacked  # the last that maps its files
+        drop_graph(scratch)
+        manifest = _publish(run, opened, vector_ids, fitted, layout, scratch)
+        return LayoutResult(fitted.name, manifest, fitted.choice)
+
+
+def _index_bytes(opened: OpenedIndex) -> int:
+    return sum(entry.bytes for entry in opened.manifest.files)
 
 
 def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points: bool) -> UnpackedIndex:
@@ -135,12 +157,18 @@ def _asked_for(
     if request.order_file is not None:
         return read_order(Path(request.order_file), opened.n)
     limit = None if request.effort is None else EFFORTS[request.effort].work * opened.n
-    return _fit(opened, unpacked, request.order, limit, options.workers, scratch)
+    return _fit(opened, unpacked, request.order, limit, options, scratch)
 
 
 def _fit(
-    opened: OpenedIndex, unpacked: UnpackedIndex, name: str, limit: int | None, threads: int, scratch: Path
+    opened: OpenedIndex,
+    unpacked: UnpackedIndex,
+    name: str,
+    limit: int | None,
+    options: RunOptions,
+    scratch: Path,
 ) -> Fitted:
+    threads = threads_within(opened, name, options.memory, options.workers)
     per_page = max(opened.graph.node_format.nodes_per_page, 1)
     return fit(name, unpacked, per_page, opened.parameters.seed, threads, limit, scratch)
 
@@ -149,14 +177,14 @@ def _chosen(
     run: GenerationRun, opened: OpenedIndex, unpacked: UnpackedIndex, request: LayoutRequest, scratch: Path
 ) -> Fitted:
     """Try the portfolio on a sample, and fit the winner to the whole."""
-    effort, threads = request.effort or DEFAULT_EFFORT, run.options.workers
-    size = sample_size(opened, EFFORTS[effort], run.options.memory)
-    names = candidates(opened, size, run.options.memory)
+    effort, threads, memory = request.effort or DEFAULT_EFFORT, run.options.workers, run.options.memory
+    size = sample_size(opened, EFFORTS[effort], memory)
+    names = candidates(opened, size, memory)
     with run.stage("sample", 1, "tasks") as advance:
         trial = Trial(opened, unpacked, size, threads, scratch)
         advance(1)
     with run.stage("try", len(names), "orders") as advance:
-        choice = choose(opened, trial, names, effort, request.queries, threads, advance)
+        choice = choose(opened, trial, names, effort, request.queries, memory, threads, advance)
     del trial
     give_back()
     if choice.name == CURRENT:
@@ -167,24 +195,28 @@ def _chosen(
         parameters = parameters_of(choice.name)
         return Fitted(choice.name, choice.order, parameters, choice.work, limit, choice.record)
     with run.stage("order", 1, "tasks") as advance:
-        fitted = _fit(opened, unpacked, choice.name, limit, threads, scratch)
+        fitted = _fit(opened, unpacked, choice.name, limit, run.options, scratch)
         advance(1)
     return replace(fitted, choice=choice.record)
 
 
-def _publish(
-    run: GenerationRun, opened: OpenedIndex, unpacked: UnpackedIndex, fitted: Fitted, scratch: Path
-) -> dict[str, Any] | None:
-    """Write and publish the index laid out as `fitted` says, unless it is so already."""
-    if run.in_place and np.array_equal(fitted.order, unpacked.vector_ids):
-        return None
+def _measured(run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
     give_back()
     with run.stage("measure", 1, "tasks") as advance:
-        layout = layout_record(opened, unpacked.graph, fitted)
+        layout = layout_record(opened, graph, fitted)
         advance(1)
-    vector_ids = unpacked.vector_ids
-    del unpacked
-    drop_graph(scratch)
+    return layout
+
+
+def _publish(
+    run: GenerationRun,
+    opened: OpenedIndex,
+    vector_ids: NDArray[np.uint32],
+    fitted: Fitted,
+    layout: Mapping[str, Any],
+    scratch: Path,
+) -> dict[str, Any]:
+    """Write and publish the index laid out as `fitted` says."""
     give_back()
     directory = scratch / "index"
     directory.mkdir()

@@ -44,13 +44,15 @@ def as_given(vectors: NDArray[Any] | None, truth: NDArray[Any] | None) -> GivenQ
     Raises
     ------
     InputError
-        If there is a truth without queries, or for another number of them.
+        If there are no queries, or one is not finite, or there is a truth without queries or for another number of
+        them.
     """
     if vectors is None:
         if truth is not None:
             raise InputError("truth: goes with queries; pass those it belongs to")
         return None
     vectors = np.asarray(vectors)
+    _check_values(vectors)
     if truth is None:
         return GivenQueries(vectors)
     truth = np.asarray(truth)
@@ -59,6 +61,17 @@ def as_given(vectors: NDArray[Any] | None, truth: NDArray[Any] | None) -> GivenQ
             f"truth: expected integers of shape ({len(vectors)}, k), got {truth.dtype} of shape {truth.shape}"
         )
     return GivenQueries(vectors, truth.astype(np.int64))
+
+
+def _check_values(vectors: NDArray[Any]) -> None:
+    if not vectors.size or vectors.dtype.kind not in "fiu":
+        raise InputError(
+            f"queries: expected numbers, of one query at least, got {vectors.dtype} of shape {vectors.shape}"
+        )
+    wrong = np.argwhere(~np.isfinite(vectors))
+    if len(wrong):
+        value = vectors[tuple(wrong[0])]
+        raise InputError(f"queries: row {wrong[0][0]}: expected finite numbers, got {value}; leave it out")
 
 
 def tuning_queries(
@@ -117,19 +130,22 @@ def _kth_of_truth(index: OpenedIndex, truth: NDArray[np.int64], k: int) -> NDArr
     return truth[:, k - 1 : k]
 
 
-def as_compared(index: OpenedIndex, queries: NDArray[Any]) -> NDArray[np.float32]:
-    """Return queries (q, dim) as they are compared with the vectors of `index`, float32 (q, stored dim).
+def check_queries(index: OpenedIndex, queries: NDArray[Any]) -> None:
+    """Refuse queries of another dimension than those of `index`.
 
     Raises
     ------
     InputError
-        If they have another dimension.
     """
     if queries.ndim != 2 or queries.shape[1] != index.dim:
         raise InputError(
             f"queries: expected shape (q, {index.dim}) for {index.path}, got {queries.shape}; pass the queries that "
             "belong to it"
         )
+
+
+def as_compared(index: OpenedIndex, queries: NDArray[Any]) -> NDArray[np.float32]:
+    """Return queries (q, dim) as they are compared with the vectors of `index`, float32 (q, stored dim)."""
     rows = unit(queries) if index.graph.metric == "cosine" else queries.astype(np.float32)
     if index.graph.node_format.dtype == "int8":
         rows = rows + np.float32(128)

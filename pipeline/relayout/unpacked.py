@@ -41,6 +41,12 @@ class UnpackedIndex:
 _GRAPH_FILES = ("neighbours.npy", "degrees.npy", "points.npy")
 
 
+def unpacked_bytes(index: OpenedIndex, with_points: bool) -> int:
+    """Return the size of the files that `unpack` writes, and of the reverse graph that star packing maps."""
+    node = index.graph.node_format
+    return index.n * (8 + 8 * node.max_degree + with_points * node.dim * index.space.dtype.itemsize)
+
+
 def unpack(
     index: OpenedIndex, directory: Path, with_points: bool, advance: Callable[[int], None]
 ) -> UnpackedIndex:
