@@ -117,7 +117,7 @@ def shard_bytes(m: int, shape: Shape, memory: int) -> int:
 
     Their keys and vector ids stay to the end.
     """
-    collecting = m * shape.row_bytes + task_bytes(memory) // 4
+    collecting = m * shape.row_bytes + merge_bytes(memory) // 4
     converting = m * (shape.row_bytes + shape.comparable_bytes) * shape.is_converted
     return 8 * m + max(collecting, converting, graph_bytes(m, shape, shape.parameters.max_degree))
 

@@ -19,6 +19,7 @@ from indexmill.pipeline.budget import (
     LEAST_SHARD,
     Shape,
     graph_bytes,
+    merge_bytes,
     node_format,
     shard_bytes,
     shard_size,
@@ -296,7 +297,7 @@ def _assign(shape: Shape, memory: int, workers: int) -> int:
 def _unite(shape: Shape, memory: int, workers: int) -> int:
     row = unite_row_bytes(shape)
     rows, at_once = _narrow(shape.n, row, memory, workers)
-    return at_once * (rows * row + task_bytes(memory) // 4) + (workers - 1) * THREAD_BYTES
+    return at_once * (rows * row + merge_bytes(memory) // 4) + (workers - 1) * THREAD_BYTES
 
 
 def _merge(shape: Shape, memory: int) -> int:

@@ -24,7 +24,7 @@ from indexmill.builders.entries import n_entries
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.kmeans import PASSES, mini_batches
 from indexmill.builders.navigation import navigation_size
-from indexmill.builders.parallel import map_blocks
+from indexmill.builders.parallel import BlockPool
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.vamana import VamanaParameters, list_capacity
 from indexmill.formats.source import VectorSource
@@ -42,7 +42,7 @@ _SECONDS, _INSERT_SECONDS = 7.0, 3.5
 #: Vertices, or centroids, of the first try; tries grow while the next one is expected to end in time.
 _FIRST_VERTICES, _FIRST_CENTROIDS = 64, 64
 #: Memory that rows are scattered over at most, and distances computed there.
-_SPREAD_BYTES, _SPREAD_ROWS = 256 << 20, 40_000
+_SPREAD_BYTES, _SPREAD_ROWS = 256 << 20, 400_000
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
 #: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
@@ -70,7 +70,8 @@ class Rates:
     scattered, gathered : float
         A distance to a row anywhere in the memory of the build, and to one of the probe's.
     encoding, centroids, reading, writing : float
-        PQ code of a vector; all centroids of the entries; a vector of the input; a byte written and synced.
+        PQ code of a vector; all centroids of the entries, on one thread; a vector of the input; a byte written and
+        synced.
     """
 
     threads: float
@@ -135,7 +136,7 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
         scattered=scattered,
         gathered=gathered,
         encoding=_encoding_seconds(given, p, deadline),
-        centroids=_kmeans_seconds(given, shape, workers, deadline),
+        centroids=_kmeans_seconds(given, shape, deadline),
         reading=reading,
         writing=_write_seconds(directory),
     )
@@ -155,7 +156,7 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
         "ingest": n * rates.reading,
         "build": members * _insertion_seconds(rates, members // cells),
         "encode": (n + trained) * rates.encoding / rates.threads,
-        "entries": rates.centroids,
+        "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion,
     }
     if cells > 1:
@@ -225,7 +226,8 @@ def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> floa
         for i in range(first, last):
             distances_from_first(rows, ids[i], out[i])
 
-    return least(lambda: list(map_blocks(block, threads, 1, threads)), deadline) / _SPREAD_ROWS
+    with BlockPool(threads) as pool:  # its threads are there from the second try on
+        return least(lambda: pool.run(block, threads, 1), deadline) / _SPREAD_ROWS
 
 
 def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
@@ -234,30 +236,29 @@ def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> flo
     return least(lambda: encode_pq(some, codebook), deadline) / len(some)
 
 
-def _kmeans_seconds(rows: NDArray[Any], shape: Shape, threads: int, deadline: float) -> float:
+def _kmeans_seconds(rows: NDArray[Any], shape: Shape, deadline: float) -> float:
     """Seconds of k-means over the sample, tried with as many of its centroids as there is time for."""
     wanted = n_entries(shape.parameters.entries, shape.n)
     most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
     centroids = min(most, _FIRST_CENTROIDS)
     tries = Tries(deadline)
-    seconds = _try_kmeans(rows, shape, wanted, centroids, threads)
+    seconds = _try_kmeans(rows, shape, wanted, centroids)
     while centroids < most and tries.leave_time(growth=4):
         centroids = min(4 * centroids, most)
-        seconds = _try_kmeans(rows, shape, wanted, centroids, threads)
+        seconds = _try_kmeans(rows, shape, wanted, centroids)
     return seconds
 
 
-def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int, threads: int) -> float:
+def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int) -> float:
     """Seconds with `wanted` centroids, from one step with fewer of them; a step grows with their square."""
     model = mini_batches(centroids, seed=0)
     some = np.asarray(rows[: model.batch_size], np.float32)
     if len(some) <= centroids:
         return 0.0
-    with threadpool_limits(threads, user_api="openmp"):
-        model.partial_fit(some)
-        begun = time.perf_counter()
-        model.partial_fit(some)
-        step = time.perf_counter() - begun
+    model.partial_fit(some)
+    begun = time.perf_counter()
+    model.partial_fit(some)
+    step = time.perf_counter() - begun
     drawn = min(shape.parameters.sample_vectors, shape.n)
     return PASSES * drawn / len(some) * step * (wanted / centroids) ** 2
 

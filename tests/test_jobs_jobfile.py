@@ -58,7 +58,10 @@ def test_long_and_short_parameter_names_mean_the_same(tmp_path: Path) -> None:
         (("R = 24", "R = 'many'"), ["parameters.max_degree (R)", "valid integer", "'many'"]),
         (("R = 24", "R = 1"), ["parameters.max_degree (R)", "greater than or equal to 2", "got 1"]),
         (('"2GiB"', '"2 gallons"'), ["memory", "'2 gallons' is not a size", "8GiB"]),
-        (('"cosine"', '"cosine"\norder = "stars"'), ["parameters.order", "'stars'", "'star', 'identity', 'random'"]),
+        (
+            ('"cosine"', '"cosine"\norder = "stars"'),
+            ["parameters.order", "'stars'", "'star', 'identity', 'random'"],
+        ),
         (('out = "index"', ""), ["out: missing", "--out"]),
         (("R = 24", "R = "), ["not a TOML file"]),
         (("[parameters]", "parameters = 3\n[other]"), ["expected a table [parameters]"]),
