@@ -96,7 +96,7 @@ def run_layout(
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
-    order would have written. Memory beside the page cache is that of the order: for star packing 30 bytes a vertex.
+    order would have written. Memory beside the page cache is that of the order: for star packing 24 bytes a vertex.
 
     Raises
     ------
