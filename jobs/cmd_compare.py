@@ -30,6 +30,8 @@ from indexmill.reader.choices import DEFAULT_ENTRY
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from indexmill.jobs.gate import Verdict
+
 NAME = "compare"
 #: Runs of each measurement: three have a median.
 REPEAT = 3
@@ -96,7 +98,7 @@ def command(
         Path | None,
         typer.Option(
             metavar="TOML",
-            help="Exit with 7 if an index is worse than the first by more than these tolerances.",
+            help="Exit with 7 if an index is worse than the first by more than these tolerances, or noise hides it.",
         ),
     ] = None,
     json_: Json = False,
@@ -106,7 +108,7 @@ def command(
     from indexmill.jobs.choices import check_engine
     from indexmill.jobs.compare import run_comparison
     from indexmill.jobs.contenders import open_contenders
-    from indexmill.jobs.gate import check_gate, judge, verdict_rows
+    from indexmill.jobs.gate import check_gate, check_measured, judge, verdict_rows
     from indexmill.jobs.report.write import check_folder, write_report
     from indexmill.jobs.score import Setting
     from indexmill.jobs.tolerances import read_tolerances
@@ -122,6 +124,8 @@ def command(
     if tolerances is not None and len(indexes) < 2:
         raise ConfigError("--gate: name two indexes or more; the others are held against the first")
     list_sizes = choose_sizes(sizes, k + (sample is not None))
+    if tolerances is not None:
+        check_measured(tolerances, policies, list_sizes)
     contenders = open_contenders(indexes, engine)
     reference = contenders[0].index
     if sample is not None:
@@ -136,9 +140,15 @@ def command(
     setting = Setting(k, policies[0], one_of(entry, ENTRIES, "--entry"), threads, beam_width, inflight)
     found = run_comparison(contenders, query_set, policies, list_sizes, setting, repeat)
     result = found.result
+    verdicts: list[Verdict] = []
+    refused: ConfigError | None = None
     if tolerances is not None:
-        verdicts = judge(tolerances, result["sweep"], result["noise"]["floor"])
-        result["gate"] = verdict_rows(verdicts)
+        try:
+            verdicts = judge(tolerances, result["sweep"], result["noise"]["floor"])
+        except ConfigError as error:  # raised once what was measured is written
+            refused = error
+        else:
+            result["gate"] = verdict_rows(verdicts)
     written = [] if out is None else [write_report(found, out)]
     if plot is not None:
         from indexmill.jobs.plot import save_plot
@@ -146,14 +156,17 @@ def command(
         save_plot([row for row in result["sweep"] if not row["again"]], plot)
         written.append(plot)
     _say(result, written, json_)
-    if tolerances is not None:
-        check_gate(verdicts)
+    if refused is not None:
+        raise refused
+    check_gate(verdicts)
 
 
 def _say(result: dict[str, Any], written: Sequence[Path], as_json: bool) -> None:
     """Print the result."""
     if as_json:
-        print(json.dumps(result, indent=2))
+        from indexmill.jobs.report.write import finite
+
+        print(json.dumps(finite(result), indent=2, allow_nan=False))
         return
     from indexmill.jobs.tables import stdout_console
 
@@ -206,8 +219,7 @@ def print_comparison(console: Console, result: dict[str, Any]) -> None:
     if warning is not None:
         console.print(warning, soft_wrap=True)
     for one in result.get("gate", []):
-        word = "within noise" if one["within_noise"] else "passed" if one["passed"] else "failed"
-        console.print(f"gate {word}: {one['sentence']}", markup=False, soft_wrap=True)
+        console.print(f"gate {one['outcome']}: {one['sentence']}", markup=False, soft_wrap=True)
 
 
 def _check_plot(path: Path | None) -> None:

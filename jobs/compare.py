@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from indexmill.jobs.contenders import Contender
 from indexmill.jobs.costs import TARGETS, compare_rows
 from indexmill.jobs.detail import choose_point, describe
-from indexmill.jobs.intervals import QUERY_COSTS, curve_of, intervals_at
+from indexmill.jobs.intervals import QUERY_COSTS, Interval, curve_of, intervals_at
 from indexmill.jobs.measure import Measurement, Turn, measure, sweep
 from indexmill.jobs.noise import aa_ratios, noise_floor
 from indexmill.jobs.paths import PATH_QUERIES, record_paths
@@ -123,9 +123,9 @@ def with_intervals(
     -------
     list of dict
         With ``COST_low``, ``COST_high``, ``COST_ratio_low``, ``COST_ratio_high``; None where the line has no such
-        value.
+        value, or the draws do not tell that end.
     """
-    known: dict[tuple[str, str, float], dict[str, tuple[float, float] | None]] = {}
+    known: dict[tuple[str, str, float], dict[str, Interval]] = {}
     for policy in dict.fromkeys(line["policy"] for line in lines):
         curves = [
             curve_of([m for m in measurements if (m.row["index"], m.row["policy"]) == (name, policy)])
@@ -137,11 +137,11 @@ def with_intervals(
     return [line | _ends(line, known[line["index"], line["policy"], line["recall"]]) for line in lines]
 
 
-def _ends(line: dict[str, Any], intervals: dict[str, tuple[float, float] | None]) -> dict[str, float | None]:
+def _ends(line: dict[str, Any], intervals: dict[str, Interval]) -> dict[str, float | None]:
     ends: dict[str, float | None] = {}
     for cost in QUERY_COSTS:
         for key in (cost, f"{cost}_ratio"):
             shown = line[key] is not None and not line[f"{cost}_bound"]
-            low, high = (shown and intervals[key]) or (None, None)
+            low, high = intervals[key] if shown else (None, None)
             ends |= {f"{key}_low": low, f"{key}_high": high}
     return ends

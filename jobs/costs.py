@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from indexmill.jobs.tables import short
+from indexmill.jobs.tables import scalars, short
 
 #: Recalls at which indexes are compared.
 TARGETS = (0.90, 0.95, 0.98)
@@ -122,7 +122,8 @@ def cost_cells(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[st
 
 
 def layout_cells(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Headings and texts of the table of layouts; keys are those that any of the manifests has."""
+    """Headings and texts of the table of layouts; keys are those of scalars that any of the manifests has."""
+    lines = [scalars(line) for line in lines]
     keys = list(dict.fromkeys(key for line in lines for key in line if key != "build_id"))
     return [key.replace("_", " ") for key in keys], [
         [short(line.get(key, "-")) for key in keys] for line in lines

@@ -21,6 +21,8 @@ from indexmill.jobs.measure import Measurement
 DRAWS = 2000
 #: Costs of single queries, whose mean is compared.
 QUERY_COSTS = ("pages_read", "latency_us_mean")
+#: Low and high end; None for one that the draws do not tell.
+Interval = tuple[float | None, float | None]
 #: Share of draws outside a 95% interval, on either side.
 _TAIL = 0.025
 #: Numbers of one block of draws: memory stays below 100 MB.
@@ -78,7 +80,8 @@ def crossing(recalls: NDArray[Any], costs: NDArray[Any], target: float) -> NDArr
     Returns
     -------
     float64 array, shape (n_draws,)
-        The cost of the smallest size where that is above `target` already; NaN where none reaches it.
+        Minus infinity where the smallest size is above `target` already, so that the cost is at most that size's;
+        infinity where no size reaches it.
     """
     reached = recalls >= target
     high = reached.argmax(axis=1)
@@ -87,12 +90,13 @@ def crossing(recalls: NDArray[Any], costs: NDArray[Any], target: float) -> NDArr
     span = recalls[row, high] - recalls[row, low]
     share = np.divide(target - recalls[row, low], span, out=np.zeros(len(recalls)), where=high > low)
     values = costs[row, low] + share * (costs[row, high] - costs[row, low])
-    return np.where(reached.any(axis=1), values.astype(np.float64), np.nan)
+    known = np.where(reached.any(axis=1), values.astype(np.float64), np.inf)
+    return np.where(recalls[:, 0] > target, -np.inf, known)
 
 
 def intervals_at(
     curves: Sequence[Curve], targets: Sequence[float], count: int = DRAWS
-) -> list[list[dict[str, tuple[float, float] | None]]]:
+) -> list[list[dict[str, Interval]]]:
     """Give 95% percentile intervals of costs at equal recall and of their ratios to the first curve.
 
     Parameters
@@ -102,8 +106,9 @@ def intervals_at(
     Returns
     -------
     list (curves) of list (targets) of dict
-        ``pages_read``, ``latency_us_mean`` and the same with ``_ratio``: low and high, or None where more than
-        one draw in forty does not reach the recall.
+        ``pages_read``, ``latency_us_mean`` and the same with ``_ratio``: low and high. The low end of a cost is None
+        where more than one draw in forty starts above the recall, the high end where more than one in forty never
+        reaches it; both ends of a ratio are None where more than one draw in forty is either on either curve.
     """
     values: dict[str, list[NDArray[np.float64]]] = {cost: [] for cost in QUERY_COSTS}
     for weights in draws(len(curves[0].recalls), count):
@@ -119,7 +124,7 @@ def intervals_at(
             {
                 **{cost: percentiles(drawn[cost][c, t]) for cost in QUERY_COSTS},
                 **{
-                    f"{cost}_ratio": percentiles(drawn[cost][c, t] / drawn[cost][0, t])
+                    f"{cost}_ratio": percentiles(_ratios(drawn[cost][c, t], drawn[cost][0, t]))
                     for cost in QUERY_COSTS
                 },
             }
@@ -137,10 +142,21 @@ def mean_interval(values: NDArray[Any], count: int = DRAWS) -> tuple[float, floa
     return float(low), float(high)
 
 
-def percentiles(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Give the 2.5th and 97.5th percentile of draws; None where more than 2.5% of them are NaN."""
-    known = values[~np.isnan(values)]
-    if len(known) < (1 - _TAIL) * len(values):
-        return None
-    low, high = np.quantile(known, [_TAIL, 1 - _TAIL])
-    return float(low), float(high)
+def percentiles(values: NDArray[np.float64]) -> Interval:
+    """Give the 2.5th and 97.5th percentile of draws, each the draw with one in forty beyond it.
+
+    A draw that is infinite lies beyond all others on its side, one that is NaN beyond both ends; an end that is not
+    finite then is None.
+    """
+    beyond, unknown = int(_TAIL * len(values)), np.isnan(values)
+    low = np.sort(np.where(unknown, -np.inf, values))[beyond]
+    high = np.sort(np.where(unknown, np.inf, values))[-1 - beyond]
+    return (float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
+
+
+def _ratios(costs: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide draw by draw; NaN where one of the two is only known on one side."""
+    known = np.isfinite(costs) & np.isfinite(base) & (base > 0)
+    ratios = np.full(len(costs), np.nan)
+    np.divide(costs, base, out=ratios, where=known)
+    return ratios

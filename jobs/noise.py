@@ -10,7 +10,9 @@ import numpy as np
 #: Figures whose noise is told.
 NOISY = ("pages_read", "latency_us_mean", "latency_us_p99", "qps")
 #: Floor beyond which times are called noisy.
-_LOUD = 0.2
+LOUD = 0.2
+#: A/A pairs without which a gate does not judge times: the 95th percentile of fewer is little but the largest of them.
+LEAST_PAIRS = 10
 #: Share of A/A ratios that lie within the floor.
 _WITHIN = 0.95
 
@@ -41,7 +43,7 @@ def noise_floor(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 def noise_warning(floor: dict[str, float]) -> str | None:
     """Say that times are not to be trusted, where the first index differs much from itself."""
     worst = max(floor["latency_us_mean"], floor["qps"])
-    if worst < _LOUD:
+    if worst < LOUD:
         return None
     return (
         f"The machine was not quiet: the first index differs from itself by up to {worst:.0%}. Judge by page reads,"

@@ -31,7 +31,7 @@ def provenance() -> dict[str, Any]:
 def layout_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
     """What each index says of its layout, one row an index; the A/A run has none.
 
-    A manifest may be anybody's: what it calls its layout never takes the place of what was found here.
+    A manifest may be anybody's: only its share of edges within pages is taken over.
     """
     return [
         {"index": contender.name}
@@ -54,8 +54,12 @@ def layout_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
 def in_page_edges(contender: Contender) -> float:
     """Share of the edges of the graph that stay on their page.
 
-    Of all nodes of a small index, else of runs of nodes spread evenly over graph.imx.
+    As the manifest has it; where it has none, of all nodes of a small index, else of runs of nodes spread evenly over
+    graph.imx.
     """
+    known = contender.manifest["layout"].get("in_page_edges")
+    if _is_number(known):
+        return float(known)
     with GraphFile(contender.index.path / "graph.imx") as file:
         per_page = file.node_format.nodes_per_page
         if per_page < 2:
@@ -75,8 +79,9 @@ def in_page_edges(contender: Contender) -> float:
 
 
 def build_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-    """What building each index took, by its run.json; the A/A run has none.
+    """What writing each index took, by its run.json; the A/A run has none.
 
+    ``of`` tells what that was: ``"layout only"`` of an index laid out again, else ``"build"``.
     A run.json is outside of every checksum and may be anybody's: what is no number in it is left out.
     """
     rows = []
@@ -90,6 +95,7 @@ def build_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "index": contender.name,
+                "of": "layout only" if "work" in run else "build",
                 "started": str(run.get("started", "unknown")),
                 "workers": run.get("workers") if _is_number(run.get("workers")) else None,
                 "peak_memory_bytes": peak if _is_number(peak) else None,

@@ -41,6 +41,11 @@ def short(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def scalars(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what does not fit into a cell: mappings and lists, such as what `layout` tells of its choice."""
+    return {name: value for name, value in values.items() if not isinstance(value, Mapping | list | tuple)}
+
+
 def facts(values: Mapping[str, Any]) -> str:
     """Print a flat mapping on one line."""
     return ", ".join(f"{name.replace('_', ' ')} {short(value)}" for name, value in values.items())
@@ -60,6 +65,7 @@ _WORDS = {
     "stage",
     "state",
     "cost",
+    "costs of",
     "started",
 }
 

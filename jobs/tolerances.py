@@ -13,7 +13,7 @@ A tolerance file is TOML, a table for each figure that is judged::
     min_ratio = 0.9
 
     [recall]
-    list_size = 60             # optional; default: every list size of the sweep
+    list_size = 64             # optional; default: every list size of the sweep
     max_drop = 0.005
 """
 

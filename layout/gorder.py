@@ -102,7 +102,7 @@ def _leave(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any,
     for e in range(starts[v], starts[v + 1]):
         w = np.int64(sources[e])
         state[w, _SCORE] -= 1
-        spent += degrees[w]
+        spent += 1 + degrees[w]
         for j in range(degrees[w]):
             state[neighbours[w, j], _SCORE] -= 1
     return spent
@@ -119,16 +119,18 @@ def _raise(state: Any, u: Any, risen: Any, m: Any) -> Any:  # pragma: no cover -
 
 @njit(nogil=True, cache=True)
 def _enter(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any, risen: Any, v: Any) -> Any:
-    """Raise the scores of those akin to `v`; returns how many rose beyond their list."""  # pragma: no cover
-    m: Any = 0
+    """Raise the scores of those akin to `v`; returns how many rose beyond their list, and the edges looked at."""
+    m: Any = 0  # pragma: no cover - compiled
+    spent = degrees[v]
     for j in range(degrees[v]):
         m = _raise(state, neighbours[v, j], risen, m)
     for e in range(starts[v], starts[v + 1]):
         w = np.int64(sources[e])
         m = _raise(state, w, risen, m)
+        spent += 1 + degrees[w]
         for j in range(degrees[w]):
             m = _raise(state, neighbours[w, j], risen, m)
-    return m
+    return m, spent
 
 
 @njit(nogil=True, cache=True)
@@ -158,8 +160,8 @@ def _place(
             break
         if filled > window:
             spent += _leave(neighbours, degrees, starts, sources, state, order[filled - 1 - window])
-        m = _enter(neighbours, degrees, starts, sources, state, risen, v)
-        spent += degrees[v] + starts[v + 1] - starts[v]
+        m, looks = _enter(neighbours, degrees, starts, sources, state, risen, v)
+        spent += looks
         for i in range(m):
             score = state[risen[i], _SCORE]
             if score >= heads.size:

@@ -21,9 +21,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ConfigError
 from indexmill.layout.halving import next_level, split_at
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import Adjacency, Work, need_points
 from indexmill.layout.parallel import map_blocks
 
 #: Times that the means of a split are taken; more gain less than 0.5% of the distances within pages.
@@ -51,11 +50,12 @@ class KmeansPagesOrder:
         ConfigError
             Without `points`.
         """
+        points = need_points(points, "kmeans-pages")
         return balanced_cells(points, nodes_per_page, 1, threads, work or Work())[0]
 
 
 def balanced_cells(
-    points: NDArray[Any] | None, nodes_per_page: int, cell_pages: int, threads: int, work: Work
+    points: NDArray[Any], nodes_per_page: int, cell_pages: int, threads: int, work: Work
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Cluster vectors into cells of whole pages.
 
@@ -71,16 +71,7 @@ def balanced_cells(
         Vertices cell by cell, ascending in each.
     bounds : int64 array, shape (n_cells + 1,)
         Where cells begin; the last one may end in part of a page.
-
-    Raises
-    ------
-    ConfigError
-        If `points` is None.
     """
-    if points is None:
-        raise ConfigError(
-            "order: this one places vectors, and none were given; choose one made of edges alone"
-        )
     n, dim = points.shape
     order, bounds = np.arange(n, dtype=np.uint32), np.array([0, n], np.int64)
     keys, sides = np.empty(n, np.float32), np.empty(n, np.bool_)

@@ -26,9 +26,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ConfigError
 from indexmill.layout.breadth_first import in_degrees
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import Adjacency, Work, need_points
 from indexmill.layout.parts import DEFAULT_PART_PAGES, Packed, pack_in_parts
 from indexmill.reader.kernels import squared_distances
 
@@ -59,10 +58,7 @@ class MargoOrder:
         ConfigError
             Without `points`.
         """
-        if points is None:
-            raise ConfigError(
-                "order margo: weighs edges by vectors, and none were given; choose another order"
-            )
+        points = need_points(points, "margo")
         counts = in_degrees(graph.neighbours, graph.degrees)
 
         def pack(members: NDArray[np.uint32], places: NDArray[np.uint32], first: int) -> Packed:

@@ -12,8 +12,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.errors import ConfigError
+
 #: Keeps this order apart from other draws with the same seed, such as the order of insertion into the graph.
 _STREAM = 0x0FDE
+#: Names of the orders that look at no vector, beside those that look at nothing.
+EDGES_ALONE = ("star", "gorder", "graph-bisection", "restream")
 
 
 class Adjacency(NamedTuple):
@@ -105,6 +109,22 @@ class RandomOrder:
     ) -> NDArray[np.uint32]:  # fmt: skip
         """See `Order`."""
         return np.random.default_rng([seed, _STREAM]).permutation(len(graph.degrees)).astype(np.uint32)
+
+
+def need_points(points: NDArray[Any] | None, name: str) -> NDArray[Any]:
+    """Return `points` for an order, called `name`, that is made of them.
+
+    Raises
+    ------
+    ConfigError
+        If there are none.
+    """
+    if points is None:
+        raise ConfigError(
+            f"order {name}: it is made of vectors, and none were given; choose one made of edges alone:"
+            f" {', '.join(EDGES_ALONE)}"
+        )
+    return points
 
 
 def invert(order: NDArray[np.uint32]) -> NDArray[np.uint32]:

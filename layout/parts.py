@@ -2,8 +2,9 @@
 
 An order that packs pages greedily looks at nothing but the vertices still without a page, and nothing but the
 edges between them. Cut into parts of near vertices, most edges lie inside a part, whose state fits a core's
-cache. What a part cannot put on full pages is packed once more, as one part of its own (the two stages of
-MARGO), and first-fit-decreasing joins what is left even then.
+cache. What a part cannot put on full pages is packed once more, in parts of what neighbouring parts left (MARGO's
+second stage packs all of it at once, which takes memory by the size of the graph), and first-fit-decreasing joins
+what is left even then.
 """
 
 from __future__ import annotations
@@ -73,6 +74,33 @@ def pack_in_parts(
         order, bounds = balanced_cells(points, nodes_per_page, part_pages, threads, work)
     places = invert(order)
 
+    parts = _pack_parts(order, bounds, places, pack, threads, work)
+    full, partial = _separate(parts, nodes_per_page)
+    rest, unseen = np.concatenate([order[:0], *partial]), order[bounds[len(parts)] :]
+    if work.left and len(rest):
+        places[:] = _ELSEWHERE
+        places[rest] = np.arange(len(rest), dtype=np.uint32)
+        bounds = np.append(np.arange(0, len(rest), nodes_per_page * part_pages), len(rest))
+        again = _pack_parts(rest, bounds, places, pack, threads, work)
+        unseen = np.concatenate([rest[bounds[len(again)] :], unseen])
+        rest = lay_out(
+            np.concatenate([part.vertices for part in again]),
+            np.concatenate([part.sizes for part in again]),
+            nodes_per_page,
+        )
+    return np.concatenate([*full, rest, unseen])
+
+
+def _pack_parts(
+    order: NDArray[np.uint32],
+    bounds: NDArray[np.int64],
+    places: NDArray[np.uint32],
+    pack: Pack,
+    threads: int,
+    work: Work,
+) -> list[Packed]:
+    """Pack the parts ``order[bounds[p] : bounds[p + 1]]`` from the first on, until work runs out."""
+
     def run(first: int, last: int) -> list[Packed]:
         return [pack(order[bounds[p] : bounds[p + 1]], places, int(bounds[p])) for p in range(first, last)]
 
@@ -82,36 +110,18 @@ def pack_in_parts(
         done = map_blocks(lambda a, b: run(begin + a, begin + b), wave, 1, threads)  # noqa: B023
         parts += [part for block in done for part in block]
         work.spend(sum(part.spent for part in parts[begin:]))
-    full = [_grouped(part, nodes_per_page) for part in parts]
-    rest = np.concatenate(
-        [part.vertices[~mask] for part, mask in zip(parts, full, strict=True)] or [order[:0]]
+    return parts
+
+
+def _separate(
+    parts: list[Packed], nodes_per_page: int
+) -> tuple[list[NDArray[np.uint32]], list[NDArray[np.uint32]]]:
+    """Return, of each part, the vertices of groups that fill a page, and the others."""
+    full = [np.repeat(part.sizes == nodes_per_page, part.sizes) for part in parts]
+    return (
+        [part.vertices[mask] for part, mask in zip(parts, full, strict=True)],
+        [part.vertices[~mask] for part, mask in zip(parts, full, strict=True)],
     )
-    packed = [part.vertices[mask] for part, mask in zip(parts, full, strict=True)]
-    return _finish(packed, rest, order[bounds[len(parts)] :], places, nodes_per_page, pack, work)
-
-
-def _grouped(part: Packed, nodes_per_page: int) -> NDArray[np.bool_]:
-    """Mark the vertices of groups that fill a page."""
-    return np.repeat(part.sizes == nodes_per_page, part.sizes)
-
-
-def _finish(
-    packed: list[NDArray[np.uint32]],
-    rest: NDArray[np.uint32],
-    unseen: NDArray[np.uint32],
-    places: NDArray[np.uint32],
-    nodes_per_page: int,
-    pack: Pack,
-    work: Work,
-) -> NDArray[np.uint32]:
-    """Pack what filled no page as one more part; full pages first, then the joined groups, then what nobody packed."""
-    if work.left and len(rest):
-        places[:] = _ELSEWHERE
-        places[rest] = np.arange(len(rest), dtype=np.uint32)
-        last = pack(rest, places, 0)
-        work.spend(last.spent)
-        rest = lay_out(last.vertices, last.sizes, nodes_per_page)
-    return np.concatenate([*packed, rest, unseen])
 
 
 @njit(nogil=True, cache=True)

@@ -31,11 +31,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ConfigError
 from indexmill.layout.closeness import PageState, near_page, page_state
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
-from indexmill.layout.order import Adjacency, Order, Work
-from indexmill.layout.parallel import map_blocks
+from indexmill.layout.order import Adjacency, Order, Work, need_points
+from indexmill.layout.parallel import BlockPool
 
 #: Neighbours whose pages a vertex looks at.
 _LOOKS = 10
@@ -77,20 +76,18 @@ class PolishOrder:
         ConfigError
             Without `points`.
         """
-        if points is None:
-            raise ConfigError(
-                "order: this one places vectors, and none were given; choose one made of edges alone"
-            )
+        points = need_points(points, "polish")
         work = work or Work()
         order = self.start.fit(graph, points, nodes_per_page, seed, threads=threads, work=work)
         start = len(order) * (nodes_per_page + 1) * -(-points.shape[1] // 16)
         if nodes_per_page > 1 and work.left and work.spend(start):
             state = page_state(graph, points, order, nodes_per_page, threads)
-            _polish(state, nodes_per_page, self.rounds, self.least_gain, threads, work)
+            with BlockPool(threads) as pool:
+                _polish(state, nodes_per_page, self.rounds, self.least_gain, pool, work)
         return order
 
 
-def _polish(state: PageState, b: int, rounds: int, least_gain: float, threads: int, work: Work) -> None:
+def _polish(state: PageState, b: int, rounds: int, least_gain: float, pool: BlockPool, work: Work) -> None:
     """Swap until a limit is reached; changes ``state.order``."""
     n, cost = len(state.order), -(-state.points.shape[1] // 16)
     total, now = float(state.held.sum() / 2), 0
@@ -99,7 +96,7 @@ def _polish(state: PageState, b: int, rounds: int, least_gain: float, threads: i
         for phase in range(b * _STRIDE):
             slots = np.arange(phase // b, len(state.changed), _STRIDE, dtype=np.int64) * b + phase % b
             now += 1
-            gain, distances = _batch(state, state.order[slots[slots < n]], b, now, threads)
+            gain, distances = _batch(state, state.order[slots[slots < n]], b, now, pool)
             gained += gain
             if not work.spend(distances * cost):
                 return
@@ -109,7 +106,7 @@ def _polish(state: PageState, b: int, rounds: int, least_gain: float, threads: i
 
 
 def _batch(
-    state: PageState, vertices: NDArray[np.uint32], b: int, now: int, threads: int
+    state: PageState, vertices: NDArray[np.uint32], b: int, now: int, pool: BlockPool
 ) -> tuple[float, int]:
     """Make the best swaps of `vertices`; return what they gain and the number of distances."""
     partners, gains = np.empty(len(vertices), np.int64), np.empty(len(vertices))
@@ -118,7 +115,7 @@ def _batch(
         part = slice(first, last)
         return int(_propose(state, vertices[part], b, now, partners[part], gains[part]))
 
-    distances = sum(map_blocks(propose, len(vertices), _BLOCK, threads))
+    distances = sum(pool.run(propose, len(vertices), _BLOCK))
     ranked = np.argsort(-gains, kind="stable")
     ranked = ranked[partners[ranked] >= 0]
     gained, swaps = _swap(state, vertices[ranked], partners[ranked], gains[ranked], b, now)

@@ -24,7 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.order import Adjacency, Order, Work, invert
-from indexmill.layout.parallel import map_blocks
+from indexmill.layout.parallel import BlockPool
 from indexmill.layout.reverse import in_neighbours
 from indexmill.layout.star import StarOrder
 
@@ -73,18 +73,17 @@ class RestreamOrder:
             work.spend(2 * n_edges)
             starts, sources = in_neighbours(graph)
         stream = np.random.default_rng([seed, _STREAM]).permutation(n).astype(np.uint32)
-        most, order = -1, best
-        for _ in range(self.rounds):
-            if not work.spend(2 * n_edges + len(sources)):
-                break
-            old = invert(order) // np.uint32(nodes_per_page)
-            most = max(most, _edges_within(graph.neighbours, graph.degrees, old))
-            order = _round(
-                graph, (starts, sources), stream, old, order, nodes_per_page, self.balance, threads
-            )
-            within = edges_within_pages(graph, order, nodes_per_page)
-            if within > most:
-                most, best = within, order
+        if not work.left:
+            return best
+        most, order = edges_within_pages(graph, best, nodes_per_page), best
+        with BlockPool(threads) as pool:
+            for _ in range(self.rounds):
+                if not work.spend(2 * n_edges + len(sources)):
+                    break
+                order = _round(graph, (starts, sources), stream, order, nodes_per_page, self.balance, pool)
+                within = edges_within_pages(graph, order, nodes_per_page)
+                if within > most:
+                    most, best = within, order
         return best
 
 
@@ -96,10 +95,10 @@ def edges_within_pages(graph: Adjacency, order: NDArray[np.uint32], nodes_per_pa
 
 def _round(
     graph: Adjacency, incoming: tuple[NDArray[np.int64], NDArray[np.uint32]], stream: NDArray[np.uint32],
-    pages: NDArray[np.uint32], order: NDArray[np.uint32], b: int, balance: bool, threads: int,
+    order: NDArray[np.uint32], b: int, balance: bool, pool: BlockPool,
 ) -> NDArray[np.uint32]:  # fmt: skip
-    """Stream all vertices once; `pages`, uint32 (n,), goes from the pages they had to those they have."""
-    n = len(order)
+    """Stream all vertices of `order` once; return the order of the pages they chose."""
+    n, pages = len(order), invert(order) // np.uint32(b)  # of a vertex the page it had, then the one it has
     room = np.full(-(-n // b), b, np.int64)
     room[-1] = n - (len(room) - 1) * b
     size, homeless = room.copy(), np.zeros(n, np.bool_)
@@ -112,7 +111,7 @@ def _round(
             part = slice(first, last)
             _count(*graph, *incoming, pages, batch[part], choices[part], counts[part])  # noqa: B023
 
-        map_blocks(count, len(batch), _BLOCK, threads)
+        pool.run(count, len(batch), _BLOCK)
         _choose(batch, choices, counts, size, room, balance, pages, homeless)
     _fill(order, room, pages, homeless)
     result: NDArray[np.uint32] = np.argsort(pages, kind="stable").astype(np.uint32)

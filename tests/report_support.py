@@ -101,7 +101,8 @@ def comparison(names: Sequence[str] = ("before", "after"), factor: float = 0.5) 
         ],
         "build": [
             {
-                "index": name, "started": "2026-01-01T00:00:00+00:00", "workers": 2, "peak_memory_bytes": 1 << 30,
+                "index": name, "of": "build", "started": "2026-01-01T00:00:00+00:00", "workers": 2,
+                "peak_memory_bytes": 1 << 30,
                 "seconds": {"build": 60.0, "order": 2.0, "emit": 3.0},
             }
             for name in names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from indexmill.formats.device import DeviceProfile, Latency, Measured, Model, Re
 from indexmill.formats.graph import GraphFile
 from indexmill.formats.truth import Truth, write_truth
 from indexmill.jobs.contenders import open_contenders
+from indexmill.jobs.costs import layout_cells
 from indexmill.jobs.profiles import kept_profile_path
 from indexmill.jobs.provenance import in_page_edges
 from indexmill.jobs.score import Setting, score, with_device
@@ -351,6 +353,16 @@ def test_a_gate_exits_with_7_after_the_report_is_written(
     assert failed.exit_code == 7, failed.stderr
     assert "1 of 2 tolerances are exceeded" in failed.stderr
     assert ">failed<" in (tmp_path / "report" / "index.html").read_text()
+    gate.write_text(f"[page_reads]\nmax_ratio = 1\nat_recall = {min(recalls) / 2}")
+    open_ = run("compare", index, other, *measured, "--gate", gate, "--out", tmp_path / "open")
+    assert open_.exit_code == 2
+    assert "outside the curves" in open_.stderr
+    assert (tmp_path / "open" / "index.html").exists()
+    gate.write_text("[qps]\nmin_ratio = 0.5")
+    refused = run("compare", index, other, *measured, "--gate", gate)
+    assert refused.exit_code == 2
+    assert "at least 10 A/A pairs" in refused.stderr
+    assert "sweep" not in refused.stderr  # before anything was measured
     alone = run("compare", index, *measured, "--gate", gate)
     assert alone.exit_code == 2
     assert "two indexes" in alone.stderr
@@ -361,7 +373,30 @@ def test_in_page_edges_are_counted_over_all_nodes_of_a_small_index(index: Path) 
         nodes, per_page = file.read_all(), file.node_format.nodes_per_page
     edges = [(v, int(w)) for v in range(N) for w in nodes.neighbours[v, : nodes.degrees[v]]]
     share = sum(v // per_page == w // per_page for v, w in edges) / len(edges)
-    assert in_page_edges(open_contenders([index])[0]) == pytest.approx(share)
+    contender = open_contenders([index])[0]
+    assert in_page_edges(contender) == pytest.approx(share, abs=1e-6)  # of the manifest
+    for layout in ({}, {"in_page_edges": "most"}):
+        counted = replace(contender, manifest=contender.manifest | {"layout": layout})
+        assert in_page_edges(counted) == pytest.approx(share)
+
+
+def test_an_index_laid_out_by_auto_fits_the_tables_of_a_comparison(
+    data: Data, index: Path, tmp_path: Path
+) -> None:
+    laid = tmp_path / "laid"
+    indexmill.lay_out(index, effort="low", out=laid)
+    manifest = json.loads((laid / "manifest.json").read_text())
+    assert isinstance(manifest["layout"]["choice"], dict)
+    shown = run("compare", index, laid, "--queries", data.queries, "--truth", data.truth, "-L", "10,40", "--repeat", 1,
+                "--out", tmp_path / "report")  # fmt: skip
+    assert shown.exit_code == 0, shown.stderr
+    assert "candidates" not in shown.stdout
+    found = json.loads((tmp_path / "report" / "report.json").read_text())
+    headings, cells = layout_cells(found["layout"])
+    assert not {"choice", "parameters"} & set(headings)
+    assert "work limit" in headings
+    assert max(len(text) for line in cells for text in line) < 40
+    assert [row["of"] for row in found["build"]] == ["build", "layout only"]
 
 
 def test_the_run_again_has_a_name_of_its_own(index: Path, tmp_path: Path) -> None:

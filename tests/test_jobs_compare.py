@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from tests.report_support import QUERIES, SIZES, measurements
 
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs import measure
-from indexmill.jobs.cmd_compare import choose_sizes
+from indexmill.jobs.cmd_compare import _say, choose_sizes
 from indexmill.jobs.contenders import Contender, unique_names
-from indexmill.jobs.costs import compare_rows, cost_at_recall, show
+from indexmill.jobs.costs import compare_rows, cost_at_recall, layout_cells, show
 from indexmill.jobs.detail import bin_edges, choose_point, paired
-from indexmill.jobs.intervals import crossing, curve_of, draws, intervals_at
+from indexmill.jobs.intervals import crossing, curve_of, draws, intervals_at, percentiles
 from indexmill.jobs.measure import Measurement
 from indexmill.jobs.noise import aa_ratios, noise_floor
 from indexmill.jobs.plot import save_plot
@@ -88,12 +89,11 @@ def test_the_queries_of_a_measurement_have_the_means_of_its_row() -> None:
 def test_intervals_are_those_of_a_loop_over_draws() -> None:
     found = measurements()
     base, other = of(found, "before"), of(found, "after")
-    low, high = intervals_at([curve_of(base), curve_of(other)], [0.94], 200)[1][0]["pages_read_ratio"] or (
-        0,
-        0,
-    )
+    low, high = intervals_at([curve_of(base), curve_of(other)], [0.94], 200)[1][0]["pages_read_ratio"]
     expected = slow_ratio_interval(base, other, 0.94, np.concatenate(list(draws(QUERIES, 200))))
     assert (low, high) == pytest.approx(expected, rel=1e-4)
+    assert low is not None
+    assert high is not None
     assert low < 0.5 < high
 
 
@@ -110,22 +110,46 @@ def test_an_index_against_itself_has_a_ratio_of_one_for_certain() -> None:
     curve = curve_of(of(measurements(), "before"))
     both = intervals_at([curve, curve], [0.90], 100)[1][0]
     assert both["pages_read_ratio"] == (1.0, 1.0)
-    assert both["pages_read"] is not None
+    assert None not in both["pages_read"]
 
 
-def test_a_recall_that_many_draws_miss_has_no_interval() -> None:
+def test_a_recall_that_many_draws_miss_has_an_interval_open_above() -> None:
     curve = curve_of(of(measurements(), "before"))
-    assert (
-        intervals_at([curve], [0.99], 200)[0][0]["pages_read"] is None
-    )  # the mean itself: half of the draws
+    at = intervals_at([curve], [0.99], 200)[0][0]  # the largest size's own recall: half of the draws miss it
+    low, high = at["pages_read"]
+    assert low is not None
+    assert high is None
+    assert at["pages_read_ratio"] == (None, None)
 
 
-def test_draws_that_start_above_the_recall_cost_what_the_smallest_size_costs() -> None:
-    recalls, costs = (
-        np.array([[0.9, 0.95], [0.7, 0.9], [0.5, 0.6]]),
-        np.array([[10.0, 20], [10, 20], [10, 20]]),
-    )
-    np.testing.assert_allclose(crossing(recalls, costs, 0.8), [10, 15, np.nan])
+def test_a_recall_that_many_draws_start_above_has_an_interval_open_below() -> None:
+    curve = curve_of(of(measurements(), "before"))
+    at = intervals_at([curve], [0.80], 200)[0][0]
+    low, high = at["pages_read"]
+    assert low is None
+    assert high is not None
+    assert at["pages_read_ratio"] == (None, None)
+
+
+def test_draws_that_start_above_the_recall_and_draws_that_miss_it_are_told_apart() -> None:
+    recalls = np.array([[0.9, 0.95], [0.8, 0.9], [0.7, 0.9], [0.5, 0.6]])
+    costs = np.array([[10.0, 20]] * 4)
+    np.testing.assert_allclose(crossing(recalls, costs, 0.8), [-np.inf, 10, 15, np.inf])
+
+
+@pytest.mark.parametrize(("below", "above"), [(0, 0), (5, 5), (6, 0), (0, 6), (6, 6)])
+def test_an_end_is_known_while_no_more_draws_than_one_in_forty_lie_beyond(below: int, above: int) -> None:
+    values = np.arange(200.0)
+    values[:below], values[200 - above :] = -np.inf, np.inf
+    assert percentiles(values) == (None if below > 5 else 5.0, None if above > 5 else 194.0)
+
+
+@pytest.mark.parametrize("unknown", [0, 3, 5, 6])
+def test_unknown_ratios_widen_the_interval_until_there_is_none(unknown: int) -> None:
+    values = np.arange(200.0)
+    values[100 : 100 + unknown] = np.nan
+    expected = (5.0 - unknown, 194.0 + unknown) if unknown <= 5 else (None, None)
+    assert percentiles(values) == expected
 
 
 def test_the_noise_floor_is_what_the_first_index_differs_from_itself() -> None:
@@ -207,3 +231,18 @@ def test_indexes_take_turns_and_the_whole_sweep_comes_before_any_repetition(
     assert [(m.row["index"], m.row["L"], m.row["repeat"]) for m in found] == [
         ("a", 10, 2), ("b", 10, 2), ("a", 20, 2), ("b", 20, 2)
     ]  # fmt: skip
+
+
+def test_numbers_that_json_does_not_have_are_printed_as_null(capsys: pytest.CaptureFixture[str]) -> None:
+    _say({"layout": [{"overlap_ratio": float("nan"), "fill": float("inf")}]}, [], True)
+    assert json.loads(capsys.readouterr().out) == {"layout": [{"overlap_ratio": None, "fill": None}]}
+
+
+def test_a_table_of_layouts_has_no_cell_of_mappings_or_lists() -> None:
+    lines = [
+        {"index": "a", "order": "star", "build_id": "ab"},
+        {"index": "b", "order": {"any": 1}, "choice": {"k": 10}, "tried": [1, 2], "work": 7},
+    ]
+    headings, cells = layout_cells(lines)
+    assert headings == ["index", "order", "work"]
+    assert cells == [["a", "star", "-"], ["b", "-", "7"]]

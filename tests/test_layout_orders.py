@@ -20,7 +20,8 @@ from indexmill.layout.graph_bisection import GraphBisectionOrder
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.margo import MargoOrder
 from indexmill.layout.metrics import layout_metrics
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import EDGES_ALONE, Adjacency, IdentityOrder, RandomOrder, Work
+from indexmill.layout.parts import Packed, pack_in_parts
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.order_needs import _ORDER_BYTES
 from indexmill.pipeline.spec import Order
@@ -115,7 +116,9 @@ def test_an_order_beats_random_on_overlap(name: str) -> None:
 def test_an_order_of_edges_alone_needs_no_vectors(name: str) -> None:
     graph, _ = near_graph(60, 4, 2)
     if name in ("kmeans-pages", "margo", "polish"):
-        with pytest.raises(ConfigError, match="none were given"):
+        with pytest.raises(
+            ConfigError, match=f"order {name}: .* none were given.*: {', '.join(EDGES_ALONE)}"
+        ):
             ORDERS[name].fit(graph, None, 4, 1)
     else:
         assert sorted(ORDERS[name].fit(graph, None, 4, 1).tolist()) == list(range(60))
@@ -229,10 +232,44 @@ def test_a_large_range_is_divided_like_a_small_one(module: object, monkeypatch: 
 
 
 def test_what_crosses_parts_is_packed_in_the_end() -> None:
-    # Two cliques of a page each, both cut in two by the parts: only the last packing can join the halves.
+    # Four cliques of a page each, two of them cut in two by the parts: only the last packing can join the halves.
     clique = np.array([[u for u in range(4) if u != v] for v in range(4)], np.uint32)
-    graph = Adjacency(np.concatenate([clique, clique + 4]), np.full(8, 3, np.int32))
-    points = np.array([[0], [1], [200], [201], [2], [3], [202], [203]], np.uint8)
-    for order in (GorderWindowed(part_pages=1), MargoOrder(part_pages=1)):
+    graph = Adjacency(np.concatenate([clique + at for at in range(0, 16, 4)]), np.full(16, 3, np.int32))
+    places = [0, 1, 2, 3, 204, 205, 206, 207, 4, 5, 200, 201, 6, 7, 202, 203]
+    points = np.array(places, np.uint8)[:, None]
+    for order in (GorderWindowed(part_pages=2), MargoOrder(part_pages=2)):
         pages = pages_of(order.fit(graph, points, 4, 1), 4)
-        assert set(pages) == {frozenset(range(4)), frozenset(range(4, 8))}
+        assert set(pages) == {frozenset(range(at, at + 4)) for at in range(0, 16, 4)}
+
+
+@pytest.mark.parametrize("with_points", [True, False])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_no_part_is_larger_than_asked_for_whatever_is_left_over(with_points: bool, threads: int) -> None:
+    graph, points = near_graph(503, 4, 1)
+    b, part_pages, sizes, seen = 4, 2, [], []
+
+    def pack(members: np.ndarray, places: np.ndarray, first: int) -> Packed:
+        """Fill no page: groups of b - 1, so that everything is left over."""
+        sizes.append(len(members))
+        seen.extend(members.tolist())
+        np.testing.assert_array_equal(places[members] - first, np.arange(len(members)))
+        full, last = divmod(len(members), b - 1)
+        return Packed(members, np.array([b - 1] * full + [last] * (last > 0), np.uint16), 1)
+
+    order = pack_in_parts(graph, points if with_points else None, b, part_pages, pack, threads, Work())
+    assert sorted(order.tolist()) == list(range(503))
+    assert max(sizes) <= part_pages * b
+    assert sorted(seen) == sorted([*range(503)] * 2)  # all were left over once
+
+
+def test_gorder_counts_every_edge_it_looks_at() -> None:
+    graph = Adjacency(np.array([[1], [2], [0]], np.uint32), np.ones(3, np.int32))  # a ring
+    work = Work()
+    Gorder(window=5).fit(graph, None, 2, 1, work=work)
+    # The reverse graph; then two are placed before the last, each with a neighbour, a source, and that one's list.
+    assert work.spent == 2 * 3 + 2 * 3
+
+
+def test_the_orders_that_are_proposed_without_vectors_are_those_that_look_at_none() -> None:
+    blind = {name for name, order in ORDERS.items() if isinstance(order, IdentityOrder | RandomOrder)}
+    assert set(EDGES_ALONE) == ORDERS.keys() - USES_POINTS - blind

@@ -15,6 +15,7 @@ from tests.oracles import refine as oracle
 from indexmill.layout import closeness, polish, restream
 from indexmill.layout.closeness import page_closeness, page_state
 from indexmill.layout.order import Adjacency, RandomOrder, Work
+from indexmill.layout.parallel import BlockPool
 from indexmill.layout.polish import PolishOrder
 from indexmill.layout.restream import RestreamOrder, edges_within_pages
 
@@ -72,7 +73,7 @@ def test_a_swap_gains_what_the_oracle_counts(b: int) -> None:
     for now in range(1, 20):
         before = oracle.page_sum(near, state.order.tolist(), b)
         some = np.arange(now % 3, 60, 3, dtype=np.uint32)
-        gained, _ = polish._batch(state, some, b, now, 1)
+        gained, _ = polish._batch(state, some, b, now, BlockPool(1))
         assert oracle.page_sum(near, state.order.tolist(), b) - before == pytest.approx(gained, abs=1e-3)
         held = [sum(near[v, u] for u in page) for page in oracle.pages(state.order.tolist(), b) for v in page]
         np.testing.assert_allclose(state.held[state.order], held, atol=1e-3)
@@ -87,7 +88,7 @@ def test_a_vertex_makes_the_best_swap_there_is(monkeypatch: pytest.MonkeyPatch) 
     made = 0
     for v in range(n):
         state = page_state(graph, points, order.copy(), b, 1)
-        gained, _ = polish._batch(state, np.array([v], np.uint32), b, 1, 1)
+        gained, _ = polish._batch(state, np.array([v], np.uint32), b, 1, BlockPool(1))
         page = {u: at // b for at, u in enumerate(order.tolist())}
         best = 0.0
         looked = {page[int(u)] for u in graph.neighbours[v]} - {page[v]}

@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.browser import Browser, chromium
 from tests.report_support import NODES, PATHS, POLICIES, QUERIES, SIZES, comparison
 
 from indexmill.formats.errors import ConfigError
+from indexmill.jobs.report.charts import forest
 from indexmill.jobs.report.explorer import compact_paths
 from indexmill.jobs.report.markup import Markup, element, embedded_json
+from indexmill.jobs.report.page import render
+from indexmill.jobs.report.series import Series
 from indexmill.jobs.report.text import headline
 from indexmill.jobs.report.write import check_folder, write_report
 
@@ -247,19 +251,56 @@ def test_a_verdict_of_a_gate_stands_in_the_page(browser: Browser, tmp_path: Path
     made = comparison()
     verdict: dict[str, Any] = {
         "passed": False,
-        "within_noise": False,
+        "outcome": "failed",
         "sentence": "after: page reads <b>1.1x</b>",
     }
     made.result["gate"] = [
         verdict,
-        {**verdict, "passed": True},
-        {**verdict, "passed": True, "within_noise": True},
+        {**verdict, "passed": True, "outcome": "passed"},
+        {**verdict, "passed": True, "outcome": "within noise"},
+        {**verdict, "outcome": "inconclusive"},
     ]
     write_report(made, tmp_path)
     browser.open(tmp_path / "index.html")
     words = browser.run("return [...document.querySelectorAll('#gate li > b')].map(e => e.textContent)")
-    assert words == ["failed", "passed", "within noise"]
-    assert "1 of 3" in browser.run("return document.querySelector('#gate p').textContent")
+    assert words == ["failed", "passed", "within noise", "inconclusive"]
+    lead = browser.run("return document.querySelector('#gate p').textContent")
+    assert "1 of 4 tolerances are exceeded" in lead
+    assert "1 of 4 figures are lost in the noise" in lead
+
+
+def test_a_ratio_that_is_missing_says_which_curve_lies_where() -> None:
+    result = comparison().result
+    base, line = (dict(one) for one in result["at_recall"][:2])
+    exact = {"pages_read": 10.0, "pages_read_bound": False, "pages_read_ratio": None}
+    none, above = exact | {"pages_read": None}, exact | {"pages_read_bound": True}
+    for ours, theirs, said in (
+        (none, exact, ">not reached<"),
+        (above, exact, ">starts above<"),
+        (exact, none, ">not reached by before<"),
+        (exact, above, ">before starts above<"),
+    ):
+        lines = [base | theirs, line | ours]
+        drawn = forest(lines, result["noise"]["floor"], Series(("before", "after"), POLICIES, "beam"), "beam")
+        assert said in drawn
+
+
+def test_a_distance_that_is_not_finite_stands_as_null_in_the_page() -> None:
+    made = comparison()
+    kinds = made.paths["kind"].to_pylist()
+    endless = [float("inf") if kind == "expand" else 1.0 for kind in kinds]
+    column = made.paths.schema.get_field_index("distance")
+    paths = made.paths.set_column(column, "distance", pa.array(endless, pa.float32()))
+    (first, *_), *_ = compact_paths(paths, {"before": NODES, "after": NODES}, ("before", "after"))
+    assert {score for *_, score in first["used"]} == {None}
+
+
+def test_the_costs_of_a_layout_are_not_called_those_of_a_build() -> None:
+    made = comparison()
+    made.result["build"][1]["of"] = "layout only"
+    text = render(made.result, made.paths)
+    assert text.count("layout only") >= 2
+    assert "layout only" not in render(comparison().result, made.paths).replace("of the layout only", "")
 
 
 def test_paths_become_places_on_pages() -> None:

@@ -145,6 +145,7 @@ def forest(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> Mar
     """Draw the ratios to the first index at each recall with their intervals, above the noise of the A/A run."""
     base = series.names[0]
     shown = [line for line in lines if line["policy"] == policy and line["index"] != base]
+    bases = {line["recall"]: line for line in lines if line["policy"] == policy and line["index"] == base}
     ratios = [
         line[f"{key}{end}"]
         for line in shown
@@ -164,7 +165,7 @@ def forest(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> Mar
         parts.append(_noise_band(x, top, len(shown) * _ROW + 18, floor[key], heading))
         top += 18
         for line in shown:
-            parts.append(_whisker(line, key, heading, x, top + _ROW / 2, series))
+            parts.append(_whisker(line, bases[line["recall"]], (key, heading), x, top + _ROW / 2, series))
             top += _ROW
         top += _GAP - 4
     parts.append(element("line", x1=x(1), x2=x(1), y1=TOP, y2=bottom, class_="zero"))
@@ -187,8 +188,11 @@ def _noise_band(x: Scale, top: float, height: float, noise: float, heading: str)
     )
 
 
-def _whisker(line: Row, key: str, heading: str, x: Scale, middle: float, series: Series) -> Markup:
-    """Draw one ratio: a dot, its interval where there is one, and what they are in figures."""
+def _whisker(
+    line: Row, base: Row, figure: tuple[str, str], x: Scale, middle: float, series: Series
+) -> Markup:
+    """Draw one ratio: a dot, its interval, and what they are in figures; or say why there is none."""
+    key, heading = figure
     name = (
         f"{line['index']} at {line['recall']:.2f}"
         if len(series.names) > 2
@@ -197,7 +201,9 @@ def _whisker(line: Row, key: str, heading: str, x: Scale, middle: float, series:
     parts = [element("text", clip(name, 30), x=_NAMES - 12, y=middle + 4, class_="tick end")]
     ratio = line[f"{key}_ratio"]
     if ratio is None:
-        return join(*parts, element("text", "not reached", x=x(1) + 8, y=middle + 4, class_="tick"))
+        return join(
+            *parts, element("text", _no_ratio(line, base, key), x=x(1) + 8, y=middle + 4, class_="tick")
+        )
     low, high = line.get(f"{key}_ratio_low"), line.get(f"{key}_ratio_high")
     style = series.style(line["index"])
     tip = f"{line['index']} at recall {line['recall']:.2f}\n{heading}: {ratio:.3f}x"
@@ -207,6 +213,16 @@ def _whisker(line: Row, key: str, heading: str, x: Scale, middle: float, series:
     parts.append(_dot(x(ratio), middle, style, tip, 4.5))
     parts.append(element("text", f"{ratio:.2f}x", x=_FOREST_WIDTH - 56, y=middle + 4, class_="value"))
     return join(*parts)
+
+
+def _no_ratio(line: Row, base: Row, key: str) -> str:
+    """Say which curve does not cross the recall, and on which side of it that one lies."""
+    name = clip(base["index"], 30)
+    if line[key] is None:
+        return "not reached"
+    if line[f"{key}_bound"]:
+        return "starts above"
+    return f"not reached by {name}" if base[key] is None else f"{name} starts above"
 
 
 def clip(text: str, most: int) -> str:

@@ -108,7 +108,7 @@ def compact_paths(
             continue
         read = at.get((query, place, page), -1)
         cell = slot % nodes_per_page[name] if nodes_per_page[name] else 0
-        score = None if distance is None or math.isnan(distance) else float(f"{distance:.5g}")
+        score = None if distance is None or not math.isfinite(distance) else float(f"{distance:.5g}")
         if kind == "expand":
             one["used"].append([read, cell, len(one["reads"]), score])
         else:

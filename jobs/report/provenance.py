@@ -8,7 +8,7 @@ from typing import Any
 
 from indexmill.jobs.report.blocks import section
 from indexmill.jobs.report.markup import Markup, element
-from indexmill.jobs.tables import human_bytes, short
+from indexmill.jobs.tables import human_bytes, scalars, short
 
 
 def origin(found: dict[str, Any]) -> Markup:
@@ -38,8 +38,8 @@ def _index(one: dict[str, Any]) -> Markup:
         "engine": one["engine"],
         "note": one["engine_note"],
         "file system": one["file_system"],
-        **manifest["input"],
-        **manifest["parameters"],
+        **scalars(manifest["input"]),
+        **scalars(manifest["parameters"]),
     }
     whole = element(
         "details",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from indexmill.jobs.costs import cost_cells, layout_cells
@@ -31,15 +32,16 @@ def gate(verdicts: list[Row] | None) -> Markup | None:
     """Tell what each tolerance of a gate was held against; None without a gate."""
     if verdicts is None:
         return None
-    failed = sum(not one["passed"] for one in verdicts)
-    lead = (
-        f"{failed} of {len(verdicts)} tolerances are exceeded."
-        if failed
-        else "Every figure is within its tolerance."
-    )
+    counts = Counter(one["outcome"] for one in verdicts)
+    said = [f"{counts['failed']} of {len(verdicts)} tolerances are exceeded."] if counts["failed"] else []
+    if counts["inconclusive"]:
+        said.append(
+            f"{counts['inconclusive']} of {len(verdicts)} figures are lost in the noise of the machine."
+        )
+    lead = " ".join(said) or "Every figure is within its tolerance."
     lines = []
     for one in verdicts:
-        word = "within noise" if one["within_noise"] else "passed" if one["passed"] else "failed"
+        word = one["outcome"]
         lines.append(
             element("li", element("b", word, class_=word.split()[0]), element("span", one["sentence"]))
         )
@@ -180,7 +182,7 @@ def build(rows: list[Row]) -> Markup:
     bars = [
         element(
             "div",
-            element("span", row["index"]),
+            element("span", row["index"] if row["of"] == "build" else f"{row['index']}, {row['of']}"),
             stacked_bar(
                 {
                     f"{name}, seconds": (took, "order" if name in ("order", "emit") else f"stage{i % 4}")
@@ -197,7 +199,8 @@ def build(rows: list[Row]) -> Markup:
         "build",
         "Build and layout cost",
         "Seconds of each stage, in colour those that order and write the pages. A stage of 0 seconds was taken over"
-        " from another build with the same work folder.",
+        " from another build with the same work folder. Of an index that was laid out again these are the"
+        " costs of the layout only: what its build took is not known any more.",
         element("div", *bars, class_="bars"),
         table(*text.build_cells(rows), title="Build and layout cost"),
     )

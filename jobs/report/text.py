@@ -101,11 +101,12 @@ def noise_cells(noise: Row) -> tuple[list[str], list[list[str]]]:
 
 
 def build_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Headings and texts of the table of what building took."""
-    headings = ["index", "seconds", "of them order", "emit", "peak memory", "workers", "started"]
+    """Headings and texts of the table of what building, or laying out again, took."""
+    headings = ["index", "costs of", "seconds", "of them order", "emit", "peak memory", "workers", "started"]
     return headings, [
         [
             row["index"],
+            row["of"],
             f"{sum(row['seconds'].values()):,.1f}",
             *(f"{row['seconds'][s]:,.1f}" if s in row["seconds"] else "-" for s in ("order", "emit")),
             "-" if row["peak_memory_bytes"] is None else human_bytes(row["peak_memory_bytes"]),

@@ -29,5 +29,6 @@ def slow_ratio_interval(
         assert values[0] is not None
         assert values[1] is not None
         ratios.append(values[1] / values[0])
-    low, high = np.quantile(ratios, [0.025, 0.975])
-    return float(low), float(high)
+    ratios.sort()
+    beyond = len(ratios) // 40
+    return ratios[beyond], ratios[-1 - beyond]
