@@ -73,7 +73,9 @@ def test_a_build_stays_within_its_budget(source: Path, tmp_path: Path) -> None:
     assert len(manifest["graph"]["shards"]) >= 3
     assert 100 * MIB < peak.bytes <= 1.05 * BUDGET
     told = json.loads((tmp_path / "ix" / "run.json").read_text())["peak_memory_bytes"]
-    assert 0.5 * peak.bytes <= told <= 1.1 * peak.bytes  # compiling a kernel keeps the build's own sampler waiting
+    assert (
+        0.5 * peak.bytes <= told <= 1.1 * peak.bytes
+    )  # compiling a kernel keeps the build's own sampler waiting
 
 
 def test_a_build_lives_under_a_limit_of_the_kernel(source: Path, tmp_path: Path, limited: Group) -> None:
