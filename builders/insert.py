@@ -15,9 +15,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.greedy import greedy_search, scratch
-from indexmill.builders.parallel import BlockPool
 from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import BlockPool
 
 if TYPE_CHECKING:
     from indexmill.builders.vamana import VamanaParameters

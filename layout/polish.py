@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from indexmill.layout.closeness import PageState, near_page, page_state
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.order import Adjacency, Order, Work, need_points
-from indexmill.layout.parallel import BlockPool
+from indexmill.reader.threads import BlockPool
 
 #: Neighbours whose pages a vertex looks at.
 _LOOKS = 10

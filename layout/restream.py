@@ -24,9 +24,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.order import Adjacency, Order, Work, invert
-from indexmill.layout.parallel import BlockPool
 from indexmill.layout.reverse import in_neighbours
 from indexmill.layout.star import StarOrder
+from indexmill.reader.threads import BlockPool
 
 #: Keeps the stream's order apart from other draws with the same seed.
 _STREAM = 0x5EA3

@@ -24,7 +24,6 @@ from indexmill.builders.entries import n_entries
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.kmeans import PASSES, mini_batches
 from indexmill.builders.navigation import navigation_size
-from indexmill.builders.parallel import BlockPool
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.vamana import VamanaParameters, list_capacity
 from indexmill.formats.source import VectorSource
@@ -33,6 +32,7 @@ from indexmill.pipeline.budget import Shape
 from indexmill.pipeline.clocks import BatchClock, Tries, least
 from indexmill.pipeline.needs import expected_shards
 from indexmill.pipeline.spec import Parameters
+from indexmill.reader.threads import BlockPool
 
 #: Rows that are read, and their bytes, at most.
 _ROWS, _BYTES = 16_384, 32 << 20

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parent.parent
 #: What each layer may import, beside itself.
 ALLOWED = {
     "formats": set(),
-    "builders": {"formats", "reader.kernels"},
-    "layout": {"formats", "reader.kernels"},
+    "builders": {"formats", "reader.kernels", "reader.threads"},
+    "layout": {"formats", "reader.kernels", "reader.threads"},
     "reader": {"formats"},
     "pipeline": {"builders", "layout", "formats", "reader"},
     "jobs": {"pipeline", "builders", "layout", "formats", "reader"},

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from indexmill.builders.parallel import BlockPool, map_blocks
+from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import BlockPool
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

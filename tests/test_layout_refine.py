@@ -15,9 +15,9 @@ from tests.oracles import refine as oracle
 from indexmill.layout import closeness, polish, restream
 from indexmill.layout.closeness import page_closeness, page_state
 from indexmill.layout.order import Adjacency, RandomOrder, Work
-from indexmill.layout.parallel import BlockPool
 from indexmill.layout.polish import PolishOrder
 from indexmill.layout.restream import RestreamOrder, edges_within_pages
+from indexmill.reader.threads import BlockPool
 
 cases = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))
 
