@@ -18,8 +18,8 @@ from indexmill.pipeline.budget import (
     FIXED_BYTES,
     LEAST_SHARD,
     Shape,
+    batch_bytes,
     graph_bytes,
-    merge_bytes,
     node_format,
     shard_bytes,
     shard_size,
@@ -297,7 +297,10 @@ def _assign(shape: Shape, memory: int, workers: int) -> int:
 def _unite(shape: Shape, memory: int, workers: int) -> int:
     row = unite_row_bytes(shape)
     rows, at_once = _narrow(shape.n, row, memory, workers)
-    return at_once * (rows * row + merge_bytes(memory) // 4) + (workers - 1) * THREAD_BYTES
+    cells, _ = expected_shards(shape)
+    lists = 4 * shape.parameters.max_degree
+    buffers = (cells + 4) * batch_bytes(cells, lists, memory) * (lists + 56) // (lists + 8)
+    return at_once * (rows * row + buffers) + (workers - 1) * THREAD_BYTES
 
 
 def _merge(shape: Shape, memory: int) -> int:

@@ -1,8 +1,9 @@
 """How fast this machine builds: the kernels of a build on a few thousand rows of its input, and what follows from it.
 
 An insertion costs what its search computes in distances, and a search computes more the larger the graph is: about
-linearly in its logarithm. The count is taken at two sizes of a small graph, the seconds of a distance at the larger
-one, and once more for rows scattered over as much memory as the build will hold, which the caches do not.
+linearly in its logarithm. The count is taken at two sizes of a small graph, the seconds of an insertion at the
+larger one; what its distances cost more where rows lie scattered over as much memory as the build will hold, which
+the caches do not, is added to that, measured with all threads at it, for they share the way to memory.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _SECONDS, _INSERT_SECONDS = 7.0, 3.5
 #: Vertices, or centroids, of the first try; tries grow while the next one is expected to end in time.
 _FIRST_VERTICES, _FIRST_CENTROIDS = 64, 64
 #: Memory that rows are scattered over at most, and distances computed there.
-_SPREAD_BYTES, _SPREAD_ROWS = 256 << 20, 400_000
+_SPREAD_BYTES = 256 << 20
+#: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
+#: thread that wakes late finds work left.
+_BLOCKS, _BLOCK_ROWS = 32, 50_000
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
 #: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
@@ -62,13 +66,14 @@ class Rates:
     Attributes
     ----------
     threads : float
-        Threads' worth of work that all workers do together.
+        Threads' worth of work that all workers do together while nobody waits for memory.
     insertion : float
         Into a graph of `graph_size` vertices.
     distances, distances_per_doubling : float
         That the insertion computes there, and how many more a graph twice as large costs.
     scattered, gathered : float
-        A distance to a row anywhere in the memory of the build, and to one of the probe's.
+        A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
+        probe's, which the caches hold.
     encoding, centroids, reading, writing : float
         PQ code of a vector; all centroids of the entries, on one thread; a vector of the input; a byte written and
         synced.
@@ -120,15 +125,15 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
     size, insertion, distances, doubling = _insert(rows, p, deadline)
     spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.comparable_bytes, rows.nbytes))
     gathered = _distance_seconds(rows, 1, deadline)
+    together = _distance_seconds(rows, workers, deadline)
     wide = np.empty((spread // (rows.shape[1] * rows.itemsize), rows.shape[1]), rows.dtype)
     for first in range(0, len(wide), len(rows)):
         block = wide[first : first + len(rows)]
         block[:] = rows[: len(block)]
-    scattered = _distance_seconds(wide, 1, deadline)
-    together = _distance_seconds(wide, workers, deadline)
+    scattered = _distance_seconds(wide, workers, deadline)
     del wide
     return Rates(
-        threads=workers * min(1.0, scattered / together),
+        threads=workers * min(1.0, gathered / together),
         graph_size=size,
         insertion=insertion,
         distances=distances,
@@ -165,16 +170,12 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
 
 
 def _insertion_seconds(rates: Rates, n: int) -> float:
-    """Mean seconds of an insertion while a graph grows to `n` vertices, on all threads.
-
-    Half of an insertion, in logarithms, waits for memory: the rest is the candidate list and the prune.
-    """
-    doublings = math.log2(
-        max(n, 2) / math.e / rates.graph_size
-    )  # the mean of log2 over the growth is less by log2(e)
+    """Mean seconds of an insertion while a graph grows to `n` vertices, on all threads."""
+    # The mean of log2 over the growth is less than that of its end by log2(e).
+    doublings = math.log2(max(n, 2) / math.e / rates.graph_size)
     distances = max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
-    slower = math.sqrt(max(1.0, rates.scattered / rates.gathered))
-    return rates.insertion * distances / rates.distances * slower / rates.threads
+    waiting = max(0.0, rates.scattered - rates.gathered)
+    return distances * (rates.insertion / rates.distances + waiting) / rates.threads
 
 
 def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, float, float, float]:
@@ -218,16 +219,16 @@ def _warm(rows: NDArray[Any], p: Parameters) -> None:
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:
-    """Seconds of a distance to a random row, with as many threads at it at once."""
-    ids = np.random.default_rng(0).integers(0, len(rows), (threads, _SPREAD_ROWS)).astype(np.uint32)
-    out = np.empty((threads, _SPREAD_ROWS), np.float32)
+    """Seconds of a distance to a random row on each of as many threads."""
+    ids = np.random.default_rng(0).integers(0, len(rows), (threads * _BLOCKS, _BLOCK_ROWS)).astype(np.uint32)
+    out = np.empty(ids.shape, np.float32)
 
     def block(first: int, last: int) -> None:
         for i in range(first, last):
             distances_from_first(rows, ids[i], out[i])
 
     with BlockPool(threads) as pool:  # its threads are there from the second try on
-        return least(lambda: pool.run(block, threads, 1), deadline) / _SPREAD_ROWS
+        return least(lambda: pool.run(block, len(ids), 1), deadline) / (_BLOCKS * _BLOCK_ROWS)
 
 
 def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
