@@ -10,30 +10,30 @@ from mill_build import AMPLE, Job, build
 from mill_space import BUDGETS, Mill
 from workspace import indexmill_command
 
-#: Set, rows (all where None), budget, workers and parameters of each job, and where a part that has built it says so.
-GRID: tuple[tuple[str, int | None, str, int, dict[str, Any], tuple[str, str] | None], ...] = (
-    ("sift1m", 100_000, AMPLE, 2, {}, None),
-    ("sift1m", 300_000, AMPLE, 1, {}, None),
-    ("sift1m", 300_000, AMPLE, 2, {"R": 64, "L": 100}, None),
-    ("sift1m", 300_000, BUDGETS["sift1m"], 2, {"shard_vectors": 50_000}, None),
-    ("generated", 500_000, "512MiB", 2, {"R": 24, "pq_bytes": 16}, None),
-    ("sift1m", None, AMPLE, 2, {}, ("shards", "oneshot")),
-    ("sift1m", None, AMPLE, 2, {"shard_vectors": 250_000}, ("shards", "sharded")),
-    ("generated", 1_000_000, "512MiB", 2, {}, None),
+#: Set, rows (all where None), budget, workers and parameters of each job.
+GRID: tuple[tuple[str, int | None, str, int, dict[str, Any]], ...] = (
+    ("sift1m", 100_000, AMPLE, 2, {}),
+    ("sift1m", 300_000, AMPLE, 1, {}),
+    ("sift1m", 300_000, AMPLE, 2, {"R": 64, "L": 100}),
+    ("sift1m", 300_000, BUDGETS["sift1m"], 2, {"shard_vectors": 50_000}),
+    ("generated", 500_000, "512MiB", 2, {"R": 24, "pq_bytes": 16}),
+    ("sift1m", None, AMPLE, 2, {}),
+    ("sift1m", None, AMPLE, 2, {"shard_vectors": 250_000}),
+    ("generated", 1_000_000, "512MiB", 2, {}),
 )
 #: Figures of a plan, and what they are called in a build's.
 _FIGURES = {"peak_memory_bytes": "peak_bytes", "peak_scratch_bytes": "scratch_bytes", "seconds": "wall_s"}
 
 
 def measure(mill: Mill) -> dict[str, Any]:
-    """Plan and build each job of `GRID`; errors are predicted / measured - 1."""
+    """Plan each job of `GRID` and build it at once; errors are predicted / measured - 1."""
     rows = []
-    for number, (data, count, memory, workers, parameters, place) in enumerate(GRID):
+    for number, (data, count, memory, workers, parameters) in enumerate(GRID):
         n_vectors = mill.sets[data].shape()[0]
         base = mill.first(data, count or n_vectors)
         job = Job(f"plan-{number}", base, memory, workers, parameters=parameters)
         planned = _plan(job, mill)
-        made = build(job, mill.out) if place is None else _built(mill, *place)
+        made = build(job, mill.out)
         errors = {name: planned[name] / made[measured] - 1 for name, measured in _FIGURES.items()}
         rows.append(
             {
@@ -50,12 +50,6 @@ def measure(mill: Mill) -> dict[str, Any]:
         )
     worst = {name: max(abs(row["error"][name]) for row in rows) for name in _FIGURES}
     return {"rows": rows, "worst": worst}
-
-
-def _built(mill: Mill, part: str, name: str) -> dict[str, Any]:
-    """Return what a build of another part cost in the round with the median time."""
-    rounds: list[dict[str, Any]] = mill.earlier(part)[name]
-    return sorted(rounds, key=lambda made: made["wall_s"])[len(rounds) // 2]
 
 
 def _plan(job: Job, mill: Mill) -> dict[str, Any]:
