@@ -18,7 +18,6 @@ from indexmill.pipeline.probe import probe, stage_seconds
 from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec
 
-
 #: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.
 START_SECONDS = 2.4
 
