@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,11 @@ from tests.layout_support import as_lists, random_graph
 from tests.oracles import refine as oracle
 
 from indexmill.layout import closeness, polish, restream
+from indexmill.layout.bnp import BnpOrder
 from indexmill.layout.closeness import page_closeness, page_state
 from indexmill.layout.order import Adjacency, RandomOrder, Work
 from indexmill.layout.polish import PolishOrder
+from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.restream import RestreamOrder, edges_within_pages
 from indexmill.reader.threads import BlockPool
 
@@ -181,6 +184,23 @@ def test_restreaming_keeps_the_best_round(case: tuple[int, int, int], b: int, ro
     within = [edges_within_pages(graph, order, b) for order in orders]
     assert within == sorted(within)
     assert within[-1] == oracle.edges_within(as_lists(*graph), orders[-1].tolist(), b)
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases, st.integers(1, 12))
+def test_padding_fills_pages_as_the_oracle_does(case: tuple[int, int, int], b: int) -> None:
+    graph = Adjacency(*random_graph(*case))
+    assert BnpOrder().fit(graph, None, b, 1).tolist() == oracle.padded(as_lists(*graph), b)
+
+
+def test_block_neighbour_frequency_improves_on_padding_by_its_own_lists() -> None:
+    graph, _ = near_graph(400, 8, 5)
+    padded = ORDERS["bnp"].fit(graph, None, 5, 1)
+    order = ORDERS["bnf"].fit(graph, None, 5, 1)
+    assert edges_within_pages(graph, order, 5) > edges_within_pages(graph, padded, 5)
+    first = dataclasses.replace(ORDERS["bnf"], rounds=1).fit(graph, None, 5, 1).tolist()
+    stream = np.random.default_rng([1, restream._STREAM]).permutation(400).tolist()
+    assert first == oracle.restream(as_lists(*graph), padded.tolist(), 5, stream, -(-400 // 64), False)
 
 
 def test_restreaming_finds_cliques() -> None:
