@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import BudgetError
 from indexmill.layout.order import Work, invert
 from indexmill.layout.portfolio import ORDERS
+from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.relayout.judge import Cost, Judge, paired_interval
+from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.sample_index import Sample
@@ -223,7 +224,7 @@ def choose(
             order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=some, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
         advance(1)
-    winner, rows = decide(tried, seed)
+    winner, rows = decide(tried)
     record = {
         "effort": effort,
         "sample_vectors": len(trial.points),
@@ -247,7 +248,7 @@ def candidates(index: OpenedIndex, size: int, memory: int) -> list[str]:
     return [CURRENT, *orders] if size == index.n else orders
 
 
-def decide(tried: list[Candidate], seed: int) -> tuple[Candidate, list[dict[str, Any]]]:
+def decide(tried: list[Candidate]) -> tuple[Candidate, list[dict[str, Any]]]:
     """Return the winner and a record of every candidate.
 
     The winner is the one that spent the least work among those whose page reads noise does not tell from the fewest:
@@ -262,7 +263,7 @@ def decide(tried: list[Candidate], seed: int) -> tuple[Candidate, list[dict[str,
     best = min(able, key=lambda c: c.cost.mean)
     alike, rows = [], []
     for c in tried:
-        low, high = paired_interval(c.cost.pages - best.cost.pages, seed)
+        low, high = mean_interval(c.cost.pages - best.cost.pages)
         if c in able and low <= 0 <= high:
             alike.append(c)
         rows.append(

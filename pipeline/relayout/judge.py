@@ -1,4 +1,4 @@
-"""The judge of layouts: page reads a query at equal recall, counted by the reader; and what is noise of it."""
+"""The judge of layouts: page reads a query at equal recall, counted by the reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 TARGET_RECALL = 0.95
 #: List sizes tried, until the recall is reached; then it is bisected for.
 _LIST_SIZES = (12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-_RESAMPLES = 2000
 #: Distances at a time: 16 MiB of differences.
 _BLOCK_BYTES = 16 << 20
 
@@ -154,14 +153,3 @@ def distances_to(
         out[some] = np.einsum("qkd,qkd->qk", differences, differences)
     out[ids < 0] = np.nan
     return out
-
-
-def paired_interval(difference: NDArray[np.float64], seed: int) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the mean of paired differences, float64 (q,)."""
-    rng = np.random.default_rng(seed)
-    means = np.empty(_RESAMPLES)
-    for first in range(0, _RESAMPLES, 100):
-        drawn = rng.integers(len(difference), size=(100, len(difference)))
-        means[first : first + 100] = difference[drawn].mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
