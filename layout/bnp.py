@@ -33,7 +33,8 @@ class BnpOrder:
         """See `layout.order.Order`. Not interrupted: it spends one unit an edge and never more."""
         if work is not None:
             work.spend(int(graph.degrees.sum(dtype=np.int64)))
-        return _pad(graph.neighbours, graph.degrees, nodes_per_page)
+        order: NDArray[np.uint32] = _pad(graph.neighbours, graph.degrees, nodes_per_page)
+        return order
 
 
 @njit(nogil=True, cache=True)
