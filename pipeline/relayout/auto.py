@@ -19,7 +19,7 @@ from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball
-from indexmill.pipeline.relayout.sample_index import Sample
+from indexmill.pipeline.relayout.sample_index import Sample, nodes_within
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
@@ -181,10 +181,14 @@ class Trial:
 def take_sample(index: OpenedIndex, unpacked: UnpackedIndex, size: int, threads: int) -> Sample:
     """Return the `size` vertices around the vertex of one of the index's centroids, drawn by its seed."""
     assert unpacked.points is not None
+    region = ball(unpacked.points, int(unpacked.vector_ids[drawn_slot(index)]), size)
+    return Sample(index, region, nodes_within(index, unpacked, region), threads)
+
+
+def drawn_slot(index: OpenedIndex) -> int:
+    """Return the slot that a sample of `index` lies around: the vertex of one of its centroids, drawn by its seed."""
     rng = np.random.default_rng([index.parameters.seed, _STREAM])
-    drawn = index.entries.vertices[rng.integers(len(index.entries.vertices))]
-    region = ball(unpacked.points, int(unpacked.vector_ids[drawn]), size)
-    return Sample(index, unpacked, region, threads)
+    return int(index.entries.vertices[rng.integers(len(index.entries.vertices))])
 
 
 def choose(

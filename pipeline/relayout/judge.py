@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.pipeline.recall import recall_by_distance
+from indexmill.pipeline.recall import within
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index, SearchResult
@@ -85,11 +85,17 @@ class Judge:
     queries : TuningQueries
     threads : int
         Search threads; the counters do not depend on them.
+
+    Attributes
+    ----------
+    k : int
+    target : float
+        Recall@k at which layouts are compared.
     """
 
     def __init__(self, rows: NDArray[Any], queries: TuningQueries, threads: int) -> None:
         self._rows, self._queries, self._threads = rows, queries, threads
-        self.target = TARGET_RECALL
+        self.k, self.target = queries.k, TARGET_RECALL
 
     def aim(self, view: Index) -> None:
         """Lower the target to what searches of `view` reach with the largest list, if they do not reach it."""
@@ -123,6 +129,12 @@ class Judge:
             q.vectors, q.k, L=max(q.k, list_size), threads=self._threads, deterministic=True, trace=True
         )
 
+    def hits(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say which rows `ids`, (q, m), -1 for none, are true neighbours or as near; a query's own row is none."""
+        q = self._queries
+        near = within(distances_to(self._rows, ids, q.compared), q.kth)
+        return near if q.own is None else near & (ids != q.own[:, None])
+
     def _list_sizes(self, view: Index) -> list[int]:
         least = self._queries.k + (self._queries.own is not None)
         most = max(least, min(_LIST_SIZES[-1], len(view)))
@@ -133,12 +145,8 @@ class Judge:
         q = self._queries
         wanted = min(q.k + (q.own is not None), len(view))
         found = view.search(q.vectors, wanted, L=list_size, threads=self._threads, deterministic=True)
-        distances = distances_to(self._rows, found.vector_ids, q.compared)
-        if q.own is not None:
-            distances[found.vector_ids == q.own[:, None]] = np.nan
-        distances = np.sort(distances, axis=1)[:, : q.k]  # NaN sorts last
-        recall = float(recall_by_distance(distances, q.kth[:, None]).mean())
-        return found.counters["pages_read"].astype(np.float64), recall
+        hits = np.minimum(self.hits(found.vector_ids).sum(axis=1), q.k)
+        return found.counters["pages_read"].astype(np.float64), float(hits.mean() / q.k)
 
 
 def distances_to(
