@@ -57,9 +57,11 @@ def test_of_two_vectors_there_is(tmp_path: Path) -> None:
     done = run("explain", str(wide(tmp_path / "ix", 2)), "--json")
     assert done.exit_code == 0
     proposals = json.loads(done.stdout)["proposals"]
-    assert [p["name"] for p in proposals if p["measured"]]
+    assert [p["name"] for p in proposals if p["how"] == "measured"]
     assert all(
-        np.isfinite(p["pages_read"]) for p in proposals if p["measured"] and p["pages_read"] is not None
+        np.isfinite(p["pages_read"])
+        for p in proposals
+        if p["how"] == "measured" and p["pages_read"] is not None
     )
 
 
