@@ -75,7 +75,7 @@ def shards_line(graph: dict[str, Any]) -> str:
 def certificate_line(certificate: dict[str, Any] | None) -> str:
     """One line about a certificate."""
     if certificate is None:
-        return "none: not measured since its layout, or too few vectors"
+        return "none: its layout was not measured, or too few vectors"
     c = certificate
     return (
         f"recall@{c['k']} {c['recall']:.4f} [{c['recall_low']:.4f}, {c['recall_high']:.4f}]"

@@ -28,7 +28,8 @@ def command(
 ) -> None:
     """Say in words how nodes, pages and neighbours of an index lie, and what would make its searches read less.
 
-    With one node a page no layout can help: then smaller nodes are measured on a sample of the index.
+    With one node a page no layout can help: then smaller nodes are measured on a sample of the index, and its searches
+    are replayed in other formats.
     """
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.run_options import run_options

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.jobs.costs import compare_rows
-from indexmill.jobs.intervals import mean_interval
 from indexmill.jobs.measure import Measurement
+from indexmill.pipeline.bootstrap import mean_interval
 
 #: Recalls at which queries are looked at one by one; the first that all indexes cross.
 PREFERRED = (0.95, 0.90, 0.98)

@@ -8,7 +8,7 @@ these intervals of times are too narrow; the A/A run (`indexmill.jobs.noise`) ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.jobs.measure import Measurement
+from indexmill.pipeline.bootstrap import DRAWS, TAIL, draws
 
-#: Draws of an interval: the ends of a 95% interval then have a standard error of about 3% of its width.
-DRAWS = 2000
 #: Costs of single queries, whose mean is compared.
 QUERY_COSTS = ("pages_read", "latency_us_mean")
 #: Low and high end; None for one that the draws do not tell.
 Interval = tuple[float | None, float | None]
-#: Share of draws outside a 95% interval, on either side.
-_TAIL = 0.025
-#: Numbers of one block of draws: memory stays below 100 MB.
-_BLOCK_NUMBERS = 4_000_000
-_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -55,18 +49,6 @@ def curve_of(measurements: Sequence[Measurement]) -> Curve:
         np.column_stack([m.recalls for m in measurements]).astype(np.float32),
         {cost: np.column_stack(values) for cost, values in columns.items()},
     )
-
-
-def draws(n_queries: int, count: int = DRAWS) -> Iterator[NDArray[np.float32]]:
-    """Yield blocks of weights, float32 (block, n_queries), each row a draw; every row sums to one."""
-    rng = np.random.default_rng(_SEED)
-    block = max(1, min(count, _BLOCK_NUMBERS // n_queries))
-    for first in range(0, count, block):
-        rows = min(block, count - first)
-        chosen = rng.integers(n_queries, size=(rows, n_queries))
-        chosen += np.arange(rows)[:, None] * n_queries
-        weights = np.bincount(chosen.ravel(), minlength=rows * n_queries).astype(np.float32)
-        yield weights.reshape(rows, n_queries) / np.float32(n_queries)
 
 
 def crossing(recalls: NDArray[Any], costs: NDArray[Any], target: float) -> NDArray[np.float64]:
@@ -134,21 +116,13 @@ def intervals_at(
     ]
 
 
-def mean_interval(values: NDArray[Any], count: int = DRAWS) -> tuple[float, float]:
-    """Give the 95% percentile interval of the mean of `values`, shape (n_queries,)."""
-    column = values.astype(np.float32)
-    means = np.concatenate([weights @ column for weights in draws(len(column), count)])
-    low, high = np.quantile(means, [_TAIL, 1 - _TAIL])
-    return float(low), float(high)
-
-
 def percentiles(values: NDArray[np.float64]) -> Interval:
     """Give the 2.5th and 97.5th percentile of draws, each the draw with one in forty beyond it.
 
     A draw that is infinite lies beyond all others on its side, one that is NaN beyond both ends; an end that is not
     finite then is None.
     """
-    beyond, unknown = int(_TAIL * len(values)), np.isnan(values)
+    beyond, unknown = int(TAIL * len(values)), np.isnan(values)
     low = np.sort(np.where(unknown, -np.inf, values))[beyond]
     high = np.sort(np.where(unknown, np.inf, values))[-1 - beyond]
     return (float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)

@@ -76,8 +76,8 @@ def resolve_job(
         str | None,
         typer.Option(
             metavar="ORDER",
-            help="Page layout: identity, random, breadth-first, star, kmeans-pages, gorder, gorder-windowed, margo, "
-            "graph-bisection, restream or polish. (default star)",
+            help="Page layout: identity, random, breadth-first, star, bnp, bnf, kmeans-pages, gorder, gorder-windowed, "
+            "margo, graph-bisection, restream or polish. (default star)",
         ),
     ] = None,
     node_dtype: Annotated[

@@ -83,6 +83,9 @@ def show_layout(index: Path, out: Path | None, result: LayoutResult, as_json: bo
         console.print(f"{index} is laid out by {result.order} already: nothing was written", markup=False)
         return
     print_summary(console, out or index, result.manifest)
+    need = result.manifest["layout"].get("certificate_memory")
+    if need is not None:
+        console.print(f"not certified for lack of memory; give at least {need:,} bytes with --memory")
 
 
 def _show_choice(console: Console, choice: dict[str, Any]) -> None:

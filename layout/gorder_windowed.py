@@ -21,20 +21,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.order import Adjacency, Work
-from indexmill.layout.parts import DEFAULT_PART_PAGES, Packed, edges_inside, pack_in_parts
+from indexmill.layout.parts import OrderInParts, Packed, edges_inside, most_akin, pack_in_parts
 
 
 @dataclass(frozen=True)
-class GorderWindowed:
-    """Gorder within pages, within parts.
-
-    Attributes
-    ----------
-    part_pages : int
-        Pages that are packed together.
-    """
-
-    part_pages: int = DEFAULT_PART_PAGES
+class GorderWindowed(OrderInParts):
+    """Gorder within pages, within parts."""
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
@@ -78,12 +70,8 @@ def _pack(
                 for f in range(starts[w], starts[w + 1]):
                     n_kin = _count(score, kin, n_kin, targets[f])
             spent += starts[v + 1] - starts[v] + in_starts[v + 1] - in_starts[v]
-            best = 0
-            for i in range(n_kin):
-                u = np.int64(kin[i])
-                if score[u] > best and not placed[u]:
-                    best, v = score[u], u
-            if best == 0:
+            v = most_akin(score, placed, kin, n_kin)
+            if v < 0:
                 break
         for i in range(n_kin):
             score[kin[i]] = 0

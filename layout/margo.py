@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from indexmill.layout.breadth_first import in_degrees
 from indexmill.layout.order import Adjacency, Work, need_points
-from indexmill.layout.parts import DEFAULT_PART_PAGES, Packed, pack_in_parts
+from indexmill.layout.parts import OrderInParts, Packed, most_akin, pack_in_parts
 from indexmill.reader.kernels import squared_distances
 
 #: Slack of the prune, as in the builder, on squared distances.
@@ -36,16 +36,8 @@ _ALPHA = np.float32(1.2)
 
 
 @dataclass(frozen=True)
-class MargoOrder:
-    """MARGO with weights counted from the vectors.
-
-    Attributes
-    ----------
-    part_pages : int
-        Pages that are packed together.
-    """
-
-    part_pages: int = DEFAULT_PART_PAGES
+class MargoOrder(OrderInParts):
+    """MARGO with weights counted from the vectors."""
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
@@ -183,12 +175,8 @@ def _pack(starts: Any, targets: Any, sums: Any, members: Any, b: int) -> Any:  #
                         near[n_near] = u
                         n_near += 1
                     score[u] += sums[e]
-            best = np.uint32(0)
-            for i in range(n_near):
-                u = near[i]
-                if score[u] > best and not placed[u]:
-                    best, v = score[u], np.int64(u)
-            if best == 0:
+            v = most_akin(score, placed, near, n_near)
+            if v < 0:
                 break
         for i in range(n_near):
             score[near[i]] = 0

@@ -17,7 +17,7 @@ from indexmill.formats.errors import ConfigError
 #: Keeps this order apart from other draws with the same seed, such as the order of insertion into the graph.
 _STREAM = 0x0FDE
 #: Names of the orders that look at no vector, beside those that look at nothing.
-EDGES_ALONE = ("star", "gorder", "graph-bisection", "restream")
+EDGES_ALONE = ("star", "bnp", "bnf", "gorder", "graph-bisection", "restream")
 
 
 class Adjacency(NamedTuple):

@@ -10,6 +10,7 @@ what is left even then.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,19 @@ class Packed(NamedTuple):
     vertices: NDArray[np.uint32]
     sizes: NDArray[np.uint16]
     spent: int
+
+
+@dataclass(frozen=True)
+class OrderInParts:
+    """An order that is packed part by part.
+
+    Attributes
+    ----------
+    part_pages : int
+        Pages that are packed together.
+    """
+
+    part_pages: int = DEFAULT_PART_PAGES
 
 
 #: Packs ``members``, uint32 (m,), of a part: v is the member ``places[v] - first`` if that is from 0 to m - 1.
@@ -122,6 +136,17 @@ def _separate(
         [part.vertices[mask] for part, mask in zip(parts, full, strict=True)],
         [part.vertices[~mask] for part, mask in zip(parts, full, strict=True)],
     )
+
+
+@njit(nogil=True, cache=True)
+def most_akin(score: Any, placed: Any, near: Any, n_near: int) -> Any:  # pragma: no cover - compiled
+    """Return which of ``near[:n_near]`` that is not placed has the highest score, the first of equals; -1 for none."""
+    best, vertex = np.int64(0), np.int64(-1)
+    for i in range(n_near):
+        u = np.int64(near[i])
+        if score[u] > best and not placed[u]:
+            best, vertex = np.int64(score[u]), u
+    return vertex
 
 
 @njit(nogil=True, cache=True)

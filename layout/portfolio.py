@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indexmill.layout.bnp import BnpOrder
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.gorder import Gorder
 from indexmill.layout.gorder_windowed import GorderWindowed
@@ -18,6 +19,8 @@ ORDERS: dict[str, Order] = {
     "random": RandomOrder(),
     "breadth-first": BreadthFirstOrder(),
     "star": StarOrder(),
+    "bnp": BnpOrder(),
+    "bnf": RestreamOrder(start=BnpOrder(), balance=False, both_directions=False),
     "kmeans-pages": KmeansPagesOrder(),
     "gorder": Gorder(),
     "gorder-windowed": GorderWindowed(),

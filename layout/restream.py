@@ -1,13 +1,16 @@
-"""Restreaming (Nishimura and Ugander, KDD 2013) of pages: Starling's block neighbour fill (SIGMOD 2024, section 4.2).
+"""Restreaming (Nishimura and Ugander, KDD 2013) of pages, and Starling's block neighbour frequency, which is one.
 
 A round empties the pages and streams the vertices past them. Each takes the page on which most of its neighbours are,
 where a neighbour that has not passed yet counts on the page of the round before. Linear deterministic greedy (LDG,
 Stanton and Kliot, KDD 2012) multiplies that number by the share of the page that is free, which keeps room for those
-to whom the page means more; without it (`balance` off) this is Starling's BNF, which only asks for room. Vertices for
-which no page with a neighbour has room fill what is left in the order of the round before.
+to whom the page means more. Block neighbour frequency (BNF; Starling, SIGMOD 2024, section 4.2) has no such weights
+(`balance` off): a page is as good as its number of neighbours while it has room; it starts from block neighbour
+padding (`layout.bnp`) and counts the edges that leave a vertex alone. Vertices for which no page with a neighbour has
+room fill what is left in the order of the round before.
 
 A round may lose: the order with the most edges within pages is kept. Vertices are streamed in an order that is drawn,
-because in the order of slots a page that is met early scatters the ones after it.
+because in the order of slots a page that is met early scatters the ones after it. (Starling goes by vertex number, and
+ends when the overlap ratio grows no more; here rounds are counted.)
 
 Deterministic in parallel: a batch counts its neighbours' pages as they were before the batch, on threads, then its
 vertices choose one after the other. Time O(n R) a round; memory 20 bytes a vertex beside the order it starts from,

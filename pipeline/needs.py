@@ -72,7 +72,7 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
         "order": _order(shape, workers),
         "pack": _pack(shape, memory, workers),
         "emit": _emit(shape, memory),
-        "certify": _certify(shape, workers),
+        "certify": certify_bytes(n, shape.dim, p.pq_bytes, workers),
     }
     if sharded:
         stages |= {
@@ -81,6 +81,17 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
             "merge": _merge(shape, memory),
         }
     return stages
+
+
+def certify_bytes(n: int, dim: int, pq_bytes: int, workers: int) -> int:
+    """Return what the certificate of `n` stored vectors takes.
+
+    Blocks of the brute-force search, its candidates in float64, and the codes that the reader holds.
+    """
+    rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * dim) + 1, n)
+    searching = workers * rows * (4 * dim + 12 * QUERIES)
+    ranking = min(3 * BLOCK_BYTES, 60 * QUERIES * K * dim)
+    return n * pq_bytes + max(searching, ranking) + (workers - 1) * THREAD_BYTES
 
 
 def expected_shards(shape: Shape) -> tuple[int, int]:
@@ -277,14 +288,6 @@ def _emit(shape: Shape, memory: int) -> int:
     records = shape.n * (node_format(shape).node_bytes + shape.parameters.pq_bytes)
     buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
     return buffers + 4 * shape.n + _ids(shape)
-
-
-def _certify(shape: Shape, workers: int) -> int:
-    """Blocks of the brute-force search, its candidates in float64, and the codes that the reader holds."""
-    rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * shape.dim) + 1, shape.n)
-    searching = workers * rows * (4 * shape.dim + 12 * QUERIES)
-    ranking = min(3 * BLOCK_BYTES, 60 * QUERIES * K * shape.dim)
-    return shape.n * shape.parameters.pq_bytes + max(searching, ranking) + (workers - 1) * THREAD_BYTES
 
 
 def _assign(shape: Shape, memory: int, workers: int) -> int:

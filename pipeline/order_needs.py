@@ -9,6 +9,8 @@ _ORDER_BYTES = {
     "identity": (12, 0, 0),
     "random": (12, 0, 0),
     "star": (24, 0, 0),
+    "bnp": (12, 0, 0),
+    "bnf": (52, 0, 0),
     "breadth-first": (12, 0, 0),
     "kmeans-pages": (16, 0, 0),
     "gorder": (36, 4, 0),

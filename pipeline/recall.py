@@ -37,11 +37,17 @@ def recall_by_distance(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.f
         Share of results no farther than the k-th true neighbour, so that ties count as found whichever was
         returned.
     """
-    worst = truth[:, -1:].astype(np.float64)
+    hits: NDArray[np.float64] = within(found, truth[:, -1]).mean(axis=1)
+    return hits
+
+
+def within(found: NDArray[Any], kth: NDArray[Any]) -> NDArray[np.bool_]:
+    """Say which squared distances of `found`, (n_queries, m), NaN for none, are no farther than `kth`, (n_queries,)."""
+    worst = kth[:, None].astype(np.float64)
     allowed = worst + np.maximum(np.abs(worst), 1e-12) * _SLACK
     with np.errstate(invalid="ignore"):
-        hits: NDArray[np.float64] = (found.astype(np.float64) <= allowed).mean(axis=1)
-    return hits
+        near: NDArray[np.bool_] = found.astype(np.float64) <= allowed
+    return near
 
 
 def mean_recall(recalls: NDArray[np.float64]) -> Recall:

@@ -64,7 +64,7 @@ def parse_size(value: Any) -> Any:
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Metric = Literal["l2", "ip", "cosine"]
 Order = Literal[
-    "star", "identity", "random", "breadth-first", "kmeans-pages", "gorder", "gorder-windowed", "margo",
+    "star", "identity", "random", "breadth-first", "bnp", "bnf", "kmeans-pages", "gorder", "gorder-windowed", "margo",
     "graph-bisection", "restream", "polish",
 ]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]

@@ -18,8 +18,9 @@ BUILD_IDS = {
     "v1_0": "98715c6a8c39b58ac3bd1b71f6dbe44721d3f000ef0371f3db7777e0b33a5744",
     "v1_1": "dfc0d490d44dcf453c92b0e90bca9800ca207a9d89ea3ff82fb8b117a2a7ecb7",
     "v1_2": "0245a5120f98fa7cc88fe510828c29ba066c7b76469110b7ca5ea4c8b586fb02",
+    "v1_3": "1f728e0dc5882fded20f4cc1065e734d94a3e7ed3543cb1903baf8acc8326987",
 }
-NEWEST = GOLDEN / "v1_2"
+NEWEST = GOLDEN / "v1_3"
 
 
 @pytest.mark.parametrize("version", BUILD_IDS)
@@ -63,20 +64,28 @@ def test_every_version_is_searched_by_the_native_reader(version: str) -> None:
 def test_version_1_0_has_no_navigation_graph_and_later_ones_have_what_was_written() -> None:
     with IndexFiles(GOLDEN / "v1_0") as index:
         assert index.navigation is None
-    for version in ("v1_1", "v1_2"):
+    for version in ("v1_1", "v1_2", "v1_3"):
         with IndexFiles(GOLDEN / version) as index:
             assert index.navigation is not None
             for name, want in vars(golden.NAVIGATION).items():
                 assert np.array_equal(getattr(index.navigation, name), want), name
 
 
-def test_versions_before_1_2_are_first_generations_and_1_2_says_what_was_written() -> None:
+def test_versions_before_1_2_are_first_generations_and_later_ones_say_what_was_written() -> None:
     for version in ("v1_0", "v1_1"):
         with IndexFiles(GOLDEN / version) as index:
             assert (index.manifest.generation, index.manifest.parents, index.manifest.drift) == (1, (), None)
-    with IndexFiles(GOLDEN / "v1_2") as index:
-        assert (index.manifest.generation, index.manifest.parents) == (golden.GENERATION, golden.PARENTS)
-        assert index.manifest.drift == golden.DRIFT
+    for version in ("v1_2", "v1_3"):
+        with IndexFiles(GOLDEN / version) as index:
+            assert (index.manifest.generation, index.manifest.parents) == (golden.GENERATION, golden.PARENTS)
+            assert index.manifest.drift == golden.DRIFT
+
+
+def test_since_1_3_a_manifest_says_how_an_index_was_laid_out_again() -> None:
+    for version in BUILD_IDS:
+        with IndexFiles(GOLDEN / version) as index:
+            expected = golden.LAYOUT if version == "v1_3" else {"order": "identity"}
+            assert index.manifest.layout == expected
 
 
 def test_today_the_same_contents_give_the_same_bytes_as_the_newest_version(tmp_path: Path) -> None:

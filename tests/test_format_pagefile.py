@@ -85,7 +85,7 @@ def test_arrays_are_written_as_their_bytes(tmp_path: Path) -> None:
 def test_bytes_stand_where_the_specification_says(small: Path) -> None:
     data = small.read_bytes()
     assert google_crc32c.value(b"123456789") == 0xE3069283  # the published check value of CRC32C
-    assert data[:16] == b"\x89IMILL\r\nTEST\1\0\2\0"
+    assert data[:16] == b"\x89IMILL\r\nTEST\1\0\3\0"
     assert data[16:32] == bytes(16)
     assert struct.unpack_from("<IHHQ", data, 32) == (4096, 4, 1, len(data))
     assert len(data) == 6 * PAGE  # header, 2 + 0 + 1 pages, crc, footer

@@ -99,7 +99,7 @@ def test_an_order_out_of_work_is_a_bijection_and_ends_early(name: str) -> None:
         assert sorted(order.tolist()) == list(range(400))
         assert work.spent <= whole.spent
         differs |= bool((order != best).any())
-    assert differs or name == "star"  # which is never interrupted
+    assert differs or name in ("star", "bnp", "bnf")  # never interrupted; no round of the last is better here
 
 
 @pytest.mark.parametrize("name", PLANTED)

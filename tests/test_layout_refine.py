@@ -13,9 +13,11 @@ from tests.layout_support import as_lists, random_graph
 from tests.oracles import refine as oracle
 
 from indexmill.layout import closeness, polish, restream
+from indexmill.layout.bnp import BnpOrder
 from indexmill.layout.closeness import page_closeness, page_state
 from indexmill.layout.order import Adjacency, RandomOrder, Work
 from indexmill.layout.polish import PolishOrder
+from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.restream import RestreamOrder, edges_within_pages
 from indexmill.reader.threads import BlockPool
 
@@ -181,6 +183,20 @@ def test_restreaming_keeps_the_best_round(case: tuple[int, int, int], b: int, ro
     within = [edges_within_pages(graph, order, b) for order in orders]
     assert within == sorted(within)
     assert within[-1] == oracle.edges_within(as_lists(*graph), orders[-1].tolist(), b)
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases, st.integers(1, 12))
+def test_padding_fills_pages_as_the_oracle_does(case: tuple[int, int, int], b: int) -> None:
+    graph = Adjacency(*random_graph(*case))
+    assert BnpOrder().fit(graph, None, b, 1).tolist() == oracle.padded(as_lists(*graph), b)
+
+
+def test_block_neighbour_frequency_improves_on_padding_and_the_weights_on_both() -> None:
+    graph, _ = near_graph(2000, 16, 5)
+    padded, frequent, weighed = (ORDERS[name].fit(graph, None, 15, 1) for name in ("bnp", "bnf", "restream"))
+    within = [edges_within_pages(graph, order, 15) for order in (padded, frequent, weighed)]
+    assert within[0] < 0.9 * within[1] < 0.9 * within[2]
 
 
 def test_restreaming_finds_cliques() -> None:

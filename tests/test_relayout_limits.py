@@ -19,7 +19,7 @@ from indexmill.pipeline import extend_memory, extend_parts, order_needs
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
-from indexmill.pipeline.relayout import auto
+from indexmill.pipeline.relayout import auto, memory
 from indexmill.pipeline.relayout import run as relayout
 from indexmill.pipeline.relayout.explain import _layout_words, explain
 from indexmill.pipeline.relayout.memory import check_memory, needed_memory, threads_within
@@ -57,9 +57,11 @@ def test_of_two_vectors_there_is(tmp_path: Path) -> None:
     done = run("explain", str(wide(tmp_path / "ix", 2)), "--json")
     assert done.exit_code == 0
     proposals = json.loads(done.stdout)["proposals"]
-    assert [p["name"] for p in proposals if p["measured"]]
+    assert [p["name"] for p in proposals if p["how"] == "measured"]
     assert all(
-        np.isfinite(p["pages_read"]) for p in proposals if p["measured"] and p["pages_read"] is not None
+        np.isfinite(p["pages_read"])
+        for p in proposals
+        if p["how"] == "measured" and p["pages_read"] is not None
     )
 
 
@@ -147,6 +149,21 @@ def test_star_packing_is_offered_only_in_place_of_what_takes_more(
     assert order_needs.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
 
 
+def test_a_certificate_that_does_not_fit_the_memory_is_left_out_and_the_record_says_so(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "certify_bytes", lambda n, dim, pq_bytes, threads: (2 << 30) * threads)
+    need = FIXED_BYTES + (2 << 30)
+    done = run("layout", str(index), "--order", "star", "--out", str(tmp_path / "ix"))
+    assert f"not certified for lack of memory; give at least {need:,} bytes" in " ".join(done.stdout.split())
+    made = manifest(tmp_path / "ix")
+    assert (made["certificate"], made["layout"]["certificate_memory"]) == (None, need)
+    indexmill.lay_out(index, "star", out=tmp_path / "enough", memory=need, workers=2)  # one thread fits
+    made = manifest(tmp_path / "enough")
+    assert made["certificate"]["recall"] > 0.9
+    assert "certificate_memory" not in made["layout"]
+
+
 def test_the_graph_is_no_longer_mapped_when_files_are_written(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +178,7 @@ def test_the_graph_is_no_longer_mapped_when_files_are_written(
     for order in ("star", "polish", "auto"):
         indexmill.lay_out(index, order, effort="low", out=tmp_path / order)
         assert "order.npy" in maps[-1]  # what is still wanted is mapped
-        for name in ("neighbours.npy", "degrees.npy", "points.npy"):
+        for name in ("neighbours.npy", "degrees.npy"):
             assert f"/{name}" not in maps[-1], (order, name)
 
 

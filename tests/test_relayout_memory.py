@@ -70,13 +70,13 @@ write_ids(index / "ids.imx", rng.permutation(n).astype(np.uint32), None)
 build_id, files = seal_files(index, [p.name for p in index.iterdir()])
 facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
 write_manifest(index, Manifest("graph", build_id, {}, facts, {}, {}, {}, None, files))
-run_layout(index, LayoutRequest("random"), RunOptions())  # loads what a run loads
+run_layout(index, LayoutRequest("random"), RunOptions(workers=1))  # loads what a run loads
 """
 
 
 @linux
 def test_nodes_and_codes_pass_through_in_pieces() -> None:
-    grown = peak_growth(WRITTEN, "run_layout(index, LayoutRequest('identity'), RunOptions())")
+    grown = peak_growth(WRITTEN, "run_layout(index, LayoutRequest('identity'), RunOptions(workers=1))")
     nodes = 120_000 * (200 + 4 + 4 * 24 + 20)
     assert nodes > 36_000_000
     assert grown < 24_000_000  # buffers that do not grow with it, and 4 bytes a vertex a few times

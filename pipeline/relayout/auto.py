@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import BudgetError
 from indexmill.layout.order import Work, invert
 from indexmill.layout.portfolio import ORDERS
+from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.relayout.judge import Cost, Judge, paired_interval
+from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball
-from indexmill.pipeline.relayout.sample_index import Sample
+from indexmill.pipeline.relayout.sample_index import Sample, nodes_within
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
@@ -180,10 +181,14 @@ class Trial:
 def take_sample(index: OpenedIndex, unpacked: UnpackedIndex, size: int, threads: int) -> Sample:
     """Return the `size` vertices around the vertex of one of the index's centroids, drawn by its seed."""
     assert unpacked.points is not None
+    region = ball(unpacked.points, int(unpacked.vector_ids[drawn_slot(index)]), size)
+    return Sample(index, region, nodes_within(index, unpacked, region), threads)
+
+
+def drawn_slot(index: OpenedIndex) -> int:
+    """Return the slot that a sample of `index` lies around: the vertex of one of its centroids, drawn by its seed."""
     rng = np.random.default_rng([index.parameters.seed, _STREAM])
-    drawn = index.entries.vertices[rng.integers(len(index.entries.vertices))]
-    region = ball(unpacked.points, int(unpacked.vector_ids[drawn]), size)
-    return Sample(index, unpacked, region, threads)
+    return int(index.entries.vertices[rng.integers(len(index.entries.vertices))])
 
 
 def choose(
@@ -223,7 +228,7 @@ def choose(
             order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=some, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
         advance(1)
-    winner, rows = decide(tried, seed)
+    winner, rows = decide(tried)
     record = {
         "effort": effort,
         "sample_vectors": len(trial.points),
@@ -247,7 +252,7 @@ def candidates(index: OpenedIndex, size: int, memory: int) -> list[str]:
     return [CURRENT, *orders] if size == index.n else orders
 
 
-def decide(tried: list[Candidate], seed: int) -> tuple[Candidate, list[dict[str, Any]]]:
+def decide(tried: list[Candidate]) -> tuple[Candidate, list[dict[str, Any]]]:
     """Return the winner and a record of every candidate.
 
     The winner is the one that spent the least work among those whose page reads noise does not tell from the fewest:
@@ -262,7 +267,7 @@ def decide(tried: list[Candidate], seed: int) -> tuple[Candidate, list[dict[str,
     best = min(able, key=lambda c: c.cost.mean)
     alike, rows = [], []
     for c in tried:
-        low, high = paired_interval(c.cost.pages - best.cost.pages, seed)
+        low, high = mean_interval(c.cost.pages - best.cost.pages)
         if c in able and low <= 0 <= high:
             alike.append(c)
         rows.append(

@@ -20,8 +20,7 @@ from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions, emptied, scratch_directory
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.publish import output_lock
-from indexmill.pipeline.relayout.proposals import Proposal, check_sample, propose
-from indexmill.pipeline.relayout.unpacked import unpack, unpacked_bytes
+from indexmill.pipeline.relayout.proposals import Proposal, propose, size_of_sample
 
 #: Orders that place nothing; and the share of a page's mates that are neighbours from which they count as a layout all
 #: the same: input order has less of random data.
@@ -92,6 +91,9 @@ def explain(
 ) -> Explanation:
     """Say what binds an index; where no layout can help, proposals are measured on a sample of it.
 
+    Reads the manifest and the header; for a sample the codes, and as many nodes as it has. Memory: ids.imx while the
+    index is opened, then the sample (`pipeline.relayout.streamed`), which is cut to ``run.options.memory``.
+
     Parameters
     ----------
     scratch : callable
@@ -124,12 +126,11 @@ def explain(
     if n < 2:
         words.append("There is one vector: nothing to measure.")
         return Explanation(facts, False, tuple(words))
-    check_sample(opened, run.options.memory)
+    size = size_of_sample(opened, run.options.memory)
+    opened.release_ids()
     with scratch() as directory:
-        check_free(directory, unpacked_bytes(opened, True), "sample")
-        with run.stage("unpack", n, "vectors") as advance:
-            unpacked = unpack(opened, directory, True, advance)
-        proposals = propose(opened, unpacked, run, directory)
+        check_free(directory, 2 * size * node.group_bytes, "sample")
+        proposals = propose(opened, size, run, directory)
     return Explanation(facts, False, tuple(words), proposals)
 
 

@@ -1,4 +1,4 @@
-"""The judge of layouts: page reads a query at equal recall, counted by the reader; and what is noise of it."""
+"""The judge of layouts: page reads a query at equal recall, counted by the reader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.pipeline.recall import recall_by_distance
+from indexmill.pipeline.recall import within
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index, SearchResult
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 TARGET_RECALL = 0.95
 #: List sizes tried, until the recall is reached; then it is bisected for.
 _LIST_SIZES = (12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-_RESAMPLES = 2000
 #: Distances at a time: 16 MiB of differences.
 _BLOCK_BYTES = 16 << 20
 
@@ -86,11 +85,17 @@ class Judge:
     queries : TuningQueries
     threads : int
         Search threads; the counters do not depend on them.
+
+    Attributes
+    ----------
+    k : int
+    target : float
+        Recall@k at which layouts are compared.
     """
 
     def __init__(self, rows: NDArray[Any], queries: TuningQueries, threads: int) -> None:
         self._rows, self._queries, self._threads = rows, queries, threads
-        self.target = TARGET_RECALL
+        self.k, self.target = queries.k, TARGET_RECALL
 
     def aim(self, view: Index) -> None:
         """Lower the target to what searches of `view` reach with the largest list, if they do not reach it."""
@@ -124,6 +129,12 @@ class Judge:
             q.vectors, q.k, L=max(q.k, list_size), threads=self._threads, deterministic=True, trace=True
         )
 
+    def hits(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say which rows `ids`, (q, m), -1 for none, are true neighbours or as near; a query's own row is none."""
+        q = self._queries
+        near = within(distances_to(self._rows, ids, q.compared), q.kth)
+        return near if q.own is None else near & (ids != q.own[:, None])
+
     def _list_sizes(self, view: Index) -> list[int]:
         least = self._queries.k + (self._queries.own is not None)
         most = max(least, min(_LIST_SIZES[-1], len(view)))
@@ -134,12 +145,8 @@ class Judge:
         q = self._queries
         wanted = min(q.k + (q.own is not None), len(view))
         found = view.search(q.vectors, wanted, L=list_size, threads=self._threads, deterministic=True)
-        distances = distances_to(self._rows, found.vector_ids, q.compared)
-        if q.own is not None:
-            distances[found.vector_ids == q.own[:, None]] = np.nan
-        distances = np.sort(distances, axis=1)[:, : q.k]  # NaN sorts last
-        recall = float(recall_by_distance(distances, q.kth[:, None]).mean())
-        return found.counters["pages_read"].astype(np.float64), recall
+        hits = np.minimum(self.hits(found.vector_ids).sum(axis=1), q.k)
+        return found.counters["pages_read"].astype(np.float64), float(hits.mean() / q.k)
 
 
 def distances_to(
@@ -154,14 +161,3 @@ def distances_to(
         out[some] = np.einsum("qkd,qkd->qk", differences, differences)
     out[ids < 0] = np.nan
     return out
-
-
-def paired_interval(difference: NDArray[np.float64], seed: int) -> tuple[float, float]:
-    """Return the 95% bootstrap interval of the mean of paired differences, float64 (q,)."""
-    rng = np.random.default_rng(seed)
-    means = np.empty(_RESAMPLES)
-    for first in range(0, _RESAMPLES, 100):
-        drawn = rng.integers(len(difference), size=(100, len(difference)))
-        means[first : first + 100] = difference[drawn].mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)

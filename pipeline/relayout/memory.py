@@ -5,6 +5,7 @@ from __future__ import annotations
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.needs import certify_bytes
 from indexmill.pipeline.order_needs import metrics_bytes, order_bytes, order_threads
 from indexmill.pipeline.relayout.fitting import FROM_FILE
 
@@ -31,6 +32,17 @@ def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) ->
     """Return on how many of `threads` the order called `order` fits `memory` bytes."""
     page, room = _page(index), memory - FIXED_BYTES - metrics_bytes(_page(index))
     return order_threads(order, index.n, page, index.graph.node_format.max_degree, threads, room)
+
+
+def certificate_memory(index: OpenedIndex, threads: int) -> int:
+    """Return the bytes beside the page cache that it takes to measure the certificate of `index`, laid out again."""
+    pq_bytes = len(index.codes.codebook.offsets) - 1
+    return FIXED_BYTES + certify_bytes(index.n, index.graph.node_format.dim, pq_bytes, threads)
+
+
+def certificate_threads(index: OpenedIndex, memory: int, threads: int) -> int:
+    """Return on how many of `threads` the certificate fits `memory` bytes; 0 if it does on none."""
+    return next((some for some in range(threads, 0, -1) if certificate_memory(index, some) <= memory), 0)
 
 
 def check_memory(index: OpenedIndex, order: str, memory: int) -> None:

@@ -1,4 +1,4 @@
-"""What helps an index with one node a page: smaller nodes, measured on a sample, and two other formats, estimated."""
+"""What helps an index with one node a page: smaller nodes, measured on a sample, and two other formats, replayed."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from numpy.typing import NDArray
 
 from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.star import star_order
+from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun
-from indexmill.pipeline.relayout.auto import Effort, sample_size, take_sample
-from indexmill.pipeline.relayout.estimates import (
-    Expansions,
-    lists_per_page,
-    replicas_per_node,
-    replicated_reads,
-    split_reads,
-)
+from indexmill.pipeline.relayout.auto import Effort, drawn_slot, sample_size
+from indexmill.pipeline.relayout.code_distances import CodeDistances
 from indexmill.pipeline.relayout.judge import Cost, Judge
+from indexmill.pipeline.relayout.placement import (
+    Placement,
+    apart,
+    copies_per_node,
+    lists_per_page,
+    replicated,
+)
+from indexmill.pipeline.relayout.replay import Searches, cheapest
 from indexmill.pipeline.relayout.sample_index import Sample
+from indexmill.pipeline.relayout.streamed import read_sample
 from indexmill.pipeline.relayout.tuning import tuning_queries
-from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
@@ -37,6 +40,11 @@ if TYPE_CHECKING:
 _EFFORT = Effort(sample=10_000, queries=200, work=0)
 #: Node types smaller than another.
 _SMALLER = {"float32": ("float16", "sq16", "sq8"), "float16": ("sq8",), "sq16": ("sq8",)}
+
+
+#: List sizes that are replayed, as multiples of the one that reaches the recall now: fewer vectors read in the end
+#: want more candidates.
+_LONGER = (1, 1.25, 1.5, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,10 @@ class Proposal:
         Page reads a query at equal recall on the sample; None where nothing would change.
     change : float or None
         Share by which that is more (or, negative, fewer) than now.
-    measured : bool
-        Whether the reader counted them; else they are an estimate.
+    more_than_now : pair of float or None
+        95% bootstrap interval of the paired difference in page reads a query.
+    how : str or None
+        ``"measured"``, the reader counted them; ``"replayed"``, see `pipeline.relayout.replay`.
     words : str
     """
 
@@ -61,45 +71,47 @@ class Proposal:
     nodes_per_page: int | None
     pages_read: float | None
     change: float | None
-    measured: bool
+    more_than_now: tuple[float, float] | None
+    how: str | None
     words: str
 
 
-def check_sample(index: OpenedIndex, memory: int) -> None:
-    """Refuse a budget that holds no sample to measure on, before anything is unpacked.
+def size_of_sample(index: OpenedIndex, memory: int) -> int:
+    """Return how many vectors `propose` may look at within `memory` bytes.
 
     Raises
     ------
     BudgetError
+        If those are too few to measure anything.
     """
-    sample_size(index, _EFFORT, memory)
+    return sample_size(index, _EFFORT, memory)
 
 
-def propose(
-    index: OpenedIndex, unpacked: UnpackedIndex, run: GenerationRun, scratch: Path
-) -> tuple[Proposal, ...]:
-    """Return what would help `index`, whose pages hold one node, with its effect."""
-    threads = run.options.workers
-    types = _SMALLER.get(index.graph.node_format.dtype, ())
-    with run.stage("propose", 1 + len(types), "proposals") as advance:
-        size = sample_size(index, _EFFORT, run.options.memory)
-        sample = take_sample(index, unpacked, size, threads)
+def propose(index: OpenedIndex, size: int, run: GenerationRun, scratch: Path) -> tuple[Proposal, ...]:
+    """Return what would help `index`, whose pages hold one node, with its effect on `size` of its vectors."""
+    threads, node = run.options.workers, index.graph.node_format
+    types = _SMALLER.get(node.dtype, ())
+    with run.stage("sample", 1, "tasks") as advance:
+        sample = read_sample(index, drawn_slot(index), size, threads)
+        advance(1)
+    with run.stage("propose", 2 + len(types), "proposals") as advance:
         queries = tuning_queries(
             index, None, sample.region, sample.points, _EFFORT.queries, index.parameters.seed, threads
         )
         judge = Judge(sample.points, queries, threads)
+        distances = CodeDistances(index.codes.codebook, sample.codes, queries.compared)
         with _laid_out(sample, scratch, None) as (view, order):
             judge.aim(view)
             now = judge.cost(view)
-            expansions = Expansions(judge.traced(view, math.ceil(now.list_size)), order)
+            advance(1)
+            replays = _Replays(judge, view, order, node, distances, now)
+            others = [_split(node, sample, replays), _replicated(node, sample, replays)]
         advance(1)
         proposals = []
         for dtype in types:
             proposals.append(_smaller_nodes(index, judge, sample, scratch, dtype, now))
             advance(1)
-        node = index.graph.node_format
-        proposals += [_split(node, sample, expansions, now), _replicated(node, sample, expansions, now)]
-    return tuple(proposals)
+    return (*proposals, *others)
 
 
 @contextmanager
@@ -126,43 +138,71 @@ def _smaller_nodes(
     shared, what = other.nodes_per_page, f"{dtype} nodes ({other.node_bytes:,} bytes)"
     if shared <= 1 and other.pages_per_node == node.pages_per_node:
         words = f"{what}: still {_per_page(other)}, so nothing changes."
-        return Proposal(f"{dtype} nodes", shared, None, None, False, words)
+        return Proposal(f"{dtype} nodes", shared, None, None, None, None, words)
     with _laid_out(sample, scratch, dtype) as (view, _):
         cost = judge.cost(view)
     if not cost.reached:
         words = f"{what}: {_per_page(other)}; recall {judge.target:.3f} is not reached, {cost.recall:.3f} is."
-        return Proposal(f"{dtype} nodes", shared, None, None, True, words)
-    change = cost.mean / now.mean - 1
+        return Proposal(f"{dtype} nodes", shared, None, None, None, "measured", words)
     words = (
-        f"{what}: {_per_page(other)}; {cost.mean:.1f} page reads a query instead of {now.mean:.1f} "
-        f"({change:+.0%}) at recall {judge.target:.3f}, measured on {len(sample.points):,} vectors. Build again with "
-        f"--node-dtype {dtype}."
+        f"{what}: {_per_page(other)}; {_effect(cost, now)}, measured on {len(sample.points):,} vectors. Build again "
+        f"with --node-dtype {dtype}."
     )
-    return Proposal(f"{dtype} nodes", shared, round(cost.mean, 6), round(change, 6), True, words)
+    return _proposal(f"{dtype} nodes", shared, cost, now, "measured", words)
 
 
-def _split(node: NodeFormat, sample: Sample, expansions: Expansions, now: Cost) -> Proposal:
-    shared = lists_per_page(node)
-    reads = split_reads(node, sample.graph, expansions)
-    what = f"lists apart from vectors: {shared} lists a page, vectors read for the last candidates only"
-    return _estimated("lists apart from vectors", shared, what, reads, now)
+class _Replays:
+    """Searches of the sample as it is laid out now, recorded with longer and longer lists."""
+
+    def __init__(
+        self, judge: Judge, view: Index, order: NDArray[np.uint32], node: NodeFormat, distances: CodeDistances,
+        now: Cost,
+    ) -> None:  # fmt: skip
+        self.now, self.judge = now, judge
+        sizes = sorted({min(len(view), math.ceil(now.list_size * longer)) for longer in _LONGER})
+        self._recorded = [
+            (size, Searches.recorded(judge.traced(view, size), order, node.nodes_per_group)) for size in sizes
+        ]
+        self._distances = distances
+
+    def in_format(self, name: str, shared: int, what: str, placement: Placement) -> Proposal:
+        """Propose a format; `what` says how it looks."""
+        cost, n_reranked = cheapest(self._recorded, placement, self._distances, self.judge)
+        words = (
+            f"{what}; {_effect(cost, self.now)}, with lists of {cost.list_size:.0f} candidates, of which the vectors "
+            f"of the best {n_reranked:.0f} are read in the end. Replayed, page by page, from searches of the sample; "
+            "indexmill has no such format."
+        )
+        return _proposal(name, shared, cost, self.now, "replayed", words)
 
 
-def _replicated(node: NodeFormat, sample: Sample, expansions: Expansions, now: Cost) -> Proposal:
-    copies, name = replicas_per_node(node), "neighbours' lists in the slack"
+def _split(node: NodeFormat, sample: Sample, replays: _Replays) -> Proposal:
+    shared = max(1, lists_per_page(node))
+    what = f"lists apart from vectors: {shared} lists a page, packed by stars"
+    order = star_order(*sample.graph, shared)
+    return replays.in_format("lists apart from vectors", shared, what, apart(node, order))
+
+
+def _replicated(node: NodeFormat, sample: Sample, replays: _Replays) -> Proposal:
+    copies, name = copies_per_node(node), "neighbours' lists in the slack"
     if copies == 0:
-        return Proposal(name, 0, None, None, False, f"{name}: no room for any.")
-    reads = replicated_reads(node, sample.graph, expansions)
-    return _estimated(name, copies, f"{name}: room for {copies} beside each node", reads, now)
+        return Proposal(name, 0, None, None, None, None, f"{name}: no room for any.")
+    what = f"{name}: room for {copies} beside each node"
+    return replays.in_format(name, copies, what, replicated(node, sample.graph))
 
 
-def _estimated(name: str, shared: int, what: str, reads: float, now: Cost) -> Proposal:
-    change = reads / now.mean - 1
-    words = (
-        f"{what}; at best about {reads:.1f} page reads a query instead of {now.mean:.1f} ({change:+.0%}). An estimate, "
-        "replayed from what searches expanded; indexmill has no such format."
+def _proposal(name: str, shared: int, cost: Cost, now: Cost, how: str, words: str) -> Proposal:
+    low, high = mean_interval(cost.pages - now.pages)
+    change = round(cost.mean / now.mean - 1, 6)
+    return Proposal(name, shared, round(cost.mean, 6), change, (round(low, 6), round(high, 6)), how, words)
+
+
+def _effect(cost: Cost, now: Cost) -> str:
+    low, high = mean_interval(cost.pages - now.pages)
+    return (
+        f"{cost.mean:.1f} page reads a query instead of {now.mean:.1f} ({cost.mean / now.mean - 1:+.0%}; 95% interval "
+        f"of the difference {low:+.1f} to {high:+.1f}) at recall {cost.recall:.3f}"
     )
-    return Proposal(name, shared, round(reads, 6), round(change, 6), False, words)
 
 
 def _per_page(node: NodeFormat) -> str:

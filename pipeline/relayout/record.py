@@ -13,13 +13,14 @@ from indexmill.layout.order import Adjacency
 from indexmill.pipeline.extend_drift import drift_after_layout
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.relayout.fitting import Fitted
+from indexmill.pipeline.relayout.memory import certificate_memory
 from indexmill.pipeline.store import software_versions
 
 
 def manifest_of(
     index: OpenedIndex, layout: Mapping[str, Any], build_id: str, files: tuple[FileEntry, ...]
 ) -> Manifest:
-    """Return the manifest of the written files: what the index was, with another layout, and not yet measured."""
+    """Return the manifest of the written files: what the index was, with another layout, and no certificate."""
     old = index.manifest
     return Manifest(
         kind="graph",
@@ -38,13 +39,15 @@ def manifest_of(
     )
 
 
-def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
+def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted, certified: bool) -> dict[str, Any]:
     """Return key ``layout`` of the manifest (docs/formats/manifest.md).
 
     Parameters
     ----------
     graph : Adjacency
         By vector id, as ``fitted.order`` is.
+    certified : bool
+        Whether memory holds what the certificate takes; if not, the record says how much that is.
     """
     node = index.graph.node_format
     fill = index.n * node.node_bytes / (node.n_pages(index.n) * PAGE_BYTES)
@@ -52,4 +55,6 @@ def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[
     record: dict[str, Any] = {"order": fitted.name}
     record |= {name: round(value, 6) for name, value in asdict(metrics).items()}
     record |= {"parameters": fitted.parameters, "work": fitted.work, "work_limit": fitted.work_limit}
+    if not certified:
+        record["certificate_memory"] = certificate_memory(index, 1)
     return record if fitted.choice is None else record | {"choice": fitted.choice}

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from indexmill.layout.order import Adjacency
 
-_NOBODY = np.uint32(0xFFFFFFFF)
 #: Vertices looked at at a time.
 _BLOCK = 16_384
 
@@ -60,23 +59,36 @@ def ball(points: NDArray[Any], centre: int, size: int) -> Region:
 
 
 def induced(graph: Adjacency, vertices: NDArray[np.uint32]) -> Adjacency:
-    """Return the graph that `vertices`, ascending, induce; lists keep their order. Memory: 4 bytes a vertex of all.
+    """Return the graph that `vertices`, ascending, induce, as `among` does."""
+    return among(graph.neighbours, graph.degrees, vertices, vertices)
+
+
+def among(
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.integer[Any]],
+    rows: NDArray[np.integer[Any]],
+    vertices: NDArray[np.uint32],
+) -> Adjacency:
+    """Return the lists in `rows` of `neighbours` without what is not one of `vertices`; they keep their order.
 
     Returns
     -------
     Adjacency
-        Of the same width as `graph`, numbered by position in `vertices`.
+        Of the same width as `neighbours`, numbered by position in `vertices`, ascending.
     """
-    rank = np.full(len(graph.degrees), _NOBODY, np.uint32)
-    rank[vertices] = np.arange(len(vertices), dtype=np.uint32)
-    width = graph.neighbours.shape[1]
-    neighbours = np.zeros((len(vertices), width), np.uint32)
-    degrees = np.zeros(len(vertices), np.int32)
-    for first in range(0, len(vertices), _BLOCK):
-        some = vertices[first : first + _BLOCK]
-        lists = rank[graph.neighbours[some]]
-        kept = (lists != _NOBODY) & (np.arange(width) < graph.degrees[some, None])
-        counts = kept.sum(axis=1)
-        neighbours[first : first + len(some)][np.arange(width) < counts[:, None]] = lists[kept]
-        degrees[first : first + len(some)] = counts
-    return Adjacency(neighbours, degrees)
+    width = neighbours.shape[1]
+    lists, counts = np.zeros((len(rows), width), np.uint32), np.zeros(len(rows), np.int32)
+    for first in range(0, len(rows), _BLOCK):
+        some = rows[first : first + _BLOCK]
+        places = places_of(neighbours[some], vertices)
+        kept = (places >= 0) & (np.arange(width) < degrees[some, None])
+        n = kept.sum(axis=1)
+        lists[first : first + len(some)][np.arange(width) < n[:, None]] = places[kept]
+        counts[first : first + len(some)] = n
+    return Adjacency(lists, counts)
+
+
+def places_of(wanted: NDArray[np.uint32], vertices: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """Return the place of each of `wanted` in `vertices`, ascending; -1 where it is not there."""
+    places = np.minimum(np.searchsorted(vertices, wanted), len(vertices) - 1)
+    return np.where(vertices[places] == wanted, places, -1)

@@ -13,17 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.manifest import Manifest, write_manifest
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.allocator import give_back, hold_little
 from indexmill.pipeline.build import check_free
+from indexmill.pipeline.certify import measure
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
-from indexmill.pipeline.relayout.memory import check_memory, threads_within
+from indexmill.pipeline.relayout.memory import certificate_threads, check_memory, threads_within
 from indexmill.pipeline.relayout.record import layout_record, manifest_of
 from indexmill.pipeline.relayout.rewrite import write_files
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
@@ -103,7 +105,9 @@ def run_layout(
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
-    order would have written. Memory beside the page cache is that of the order: for star packing 24 bytes a vertex.
+    order would have written, and so is the certificate, if ``options.memory`` holds the codes that its searches take
+    (`pipeline.needs.certify_bytes`); if not there is none, and the record says so. Memory beside the page cache is
+    otherwise that of the order: for star packing 24 bytes a vertex.
 
     Raises
     ------
@@ -115,7 +119,8 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
-        with_points = request.name == AUTO or request.name in USES_POINTS
+        certifying = certificate_threads(opened, options.memory, options.workers) if opened.n > 1 else 1
+        with_points = request.name == AUTO or request.name in USES_POINTS or certifying > 0
         if request.queries is not None:
             check_queries(opened, request.queries.vectors)
         if request.name == AUTO:
@@ -133,11 +138,16 @@ def run_layout(
         vector_ids = unpacked.vector_ids
         if run.in_place and np.array_equal(fitted.order, vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice)
-        layout = _measured(run, opened, unpacked.graph, fitted)
-        del unpacked  # the last that maps its files
+        layout = _measured(run, opened, unpacked.graph, fitted, certifying > 0)
+        points = unpacked.points if certifying else None
+        del unpacked  # the last that maps its files, but for the points
         drop_graph(scratch)
-        manifest = _publish(run, opened, vector_ids, fitted, layout, scratch)
-        return LayoutResult(fitted.name, manifest, fitted.choice)
+        directory = scratch / "index"
+        manifest = _emit(run, opened, vector_ids, fitted, layout, scratch, directory)
+        if points is not None:
+            manifest = _certified(run, opened, manifest, directory, points, certifying)
+        published = run.publish(directory, manifest, opened.manifest.build_id, {"work": fitted.work})
+        return LayoutResult(fitted.name, published, fitted.choice)
 
 
 def _index_bytes(opened: OpenedIndex) -> int:
@@ -200,29 +210,48 @@ def _chosen(
     return replace(fitted, choice=choice.record)
 
 
-def _measured(run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
+def _measured(
+    run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted: Fitted, certified: bool
+) -> dict[str, Any]:
     give_back()
     with run.stage("measure", 1, "tasks") as advance:
-        layout = layout_record(opened, graph, fitted)
+        layout = layout_record(opened, graph, fitted, certified)
         advance(1)
     return layout
 
 
-def _publish(
+def _emit(
     run: GenerationRun,
     opened: OpenedIndex,
     vector_ids: NDArray[np.uint32],
     fitted: Fitted,
     layout: Mapping[str, Any],
     scratch: Path,
-) -> dict[str, Any]:
-    """Write and publish the index laid out as `fitted` says."""
+    directory: Path,
+) -> Manifest:
+    """Write the index laid out as `fitted` says to `directory`; returns its manifest, without a certificate."""
     give_back()
-    directory = scratch / "index"
     directory.mkdir()
     with run.stage("emit", 2 * opened.n, "nodes") as advance:
         build_id, files = write_files(
             opened, vector_ids, fitted.order, scratch, directory, run.options.memory, advance
         )
-    manifest = manifest_of(opened, layout, build_id, files)
-    return run.publish(directory, manifest, opened.manifest.build_id, {"work": fitted.work})
+    return manifest_of(opened, layout, build_id, files)
+
+
+def _certified(
+    run: GenerationRun,
+    opened: OpenedIndex,
+    manifest: Manifest,
+    directory: Path,
+    points: NDArray[Any],
+    threads: int,
+) -> Manifest:
+    """Measure what was written as a build does, against `points`, compared rows by vector id."""
+    give_back()
+    with run.stage("certify", 1, "tasks") as advance:
+        write_manifest(directory, manifest)
+        seed, as_queries = opened.parameters.seed, opened.space.as_given
+        certificate = measure(str(directory), points, seed, threads, as_queries=as_queries)
+        advance(1)
+    return replace(manifest, certificate=certificate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,36 @@ from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navi
 from indexmill.formats.nodes import NodeBlock, NodeFormat
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.relayout.region import Region, induced
+from indexmill.pipeline.relayout.region import Region, induced, places_of
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 #: Candidates of the search for a vertex that leads to one nothing else leads to.
 _CONNECT_LIST = 64
+
+
+class SampleNodes(NamedTuple):
+    """What an index holds of a region; vertices are numbered as in the region.
+
+    Attributes
+    ----------
+    points : uint8 or float32 array, shape (s, stored dim)
+        As compared.
+    stored : array of the stored type, shape (s, stored dim)
+    graph : Adjacency
+        The induced one.
+    codes : uint8 array, shape (s, M)
+    current : uint32 array, shape (s,)
+        Vertices by slot of the index.
+    entries : int64 array, shape (entries of the index,)
+        Vertex of each; -1 if it lies elsewhere.
+    """
+
+    points: NDArray[Any]
+    stored: NDArray[Any]
+    graph: Adjacency
+    codes: NDArray[np.uint8]
+    current: NDArray[np.uint32]
+    entries: NDArray[np.int64]
 
 
 class Sample:
@@ -39,30 +64,22 @@ class Sample:
     Parameters
     ----------
     index : OpenedIndex
-    unpacked : UnpackedIndex
-        With points.
     region : Region
+    nodes : SampleNodes
+        Their graph is changed.
     threads : int
 
     Attributes
     ----------
-    graph : Adjacency
-    points : uint8 or float32 array, shape (s, stored dim)
-        As compared.
-    current : uint32 array, shape (s,)
-        Vertices by slot of the index.
+    graph, points, current, codes
+        As in `SampleNodes`.
     """
 
-    def __init__(self, index: OpenedIndex, unpacked: UnpackedIndex, region: Region, threads: int) -> None:
-        assert unpacked.points is not None
-        self._index, self._threads = index, threads
-        self.region = region
-        self.points: NDArray[Any] = np.ascontiguousarray(unpacked.points[region.vertices])
-        self.graph: Adjacency = induced(unpacked.graph, region.vertices)
+    def __init__(self, index: OpenedIndex, region: Region, nodes: SampleNodes, threads: int) -> None:
+        self._index, self._threads, self.region = index, threads, region
+        self.points, self._stored, self.graph, self.codes, self.current, self._entry_vertices = nodes
         self._medoid = medoid(self.points, self.points.mean(axis=0, dtype=np.float64))
         connect_unreachable(self.points, *self.graph, self._medoid, _CONNECT_LIST)
-        self._entry_vertices = unpacked.vector_ids[index.entries.vertices]
-        self._codes, self._stored, self.current = _gather(index, unpacked.vector_ids, region.vertices)
 
     def write(self, directory: Path, node_dtype: str | None = None) -> Path:
         """Write the index of the sample, vertex v in slot v, to `directory`, and return that.
@@ -80,7 +97,7 @@ class Sample:
             [NodeBlock(vectors, self.graph.neighbours, self.graph.degrees)],
             max_norm=index.graph.max_norm, scale=None if scale is None else (scale.minimum, scale.step),
         )  # fmt: skip
-        write_codes(directory / "codes.imx", index.codes.codebook, n, [self._codes])
+        write_codes(directory / "codes.imx", index.codes.codebook, n, [self.codes])
         write_entries(directory / "entries.imx", self._entries(), n)
         if index.navigation is not None:
             write_navigation(directory / NAVIGATION_NAME, self._navigation, n)
@@ -112,13 +129,24 @@ class Sample:
 
     def _entries(self) -> EntryVertices:
         """The centroids whose vertex lies in the region; without one, the medoid stands for itself."""
-        old, vertices = self._index.entries, self.region.vertices
-        places = np.minimum(np.searchsorted(vertices, self._entry_vertices), len(vertices) - 1)
-        there = vertices[places] == self._entry_vertices
+        old, there = self._index.entries, self._entry_vertices >= 0
         if not there.any():
             own = self._index.space.as_given(self.points[self._medoid : self._medoid + 1])
             return EntryVertices(self._medoid, own.astype(np.float32), np.array([self._medoid], np.uint32))
-        return EntryVertices(self._medoid, old.centroids[there], places[there].astype(np.uint32))
+        return EntryVertices(
+            self._medoid, old.centroids[there], self._entry_vertices[there].astype(np.uint32)
+        )
+
+
+def nodes_within(index: OpenedIndex, unpacked: UnpackedIndex, region: Region) -> SampleNodes:
+    """Return what `unpacked`, with points, holds of `region`, whose vertices are vector ids."""
+    assert unpacked.points is not None
+    vertices = region.vertices
+    codes, stored, current = _gather(index, unpacked.vector_ids, vertices)
+    return SampleNodes(
+        np.ascontiguousarray(unpacked.points[vertices]), stored, induced(unpacked.graph, vertices), codes, current,
+        places_of(unpacked.vector_ids[index.entries.vertices], vertices),
+    )  # fmt: skip
 
 
 def _gather(
@@ -131,8 +159,8 @@ def _gather(
     order, first = [], 0
     for block in index.graph.blocks():
         ids = vector_ids[first : first + len(block)]
-        places = np.minimum(np.searchsorted(vertices, ids), n - 1)
-        here = np.flatnonzero(vertices[places] == ids)
+        places = places_of(ids, vertices)
+        here = np.flatnonzero(places >= 0)
         if len(here):
             stored[places[here]] = block.vectors[here]
             codes[places[here]] = index.codes.read(first, len(block))[here]

@@ -1,9 +1,9 @@
 """The contents of the golden index: sums and products, no random numbers, so that they never change.
 
 `write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
-navigation graph, and ``v1_1`` what 1.1 wrote, which had no generations. A change of the
-format adds a directory beside the old ones:
-``python -m tests.oracles.golden tests/golden/v1_2``.
+navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
+an index was laid out again. A change of the format adds a directory beside the old ones:
+``python -m tests.oracles.golden tests/golden/v1_3``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,21 @@ NAVIGATION = Navigation(
 )
 VECTOR_IDS = ((_slots * 4 + 1) % N).astype(np.uint32)
 GENERATION, PARENTS = 3, ("cd" * 32,)
+LAYOUT = {
+    "order": "polish",
+    "parameters": {"rounds": 12, "least_gain": 0.002},
+    "work": 11,
+    "work_limit": None,
+    "certificate_memory": 268435456,
+    "choice": {
+        "effort": "low",
+        "sample_limited_by": "index",
+        "skipped": [{"order": "gorder", "memory": 7}],
+        "candidates": [
+            {"order": "current", "pages_read": 1.5, "more_than_best": [0.0, 0.25], "exhausted": False}
+        ],
+    },
+}
 DRIFT = {"added_share": 0.25, "advice": "größer"}
 USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
 
@@ -66,7 +81,7 @@ def write_golden(directory: Path) -> None:
         parameters={"max_degree": R, "metric": "ip", "note": "golden, größer"},
         input={"n_vectors": N, "dim": DIM, "dtype": "float32", "fingerprint": "ab" * 32},
         software={"indexmill": "0.1.0"},
-        layout={"order": "identity"},
+        layout=LAYOUT,
         graph={"mean_degree": 1.9090909090909092, "min_degree": 1, "max_degree": 3},
         certificate={"recall_at_10": 1.0},
         files=files,

@@ -31,6 +31,16 @@ def edges_within(lists: list[list[int]], order: list[int], b: int) -> int:
     return sum(u in page for page in pages(order, b) for v in page for u in lists[v])
 
 
+def padded(lists: list[list[int]], b: int) -> list[int]:
+    """Block neighbour padding: each vertex without a page, and its neighbours while the page has room."""
+    order: list[int] = []
+    for v, row in enumerate(lists):
+        if v not in order:
+            room = b - len(order) % b - 1
+            order += [v, *[u for u in row if u not in order and u != v][:room]]
+    return order
+
+
 def restream(
     around: list[list[int]], order: list[int], b: int, stream: list[int], batch: int, balance: bool
 ) -> list[int]:
