@@ -207,6 +207,7 @@ def lay_out(
     truth: NDArray[Any] | None = None,
     out: str | os.PathLike[str] | None = None,
     work: str | os.PathLike[str] | None = None,
+    certify: bool = False,
     memory: int | str = "1GiB",
     workers: int = 2,
     force: bool = False,
@@ -229,6 +230,8 @@ def lay_out(
         Vector ids of their true neighbours, nearest first; default: computed.
     work : path, optional
         Directory for scratch files, twice the index; default: beside the output.
+    certify : bool
+        Measure recall and page reads again, as a build does; that holds the codes in memory.
     out, memory, workers, force, progress
         As in `append`.
 
@@ -255,6 +258,7 @@ def lay_out(
         order_file,
         effort,
         as_given(queries, truth),
+        certify,
     )
     with _listener(progress) as bars:
         result = run_layout(index, request, options, bars)

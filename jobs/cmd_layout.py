@@ -60,6 +60,13 @@ def command(
         Path | None,
         typer.Option(metavar="DIR", help="Scratch files, twice the index; default: beside the output."),
     ] = None,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Measure recall and page reads again, as a build does; holds the codes in memory.",
+        ),
+    ] = False,
     memory: Memory = "1GiB",
     workers: Workers = 2,
     force: Force = False,
@@ -77,7 +84,7 @@ def command(
 
     options = run_options(out, memory, workers, force, work)
     tuning = given_queries(queries, truth, column)
-    request = layout_request(order, order_file, effort, tuning)
+    request = layout_request(order, order_file, effort, tuning, certify)
     with stderr_progress() as progress:
         result = run_layout(index, request, options, progress)
     show_layout(index, out, result, json_)

@@ -22,6 +22,7 @@ def layout_request(
     order_file: str | os.PathLike[str] | None,
     effort: str | None,
     queries: GivenQueries | None,
+    certify: bool,
 ) -> LayoutRequest:
     """Check what is asked for.
 
@@ -40,7 +41,7 @@ def layout_request(
         one_of(effort, tuple(EFFORTS), "--effort")
     if order is not None and order_file is not None:
         raise ConfigError("--order-file: the order is given by --order already; keep one of them")
-    return LayoutRequest(order or AUTO, order_file, effort, queries)
+    return LayoutRequest(order or AUTO, order_file, effort, queries, certify)
 
 
 def given_queries(
@@ -83,9 +84,6 @@ def show_layout(index: Path, out: Path | None, result: LayoutResult, as_json: bo
         console.print(f"{index} is laid out by {result.order} already: nothing was written", markup=False)
         return
     print_summary(console, out or index, result.manifest)
-    need = result.manifest["layout"].get("certificate_memory")
-    if need is not None:
-        console.print(f"not certified for lack of memory; give at least {need:,} bytes with --memory")
 
 
 def _show_choice(console: Console, choice: dict[str, Any]) -> None:

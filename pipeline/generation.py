@@ -35,7 +35,7 @@ class RunOptions:
     """Where the result goes and what it may take.
 
     None of it reaches the bytes, but one: memory decides what a layout that is to be chosen may look at
-    (`pipeline.relayout.auto.memory_record`), and whether a layout has a certificate.
+    (`pipeline.relayout.auto.memory_record`).
 
     Attributes
     ----------

@@ -149,19 +149,19 @@ def test_star_packing_is_offered_only_in_place_of_what_takes_more(
     assert order_needs.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
 
 
-def test_a_certificate_that_does_not_fit_the_memory_is_left_out_and_the_record_says_so(
+def test_a_certificate_that_does_not_fit_the_memory_is_refused(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "certify_bytes", lambda n, dim, pq_bytes, threads: (2 << 30) * threads)
     need = FIXED_BYTES + (2 << 30)
-    done = run("layout", str(index), "--order", "star", "--out", str(tmp_path / "ix"))
-    assert f"not certified for lack of memory; give at least {need:,} bytes" in " ".join(done.stdout.split())
-    made = manifest(tmp_path / "ix")
-    assert (made["certificate"], made["layout"]["certificate_memory"]) == (None, need)
-    indexmill.lay_out(index, "star", out=tmp_path / "enough", memory=need, workers=2)  # one thread fits
-    made = manifest(tmp_path / "enough")
-    assert made["certificate"]["recall"] > 0.9
-    assert "certificate_memory" not in made["layout"]
+    with pytest.raises(
+        BudgetError, match=f"give at least {need:,} bytes with --memory, or leave --certify out"
+    ):
+        indexmill.lay_out(index, "star", out=tmp_path / "ix", certify=True)
+    indexmill.lay_out(index, "star", out=tmp_path / "none")
+    assert manifest(tmp_path / "none")["certificate"] is None
+    indexmill.lay_out(index, "star", out=tmp_path / "enough", certify=True, memory=need)  # on one thread
+    assert manifest(tmp_path / "enough")["certificate"]["recall"] > 0.9
 
 
 def test_the_graph_is_no_longer_mapped_when_files_are_written(

@@ -41,8 +41,24 @@ def certificate_memory(index: OpenedIndex, threads: int) -> int:
 
 
 def certificate_threads(index: OpenedIndex, memory: int, threads: int) -> int:
-    """Return on how many of `threads` the certificate fits `memory` bytes; 0 if it does on none."""
-    return next((some for some in range(threads, 0, -1) if certificate_memory(index, some) <= memory), 0)
+    """Return on how many of `threads` the certificate fits `memory` bytes."""
+    return next((some for some in range(threads, 1, -1) if certificate_memory(index, some) <= memory), 1)
+
+
+def check_certificate(index: OpenedIndex, memory: int) -> None:
+    """Refuse a certificate that does not fit `memory` bytes.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    need = certificate_memory(index, 1)
+    if need > memory:
+        raise BudgetError(
+            f"memory: the certificate of {index.n:,} vectors takes {need:,} bytes beside the page cache, and the "
+            f"budget is {memory:,}; give at least {need:,} bytes with --memory, or leave --certify out"
+        )
 
 
 def check_memory(index: OpenedIndex, order: str, memory: int) -> None:

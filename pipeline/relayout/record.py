@@ -13,7 +13,6 @@ from indexmill.layout.order import Adjacency
 from indexmill.pipeline.extend_drift import drift_after_layout
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.relayout.fitting import Fitted
-from indexmill.pipeline.relayout.memory import certificate_memory
 from indexmill.pipeline.store import software_versions
 
 
@@ -39,15 +38,13 @@ def manifest_of(
     )
 
 
-def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted, certified: bool) -> dict[str, Any]:
+def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
     """Return key ``layout`` of the manifest (docs/formats/manifest.md).
 
     Parameters
     ----------
     graph : Adjacency
         By vector id, as ``fitted.order`` is.
-    certified : bool
-        Whether memory holds what the certificate takes; if not, the record says how much that is.
     """
     node = index.graph.node_format
     fill = index.n * node.node_bytes / (node.n_pages(index.n) * PAGE_BYTES)
@@ -55,6 +52,4 @@ def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted, certifie
     record: dict[str, Any] = {"order": fitted.name}
     record |= {name: round(value, 6) for name, value in asdict(metrics).items()}
     record |= {"parameters": fitted.parameters, "work": fitted.work, "work_limit": fitted.work_limit}
-    if not certified:
-        record["certificate_memory"] = certificate_memory(index, 1)
     return record if fitted.choice is None else record | {"choice": fitted.choice}

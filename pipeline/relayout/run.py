@@ -25,7 +25,12 @@ from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
-from indexmill.pipeline.relayout.memory import certificate_threads, check_memory, threads_within
+from indexmill.pipeline.relayout.memory import (
+    certificate_threads,
+    check_certificate,
+    check_memory,
+    threads_within,
+)
 from indexmill.pipeline.relayout.record import layout_record, manifest_of
 from indexmill.pipeline.relayout.rewrite import write_files
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
@@ -49,6 +54,8 @@ class LayoutRequest:
         What may be tried (`pipeline.relayout.auto.EFFORTS`); an order asked for by name has no limit without it.
     queries : GivenQueries, optional
         Tuning queries of ``"auto"``; default: vectors of the index.
+    certify : bool
+        Measure the certificate again, as a build does; without it the index has none.
 
     Raises
     ------
@@ -60,6 +67,7 @@ class LayoutRequest:
     order_file: str | os.PathLike[str] | None = None
     effort: str | None = None
     queries: GivenQueries | None = None
+    certify: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in (AUTO, *ORDERS):
@@ -105,9 +113,8 @@ def run_layout(
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
-    order would have written, and so is the certificate, if ``options.memory`` holds the codes that its searches take
-    (`pipeline.needs.certify_bytes`); if not there is none, and the record says so. Memory beside the page cache is
-    otherwise that of the order: for star packing 24 bytes a vertex.
+    order would have written, and so is the certificate if it is asked for. Memory beside the page cache is that of the
+    order, for star packing 24 bytes a vertex; a certificate holds the codes (`pipeline.needs.certify_bytes`).
 
     Raises
     ------
@@ -119,13 +126,14 @@ def run_layout(
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
-        certifying = certificate_threads(opened, options.memory, options.workers) if opened.n > 1 else 1
-        with_points = request.name == AUTO or request.name in USES_POINTS or certifying > 0
+        with_points = request.name == AUTO or request.name in USES_POINTS or request.certify
         if request.queries is not None:
             check_queries(opened, request.queries.vectors)
         if request.name == AUTO:
             check_layout_matters(opened, run, lambda: nullcontext(scratch))
         check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
+        if request.certify:
+            check_certificate(opened, options.memory)
         check_free(scratch, unpacked_bytes(opened, with_points) + 2 * _index_bytes(opened), "layout")
         unpacked = _unpack(run, opened, scratch, with_points)
         if request.name == AUTO:
@@ -138,14 +146,14 @@ def run_layout(
         vector_ids = unpacked.vector_ids
         if run.in_place and np.array_equal(fitted.order, vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice)
-        layout = _measured(run, opened, unpacked.graph, fitted, certifying > 0)
-        points = unpacked.points if certifying else None
+        layout = _measured(run, opened, unpacked.graph, fitted)
+        points = unpacked.points if request.certify else None
         del unpacked  # the last that maps its files, but for the points
         drop_graph(scratch)
         directory = scratch / "index"
         manifest = _emit(run, opened, vector_ids, fitted, layout, scratch, directory)
         if points is not None:
-            manifest = _certified(run, opened, manifest, directory, points, certifying)
+            manifest = _certified(run, opened, manifest, directory, points)
         published = run.publish(directory, manifest, opened.manifest.build_id, {"work": fitted.work})
         return LayoutResult(fitted.name, published, fitted.choice)
 
@@ -210,12 +218,10 @@ def _chosen(
     return replace(fitted, choice=choice.record)
 
 
-def _measured(
-    run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted: Fitted, certified: bool
-) -> dict[str, Any]:
+def _measured(run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
     give_back()
     with run.stage("measure", 1, "tasks") as advance:
-        layout = layout_record(opened, graph, fitted, certified)
+        layout = layout_record(opened, graph, fitted)
         advance(1)
     return layout
 
@@ -245,13 +251,13 @@ def _certified(
     manifest: Manifest,
     directory: Path,
     points: NDArray[Any],
-    threads: int,
 ) -> Manifest:
     """Measure what was written as a build does, against `points`, compared rows by vector id."""
     give_back()
     with run.stage("certify", 1, "tasks") as advance:
         write_manifest(directory, manifest)
         seed, as_queries = opened.parameters.seed, opened.space.as_given
+        threads = certificate_threads(opened, run.options.memory, run.options.workers)
         certificate = measure(str(directory), points, seed, threads, as_queries=as_queries)
         advance(1)
     return replace(manifest, certificate=certificate)
