@@ -13,10 +13,12 @@ from tests.bench_support import BENCH
 import readme  # isort: skip  # found by bench_support
 import record  # isort: skip
 import tables  # isort: skip
+import tables_layouts  # isort: skip
 import tables_mill  # isort: skip
 
 REPOSITORY = BENCH.parent.parent
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
+GUIDE = REPOSITORY / "docs" / "guides" / "layout.md"
 
 
 def shown(page: Path, marks: tuple[str, str] = (tables.BEGIN, tables.END)) -> str:
@@ -53,3 +55,16 @@ def test_the_figures_within_a_budget_are_those_of_their_record() -> None:
     if found["format"] != record.FORMAT:
         pytest.skip(f"{match[1]} is of an earlier format; measure again to write the page")
     assert text == tables_mill.render(found, match[1]).strip()
+
+
+def test_the_figures_of_layouts_are_those_of_their_record() -> None:
+    text, guide = shown(PAGE, tables_layouts.MARKS), shown(GUIDE, tables_layouts.MARKS)
+    match = re.search(r"^\| record \| `(.+)` \|$", text, re.MULTILINE)
+    if match is None:
+        assert text == guide == "Not measured yet."
+        pytest.skip("layouts were not measured yet")
+    found = json.loads((REPOSITORY / match[1]).read_text())
+    if found["format"] != record.FORMAT:
+        pytest.skip(f"{match[1]} is of an earlier format; measure again to write the pages")
+    assert text == tables_layouts.render(found, match[1]).strip()
+    assert guide == tables_layouts.guide(found, match[1]).strip()

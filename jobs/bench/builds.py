@@ -35,7 +35,7 @@ def measure(space: Workspace) -> dict[str, Any]:
         "graph": made["graph"],
         "certificate": made["certificate"],
     }
-    ours.build(space, space.data.base, space.index("identity"), "identity", work)
+    ours.build(space, space.data.base, space.index("identity"), ours.Shape("identity"), work)
     return {
         "max_degree": MAX_DEGREE,
         "threads": THREADS,

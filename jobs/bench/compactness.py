@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import ours
 from dataset import read_bin, write_bin
 from workspace import Workspace
@@ -16,7 +15,7 @@ def measure(space: Workspace) -> dict[str, Any]:
     index = space.index("float32")
     if not _is_built(index, space):
         base = space.out / "base.fbin"
-        write_bin(base, read_bin(space.data.base), np.float32)
+        write_bin(base, read_bin(space.data.base))
         ours.build_fresh(space, base, index, "star", space.out / "work-float32")
         base.unlink()
     return {"layout": ours.manifest(index)["layout"], "order_s": ours.stage_seconds(index)["order"]}

@@ -38,10 +38,12 @@ def value_at(rows: Rows, name: str, recall: float = RECALL, of: str = "recall") 
     return None
 
 
-def coarse_sweep(search: Search, most: float = POINTS[-1], of: str = "recall") -> list[Row]:
+def coarse_sweep(
+    search: Search, most: float = POINTS[-1], of: str = "recall", sizes: Sequence[int] = COARSE_SIZES
+) -> list[Row]:
     """Search the tuning queries with growing list sizes until recall passes `most`."""
     rows: list[Row] = []
-    for size in COARSE_SIZES:
+    for size in sizes:
         rows.append(search(size, "tune"))
         if rows[-1][of] >= most:
             break

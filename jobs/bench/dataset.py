@@ -16,21 +16,25 @@ DISTANCE_TOLERANCE = 2e-6
 TRUTH_K = 100
 
 
+#: Types of big-ann files by their suffix.
+_DTYPES = {".u8bin": np.uint8, ".fbin": np.float32}
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """Files of one set: ``base.u8bin``, ``query.u8bin`` and ``truth.gt`` (big-ann layouts) in one folder."""
+    """Files of one set in a folder: ``base`` and ``query`` (``.u8bin`` or ``.fbin``) and ``truth.gt``, as big-ann's."""
 
     folder: Path
 
     @property
     def base(self) -> Path:
         """Vectors to index."""
-        return self.folder / "base.u8bin"
+        return self._vectors("base")
 
     @property
     def query(self) -> Path:
         """Queries; the first half tunes, the second half reports."""
-        return self.folder / "query.u8bin"
+        return self._vectors("query")
 
     @property
     def truth(self) -> Path:
@@ -42,24 +46,29 @@ class Dataset:
         n_vectors, dim = read_bin(self.base).shape
         return n_vectors, dim
 
+    def _vectors(self, name: str) -> Path:
+        """Return the file of floats if there is one."""
+        floats = self.folder / f"{name}.fbin"
+        return floats if floats.exists() else self.folder / f"{name}.u8bin"
+
     def halves(self) -> tuple[int, int]:
         """Return how many queries tune, which are the first ones, and how many there are."""
         n_queries = len(read_bin(self.query))
         return n_queries // 2, n_queries
 
 
-def read_bin(path: Path, dtype: Any = np.uint8) -> Any:
-    """Map a big-ann file {u32 n, u32 dim, rows}; shape (n, dim), read-only."""
+def read_bin(path: Path) -> Any:
+    """Map a big-ann file {u32 n, u32 dim, rows} of the type that its suffix tells; shape (n, dim), read-only."""
     rows, dim = (int(value) for value in np.fromfile(path, "<u4", 2))
-    return np.memmap(path, dtype, "r", 8, (rows, dim))
+    return np.memmap(path, _DTYPES[path.suffix], "r", 8, (rows, dim))
 
 
-def write_bin(path: Path, vectors: Any, dtype: Any = np.uint8) -> None:
-    """Write a big-ann file of `vectors`, shape (n, dim), as `dtype`."""
+def write_bin(path: Path, vectors: Any) -> None:
+    """Write a big-ann file of `vectors`, shape (n, dim), as the type that its suffix tells."""
     with open(path, "wb") as file:
         np.array(vectors.shape, "<u4").tofile(file)
         for first in range(0, len(vectors), 65536):
-            vectors[first : first + 65536].astype(dtype).tofile(file)
+            vectors[first : first + 65536].astype(_DTYPES[path.suffix]).tofile(file)
 
 
 def read_truth(path: Path) -> tuple[Any, Any]:
@@ -73,8 +82,8 @@ def first_rows(data: Dataset, rows: int, folder: Path) -> Dataset:
     """Write the first `rows` vectors with their own exact truth into `folder`, to try a benchmark on."""
     folder.mkdir(parents=True, exist_ok=True)
     small = Dataset(folder)
-    write_bin(small.base, read_bin(data.base)[:rows])
-    write_bin(small.query, np.asarray(read_bin(data.query)))
+    write_bin(folder / data.base.name, read_bin(data.base)[:rows])
+    write_bin(folder / data.query.name, np.asarray(read_bin(data.query)))
     write_truth(small)
     return small
 
@@ -98,7 +107,7 @@ def count_hits(found: Any, base: Any, queries: Any, truth_distances: Any, k: int
     ----------
     found : integer array, shape (n_queries, >= k)
         Rows of `base`, nearest first.
-    base, queries : uint8 arrays, shape (n_vectors, dim) and (n_queries, dim)
+    base, queries : uint8 or float32 arrays, shape (n_vectors, dim) and (n_queries, dim)
     truth_distances : float32 array, shape (n_queries, >= k)
 
     Returns
@@ -115,7 +124,7 @@ def count_hits(found: Any, base: Any, queries: Any, truth_distances: Any, k: int
     ordered = np.sort(found, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise ValueError("a query's results name one vector twice")
-    differences = base[found].astype(np.int64) - queries[:, None, :].astype(np.int64)
+    differences = base[found].astype(np.float64) - queries[:, None, :]
     distances = (differences * differences).sum(axis=2)
     return (distances <= truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)).sum(axis=1)
 

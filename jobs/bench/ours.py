@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,37 @@ class Ours:
         return lambda size, half: self.ask(index, setting, size, half, **others)
 
 
-def build(space: Workspace, base: Path, out: Path, order: str, work: Path, entries: int = ENTRIES) -> Usage:
-    """Build an index of `base`, page order `order`; stages that `work` holds are not repeated."""
+@dataclass(frozen=True)
+class Shape:
+    """What one index of a workspace may have that others have not.
+
+    Attributes
+    ----------
+    order : str
+        A page order of `indexmill build --order`.
+    entries, max_degree, pq_bytes : int
+    """
+
+    order: str
+    entries: int = ENTRIES
+    max_degree: int = MAX_DEGREE
+    pq_bytes: int = PQ_BYTES
+
+    @property
+    def name(self) -> str:
+        """Name of the index: ``star``, ``star-64`` (64 entries), ``star-R48``."""
+        name = self.order if self.entries == ENTRIES else f"{self.order}-{self.entries}"
+        return name if self.max_degree == MAX_DEGREE else f"{name}-R{self.max_degree}"
+
+
+def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path) -> Usage:
+    """Build an index of `base`; stages that `work` holds are not repeated."""
     return run_measured(
         [
             indexmill_command(), "build", "--input", base, "--out", out, "--kind", "graph",
-            "--builder", "vamana", "-R", MAX_DEGREE, "-L", BUILD_LIST_SIZE, "--alpha", ALPHA,
-            "--pq-bytes", PQ_BYTES, "--order", order, "--node-dtype", "same", "--metric", "l2",
-            "--entries", entries, "--seed", SEED, "--memory", BUILD_MEMORY,
+            "--builder", "vamana", "-R", shape.max_degree, "-L", BUILD_LIST_SIZE, "--alpha", ALPHA,
+            "--pq-bytes", shape.pq_bytes, "--order", shape.order, "--node-dtype", "same", "--metric", "l2",
+            "--entries", shape.entries, "--seed", SEED, "--memory", BUILD_MEMORY,
             "--workers", THREADS, "--executor", "local", "--work", work, "--force", "--json",
         ],
         space.out / f"{out.name}-build.log",
@@ -104,30 +128,32 @@ def build(space: Workspace, base: Path, out: Path, order: str, work: Path, entri
 def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path) -> Usage:
     """Build with an empty `work`: every stage runs."""
     shutil.rmtree(work, ignore_errors=True)
-    return build(space, base, out, order, work)
+    return build(space, base, out, Shape(order), work)
 
 
 def ensure(space: Workspace, order: str, entries: int = ENTRIES) -> str:
     """Build the index of an order and a number of entries unless it is there; return its name."""
-    name = order if entries == ENTRIES else f"{order}-{entries}"
-    path = space.index(name)
-    if not _is_built(path, space, entries):
+    return ensure_shape(space, Shape(order, entries))
+
+
+def ensure_shape(space: Workspace, shape: Shape) -> str:
+    """Build an index unless it is there; return its name."""
+    path = space.index(shape.name)
+    if not _is_built(path, space, shape):
         print(f"  building {path.name}", file=sys.stderr, flush=True)
-        build(space, space.data.base, path, order, space.out / "work", entries)
-    return name
+        build(space, space.data.base, path, shape, space.out / "work")
+    return shape.name
 
 
-def _is_built(path: Path, space: Workspace, entries: int) -> bool:
+def _is_built(path: Path, space: Workspace, shape: Shape) -> bool:
     """Whether there is an index of these vectors with a navigation graph: earlier versions made none."""
     if not (path / "manifest.json").exists():
         return False
     made = manifest(path)
     has_navigation = any(file["name"] == "navigation.imx" for file in made["files"])
-    return (
-        made["input"]["n_vectors"] == space.data.shape()[0]
-        and made["parameters"]["entries"] == entries
-        and has_navigation
-    )
+    names = ("entries", "max_degree", "pq_bytes")
+    same = all(made["parameters"][name] == getattr(shape, name) for name in names)
+    return made["input"]["n_vectors"] == space.data.shape()[0] and same and has_navigation
 
 
 def manifest(index: Path) -> dict[str, Any]:

@@ -94,4 +94,5 @@ def _search_single(
     return make_row(question["size"], cost, 1, {**hits, **each, "call_us": np.array(calls)})
 
 
-main()
+if __name__ == "__main__":
+    main()

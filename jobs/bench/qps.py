@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -101,11 +102,13 @@ def compare(rounds: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
     }
 
 
-def choose(searcher: ours.Ours, index: str) -> tuple[Setting, list[Row], list[dict[str, Any]]]:
+def choose(
+    searcher: ours.Ours, index: str, policies: Sequence[str] = POLICIES, entries: Sequence[str] = ENTRIES
+) -> tuple[Setting, list[Row], list[dict[str, Any]]]:
     """Return the setting with the most queries a second at recall 0.95, its sweep, and all that was tried."""
     grid: list[dict[str, Any]] = []
     sweeps: dict[Setting, list[Row]] = {}
-    for policy, entry in product(POLICIES, ENTRIES):
+    for policy, entry in product(policies, entries):
         setting = Setting(policy, entry)
         sweeps[setting] = coarse_sweep(searcher.search(index, setting))
         grid.append({**setting.to_dict(), "qps": value_at(sweeps[setting], "qps")})
