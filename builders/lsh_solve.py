@@ -166,7 +166,7 @@ def _radii(asked: Asked, extent: float, nearest: NDArray[np.float64]) -> Sequenc
     most = radii_to(extent, found, asked.ratio)
     if asked.n_radii is not None and asked.n_radii > most:
         raise ValueError(
-            f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, further than "
+            f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, more than "
             f"any two vectors lie apart; give {most} or fewer"
         )
     return [found * asked.ratio**i for i in range(asked.n_radii or most)]

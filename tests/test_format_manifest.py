@@ -51,7 +51,7 @@ def test_the_text_is_as_specified(index: SmallIndex) -> None:
     raw = (index.path / "manifest.json").read_bytes()
     value = json.loads(raw)
     assert list(value) == KEYS
-    assert value["format"] == {"name": "indexmill", "major": 1, "minor": 2}
+    assert value["format"] == {"name": "indexmill", "major": 1, "minor": 3}
     assert raw == (json.dumps(value, indent=2) + "\n").encode()
     assert raw[-81:-68] == b'  "digest": "'
     assert value["digest"] == hashlib.sha256(raw[:-81]).hexdigest()
