@@ -148,9 +148,9 @@ def _hash_bits(asked: Asked, n: int) -> int:
     """u: as many buckets as fill their blocks, and enough for whole fingerprints (docs/formats/lsh.md)."""
     if asked.hash_bits is not None:
         return asked.hash_bits
-    fill = math.ceil(math.log2(max(1.0, n / (_FILL * asked.block_entries))))
-    bits: int = (n - 1).bit_length()
-    return max(fill, bits - 8, 0)
+    load = n / (_FILL * asked.block_entries)
+    fill = math.ceil(math.log2(load)) if load > 1 else 0
+    return max(fill, (n - 1).bit_length() - 8, 0)
 
 
 def first_radius(nearest: NDArray[np.float64]) -> float | None:
