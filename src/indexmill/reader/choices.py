@@ -13,6 +13,11 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
 #: Engines that take no file.
 ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
+#: Besides them, of an index of kind "lsh".
+MEMORY = "memory"
+#: Where the vectors of an index of kind "lsh" are while it is open.
+VectorPlace = Literal["memory", "storage"]
+VECTOR_PLACES: tuple[VectorPlace, ...] = get_args(VectorPlace)
 #: What stands before the name of a device profile.
 SIMULATED = "simulated:"
 
