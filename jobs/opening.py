@@ -14,17 +14,44 @@ if TYPE_CHECKING:
 #: Keys of a manifest that commands show or decide by; the format module checks only the sections they stand in.
 _SHOWN: dict[str, dict[str, Any]] = {
     "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str},
-    "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
-    "graph": {"mean_degree": int | float, "least_degree": int, "greatest_degree": int},
-    "drift": {"added_share": int | float, "rebuild": bool, "advice": str},
-    "certificate": {
-        "k": int,
-        "search_list_size": int,
-        "recall": int | float,
-        "recall_low": int | float,
-        "recall_high": int | float,
-        "pages_read_mean": int | float,
-        "pages_read_p99": int | float,
+}
+#: And those of one kind of index.
+_SHOWN_BY_KIND: dict[str, dict[str, dict[str, Any]]] = {
+    "graph": {
+        "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
+        "graph": {"mean_degree": int | float, "least_degree": int, "greatest_degree": int},
+        "drift": {"added_share": int | float, "rebuild": bool, "advice": str},
+        "certificate": {
+            "k": int,
+            "search_list_size": int,
+            "recall": int | float,
+            "recall_low": int | float,
+            "recall_high": int | float,
+            "pages_read_mean": int | float,
+            "pages_read_p99": int | float,
+        },
+    },
+    "lsh": {
+        "parameters": {
+            "ratio": int | float,
+            "width": int | float,
+            "n_functions": int,
+            "n_tables": int,
+            "candidates": int,
+            "hash_bits": int,
+            "block_bytes": int,
+        },
+        "lsh": {
+            "radii": list,
+            "p1": int | float,
+            "p2": int | float,
+            "rho": int | float,
+            "success": int | float,
+            "n_buckets": int,
+            "n_blocks": int,
+            "longest_chain": list,
+            "bitmap_bytes": int,
+        },
     },
 }
 
@@ -73,12 +100,12 @@ def load_manifest(path: Path) -> dict[str, Any]:
         As `open_index`.
     """
     from indexmill.formats.frame import corrupt
-    from indexmill.formats.manifest import MANIFEST_NAME, read_manifest
+    from indexmill.formats.manifest import MANIFEST_NAME, REQUIRED_FILES, read_manifest
 
     check_is_index(path)
-    read_manifest(path)
+    kind = read_manifest(path, tuple(REQUIRED_FILES)).kind
     manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
-    for section, keys in _SHOWN.items():
+    for section, keys in {**_SHOWN, **_SHOWN_BY_KIND[kind]}.items():
         values = manifest.get(section)  # read_manifest told the keys that may be missing or null
         for key, kind in keys.items():
             if values is not None and not isinstance(values.get(key), kind):

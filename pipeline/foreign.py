@@ -27,7 +27,7 @@ from indexmill.formats.source_joined import JoinedSource
 from indexmill.pipeline import ingest
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.budget import Shape
-from indexmill.pipeline.build import check_free
+from indexmill.pipeline.room import check_free
 from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.foreign_needs import import_memory
 from indexmill.pipeline.foreign_recipe import ImportRecipe, Origin

@@ -6,15 +6,10 @@ from dataclasses import dataclass
 
 from indexmill.formats.source import VectorSource
 from indexmill.pipeline import needs
-from indexmill.pipeline.build import (
-    check_free,
-    check_scratch,
-    existing_parent,
-    open_input,
-    resolve,
-    work_directory,
-)
+from indexmill.pipeline.build import expect, open_input, work_directory
+from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.probe import probe, stage_seconds
+from indexmill.pipeline.room import check_free, check_scratch, existing_parent
 from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -236,6 +237,17 @@ class GraphRecipe:
             ),
             by_vector=True,
         )  # fmt: skip
+
+    @property
+    def last(self) -> Stage:
+        """The stage that a build asks for."""
+        return self.certify
+
+    def certificate(self) -> dict[str, Any] | None:
+        """Return what `certify` measured."""
+        directory = self.mill.read(self.certify)
+        found: dict[str, Any] | None = json.loads((directory / "certificate.json").read_text())
+        return found
 
     def manifest(self) -> Manifest:
         """Return what the manifest says of the emitted files, without a certificate."""

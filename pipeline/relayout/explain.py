@@ -15,7 +15,7 @@ from indexmill.formats.errors import ConfigError, NothingToGain
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
 from indexmill.pipeline.allocator import hold_little
-from indexmill.pipeline.build import check_free, existing_parent
+from indexmill.pipeline.room import check_free, existing_parent
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions, emptied, scratch_directory
 from indexmill.pipeline.progress import Progress

@@ -16,7 +16,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.allocator import give_back, hold_little
-from indexmill.pipeline.build import check_free
+from indexmill.pipeline.room import check_free
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
 from indexmill.pipeline.progress import Progress
