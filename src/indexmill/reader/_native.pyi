@@ -259,7 +259,7 @@ class LshIndex:
     def metric(self) -> Literal["l2", "ip", "cosine"]: ...
     @property
     def n_functions(self) -> int:
-        """m."""
+        """M."""
 
     @property
     def n_tables(self) -> int:
@@ -275,7 +275,7 @@ class LshIndex:
 
     @property
     def ratio(self) -> float:
-        """c."""
+        """C."""
 
     @property
     def radii(self) -> NDArray[np.float64]:

@@ -54,8 +54,11 @@ class LshIndex(Opened["_native.LshIndex"]):
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes that are held between searches: vectors, functions, bitmap (of buckets that hold anything), tables
-        and ids (checksums of their pages), buckets (with engine ``memory``)."""
+        """Bytes held between searches: ``vectors``, ``functions``, ``bitmap``, ``tables``, ``ids``, ``buckets``.
+
+        The bitmap says which buckets hold anything; of tables and ids checksums are held, and buckets with engine
+        ``memory`` only, together with the tables' pointers.
+        """
         return self.native.memory
 
     def search(

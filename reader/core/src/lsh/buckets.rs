@@ -69,6 +69,10 @@ impl Buckets {
         let section = file.section("blocks", Some(n_blocks * block_bytes as u64))?;
         let (path, build_id) = (file.path.clone(), file.header.build_id);
         let capacity = (block_bytes - HEADER_BYTES) / ENTRY_BYTES;
+        if n_blocks * (capacity as u64) < n_entries {
+            let expected = format!("room for {n_entries} entries");
+            return Err(Error::corrupt(&path, "field \"n_blocks\" in the header", expected, n_blocks));
+        }
         Ok(Buckets { path, build_id, block_bytes, capacity, section, n_vectors, id_bits })
     }
 

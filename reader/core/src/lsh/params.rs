@@ -7,7 +7,7 @@ use crate::search::{MAX_INFLIGHT, MAX_THREADS};
 /// Further buckets of each table at most.
 const MAX_PROBES: usize = 65535;
 /// Buckets of one radius that a query looks at, at most: what it takes to list them.
-const MAX_TARGETS: usize = 1 << 22;
+const MAX_TARGETS: usize = 1 << 18;
 
 /// Everything a caller can choose.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl LshParams {
             ));
         }
         let (probes, tables) = (self.probes.unwrap_or(index.functions.probes), index.functions.n_tables);
-        let most = MAX_PROBES.min(MAX_TARGETS / tables - 1);
+        let most = MAX_PROBES.min(MAX_TARGETS / tables - 1); // L is below 2^16
         if probes > most {
             let message = format!("probes: expected at most {most} with {tables} tables, got {probes}");
             return Err(Error::Config(format!("{message}; fewer are enough")));

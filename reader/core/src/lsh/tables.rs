@@ -45,7 +45,7 @@ impl Tables {
         let mut occupied: Vec<u8> = reserve(&file.path, raw.len())?;
         occupied.extend_from_slice(&raw);
         let found: u64 = occupied.iter().map(|byte| u64::from(byte.count_ones())).sum();
-        let past = occupied.last().is_some_and(|&last| n_entries % 8 != 0 && last >> (n_entries % 8) != 0);
+        let past = occupied.last().is_some_and(|&last| !n_entries.is_multiple_of(8) && last >> (n_entries % 8) != 0);
         if past || found != file.field("n_buckets")? {
             let expected = format!("{} buckets", file.field("n_buckets")?);
             return Err(Error::corrupt(&file.path, "section \"occupied\"", expected, format!("{found} bits")));
