@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from indexmill.formats.source import VectorSource
     from indexmill.pipeline.progress import Progress
-    from indexmill.reader.choices import VectorPlace
+    from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
     from indexmill.reader.lsh import LshIndex
 
@@ -339,7 +339,10 @@ def import_index(
 
 
 def open(
-    path: str | os.PathLike[str], engine: str = "auto", vectors: VectorPlace | None = None
+    path: str | os.PathLike[str],
+    engine: str = "auto",
+    vectors: Place | None = None,
+    tables: Place | None = None,
 ) -> Index | LshIndex:
     """Open the index at `path` for search.
 
@@ -348,8 +351,9 @@ def open(
     engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
         How pages are read; `auto` is io_uring where the system allows it, else pread. Of kind ``lsh`` also
         ``"memory"``, which loads all of it.
-    vectors : {"memory", "storage"}, optional
-        Where the vectors of an index of kind ``lsh`` are while it is open; default: in memory.
+    vectors, tables : {"memory", "storage"}, optional
+        Where vectors, and pointers to buckets, of an index of kind ``lsh`` are while it is open; default: vectors in
+        memory and pointers on storage.
 
     Returns
     -------
@@ -363,12 +367,12 @@ def open(
     FormatError
         If there is one that cannot be used.
     ConfigError
-        If the index does not know the engine, or `vectors`.
+        If the index does not know the engine, `vectors` or `tables`.
     """
     from indexmill.jobs.choices import check_engine
     from indexmill.jobs.opening import open_any
 
-    return open_any(Path(path), check_engine(engine, "engine", with_memory=True), vectors)
+    return open_any(Path(path), check_engine(engine, "engine", with_memory=True), vectors, tables)
 
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:

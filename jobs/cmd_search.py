@@ -25,7 +25,7 @@ from indexmill.jobs.options import (
     examples,
     one_of,
 )
-from indexmill.reader.choices import DEFAULT_ENTRY, ENTRIES, POLICIES, VECTOR_PLACES
+from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_TABLES, DEFAULT_VECTORS, ENTRIES, PLACES, POLICIES
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index, RangeResult, SearchResult
@@ -45,6 +45,12 @@ DEFAULT_K = 10
 #: Options that indexes of one kind know.
 _GRAPH_OPTIONS = {"L", "policy", "entry", "beam_width", "deterministic", "allow", "radius"}
 _LSH_OPTIONS = {"candidates", "probes"}
+
+
+def _place(flag: str, what: str, default: str) -> Any:
+    """Option that says where a part of an index of kind lsh is."""
+    words = f"lsh: where {what} are while the index is open, {' or '.join(PLACES)}. (default {default})"
+    return typer.Option(flag, metavar="PLACE", help=words)
 
 
 def command(
@@ -95,14 +101,8 @@ def command(
             min=0, help="lsh: further buckets of each table that are looked up. (default: the index's)"
         ),
     ] = None,
-    vectors_in: Annotated[
-        str | None,
-        typer.Option(
-            "--vectors",
-            metavar="PLACE",
-            help=f"lsh: where vectors are, {' or '.join(VECTOR_PLACES)}. (default memory)",
-        ),
-    ] = None,
+    vectors_in: Annotated[str | None, _place("--vectors", "vectors", DEFAULT_VECTORS)] = None,
+    tables_in: Annotated[str | None, _place("--tables", "pointers to buckets", DEFAULT_TABLES)] = None,
     threads: Threads = 1,
     inflight: InFlight = None,
     deterministic: Deterministic = True,
@@ -125,7 +125,10 @@ def command(
     if out is not None:
         check_result_path(out, force)
     opened = open_any(
-        index, engine, None if vectors_in is None else one_of(vectors_in, VECTOR_PLACES, "--vectors")
+        index,
+        engine,
+        None if vectors_in is None else one_of(vectors_in, PLACES, "--vectors"),
+        None if tables_in is None else one_of(tables_in, PLACES, "--tables"),
     )
     how = {
         "L": size,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from indexmill.formats.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from indexmill.reader.choices import VectorPlace
+    from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
     from indexmill.reader.lsh import LshIndex
 
@@ -76,30 +76,34 @@ def open_index(path: Path, engine: str = "auto") -> Index:
     return Index(path, engine)
 
 
-def open_any(path: Path, engine: str = "auto", vectors: VectorPlace | None = None) -> Index | LshIndex:
+def open_any(
+    path: Path, engine: str = "auto", vectors: Place | None = None, tables: Place | None = None
+) -> Index | LshIndex:
     """Open the index at `path`, of whatever kind it is.
 
     Parameters
     ----------
-    vectors : {"memory", "storage"}, optional
-        Where the vectors of an index of kind ``lsh`` are while it is open.
+    vectors, tables : {"memory", "storage"}, optional
+        Where vectors and pointers of an index of kind ``lsh`` are while it is open.
 
     Raises
     ------
     InputError, FormatError
         As `open_index`.
     ConfigError
-        If `vectors` is given for an index of another kind.
+        If `vectors` or `tables` is given for an index of another kind.
     """
     check_is_index(path)
     from indexmill.reader import _native
 
     if _native.index_kind(path) == "lsh":
+        from indexmill.reader.choices import DEFAULT_TABLES, DEFAULT_VECTORS
         from indexmill.reader.lsh import LshIndex
 
-        return LshIndex(path, engine, vectors or "memory")
-    if vectors is not None:
-        raise ConfigError(f"vectors: {path} is a graph, whose vectors are on its pages; leave it out")
+        return LshIndex(path, engine, vectors or DEFAULT_VECTORS, tables or DEFAULT_TABLES)
+    for name, place in (("vectors", vectors), ("tables", tables)):
+        if place is not None:
+            raise ConfigError(f"{name}: {path} is a graph, which is read page by page; leave it out")
     return open_index(path, engine)
 
 

@@ -92,13 +92,17 @@ def test_every_engine_thread_count_and_place_of_vectors_gives_the_same(index: Pa
     assert (first.counters["vector_reads"] > 0).all()
     for engine in ("auto", "pread", "mmap", "memory"):
         for place in ("memory", "storage"):
-            opened = LshIndex(index, engine, place)
+            opened = LshIndex(index, engine, place, place)
             assert opened.engine in (engine, "io_uring", "pread")
             for threads, inflight in ((1, 8), (2, 3)):
                 found = opened.search(queries, K, probes=2, threads=threads, inflight=inflight)
                 assert found.ids.tolist() == first.ids.tolist()
                 np.testing.assert_array_equal(found.scores, first.scores)
-                for name in set(first.counters) - {"vector_reads", "bytes_read", "latency_us", "io_wait_us"}:
+                assert opened.engine == "memory" or (found.counters["table_reads"] > 0).all() == (
+                    place == "storage"
+                )
+                by_place = {"table_reads", "vector_reads", "bytes_read", "latency_us", "io_wait_us"}
+                for name in set(first.counters) - by_place:
                     np.testing.assert_array_equal(found.counters[name], first.counters[name], err_msg=name)
 
 
@@ -121,6 +125,8 @@ def test_an_index_of_one_kind_is_not_opened_as_another(index: Path, tmp_path: Pa
         LshIndex(graph.path)
     with pytest.raises(ConfigError, match=r"vectors: .* is a graph"):
         indexmill.open(graph.path, vectors="storage")
+    with pytest.raises(ConfigError, match=r"tables: .* is a graph"):
+        indexmill.open(graph.path, tables="memory")
     with pytest.raises(ConfigError, match='engine: expected "auto"'):
         indexmill.open(graph.path, "memory")
 

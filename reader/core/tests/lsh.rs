@@ -6,12 +6,17 @@ mod common;
 use common::lsh::{COSINE, IP, LshSpec, WrittenLsh, write_lsh};
 use common::{FLOAT16, FLOAT32, INT8, UINT8};
 use indexmill_core::LshIndex;
-use indexmill_core::lsh::{LshCounters, LshOutput, LshParams};
+use indexmill_core::lsh::{InMemory, LshCounters, LshOutput, LshParams};
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
 
 /// The engine that answers soon, of a profile.
 const SIMULATED: &str = concat!("simulated:", env!("CARGO_MANIFEST_DIR"), "/tests/data/quick-device.json");
+
+/// Vectors in memory or not, and pointers on storage.
+fn held(vectors: bool) -> InMemory {
+    InMemory { vectors, tables: false }
+}
 
 fn params(k: usize) -> LshParams {
     LshParams { k, candidates: None, probes: None, threads: 1, inflight: 4 }
@@ -152,7 +157,7 @@ fn same(written: &WrittenLsh, found: &LshOutput, i: usize, want: &Oracle) {
 }
 
 fn open_all(written: &WrittenLsh, engines: &[&str]) -> Vec<LshIndex> {
-    let both = |engine| [true, false].map(|in_memory| LshIndex::open(written.path(), engine, in_memory).unwrap());
+    let both = |engine| [true, false].map(|in_memory| LshIndex::open(written.path(), engine, held(in_memory)).unwrap());
     engines.iter().flat_map(|engine| both(engine)).collect()
 }
 
@@ -212,7 +217,7 @@ fn engines_threads_and_interleaving_change_nothing_but_times() {
     let spec = LshSpec { n: 3000, hash_bits: 6, scattered: true, n_tables: 12, candidates: 60, ..LshSpec::default() };
     let written = write_lsh(spec);
     for in_memory in [true, false] {
-        let open = |engine: &str| LshIndex::open(written.path(), engine, in_memory).unwrap();
+        let open = |engine: &str| LshIndex::open(written.path(), engine, held(in_memory)).unwrap();
         let once = LshParams { inflight: 1, probes: Some(1), ..params(4) };
         let first = search(&written, &open("pread"), 40, &once);
         assert!(first.counters.iter().all(|c| c.bytes_read > 0 && (c.vector_reads == 0) == in_memory));
@@ -232,11 +237,36 @@ fn engines_threads_and_interleaving_change_nothing_but_times() {
 }
 
 #[test]
+fn tables_in_memory_save_their_reads_and_nothing_else() {
+    for scattered in [true, false] {
+        let spec = LshSpec { n: 2000, hash_bits: 5, scattered, n_tables: 10, ..LshSpec::default() };
+        let written = write_lsh(spec);
+        let once = LshParams { probes: Some(1), ..params(4) };
+        for vectors in [true, false] {
+            let want = search(&written, &LshIndex::open(written.path(), "pread", held(vectors)).unwrap(), 20, &once);
+            for engine in ["auto", "pread", "mmap"] {
+                let index = LshIndex::open(written.path(), engine, InMemory { vectors, tables: true }).unwrap();
+                let found = search(&written, &index, 20, &once);
+                assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{engine}");
+                let without_tables = |&c: &LshCounters| LshCounters {
+                    table_reads: 0,
+                    bytes_read: c.bytes_read - c.table_reads * 4096,
+                    ..c
+                };
+                let counters: Vec<LshCounters> = without_times(&want).iter().map(without_tables).collect();
+                assert_eq!(without_times(&found), counters, "{engine}");
+                assert!(index.memory().tables == (spec.n_radii * spec.n_tables * 8) as u64 * 32);
+            }
+        }
+    }
+}
+
+#[test]
 fn vectors_larger_than_a_page_and_many_vectors_on_one_page_are_read_once() {
     let large = write_lsh(LshSpec { n: 50, dim: 1500, ..LshSpec::default() });
     let small = write_lsh(LshSpec { n: 500, dim: 2, hash_bits: 3, candidates: 200, ..LshSpec::default() });
     for written in [large, small] {
-        let index = LshIndex::open(written.path(), "auto", false).unwrap();
+        let index = LshIndex::open(written.path(), "auto", held(false)).unwrap();
         check(&written, &open_all(&written, &["auto"]), &params(3));
         for counters in search(&written, &index, 10, &params(3)).counters {
             let per_radius = written.vectors.len().div_ceil(index.vectors.rows_per_unit as usize) as u64;
@@ -256,7 +286,7 @@ fn equal_vectors_of_one_bucket_are_bounded_by_the_candidates() {
     assert_eq!(verify(again.path()), Vec::<String>::new());
     check(&again, &open_all(&again, &["pread", "memory"]), &params(1));
     for engine in ["pread", "memory"] {
-        let index = LshIndex::open(again.path(), engine, true).unwrap();
+        let index = LshIndex::open(again.path(), engine, held(true)).unwrap();
         let origin = vec![0.0; spec.dim];
         let queries = Queries { values: Values::Float32(&origin), n: 1, dim: spec.dim };
         let found = index.search(&queries, &params(1), &mut || false).unwrap();
@@ -275,7 +305,7 @@ fn one_vector_can_be_searched() {
 #[test]
 fn parameters_that_cannot_be_met_are_refused_with_the_remedy() {
     let written = write_lsh(LshSpec::default());
-    let index = LshIndex::open(written.path(), "pread", true).unwrap();
+    let index = LshIndex::open(written.path(), "pread", held(true)).unwrap();
     let query = written.query(0);
     let refuse = |params: LshParams, words: &str| {
         let queries = Queries { values: Values::Float32(&query), n: 1, dim: query.len() };
@@ -285,7 +315,7 @@ fn parameters_that_cannot_be_met_are_refused_with_the_remedy() {
     refuse(params(0), "ask for one");
     refuse(params(601), "ask for at most 600");
     refuse(LshParams { candidates: Some(0), ..params(1) }, "candidates: expected at least 1");
-    refuse(LshParams { probes: Some(1 << 20), ..params(1) }, "probes: expected at most 65535");
+    refuse(LshParams { probes: Some(1 << 20), ..params(1) }, "probes: expected at most 43689 with 6 tables");
     refuse(LshParams { threads: 0, ..params(1) }, "threads: expected 1..");
     refuse(LshParams { inflight: 1000, ..params(1) }, "inflight: expected 1..");
     let wrong = Queries { values: Values::Uint8(&[0; 10]), n: 1, dim: 10 };

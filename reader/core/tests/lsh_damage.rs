@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 
 use common::lsh::{LshSpec, WrittenLsh, seal_block, write_lsh};
-use indexmill_core::lsh::LshParams;
+use indexmill_core::lsh::{InMemory, LshParams};
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, LshIndex, Result};
@@ -31,7 +31,7 @@ const SPEC: LshSpec = LshSpec {
 /// Opens and searches with both ways of holding buckets; of two errors the first.
 fn use_index(written: &WrittenLsh) -> Result<()> {
     for engine in ["pread", "memory"] {
-        let index = LshIndex::open(written.path(), engine, false)?;
+        let index = LshIndex::open(written.path(), engine, InMemory::default())?;
         let floats: Vec<f32> = (0..20).flat_map(|i| written.query(i)).collect();
         let queries = Queries { values: Values::Float32(&floats), n: 20, dim: written.spec.dim };
         let params = LshParams { k: 5, candidates: None, probes: Some(3), threads: 1, inflight: 3 };
@@ -143,7 +143,7 @@ fn a_block_that_differs_from_its_checksum_is_named() {
     let mut written = write_lsh(SPEC);
     flip(&mut written);
     written.seal();
-    let index = LshIndex::open(written.path(), "pread", true).unwrap();
+    let index = LshIndex::open(written.path(), "pread", InMemory { vectors: true, tables: false }).unwrap();
     let query = written.query(0);
     let queries = Queries { values: Values::Float32(&query), n: 1, dim: SPEC.dim };
     let params = LshParams { k: 1, candidates: None, probes: None, threads: 1, inflight: 1 };

@@ -3,7 +3,7 @@
 use indexmill_core::graph::Metric;
 use indexmill_core::lsh::functions::Functions;
 use indexmill_core::lsh::vectors::Vectors;
-use indexmill_core::lsh::{LshOutput, LshParams};
+use indexmill_core::lsh::{InMemory, LshOutput, LshParams};
 use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, LshIndex, Result};
@@ -69,8 +69,13 @@ pub fn lsh(data: &[u8]) -> Result<()> {
         threads: 1,
         inflight: usize::from(inflight % 8),
     };
-    let outcome = [("pread", false), ("memory", true)].map(|(engine, in_memory)| {
-        let index = named(&scratch.0, LshIndex::open(&scratch.0, engine, in_memory))?;
+    let outcome = [
+        ("pread", InMemory::default()),
+        ("pread", InMemory { vectors: true, tables: true }),
+        ("memory", InMemory::default()),
+    ]
+    .map(|(engine, held)| {
+        let index = named(&scratch.0, LshIndex::open(&scratch.0, engine, held))?;
         named(&scratch.0, search(&index, &params, seed)).map(drop)
     });
     if let Some(first) = damages.into_iter().next() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use indexmill_core::LshIndex as CoreIndex;
-use indexmill_core::lsh::{LshCounters, LshMemory, LshParams};
+use indexmill_core::lsh::{InMemory, LshCounters, LshMemory, LshParams};
 use indexmill_core::search::Queries;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -53,9 +53,16 @@ impl LshOptions {
 impl LshIndex {
     /// Opens the index in directory `path`.
     #[staticmethod]
-    #[pyo3(signature = (path, engine = "auto", vectors_in_memory = true))]
-    fn open(py: Python<'_>, path: PathBuf, engine: &str, vectors_in_memory: bool) -> PyResult<Self> {
-        let opened = py.detach(|| CoreIndex::open(&path, engine, vectors_in_memory));
+    #[pyo3(signature = (path, engine = "auto", vectors_in_memory = true, tables_in_memory = false))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        engine: &str,
+        vectors_in_memory: bool,
+        tables_in_memory: bool,
+    ) -> PyResult<Self> {
+        let held = InMemory { vectors: vectors_in_memory, tables: tables_in_memory };
+        let opened = py.detach(|| CoreIndex::open(&path, engine, held));
         opened.map(|inner| LshIndex { inner }).map_err(|e| errors::to_python(py, &e))
     }
 

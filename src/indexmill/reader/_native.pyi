@@ -230,10 +230,15 @@ class LshIndex:
     """An opened index of kind ``lsh``; safe to search from several threads at once."""
 
     @staticmethod
-    def open(path: str | PathLike[str], engine: str = "auto", vectors_in_memory: bool = True) -> LshIndex:
+    def open(
+        path: str | PathLike[str],
+        engine: str = "auto",
+        vectors_in_memory: bool = True,
+        tables_in_memory: bool = False,
+    ) -> LshIndex:
         """Open the index in directory `path`.
 
-        `engine` is one that `Index.open` takes, or ``memory``, which also loads the vectors.
+        `engine` is one that `Index.open` takes, or ``memory``, which loads everything.
 
         Raises
         ------

@@ -15,9 +15,11 @@ ENTRIES: tuple[Entry, ...] = get_args(Entry)
 ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
 #: Besides them, of an index of kind "lsh".
 MEMORY = "memory"
-#: Where the vectors of an index of kind "lsh" are while it is open.
-VectorPlace = Literal["memory", "storage"]
-VECTOR_PLACES: tuple[VectorPlace, ...] = get_args(VectorPlace)
+#: Where a part of an index of kind "lsh" is while it is open.
+Place = Literal["memory", "storage"]
+PLACES: tuple[Place, ...] = get_args(Place)
+DEFAULT_VECTORS: Place = "memory"
+DEFAULT_TABLES: Place = "storage"
 #: What stands before the name of a device profile.
 SIMULATED = "simulated:"
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from indexmill.reader import _native
-from indexmill.reader.choices import DEFAULT_INFLIGHT
+from indexmill.reader.choices import DEFAULT_INFLIGHT, DEFAULT_TABLES, DEFAULT_VECTORS
 from indexmill.reader.index import SearchResult
 from indexmill.reader.opened import Opened
 
 if TYPE_CHECKING:
-    from indexmill.reader.choices import VectorPlace
+    from indexmill.reader.choices import Place
 
 
 class LshIndex(Opened["_native.LshIndex"]):
@@ -29,6 +29,8 @@ class LshIndex(Opened["_native.LshIndex"]):
         them, and the vectors, are loaded.
     vectors : {"memory", "storage"}
         Whether vectors are loaded, or read where a distance is wanted.
+    tables : {"memory", "storage"}
+        Whether the pointers to buckets are loaded, 8 bytes each, or read before each bucket.
 
     Raises
     ------
@@ -38,8 +40,14 @@ class LshIndex(Opened["_native.LshIndex"]):
         If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
     """
 
-    def __init__(self, path: str | Path, engine: str = "auto", vectors: VectorPlace = "memory") -> None:
-        native = _native.LshIndex.open(str(path), engine, vectors == "memory")
+    def __init__(
+        self,
+        path: str | Path,
+        engine: str = "auto",
+        vectors: Place = DEFAULT_VECTORS,
+        tables: Place = DEFAULT_TABLES,
+    ) -> None:
+        native = _native.LshIndex.open(str(path), engine, vectors == "memory", tables == "memory")
         super().__init__(path, native, engine)
 
     def __len__(self) -> int:
@@ -56,8 +64,8 @@ class LshIndex(Opened["_native.LshIndex"]):
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: ``vectors``, ``functions``, ``bitmap``, ``tables``, ``ids``, ``buckets``.
 
-        The bitmap says which buckets hold anything; of tables and ids checksums are held, and buckets with engine
-        ``memory`` only, together with the tables' pointers.
+        The bitmap says which buckets hold anything; of ids, and of vectors and tables on storage, checksums are held,
+        and buckets with engine ``memory`` only.
         """
         return self.native.memory
 
@@ -92,11 +100,19 @@ class LshIndex(Opened["_native.LshIndex"]):
         Returns
         -------
         SearchResult
-            -1 and NaN where fewer than k vectors were met. `counters`: ``table_reads`` (pages of pointers, one for each
-            bucket that is not empty), ``block_reads`` (of blocks that lie together), ``blocks`` (in them; the paper
-            counts each as a read), ``vector_reads``, ``bytes_read``, ``radii``, ``entries`` (looked at),
-            ``candidates`` (entries whose fingerprint fits), ``distances``, ``latency_us``, ``io_wait_us``. With engine
-            ``memory`` reads are those that it would have made.
+            -1 and NaN where fewer than k vectors were met. `counters`:
+
+            ``table_reads``
+                Pages of pointers, unless these are in memory: one for each bucket that is not empty.
+            ``block_reads``, ``blocks``
+                Reads of blocks that lie together, and blocks in them; the paper counts each block as a read.
+            ``vector_reads``, ``bytes_read``
+                Reads of vectors, if they are on storage; bytes of all reads. With engine ``memory`` tables and
+                buckets count as if they had been read.
+            ``radii``, ``entries``, ``candidates``, ``distances``
+                Radii searched, bucket entries looked at, those whose fingerprint fits, vectors measured.
+            ``latency_us``, ``io_wait_us``
+                As for `Index.search`.
 
         Raises
         ------

@@ -51,8 +51,8 @@ const VECTORS: usize = 2;
 
 /// An index of kind "lsh" that was opened and can be searched, from several threads at once.
 ///
-/// Opening reads the manifest, the headers, functions.imx, the bitmap of tables.imx, the vectors if they are to be in
-/// memory, and with engine "memory" everything; it checks digests, sizes, build ids and the checksum of every page it
+/// Opening reads the manifest, the headers, functions.imx, the bitmap of tables.imx, what is to be in memory, and with
+/// engine "memory" everything; it checks digests, sizes, build ids and the checksum of every page it
 /// reads. Memory: see [`LshIndex::memory_bytes`].
 pub struct LshIndex {
     /// The directory.
@@ -74,12 +74,21 @@ pub struct LshIndex {
     pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
 }
 
-/// Where pointers and blocks are.
+/// Where bucket blocks are.
 pub(crate) enum Source {
-    /// Sections "pointers" and "blocks", checked.
-    Memory { pointers: Vec<u8>, blocks: Vec<u8> },
+    /// Section "blocks", checked.
+    Memory { blocks: Vec<u8> },
     /// [`READ_FILES`].
     Storage { engine: EngineChoice, file: Arc<DataFile> },
+}
+
+/// What is loaded when an index is opened, and not read when it is wanted. Engine "memory" loads everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InMemory {
+    /// vectors.imx.
+    pub vectors: bool,
+    /// tables.imx.
+    pub tables: bool,
 }
 
 /// Memory that an open index holds, in bytes.
@@ -91,20 +100,19 @@ pub struct LshMemory {
     pub functions: u64,
     /// Which buckets hold anything.
     pub bitmap: u64,
-    /// Checksums of tables.imx.
+    /// Pointers, or the checksums of their pages.
     pub tables: u64,
     /// Checksums of ids.imx.
     pub ids: u64,
-    /// Pointers and blocks, with engine "memory".
+    /// Bucket blocks, with engine "memory".
     pub buckets: u64,
 }
 
 impl LshIndex {
-    /// Opens the index in directory `path`. `engine` is "memory" or a name that [`EngineChoice::new`] knows;
-    /// `vectors_in_memory` says whether vectors are held or read when they are wanted ("memory" always holds them).
-    pub fn open(path: &Path, engine: &str, vectors_in_memory: bool) -> Result<Self> {
+    /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
+    pub fn open(path: &Path, engine: &str, held: InMemory) -> Result<Self> {
         for _ in 0..OPEN_ATTEMPTS {
-            if let Some(index) = Self::open_once(path, engine, vectors_in_memory)? {
+            if let Some(index) = Self::open_once(path, engine, held)? {
                 return Ok(index);
             }
         }
@@ -113,7 +121,7 @@ impl LshIndex {
     }
 
     /// `None` if a file was replaced meanwhile.
-    fn open_once(path: &Path, engine: &str, vectors_in_memory: bool) -> Result<Option<Self>> {
+    fn open_once(path: &Path, engine: &str, held: InMemory) -> Result<Option<Self>> {
         let manifest = manifest::read(path)?;
         manifest.expect_kind(path, Kind::Lsh)?;
         manifest.check_sizes(path)?;
@@ -122,8 +130,9 @@ impl LshIndex {
         let file = engine.as_ref().map(|engine| open_files(&paths, engine.access())).transpose()?;
         let functions = Functions::open(&path.join("functions.imx"))?;
         let (table_file, bucket_file) = (PageFile::open(&paths[0], b"LSHT")?, PageFile::open(&paths[1], b"LSHB")?);
-        let (tables, buckets) = (Tables::new(&table_file, &functions)?, Buckets::new(&bucket_file, &functions)?);
-        let vectors = Vectors::open(&paths[2], vectors_in_memory || engine.is_none())?;
+        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none())?;
+        let buckets = Buckets::new(&bucket_file, &functions)?;
+        let vectors = Vectors::open(&paths[2], held.vectors || engine.is_none())?;
         for (name, want, got) in [
             ("n_vectors", u64::from(functions.n_vectors), u64::from(vectors.n_vectors)),
             ("dim", functions.dim as u64, vectors.dim as u64),
@@ -148,10 +157,7 @@ impl LshIndex {
         }
         let source = match (engine, file) {
             (Some(engine), Some(file)) => Source::Storage { engine, file: Arc::new(file) },
-            _ => Source::Memory {
-                pointers: table_file.read_section(&tables.section, &table_file.load_checksums()?)?,
-                blocks: bucket_file.read_section(&buckets.section, &bucket_file.load_checksums()?)?,
-            },
+            _ => Source::Memory { blocks: bucket_file.read_section(&buckets.section, &bucket_file.load_checksums()?)? },
         };
         let (path, idle) = (path.to_owned(), Mutex::default());
         Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, source, idle }))
@@ -186,7 +192,7 @@ impl LshIndex {
             tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
             ids: self.ids.memory_bytes(),
             buckets: match &self.source {
-                Source::Memory { pointers, blocks } => (size_of_val(&**pointers) + size_of_val(&**blocks)) as u64,
+                Source::Memory { blocks } => size_of_val(&**blocks) as u64,
                 Source::Storage { .. } => 0,
             },
         }

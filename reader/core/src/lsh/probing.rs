@@ -84,8 +84,9 @@ impl Prober {
         self.steps.clear();
         let terms = functions.positions(radius, table, projected).zip(functions.multipliers(table));
         for (function, (t, &multiplier)) in (0u16..).zip(terms) {
-            // Of a number too large to have a fraction, or none at all: 0.
-            let lower = (t - floor(t) as f64).max(0.0).min(1.0);
+            // Too large a number has no fraction.
+            let fraction = t - floor(t) as f64;
+            let lower = if fraction.is_finite() { fraction.clamp(0.0, 1.0) } else { 0.0 };
             let upper = 1.0 - lower;
             self.steps.push(Step { score: lower * lower, delta: multiplier.wrapping_neg(), function });
             self.steps.push(Step { score: upper * upper, delta: multiplier, function });

@@ -2,7 +2,7 @@
 //! and 5.4).
 //!
 //! Of one radius all occupied buckets that the query leads to are looked up, up to 256 at a time: the pages of their
-//! pointers first, each followed by its bucket's blocks as soon as it is there. Buckets are scanned in the order of the
+//! pointers first, unless these are in memory, each followed by its bucket's blocks as soon as it is there. Buckets are scanned in the order of the
 //! tables, whatever came first, and entries whose fingerprint differs are passed over. The radius ends when all are
 //! scanned, or S vectors (k - 1 more for k neighbours) were measured that no smaller radius had met; the search ends
 //! when the k-th nearest is within c R. So what a query decides depends on no clock, and neither do its counters:
@@ -12,8 +12,7 @@ use super::buckets::Pointer;
 use super::probing::Prober;
 use super::search::{LshCounters, Shared};
 use super::{BUCKETS, Source, VECTORS};
-use crate::bytes::u64_at;
-use crate::distance::{prefetch_line, prefetch_row};
+use crate::distance::prefetch_row;
 use crate::error::{Error, Result};
 use crate::metric::Metric;
 use crate::pagefile::PAGE_BYTES;
@@ -217,22 +216,21 @@ impl QueryState {
             self.lookups.push(Lookup { target, run: None, is_here: false, least: 0 });
         }
         self.n_begun = end;
-        self.counters.table_reads += self.lookups.len() as u64;
-        self.counters.bytes_read += (self.lookups.len() * PAGE_BYTES) as u64;
-        let Source::Memory { pointers, .. } = &index.source else {
-            for (buffer, lookup) in self.lookups.iter().enumerate() {
-                let offset = index.tables.place(lookup.target.entry).0 * PAGE_BYTES as u64;
-                self.reads.push(Read { buffer, file: 0, offset, bytes: PAGE_BYTES });
-            }
-            self.in_flight += self.lookups.len();
-            return Ok(());
-        };
-        let place = |lookup: &Lookup| lookup.target.entry as usize * super::tables::POINTER_BYTES;
-        self.lookups.iter().for_each(|lookup| prefetch_line(pointers.as_ptr().wrapping_add(place(lookup))));
+        if shared.reads_tables() {
+            self.counters.table_reads += self.lookups.len() as u64;
+            self.counters.bytes_read += (self.lookups.len() * PAGE_BYTES) as u64;
+        }
+        self.lookups.iter().for_each(|lookup| index.tables.prefetch(lookup.target.entry));
         for i in 0..self.lookups.len() {
-            let raw = u64_at(pointers, place(&self.lookups[i]));
-            let pointer = index.tables.pointer(self.lookups[i].target.entry, raw, &index.buckets)?;
-            self.follow(shared, i, pointer);
+            let entry = self.lookups[i].target.entry;
+            match index.tables.held(entry, &index.buckets)? {
+                Some(pointer) => self.follow(shared, i, pointer),
+                None => {
+                    let offset = index.tables.place(entry).0 * PAGE_BYTES as u64;
+                    self.reads.push(Read { buffer: i, file: 0, offset, bytes: PAGE_BYTES });
+                    self.in_flight += 1;
+                }
+            }
         }
         Ok(())
     }
@@ -246,7 +244,7 @@ impl QueryState {
         self.counters.blocks += run.run as u64;
         self.counters.bytes_read += bytes as u64;
         self.lookups[i].run = Some(run);
-        if let Source::Memory { blocks, .. } = &shared.index.source {
+        if let Source::Memory { blocks } = &shared.index.source {
             prefetch_row(blocks.as_ptr().wrapping_add((run.offset - buckets.begin()) as usize), bytes);
             self.lookups[i].is_here = true;
             return;
@@ -263,9 +261,7 @@ impl QueryState {
             let Some(run) = lookup.run.filter(|_| lookup.is_here) else { break };
             let bytes = run.run * shared.index.buckets.block_bytes;
             let content = match &shared.index.source {
-                Source::Memory { blocks, .. } => {
-                    &blocks[(run.offset - shared.index.buckets.begin()) as usize..][..bytes]
-                }
+                Source::Memory { blocks } => &blocks[(run.offset - shared.index.buckets.begin()) as usize..][..bytes],
                 Source::Storage { file, .. } => &buffer(i)[shared.skip(file, BUCKETS, run.offset)..][..bytes],
             };
             match self.scan_run(shared, i, run, content)? {

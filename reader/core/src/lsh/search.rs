@@ -16,10 +16,10 @@ const MAX_WIDTH: usize = 256;
 /// Bytes of one read of bucket blocks at most; a longer chain takes several.
 const MAX_RUN_BYTES: usize = 64 << 10;
 
-/// What one query cost. In memory, reads are those that it would have made.
+/// What one query cost. With engine "memory" tables and buckets are counted as if they had been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LshCounters {
-    /// Reads of a page of pointers: one for each bucket that is not empty.
+    /// Reads of a page of pointers, if they are not in memory: one for each bucket that is not empty.
     pub table_reads: u64,
     /// Reads of bucket blocks, however many lie together.
     pub block_reads: u64,
@@ -143,6 +143,11 @@ impl<'a> Shared<'a> {
             most_blocks: most_blocks as usize,
             turns: Turns::new(queries.n),
         })
+    }
+
+    /// Whether pointers count as reads.
+    pub fn reads_tables(&self) -> bool {
+        matches!(self.index.source, Source::Memory { .. }) || !self.index.tables.is_in_memory()
     }
 
     /// Bytes before `offset` of a file of the index that a read from there begins with.

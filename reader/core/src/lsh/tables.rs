@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::bytes::u64_at;
+use crate::distance::prefetch_line;
 use crate::error::{Error, Result};
 use crate::lsh::buckets::{Buckets, Pointer};
 use crate::lsh::functions::Functions;
@@ -12,7 +13,8 @@ use crate::pagefile::{PAGE_BYTES, PageFile, Section, check_page};
 /// Bytes of a pointer.
 pub const POINTER_BYTES: usize = 8;
 
-/// The occupancy bitmap, `r L 2^u / 8` bytes, and 4 bytes a page of checksums in memory; pointers stay in the file.
+/// The occupancy bitmap, `r L 2^u / 8` bytes, in memory, and the pointers, 64 times as much, or the checksums of their
+/// pages, 4 bytes each.
 #[derive(Debug, Clone)]
 pub struct Tables {
     /// Where it is.
@@ -23,13 +25,15 @@ pub struct Tables {
     pub section: Section,
     checksums: Vec<u32>,
     occupied: Vec<u8>,
+    pointers: Option<Vec<u8>>,
     n_tables: usize,
     hash_bits: u32,
 }
 
 impl Tables {
-    /// Takes header and fields of `file`, which must be those that belong to `functions`, and reads the bitmap.
-    pub fn new(file: &PageFile, functions: &Functions) -> Result<Self> {
+    /// Takes header and fields of `file`, which must be those that belong to `functions`, and reads the bitmap; all
+    /// pointers if they are to be kept in memory.
+    pub fn new(file: &PageFile, functions: &Functions, in_memory: bool) -> Result<Self> {
         for (name, want) in [
             ("n_vectors", u64::from(functions.n_vectors)),
             ("n_tables", functions.n_tables as u64),
@@ -50,9 +54,29 @@ impl Tables {
             let expected = format!("{} buckets", file.field("n_buckets")?);
             return Err(Error::corrupt(&file.path, "section \"occupied\"", expected, format!("{found} bits")));
         }
+        let pointers = in_memory.then(|| file.read_section(&section, &checksums)).transpose()?;
+        let checksums = if in_memory { Vec::new() } else { checksums };
         let (path, build_id) = (file.path.clone(), file.header.build_id);
         let (n_tables, hash_bits) = (functions.n_tables, functions.hash_bits);
-        Ok(Tables { path, build_id, section, checksums, occupied, n_tables, hash_bits })
+        Ok(Tables { path, build_id, section, checksums, occupied, pointers, n_tables, hash_bits })
+    }
+
+    /// Whether pointers are in memory.
+    pub fn is_in_memory(&self) -> bool {
+        self.pointers.is_some()
+    }
+
+    /// The pointer of an occupied entry, if pointers are in memory.
+    pub fn held(&self, entry: u64, buckets: &Buckets) -> Result<Option<Pointer>> {
+        let Some(pointers) = &self.pointers else { return Ok(None) };
+        self.pointer(entry, u64_at(pointers, entry as usize * POINTER_BYTES), buckets).map(Some)
+    }
+
+    /// Asks for the memory of a pointer that is wanted soon.
+    pub fn prefetch(&self, entry: u64) {
+        if let Some(pointers) = &self.pointers {
+            prefetch_line(pointers.as_ptr().wrapping_add(entry as usize * POINTER_BYTES));
+        }
     }
 
     /// Whether the bucket of an entry holds anything.
@@ -97,6 +121,7 @@ impl Tables {
 
     /// Memory it takes.
     pub fn memory_bytes(&self) -> u64 {
-        self.bitmap_bytes() + size_of_val(&*self.checksums) as u64
+        let pointers = self.pointers.as_ref().map_or(0, |pointers| size_of_val(&**pointers));
+        self.bitmap_bytes() + (size_of_val(&*self.checksums) + pointers) as u64
     }
 }

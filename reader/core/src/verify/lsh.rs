@@ -10,10 +10,10 @@ use std::path::Path;
 use super::contents::check_ids;
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
-use crate::lsh::LshIndex;
 use crate::lsh::buckets::Pointer;
 use crate::lsh::functions::{Address, floor};
 use crate::lsh::tables::POINTER_BYTES;
+use crate::lsh::{InMemory, LshIndex};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
 use crate::search::vectors::widen;
@@ -27,7 +27,7 @@ const BORDER: f64 = 1e-3;
 
 /// Opens the index and compares all of its parts.
 pub fn check(path: &Path) -> Result<()> {
-    let index = LshIndex::open(path, "pread", false)?;
+    let index = LshIndex::open(path, "pread", InMemory::default())?;
     let n = index.functions.n_vectors;
     check_ids(&index.ids, n, path)?;
     check_order(&index)?;
