@@ -1,8 +1,9 @@
-"""E2LSH: compound p-stable hashes of vectors for every table and radius (Datar et al., 2004; Nakanishi et al., EDBT 2023).
+"""E2LSH: compound p-stable hashes of vectors, for every table and radius (Datar et al., 2004).
 
-Deviations from Nakanishi et al., section 5.3: the directions a are drawn once for each table and shared by its radii, so that
-a vector is projected once; the offsets b are drawn anew for each radius. Radius R hashes o / R, which is the first radius of a
-scaled copy of the data, as their section 2.3 has it.
+Deviations from Nakanishi et al. (EDBT 2023), section 5.3: the directions a are drawn once for each table and
+shared by its radii, so that
+a vector is projected once; the offsets b are drawn anew for each radius. Radius R hashes o / R, which is the
+first radius of a scaled copy of the data, as their section 2.3 has it.
 """
 
 from __future__ import annotations
@@ -39,9 +40,7 @@ class Drawn(NamedTuple):
     multipliers: NDArray[np.uint64]
 
 
-def draw_functions(
-    n_tables: int, n_functions: int, n_radii: int, dim: int, width: float, seed: int
-) -> Drawn:
+def draw_functions(n_tables: int, n_functions: int, n_radii: int, dim: int, width: float, seed: int) -> Drawn:
     """Draw hash functions; those of a table do not depend on how many tables there are."""
     projections = np.empty((n_tables, n_functions, dim), np.float32)
     offsets = np.empty((n_radii, n_tables, n_functions), np.float32)
@@ -152,7 +151,9 @@ def _join(hashes: Any, first: int, bits: int, more: int, out: Any) -> None:  # p
 
 
 @njit(nogil=True, cache=True)
-def _split(keys: Any, more: int, buckets: Any, fingerprints: Any, rows: Any) -> None:  # pragma: no cover - compiled
+def _split(
+    keys: Any, more: int, buckets: Any, fingerprints: Any, rows: Any
+) -> None:  # pragma: no cover - compiled
     high = np.uint64((1 << more) - 1)
     for i in range(keys.size):
         key = keys[i] >> np.uint64(32)

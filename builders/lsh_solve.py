@@ -1,7 +1,7 @@
 """Parameters of E2LSH from what is asked for (Nakanishi et al., EDBT 2023, sections 2.3 and 3.3; Datar et al., 2004).
 
-Deviations: the first radius is not 1 but comes from nearest distances of the data, and the radii end at what no two vectors
-exceed, which is at most the paper's 2 x_max sqrt(d).
+Deviations: the first radius is not 1 but comes from nearest distances of the data, and the radii end at what
+no two vectors exceed, which is at most the paper's 2 x_max sqrt(d).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.lsh_shape import MOST_FUNCTIONS
+
 #: Share of the sampled nearest distances that lie within the first radius.
 FIRST_SHARE = 0.05
 #: Entries of a block that buckets of average size fill: most chains of small radii are one block.
@@ -20,7 +22,7 @@ _FILL = 0.7
 
 
 def collision_probability(width: float) -> float:
-    """Return p_w(s): the probability that vectors at distance s share a cell of width w, of ``w / s`` (Datar et al., 3.2)."""
+    """Return the probability that two vectors share a cell `width` times as wide as they lie apart (Datar, 3.2)."""
     tail = math.erfc(width / math.sqrt(2))
     return 1 - tail - math.sqrt(2 / math.pi) / width * -math.expm1(-width * width / 2)
 
@@ -38,8 +40,8 @@ class Asked:
     gamma : float
         Scales m, in ``m = gamma log_{1/p2} n``.
     success : float
-        Probability that a vector within the radius shares a bucket with the query, which sets L. With gamma 1 and 1 - 1/e
-        this is the paper's Equation 5, L = n^rho.
+        Probability that a vector within the radius shares a bucket with the query, which sets L. With gamma
+        1 and 1 - 1/e this is the paper's Equation 5, L = n^rho.
     n_functions, n_tables, n_radii, candidates, hash_bits : int or None
     probes : int
         Further buckets of each table that a search looks at.
@@ -107,8 +109,14 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
     p2 = collision_probability(asked.width / asked.ratio)
     rho = math.log(p1) / math.log(p2)
     m = asked.n_functions or max(1, round(asked.gamma * math.log(max(n, 2)) / -math.log(p2)))
+    if m > MOST_FUNCTIONS:
+        raise ValueError(
+            f"n_functions: a width of {asked.width:g} takes {m}, at most {MOST_FUNCTIONS} fit; lower --width or --gamma"
+        )
     together = p1**m
-    n_tables = asked.n_tables or max(1, math.ceil(math.log1p(-asked.success) / math.log1p(-min(together, 1 - 1e-12))))
+    n_tables = asked.n_tables or max(
+        1, math.ceil(math.log1p(-asked.success) / math.log1p(-min(together, 1 - 1e-12)))
+    )
     return Solved(
         n_functions=m,
         n_tables=n_tables,
@@ -123,15 +131,15 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
 
 
 def success_of(together: float, n_tables: int) -> float:
-    """Return the probability of a shared bucket in one of `n_tables`, of which one has it with probability `together`."""
+    """Return the probability of a shared bucket in any of `n_tables`, `together` being that of one."""
     return -math.expm1(n_tables * math.log1p(-min(together, 1 - 1e-12)))
 
 
 def _candidates(asked: Asked, n: int, n_tables: int) -> int:
     """S = 2 L for each bucket looked at, times what gamma lets through beside.
 
-    A bucket holds n^(1 - gamma) times as many far vectors if all lie at cR; data of a lower dimension than that of their space
-    need about its root.
+    A bucket holds n^(1 - gamma) times as many far vectors if all lie at cR; data of a lower dimension than
+    that of their space need about its root.
     """
     return math.ceil(2 * n_tables * (1 + asked.probes) * n ** max(0.0, (1 - asked.gamma) / 2))
 
@@ -141,7 +149,8 @@ def _hash_bits(asked: Asked, n: int) -> int:
     if asked.hash_bits is not None:
         return asked.hash_bits
     fill = math.ceil(math.log2(max(1.0, n / (_FILL * asked.block_entries))))
-    return max(fill, int(n - 1).bit_length() - 8, 0)
+    bits: int = (n - 1).bit_length()
+    return max(fill, bits - 8, 0)
 
 
 def first_radius(nearest: NDArray[np.float64]) -> float | None:
@@ -157,8 +166,8 @@ def _radii(asked: Asked, extent: float, nearest: NDArray[np.float64]) -> Sequenc
     most = radii_to(extent, found, asked.ratio)
     if asked.n_radii is not None and asked.n_radii > most:
         raise ValueError(
-            f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, further than any "
-            f"two vectors lie apart; give {most} or fewer"
+            f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, further than "
+            f"any two vectors lie apart; give {most} or fewer"
         )
     return [found * asked.ratio**i for i in range(asked.n_radii or most)]
 
@@ -171,6 +180,6 @@ def radii_to(extent: float, first: float, ratio: float) -> int:
 
 
 def extent_of(minimum: NDArray[np.float64], maximum: NDArray[np.float64], norm: float | None = None) -> float:
-    """Return R_max of vectors within a box: its diagonal, which is at most 2 x_max sqrt(d), and at most ``2 * norm``."""
+    """Return R_max of vectors in a box: its diagonal, which is at most 2 x_max sqrt(d), or ``2 * norm`` if less."""
     diagonal = float(np.linalg.norm(maximum - minimum))
     return diagonal if norm is None else min(diagonal, 2 * norm)

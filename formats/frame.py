@@ -18,7 +18,7 @@ from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
 PAGE_BYTES = 4096
 #: Format (major, minor), written at offset 12 of every page file and as ``format`` in the manifest. A reader
 #: refuses another major (`TooNew`, `TooOld`); a higher minor only adds sections and fields, which it ignores.
-VERSION = (1, 2)
+VERSION = (1, 3)
 #: Oldest major this code still reads.
 OLDEST_MAJOR = 1
 

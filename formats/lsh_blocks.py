@@ -103,7 +103,9 @@ def entries_of(blocks: NDArray[np.uint8]) -> NDArray[np.uint64]:
     ends = np.cumsum(counts)
     places = np.arange(ends[-1]) + np.repeat(np.arange(len(blocks)) * capacity - (ends - counts), counts)
     wide = np.zeros((len(places), 8), np.uint8)
-    wide[:, :ENTRY_BYTES] = laid.view(f"V{ENTRY_BYTES}").reshape(-1)[places].view(np.uint8).reshape(-1, ENTRY_BYTES)
+    wide[:, :ENTRY_BYTES] = (
+        laid.view(f"V{ENTRY_BYTES}").reshape(-1)[places].view(np.uint8).reshape(-1, ENTRY_BYTES)
+    )
     return wide.view("<u8").reshape(-1)
 
 

@@ -142,7 +142,9 @@ class BucketsFile:
                 return np.concatenate(entries)
             after = self.block_number(pointer, f"{self.name(number)}: next pointer")
             if after <= number:
-                raise self.corrupt(number, "next pointer", "a block further on (else a cycle)", self.name(after))
+                raise self.corrupt(
+                    number, "next pointer", "a block further on (else a cycle)", self.name(after)
+                )
             number = after
 
     def name(self, block: int) -> str:

@@ -46,7 +46,7 @@ class HashFunctions:
 
     @property
     def n_functions(self) -> int:
-        """m."""
+        """M."""
         return int(self.projections.shape[1])
 
     def check(self) -> None:
@@ -76,7 +76,7 @@ class HashFunctions:
 
 @dataclass(frozen=True)
 class SearchDefaults:
-    """What a search does unless told otherwise: `candidates` S a radius, `probes` T more buckets a table; `ratio` is c."""
+    """What a search does unless told otherwise: c, S candidates a radius, T further buckets of each table."""
 
     ratio: float
     candidates: int
@@ -96,7 +96,9 @@ def write_functions(
     functions.check()
     tables, m, dim = functions.projections.shape
     if (tables, len(functions.radii)) != (shape.n_tables, shape.n_radii):
-        raise ValueError(f"functions: {shape.n_tables} tables of {shape.n_radii} radii, not {tables} of {len(functions.radii)}")
+        raise ValueError(
+            f"functions: {shape.n_tables} tables of {shape.n_radii} radii, not {tables} of {len(functions.radii)}"
+        )
     fields: dict[str, int | float] = {
         "n_vectors": shape.n_vectors,
         "dim": dim,

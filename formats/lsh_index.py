@@ -53,7 +53,9 @@ class LshFiles:
             vector_ids, self.user_ids = ids.read_ids(path / "ids.imx", identity)
             self._check_agreement(len(vector_ids))
             if not np.array_equal(vector_ids, np.arange(len(vector_ids))):
-                raise corrupt(path / "ids.imx", "section 'vector_ids'", "each slot its own vector id", "others")
+                raise corrupt(
+                    path / "ids.imx", "section 'vector_ids'", "each slot its own vector id", "others"
+                )
             self._stack = stack.pop_all()
 
     def __enter__(self) -> LshFiles:
@@ -81,7 +83,8 @@ class LshFiles:
         f = self.functions
         projected = (f.projections[table] @ vectors.astype(np.float32).T).astype(np.float64)
         offsets = f.offsets[:, table, :, None].astype(np.float64)
-        return (projected / f.radii[:, None, None] + offsets) / f.width
+        cells: NDArray[np.float64] = (projected / f.radii[:, None, None] + offsets) / f.width
+        return cells
 
     def hashes(self, table: int, cells: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return the buckets and fingerprints of `cells`, shape (n_radii, n_functions, n), each (n_radii, n)."""

@@ -101,7 +101,12 @@ class TablesFile:
         if len(bad):
             e = int(bad[0])
             words = {True: "a bucket with entries", False: "an empty bucket"}
-            raise corrupt(self.path, f"entry {e}", f"{words[bool(stated[e])]} as in the bitmap", f"pointer {pointers[e]}")
+            raise corrupt(
+                self.path,
+                f"entry {e}",
+                f"{words[bool(stated[e])]} as in the bitmap",
+                f"pointer {pointers[e]}",
+            )
         if bits[len(pointers) :].any():
             raise corrupt(self.path, "section 'occupied'", "zeros behind the last entry", "a bit that is set")
         if np.count_nonzero(pointers) != self.n_buckets:

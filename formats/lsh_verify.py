@@ -1,4 +1,4 @@
-"""Looks through all of an LSH index: chains, entries, and that every vector is where its hash says (docs/formats/lsh.md)."""
+"""Looks through an LSH index: chains, entries, and whether vectors are where their hashes say (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def verify_chains(index: LshFiles) -> None:
         ]
         for first, vectors in index.vectors.blocks():
             cells = index.cells(table, vectors)
-            clear = (np.abs(cells - np.round(cells)) > _BORDER).all(axis=1)
+            clear = np.abs(cells - np.round(cells)).min(axis=1) > _BORDER
             buckets, fingerprints = index.hashes(table, cells)
             for radius, one in enumerate(found):
                 one.check(first, buckets[radius], fingerprints[radius], clear[radius])
@@ -87,23 +87,34 @@ class _Table:
         owners: NDArray[np.int64],
         before: tuple[int, int, int],
     ) -> tuple[int, int, int]:
-        """Check that entries ascend in their chains and blocks but the last are full; returns what the next goes on from."""
+        """Check that entries ascend in a chain and blocks before its last are full; return where the next goes on."""
         last_bucket, last_entry, last_count = before
         same = buckets[1:] == buckets[:-1]
         wrong = bool((same & (entries[1:] <= entries[:-1])).any())
         if buckets[0] == last_bucket:
             wrong |= int(entries[0]) <= last_entry
         if wrong:
-            raise corrupt(self._index.buckets.path, self._name, "ascending entries in a chain", "entries out of order")
+            raise corrupt(
+                self._index.buckets.path, self._name, "ascending entries in a chain", "entries out of order"
+            )
         inner = np.append(last_bucket, owners[:-1]) == owners  # another block of the chain follows
         if (inner & (np.append(last_count, counts[:-1]) != self._index.shape.capacity)).any():
-            raise corrupt(self._index.buckets.path, self._name, "full blocks before the last of a chain", "one that is not")
+            raise corrupt(
+                self._index.buckets.path,
+                self._name,
+                "full blocks before the last of a chain",
+                "one that is not",
+            )
         return int(buckets[-1]), int(entries[-1]), int(counts[-1])
 
     def check(
-        self, first: int, buckets: NDArray[np.uint64], fingerprints: NDArray[np.uint64], clear: NDArray[np.bool_]
+        self,
+        first: int,
+        buckets: NDArray[np.uint64],
+        fingerprints: NDArray[np.uint64],
+        clear: NDArray[np.bool_],
     ) -> None:
-        """Compare with the hashes of vectors `first` and following, of which those are `clear` that lie on no border."""
+        """Compare with the hashes of vectors from `first` on; those count that are `clear` of borders."""
         rows = slice(first, first + len(buckets))
         wrong = clear & ((self.buckets[rows] != buckets) | (self.fingerprints[rows] != fingerprints))
         if wrong.any():
@@ -113,8 +124,10 @@ class _Table:
             raise corrupt(self._index.buckets.path, f"{self._name}: slot {first + i}", expected, got)
 
 
-def _read(index: LshFiles, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """Yield blocks by ascending owner and number, at most `_STEP_BYTES` that follow each other in the file at a time."""
+def _read(
+    index: LshFiles, numbers: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """Yield blocks in the order of `numbers`, at most `_STEP_BYTES` that follow each other in the file at a time."""
     step = _STEP_BYTES // index.shape.block_bytes
     cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
     for run in np.split(numbers, cuts):
@@ -156,7 +169,9 @@ def _following(index: LshFiles) -> NDArray[np.int64]:
         blocks = buckets.read(first, min(step, buckets.n_blocks - first))
         pointers = lsh_blocks.next_of(blocks)
         led = np.flatnonzero(pointers)
-        numbers = _block_numbers(index, pointers[led], lambda i, f=first, m=led: f"{buckets.name(f + m[i])}: next pointer")
+        numbers = _block_numbers(
+            index, pointers[led], lambda i, f=first, m=led: f"{buckets.name(f + m[i])}: next pointer"
+        )
         back = np.flatnonzero(numbers <= first + led)
         if len(back):
             at = int(led[back[0]])

@@ -114,7 +114,9 @@ def resolve_job(
     ] = None,
     gamma: Annotated[
         float | None,
-        typer.Option(help="lsh: scales the functions of a compound hash; less: fewer tables, more candidates. (default 0.55)"),
+        typer.Option(
+            help="lsh: scales the functions of a compound hash; less: fewer tables, more candidates. (default 0.55)"
+        ),
     ] = None,
     success: Annotated[
         float | None,
@@ -124,7 +126,8 @@ def resolve_job(
         ),
     ] = None,
     n_functions: Annotated[
-        int | None, typer.Option("-m", "--n-functions", help="lsh: functions of a compound hash; default: solved.")
+        int | None,
+        typer.Option("-m", "--n-functions", help="lsh: functions of a compound hash; default: solved."),
     ] = None,
     n_tables: Annotated[int | None, typer.Option(help="lsh: tables of each radius; default: solved.")] = None,
     n_radii: Annotated[
@@ -135,11 +138,17 @@ def resolve_job(
     ] = None,
     candidates: Annotated[
         int | None,
-        typer.Option("-S", "--candidates", help="lsh: distances a search computes in a radius at most; default: solved."),
+        typer.Option(
+            "-S",
+            "--candidates",
+            help="lsh: distances a search computes in a radius at most; default: solved.",
+        ),
     ] = None,
     probes: Annotated[
         int | None,
-        typer.Option(help="lsh: further buckets of each table that a search looks at, for fewer tables. (default 0)"),
+        typer.Option(
+            help="lsh: further buckets of each table that a search looks at, for fewer tables. (default 0)"
+        ),
     ] = None,
     hash_bits: Annotated[
         int | None, typer.Option(help="lsh: bits that choose a bucket; default: as many as fill blocks.")

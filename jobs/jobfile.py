@@ -144,7 +144,9 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
                 )
             others = [other for other in KINDS if key in _names(other)]
             if others:
-                raise ConfigError(f"{prefix}{key}: belongs to kind {others[0]}, and the kind is {kind}; leave it out")
+                raise ConfigError(
+                    f"{prefix}{key}: belongs to kind {others[0]}, and the kind is {kind}; leave it out"
+                )
             raise ConfigError(f"{prefix}unknown key 'parameters.{key}'; {nearest(key, inner)}")
 
 

@@ -16,11 +16,11 @@ from indexmill.pipeline import budget, ingest, lsh_build, needs
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.executor import make_executor
 from indexmill.pipeline.inputs import InputWatch
+from indexmill.pipeline.lsh_needs import LshSize
+from indexmill.pipeline.lsh_recipe import LshRecipe
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish
-from indexmill.pipeline.lsh_needs import LshSize
-from indexmill.pipeline.lsh_recipe import LshRecipe
 from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.record import run_record
 from indexmill.pipeline.room import check_free, check_scratch
@@ -107,8 +107,10 @@ def default_work(out: Path) -> Path:
 
 
 def expect(spec: BuildSpec, source: VectorSource) -> budget.Shape | LshSize:
-    """Return what a build will be like, found to fit its memory; see `resolve` and `lsh_build.resolve` for the errors."""
-    return resolve(spec, source) if isinstance(spec.parameters, Parameters) else lsh_build.resolve(spec, source)
+    """Return what a build will be like, found to fit its memory; for the errors see `resolve` of its kind."""
+    return (
+        resolve(spec, source) if isinstance(spec.parameters, Parameters) else lsh_build.resolve(spec, source)
+    )
 
 
 def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:

@@ -1,7 +1,7 @@
 """Stages *sample*, *solve*, *hash* and *chain* of an LSH index: parameters, sorted hashes, chained bucket blocks.
 
-The tables are a sort-merge: *hash* projects a range of vectors once and writes, for every table and radius, records (bucket;
-fingerprint; vector id) in order; *chain* merges them and fills blocks. Nothing is read at random.
+The tables are a sort-merge: *hash* projects a range of vectors once and writes, for every table and radius,
+records (bucket; fingerprint; vector id) in order; *chain* merges them and fills blocks. Nothing is read at random.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def hash_task(
 ) -> None:
     """Write the chunk file of vectors `first` to `last` in a range of tables.
 
-    Keys count the buckets of all radii of the first table, then those of the next; values are fingerprints, payloads vector
-    ids. Equal hashes keep the order of vector ids.
+    Keys count the buckets of all radii of the first table, then those of the next; values are fingerprints,
+    payloads vector ids. Equal hashes keep the order of vector ids.
 
     Raises
     ------
@@ -145,7 +145,9 @@ def hash_task(
     shape = plan.shape
     long_runs = last - first >= 2 * shape.buckets_per_table
     try:
-        write_runs(out, _hashed(rows, plan, tables, first), run_end_encoded=long_runs, batch_bytes=batch_bytes)
+        write_runs(
+            out, _hashed(rows, plan, tables, first), run_end_encoded=long_runs, batch_bytes=batch_bytes
+        )
     except OverflowError:
         raise ConfigError(
             f"first_radius: {plan.radii[0]:.6g} is too small for vectors as far from zero as these; give a larger one"
@@ -159,7 +161,9 @@ def _hashed(rows: NDArray[Any], plan: LshPlan, tables: tuple[int, int], first: i
     for table in range(low, high):
         projected = project(wide, drawn.projections[table])
         for i, radius in enumerate(plan.radii):
-            hashes = hash_rows(projected, radius, plan.width, drawn.offsets[i, table], drawn.multipliers[table])
+            hashes = hash_rows(
+                projected, radius, plan.width, drawn.offsets[i, table], drawn.multipliers[table]
+            )
             keys, fingerprints, ids = sort_rows(hashes, first, shape.hash_bits, shape.fingerprint_bits)
             keys += np.uint32(((table - low) * shape.n_radii + i) << shape.hash_bits)
             yield Records(keys, fingerprints, ids.reshape(-1, 1))
@@ -179,7 +183,9 @@ def chain_task(
         with file.section("blocks") as section:
             for keys, fingerprints, payload in merge(chunks, first, last, buffer_bytes=buffer_bytes):
                 starts = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
-                counts[keys[starts] - np.uint32(first)] += np.diff(np.append(starts, len(keys))).astype(np.uint32)
+                counts[keys[starts] - np.uint32(first)] += np.diff(np.append(starts, len(keys))).astype(
+                    np.uint32
+                )
                 entries = fingerprints.astype(np.uint64) << id_bits | payload[:, 0]
                 section.write(packer.add(keys.astype(np.int64), entries))
             section.write(packer.finish())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from indexmill.pipeline.spec import BuildSpec, LshParameters
 from indexmill.pipeline.stages import Mill, Stage
 from indexmill.pipeline.store import StageStore
 
+#: Samples and page headers: scratch space that does not grow with the input.
+_SLACK = 64 << 20
 #: Rows of the input that a first estimate looks at, and their bytes at most.
 _ROWS, _BYTES = 16_384, 32 << 20
 
@@ -108,22 +111,38 @@ def needed_scratch(size: LshSize, side: SideColumns, memory: int, keep: bool) ->
 def scratch_limit(spec: BuildSpec, source: VectorSource, size: LshSize, store: StageStore) -> int:
     """Return the bytes the work directory may take: what the job allows, else what the index may need.
 
+    What is there already, of this build or of others, comes on top where the job names the work directory.
+
+    Raises
+    ------
+    BudgetError
+        As `check_room`.
+    """
+    keep, held = spec.work is not None, store.used_bytes()
+    need, _ = check_room(spec, source, size, store.root, held)
+    beside = held if keep else 0
+    if spec.scratch is None:
+        return need + need // 2 + beside + (need if keep else 0) + _SLACK
+    return spec.scratch + beside
+
+
+def check_room(
+    spec: BuildSpec, source: VectorSource, size: LshSize, place: Path, held: int
+) -> tuple[int, dict[str, int]]:
+    """Return `needed_scratch`, having found that there is room for it at `place`, which holds `held` bytes already.
+
     Raises
     ------
     BudgetError
         If the build needs more than the job allows, or than the file system has free, naming the tables that fit.
     """
     side, keep = side_columns(source), spec.work is not None
-    need, _ = needed_scratch(size, side, spec.memory, keep)
-    held = store.used_bytes()
+    need, files = needed_scratch(size, side, spec.memory, keep)
     hint = _Hint(size, side, spec.memory, keep)
-    free_need = max(0, need - held)
-    check_free(store.root, free_need, hint=hint.below(free_bytes(store.root) + held))
-    beside = held if keep else 0
-    if spec.scratch is None:
-        return need + need // 2 + beside + (need if keep else 0) + (64 << 20)
-    check_scratch(need, spec.scratch, store.root, hint.below(spec.scratch))
-    return spec.scratch + beside
+    if spec.scratch is not None:
+        check_scratch(need, spec.scratch, place, hint.below(spec.scratch))
+    check_free(place, max(0, need - held), hint=hint.below(free_bytes(place) + held))
+    return need, files
 
 
 class _Hint:
@@ -166,18 +185,15 @@ def recipe(
     return LshRecipe(solving, first, summary, size)
 
 
-def facts(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return what was solved for, to be printed."""
-    p, found = manifest["parameters"], manifest["lsh"]
+def solved_facts(size: LshSize) -> dict[str, Any]:
+    """Return what was solved for, to be shown."""
+    s = size.solved
     return {
-        "c": p["ratio"],
-        "w": p["width"],
-        "m": p["n_functions"],
-        "L": p["n_tables"],
-        "S": p["candidates"],
-        "u": p["hash_bits"],
-        "p1": found["p1"],
-        "p2": found["p2"],
-        "rho": found["rho"],
-        "success": found["success"],
+        **size.resolved().model_dump(exclude={"kind", "metric", "seed", "success"}),
+        "p1": round(s.p1, 6),
+        "p2": round(s.p2, 6),
+        "rho": round(s.rho, 6),
+        "success": round(s.success, 6),
+        "index_bytes": lsh_needs.output_bytes(size),
+        "bitmap_bytes": size.shape.bitmap_bytes,
     }

@@ -135,7 +135,9 @@ class _Chains:
     def _lengths(self, file: PageFile, part: Part) -> NDArray[np.int64]:
         """Blocks of each bucket, shape (tables and radii of the part, 2^u)."""
         size = (part.last - part.first) * self._shape.buckets_per_table
-        counts = np.frombuffer(file.section("counts", 4 * size), "<u4").reshape(-1, self._shape.buckets_per_table)
+        counts = np.frombuffer(file.section("counts", 4 * size), "<u4").reshape(
+            -1, self._shape.buckets_per_table
+        )
         return -(-counts.astype(np.int64) // self._shape.capacity)
 
     def _lay(self, part: Part) -> None:

@@ -112,7 +112,10 @@ class LshRecipe:
         return lsh_manifest(self.size.resolved(), self.summary, self.mill.read(self.emit))
 
     def _hash(self, group: tuple[int, int]) -> Stage:
-        vectors, batch = str(self.ingest.path / "vectors.npy"), lsh_needs.hash_batch_bytes(self.size, self.memory)
+        vectors, batch = (
+            str(self.ingest.path / "vectors.npy"),
+            lsh_needs.hash_batch_bytes(self.size, self.memory),
+        )
         tables = (group[1] - group[0]) * self.shape.n_radii
         return self._tasks(
             "hash", lsh.HASH_VERSION, {"tables": group}, [self.ingest, self.solving.solve], "chunk", self.spans,

@@ -116,17 +116,21 @@ class PaperStore(StageStore):
         self._there: dict[Path, int] = {}
 
     def is_done(self, path: Path) -> bool:
+        """Tell whether a stage is finished."""
         return path in self._there
 
     def finish(self, path: Path) -> None:
+        """Note what a stage leaves."""
         stage = path.name.rpartition("-")[0]
         self.finished[stage] = self._there[path] = self._sizes[stage]
         self.check_space()
 
     def drop(self, path: Path) -> None:
+        """Let a stage go."""
         self._there.pop(path, None)
 
     def used_bytes(self) -> int:
+        """Return the bytes of what is there."""
         return sum(self._there.values())
 
 

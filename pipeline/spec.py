@@ -33,8 +33,8 @@ DEFAULT_OVERLAP = 0.25
 DEFAULT_RATIO = 2.0
 #: Bucket width in units of the radius: rho is least near it for a ratio of 2.
 DEFAULT_WIDTH = 4.0
-#: Scale of the functions in a compound hash; below 1 for fewer tables, which let more candidates through. With this and the
-#: next one SIFT has an overall ratio near 1.05.
+#: Scale of the functions in a compound hash; below 1 for fewer tables, which let more candidates through.
+#: With this and the next one SIFT has an overall ratio near 1.05.
 DEFAULT_GAMMA = 0.55
 #: Probability that a vector within the radius shares a bucket with the query, unless the tables are counted out.
 DEFAULT_SUCCESS = 0.8
@@ -128,7 +128,9 @@ class LshParameters(BaseModel):
     @model_validator(mode="after")
     def _tables_are_said_once(self) -> LshParameters:
         if self.success is not None and self.n_tables is not None:
-            raise ValueError("success: decides the number of tables, which n_tables says too; give one of them")
+            raise ValueError(
+                "success: decides the number of tables, which n_tables says too; give one of them"
+            )
         return self
 
 
