@@ -62,7 +62,8 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
 def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
     """Bytes that the reader holds of each file while an index is open; searches take more on top.
 
-    Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page.
+    Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page; of kind ``lsh``
+    functions, bitmap and, unless they are left on storage, vectors, of tables and ids one checksum a page.
     """
 
     def payload(file: str, *sections: str) -> int:
@@ -70,11 +71,12 @@ def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
         return sum(int(there[name]["bytes"]) for name in sections if name in there)
 
     if "functions.imx" in headers:
+        vectors = headers["vectors.imx"]["fields"]
         return {
             "functions": payload("functions.imx", "projections", "offsets", "multipliers", "radii"),
             "bitmap": payload("tables.imx", "occupied"),
             "tables": payload("tables.imx", "crc"),
-            "vectors": payload("vectors.imx", "crc"),
+            "vectors": vectors["n_vectors"] * vectors["vector_bytes"],
             "ids": payload("ids.imx", "crc"),
         }
     codes = headers["codes.imx"]["fields"]

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
+    from indexmill.reader.lsh import LshIndex
 
 #: Keys of a manifest that commands show or decide by; the format module checks only the sections they stand in.
 _SHOWN: dict[str, dict[str, Any]] = {
@@ -57,7 +59,7 @@ _SHOWN_BY_KIND: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def open_index(path: Path, engine: str = "auto") -> Index:
-    """Open the index at `path`.
+    """Open the graph index at `path`.
 
     Raises
     ------
@@ -65,11 +67,44 @@ def open_index(path: Path, engine: str = "auto") -> Index:
         If there is no index at `path`.
     FormatError
         If there is one that cannot be used.
+    ConfigError
+        If it is of another kind.
     """
     check_is_index(path)
     from indexmill.reader.index import Index
 
     return Index(path, engine)
+
+
+def open_any(
+    path: Path, engine: str = "auto", vectors: Place | None = None, tables: Place | None = None
+) -> Index | LshIndex:
+    """Open the index at `path`, of whatever kind it is.
+
+    Parameters
+    ----------
+    vectors, tables : {"memory", "storage"}, optional
+        Where vectors and pointers of an index of kind ``lsh`` are while it is open.
+
+    Raises
+    ------
+    InputError, FormatError
+        As `open_index`.
+    ConfigError
+        If `vectors` or `tables` is given for an index of another kind.
+    """
+    check_is_index(path)
+    from indexmill.reader import _native
+
+    if _native.index_kind(path) == "lsh":
+        from indexmill.reader.choices import DEFAULT_TABLES, DEFAULT_VECTORS
+        from indexmill.reader.lsh import LshIndex
+
+        return LshIndex(path, engine, vectors or DEFAULT_VECTORS, tables or DEFAULT_TABLES)
+    for name, place in (("vectors", vectors), ("tables", tables)):
+        if place is not None:
+            raise ConfigError(f"{name}: {path} is a graph, which is read page by page; leave it out")
+    return open_index(path, engine)
 
 
 def check_is_index(path: Path) -> None:
