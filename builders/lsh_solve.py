@@ -141,7 +141,7 @@ def _candidates(asked: Asked, n: int, n_tables: int) -> int:
     A bucket holds n^(1 - gamma) times as many far vectors if all lie at cR; data of a lower dimension than
     that of their space need about its root.
     """
-    return math.ceil(2 * n_tables * (1 + asked.probes) * n ** max(0.0, (1 - asked.gamma) / 2))
+    return math.ceil(2 * n_tables * (1 + asked.probes) * float(n) ** max(0.0, (1 - asked.gamma) / 2))
 
 
 def _hash_bits(asked: Asked, n: int) -> int:
