@@ -1,8 +1,9 @@
 """How often a vector is in the query's bucket, or in one of those next to it that multi-probe looks at.
 
-Multi-probe (Lv et al., VLDB 2007, section 4.4) looks at the buckets whose changes to the query's cells score least:
-the sum of squared distances of the query from the borders that are crossed. How often a vector at distance R is in one of the
-first T of them has no closed form; it is counted over random queries, the same ones every time.
+Multi-probe (Lv et al., VLDB 2007, section 4.4) looks at the buckets whose changes to the query's cells score
+least: the sum of squared distances of the query from the borders that are crossed. How often a vector at
+distance R is in one of the first T of them has no closed form; it is counted over random queries, the same ones
+every time.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ def shared_bucket(n_functions: int, width: float, probes: int) -> float:
     float
         Above 0 and below 1.
     """
-    alone = collision_probability(width) ** n_functions
+    alone = math.pow(collision_probability(width), n_functions)
     if not probes:
         return min(max(alone, 1e-300), 1 - 1e-12)
     rng = np.random.default_rng(_SEED)
     places = rng.random((_DRAWN, n_functions))
     cells = np.floor(places + rng.standard_normal(places.shape) / width)
     beside = np.flatnonzero((np.abs(cells) <= 1).all(axis=1) & (cells != 0).any(axis=1))
-    near = _probed(places[beside], cells[beside], probes)
+    near: int = _probed(places[beside], cells[beside], probes)
     return min(max(alone + near / _DRAWN, 1e-300), 1 - 1e-12)
 
 

@@ -114,7 +114,8 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
     return Solved(
         n_functions=m,
         n_tables=n_tables,
-        candidates=asked.candidates or _candidates(asked, n, n_tables),
+        candidates=asked.candidates
+        or _candidates(asked, n, n_tables * met / shared_bucket(m, asked.width, 0)),
         hash_bits=_hash_bits(asked, n),
         radii=tuple(_radii(asked, extent, nearest)),
         p1=p1,
@@ -130,13 +131,13 @@ def success_of(met: float, n_tables: int) -> float:
     return -math.expm1(n_tables * math.log1p(-met))
 
 
-def _candidates(asked: Asked, n: int, n_tables: int) -> int:
-    """S = 2 L, times what gamma lets through beside.
+def _candidates(asked: Asked, n: int, n_tables: float) -> int:
+    """S = 2 L, L the tables that lead to as many vectors without probes, times what gamma lets through beside.
 
     A bucket holds n^(1 - gamma) times as many far vectors as it should if all lie at cR; on SIFT two thirds of
     the exponent bring the overall ratio near 1.05.
     """
-    return math.ceil(2 * n_tables * float(n) ** max(0.0, 2 / 3 * (1 - asked.gamma)))
+    return math.ceil(2 * n_tables * math.pow(n, max(0.0, 2 / 3 * (1 - asked.gamma))))
 
 
 def _hash_bits(asked: Asked, n: int) -> int:

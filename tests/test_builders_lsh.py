@@ -180,3 +180,4 @@ def test_probes_stand_for_tables() -> None:
     )
     assert with_probes.n_tables < without.n_tables / 2
     assert with_probes.success >= 0.8
+    assert with_probes.candidates == pytest.approx(without.candidates, rel=0.25)
