@@ -1,8 +1,8 @@
-"""Writes chunk files (docs/formats/chunk.md): sorts an order, then gathers batch by batch."""
+"""Writes chunk files (docs/formats/chunk.md): sorts an order, then gathers batch by batch; or takes sorted runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -95,6 +95,53 @@ def write_chunk(
         for first, last in _batches(cuts, batch_rows):
             taken = order[first:last] if rows is None else rows[order[first:last]]
             writer.write(pairs[first:last], source, taken)
+        writer.finish()
+
+
+def write_runs(
+    path: str | Path, runs: Iterable[Records], *, run_end_encoded: bool, batch_bytes: int = BATCH_BYTES
+) -> None:
+    """Write records that come in order of (key, value), a run at a time, as one chunk file; the caller syncs it.
+
+    No record batch holds records of two runs. Memory: a run, 24 bytes a record of it, and three batches.
+
+    Parameters
+    ----------
+    path : path-like
+        Replaced if it exists.
+    runs : iterable of Records, at least one
+        Sorted, each of them and one after the other, and of one type and width of payload.
+    run_end_encoded : bool
+        Whether runs of equal keys are so long, 2 records or more in the mean, that they are better kept as such.
+    batch_bytes : int
+        A batch holds as many records as fit in so many bytes, at least one.
+
+    Raises
+    ------
+    ValueError
+        If shapes or types do not fit, or records are out of order.
+    OSError
+        If the file cannot be written.
+    """
+    writer, before = None, -1
+    with create(path) as file:
+        for run in runs:
+            dtype, width = _check(run, None)
+            pairs = joined(run.keys, run.values)
+            if not len(pairs):
+                continue
+            if int(pairs[0]) < before or (pairs[1:] < pairs[:-1]).any():
+                raise ValueError("records: not in order of key and value")
+            before = int(pairs[-1])
+            batch_rows = max(1, batch_bytes // (8 + width))
+            if writer is None:
+                schema = _schema(dtype, width, run_end_encoded=run_end_encoded)
+                writer = _Writer(file, schema, "none", batch_rows, width)
+            source = rows_of(run.payload)
+            for first, last in _batches([0, len(pairs)], batch_rows):
+                writer.write(pairs[first:last], source, np.arange(first, last))
+        if writer is None:
+            raise ValueError("records: none")
         writer.finish()
 
 

@@ -10,10 +10,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats import codes, entries, graph, ids, navigation
+from indexmill.formats import (
+    codes,
+    entries,
+    graph,
+    ids,
+    lsh_buckets,
+    lsh_functions,
+    lsh_tables,
+    navigation,
+    vectors,
+)
 from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import corrupt
 from indexmill.formats.graph import GraphFile
+from indexmill.formats.lsh_index import LshFiles
+from indexmill.formats.lsh_verify import verify_chains
 from indexmill.formats.manifest import (
     Manifest,
     build_id,
@@ -33,6 +45,10 @@ KINDS = {
     "graph.imx": graph.KIND,
     "ids.imx": ids.KIND,
     NAVIGATION_NAME: navigation.KIND,
+    "vectors.imx": vectors.KIND,
+    "functions.imx": lsh_functions.KIND,
+    "tables.imx": lsh_tables.KIND,
+    "buckets.imx": lsh_buckets.KIND,
 }
 
 
@@ -105,7 +121,7 @@ def verify_index(directory: str | Path) -> list[str]:
     """Read every byte of an index and return what is wrong with it, one message each; empty if nothing is.
 
     Three looks: each file's SHA-256 and the build id against the manifest, each page's CRC, and what every
-    part means. run.json is not looked at. Memory is that of `IndexFiles`.
+    part means. run.json is not looked at. Memory is that of `IndexFiles`, or of `verify_chains`.
     """
     directory = Path(directory)
     try:
@@ -114,13 +130,24 @@ def verify_index(directory: str | Path) -> list[str]:
         return [str(error)]
     problems = [*_digest_problems(directory, manifest), *_page_problems(directory, manifest)]
     try:
-        with IndexFiles(directory) as index:
-            problems += _repeated_neighbours(index.graph)
-            if any(entry.name == METADATA_NAME for entry in manifest.files):
-                _check_metadata(directory / METADATA_NAME, index.graph.n_vertices)
+        n = _check_lsh(directory) if manifest.kind == "lsh" else _check_graph(directory, problems)
+        if any(entry.name == METADATA_NAME for entry in manifest.files):
+            _check_metadata(directory / METADATA_NAME, n)
     except (FormatError, OSError) as error:
         problems.append(str(error))
     return list(dict.fromkeys(problems))  # a damaged page is seen by more than one look
+
+
+def _check_graph(directory: Path, problems: list[str]) -> int:
+    with IndexFiles(directory) as index:
+        problems += _repeated_neighbours(index.graph)
+        return index.graph.n_vertices
+
+
+def _check_lsh(directory: Path) -> int:
+    with LshFiles(directory) as index:
+        verify_chains(index)
+        return index.shape.n_vectors
 
 
 def _digest_problems(directory: Path, manifest: Manifest) -> Iterator[str]:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from indexmill.formats.source import VectorSource
     from indexmill.pipeline.progress import Progress
+    from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
+    from indexmill.reader.lsh import LshIndex
 
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -31,7 +33,7 @@ def build(
     metadata: pa.Table | None = None,
     progress: bool = False,
     **parameters: Any,
-) -> Index:
+) -> Index | LshIndex:
     """Build an index and open it.
 
     Parameters
@@ -54,7 +56,7 @@ def build(
 
     Returns
     -------
-    Index
+    Index, or LshIndex with ``kind="lsh"``
 
     Raises
     ------
@@ -157,7 +159,7 @@ def append(
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_append(index, open_more, options, bars)
-    return open(index if out is None else out)
+    return _open_graph(index if out is None else out)
 
 
 def merge(
@@ -194,7 +196,7 @@ def merge(
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
         run_merge(first, second, options, bars)
-    return open(first if out is None else out)
+    return _open_graph(first if out is None else out)
 
 
 def lay_out(
@@ -262,7 +264,7 @@ def lay_out(
     )
     with _listener(progress) as bars:
         result = run_layout(index, request, options, bars)
-    return open(index if out is None or result.manifest is None else out)
+    return _open_graph(index if out is None or result.manifest is None else out)
 
 
 def import_index(
@@ -337,16 +339,30 @@ def import_index(
     foreign = open_foreign(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
         run_import(foreign, options, bars)
-    return open(out)
+    return _open_graph(out)
 
 
-def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:
+def open(
+    path: str | os.PathLike[str],
+    engine: str = "auto",
+    vectors: Place | None = None,
+    tables: Place | None = None,
+) -> Index | LshIndex:
     """Open the index at `path` for search.
 
     Parameters
     ----------
     engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
-        How pages are read; `auto` is io_uring where the system allows it, else pread.
+        How pages are read; `auto` is io_uring where the system allows it, else pread. Of kind ``lsh`` also
+        ``"memory"``, which loads all of it.
+    vectors, tables : {"memory", "storage"}, optional
+        Where vectors, and pointers to buckets, of an index of kind ``lsh`` are while it is open; default: vectors in
+        memory and pointers on storage.
+
+    Returns
+    -------
+    Index or LshIndex
+        By the kind of the index.
 
     Raises
     ------
@@ -354,11 +370,20 @@ def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:
         If there is no index at `path`.
     FormatError
         If there is one that cannot be used.
+    ConfigError
+        If the index does not know the engine, `vectors` or `tables`.
     """
     from indexmill.jobs.choices import check_engine
+    from indexmill.jobs.opening import open_any
+
+    return open_any(Path(path), check_engine(engine, "engine", with_memory=True), vectors, tables)
+
+
+def _open_graph(path: str | os.PathLike[str]) -> Index:
+    """Open what a job for graphs has written."""
     from indexmill.jobs.opening import open_index
 
-    return open_index(Path(path), check_engine(engine, "engine"))
+    return open_index(Path(path))
 
 
 def _listener(progress: bool) -> AbstractContextManager[Progress | None]:

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexmill.reader.choices import ENGINES, SIMULATED
+from indexmill.reader.choices import ENGINES, MEMORY, SIMULATED
 
 
-def check_engine(name: str, flag: str = "--engine") -> str:
+def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -> str:
     """Return the engine's name if there is such an engine; the reader itself checks the profile it may name.
+
+    Parameters
+    ----------
+    with_memory : bool
+        Whether ``memory`` is one, which only indexes of kind ``lsh`` know.
 
     Raises
     ------
     ConfigError
         Naming the flag and what it takes.
     """
-    if name in ENGINES or (name.startswith(SIMULATED) and name != SIMULATED):
+    engines = (*ENGINES, MEMORY) if with_memory else ENGINES
+    if name in engines or (name.startswith(SIMULATED) and name != SIMULATED):
         return name
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.jobfile import nearest
 
     raise ConfigError(
-        f"{flag}: expected one of {', '.join(ENGINES)} or {SIMULATED}PROFILE.json, got {name!r};"
-        f" {nearest(name, ENGINES)}"
+        f"{flag}: expected one of {', '.join(engines)} or {SIMULATED}PROFILE.json, got {name!r};"
+        f" {nearest(name, engines)}"
     )
 
 

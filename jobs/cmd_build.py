@@ -18,6 +18,8 @@ NAME = "build"
 EXAMPLES = examples(
     "indexmill build job.toml --workers 4",
     "indexmill build --input words.parquet --id-column word --metric cosine --out words.index",
+    "indexmill build --input base.u8bin --kind lsh --success 0.9 --out base.lsh",
+    "indexmill build --input base.u8bin --kind lsh -c 2 -w 4 -m 15 --n-tables 25 -S 500 --out base.lsh",
 )
 
 
@@ -45,15 +47,12 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
 
     from indexmill.jobs.tables import facts, file_table, human_bytes, read_run
 
-    source, graph, layout = manifest["input"], manifest["graph"], manifest["layout"]
+    source = manifest["input"]
     run = read_run(out)
     console.print(f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}")
     rows = {
         "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
-        "degree": f"mean {graph['mean_degree']:.1f}, {graph['least_degree']} to {graph['greatest_degree']}",
-        "shards": shards_line(graph),
-        "layout": facts({key: value for key, value in layout.items() if not isinstance(value, dict)}),
-        "certificate": certificate_line(manifest["certificate"]),
+        **(lsh_lines(manifest) if manifest["kind"] == "lsh" else graph_lines(manifest)),
         **({"generation": generation_line(manifest)} if manifest.get("drift") else {}),
         "seconds": facts(run.get("seconds", {})),
         "peak memory": human_bytes(run["peak_memory_bytes"]) if "peak_memory_bytes" in run else "unknown",
@@ -61,6 +60,35 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
     for name, value in rows.items():
         console.print(f"  {name:<12} {escape(value)}", soft_wrap=True)
     console.print(file_table(manifest["files"]))
+
+
+def graph_lines(manifest: dict[str, Any]) -> dict[str, str]:
+    """What a graph index is, by name."""
+    from indexmill.jobs.tables import facts
+
+    graph, layout = manifest["graph"], manifest["layout"]
+    return {
+        "degree": f"mean {graph['mean_degree']:.1f}, {graph['least_degree']} to {graph['greatest_degree']}",
+        "shards": shards_line(graph),
+        "layout": facts({key: value for key, value in layout.items() if not isinstance(value, dict)}),
+        "certificate": certificate_line(manifest["certificate"]),
+    }
+
+
+def lsh_lines(manifest: dict[str, Any]) -> dict[str, str]:
+    """What an LSH index is, by name: the parameters as they were solved for, radii, chains."""
+    p, found = manifest["parameters"], manifest["lsh"]
+    radii = found["radii"]
+    longest = max(found["longest_chain"])
+    return {
+        "hash": f"c={p['ratio']:g} w={p['width']:g} m={p['n_functions']} L={p['n_tables']} S={p['candidates']} "
+        f"u={p['hash_bits']}, p1={found['p1']:.4f} p2={found['p2']:.4f} rho={found['rho']:.3f}",
+        "success": f"{found['success']:.3f} of the vectors within a radius share a bucket with the query",
+        "certificate": ratio_line(manifest["certificate"]),
+        "radii": f"{len(radii)}, from {radii[0]:.6g} to {radii[-1]:.6g}",
+        "buckets": f"{found['n_buckets']:,} in {found['n_blocks']:,} blocks of {p['block_bytes']} bytes, at most "
+        f"{longest:,} in one; bitmap of {found['bitmap_bytes']:,} bytes in memory",
+    }
 
 
 def shards_line(graph: dict[str, Any]) -> str:
@@ -81,6 +109,20 @@ def certificate_line(certificate: dict[str, Any] | None) -> str:
         f"recall@{c['k']} {c['recall']:.4f} [{c['recall_low']:.4f}, {c['recall_high']:.4f}]"
         f" at L={c['search_list_size']}, {c['pages_read_mean']:.1f} page reads a query"
         f" (P99 {c['pages_read_p99']:.0f})"
+    )
+
+
+def ratio_line(certificate: dict[str, Any] | None) -> str:
+    """One line about the certificate of an LSH index."""
+    if certificate is None:
+        return "none: too few vectors"
+    c = certificate
+    if c["ratio"] is None:
+        return f"nothing found within the radii of {c['queries']}"
+    return (
+        f"overall ratio {c['ratio']:.4f} [{c['ratio_low']:.4f}, {c['ratio_high']:.4f}], recall {c['recall']:.4f} "
+        f"at k={c['k']}, {c['reads_mean']:.1f} reads a query (P99 {c['reads_p99']:.0f}), "
+        f"{c['distances_mean']:.0f} distances"
     )
 
 

@@ -51,8 +51,9 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
             continue
         with PageFile(index / name, KINDS[name]) as file:
             fields: dict[str, Any] = dict(file.fields)
-            if "max_norm" in fields:
-                fields["max_norm"] = f64_from_bits(fields["max_norm"])
+            for field in ("max_norm", "ratio", "width"):
+                if field in fields:
+                    fields[field] = f64_from_bits(fields[field])
             sections = {s.name: {"pages": s.pages, "bytes": s.payload_bytes} for s in file.header.sections}
             headers[name] = {"kind": file.header.kind, "fields": fields, "sections": sections}
     return headers
@@ -61,13 +62,23 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
 def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
     """Bytes that the reader holds of each file while an index is open; searches take more on top.
 
-    Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page.
+    Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page; of kind ``lsh``
+    functions, bitmap and, unless they are left on storage, vectors, of tables and ids one checksum a page.
     """
 
     def payload(file: str, *sections: str) -> int:
         there = headers.get(file, {"sections": {}})["sections"]
         return sum(int(there[name]["bytes"]) for name in sections if name in there)
 
+    if "functions.imx" in headers:
+        vectors = headers["vectors.imx"]["fields"]
+        return {
+            "functions": payload("functions.imx", "projections", "offsets", "multipliers", "radii"),
+            "bitmap": payload("tables.imx", "occupied"),
+            "tables": payload("tables.imx", "crc"),
+            "vectors": vectors["n_vectors"] * vectors["vector_bytes"],
+            "ids": payload("ids.imx", "crc"),
+        }
     codes = headers["codes.imx"]["fields"]
     codebook = 4 * 256 * codes["dim"] + 8 * (codes["n_chunks"] + 1)  # centres fill up to 256
     return {
@@ -102,8 +113,9 @@ def _show(
     memory = search_memory(headers)
     parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
     lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
-    sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
-    lines["navigation"] = f"{sample:,} vertices" if sample else "none"
+    if manifest["kind"] == "graph":
+        sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
+        lines["navigation"] = f"{sample:,} vertices" if sample else "none"
     for name, header in headers.items():
         lines[name] = f"{header['kind']}: {facts(header['fields'])}"
         lines[f"  {name} sections"] = facts(

@@ -28,7 +28,7 @@ def command(spec: BuildSpec, json_: Json = False) -> None:
 
     plan = make_plan(spec)
     if json_:
-        print(json.dumps(asdict(plan), indent=2))
+        print(json.dumps({key: value for key, value in asdict(plan).items() if value is not None}, indent=2))
     else:
         from indexmill.jobs.tables import stdout_console
 
@@ -38,18 +38,12 @@ def command(spec: BuildSpec, json_: Json = False) -> None:
 def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
     from indexmill.jobs.tables import add_row, human_bytes, plain_table
 
-    shards = plan.shards
-    cut = (
-        "in one piece"
-        if shards.n == 1
-        else f"{shards.n} shards of about {shards.vectors:,} vectors, mean fanout {shards.mean_fanout:.2f}"
-    )
     rows = {
         "peak memory": f"{human_bytes(plan.peak_memory_bytes)} of {human_bytes(spec.memory)}",
         "peak scratch": human_bytes(plan.peak_scratch_bytes)
         + ("" if spec.scratch is None else f" of {human_bytes(spec.scratch)}"),
         "time": f"{plan.seconds:,.0f} s",
-        "graph": cut,
+        **_index_lines(plan),
     }
     for name, value in rows.items():
         console.print(f"{name:<13}{value}", soft_wrap=True)
@@ -62,3 +56,22 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
         ]
         add_row(table, [name, *cells])
     console.print(table)
+
+
+def _index_lines(plan: Plan) -> dict[str, str]:
+    """How the graph is cut, or what the tables of an LSH index will be."""
+    from indexmill.jobs.tables import human_bytes
+
+    shards, lsh = plan.shards, plan.lsh
+    if lsh is not None:
+        return {
+            "hash": f"c={lsh['ratio']:g} w={lsh['width']:g} m={lsh['n_functions']} L={lsh['n_tables']} "
+            f"S={lsh['candidates']} u={lsh['hash_bits']}, {lsh['n_radii']} radii from {lsh['first_radius']:.6g} on",
+            "success": f"{lsh['success']:.3f}",
+            "index": human_bytes(lsh["index_bytes"]),
+        }
+    if shards is None or shards.n == 1:
+        return {"graph": "in one piece"}
+    return {
+        "graph": f"{shards.n} shards of about {shards.vectors:,} vectors, mean fanout {shards.mean_fanout:.2f}"
+    }

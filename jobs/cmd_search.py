@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +15,6 @@ from indexmill.jobs.options import (
     Column,
     Deterministic,
     Engine,
-    Entry,
     Force,
     IndexDir,
     InFlight,
@@ -25,18 +25,32 @@ from indexmill.jobs.options import (
     examples,
     one_of,
 )
-from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY
+from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_TABLES, DEFAULT_VECTORS, ENTRIES, PLACES, POLICIES
+
+if TYPE_CHECKING:
+    from indexmill.reader.index import Index, RangeResult, SearchResult
+    from indexmill.reader.lsh import LshIndex
 
 NAME = "search"
 EXAMPLES = examples(
     "indexmill search index --queries query.fvecs -k 10 --out results.parquet",
     "indexmill search index --queries query.npy -k 3 --json",
     "indexmill search index --queries query.npy --radius 0.8 --allow in-stock.npy --out near.parquet",
+    "indexmill search tables --queries query.npy -S 800 --probes 2 --engine memory",
 )
 #: Queries and rows shown on a terminal when the results are not written to a file.
 SHOWN_QUERIES = 20
 SHOWN_ROWS = 400
 DEFAULT_K = 10
+#: Options that indexes of one kind know.
+_GRAPH_OPTIONS = {"L", "policy", "entry", "beam_width", "deterministic", "allow", "radius"}
+_LSH_OPTIONS = {"candidates", "probes"}
+
+
+def _place(flag: str, what: str, default: str) -> Any:
+    """Option that says where a part of an index of kind lsh is."""
+    words = f"lsh: where {what} are while the index is open, {' or '.join(PLACES)}. (default {default})"
+    return typer.Option(flag, metavar="PLACE", help=words)
 
 
 def command(
@@ -64,9 +78,31 @@ def command(
             "-L", "--search-list-size", min=1, help="Candidates kept. (default the larger of 64 and 2k)"
         ),
     ] = None,
-    policy: Policy = DEFAULT_POLICY,
-    entry: Entry = DEFAULT_ENTRY,
+    policy: Policy = None,
+    entry: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"Where a search starts: {', '.join(ENTRIES)}. (default {DEFAULT_ENTRY})"
+        ),
+    ] = None,
     beam_width: BeamWidth = None,
+    candidates: Annotated[
+        int | None,
+        typer.Option(
+            "-S",
+            "--candidates",
+            min=1,
+            help="lsh: vectors measured in a radius at most. (default: the index's)",
+        ),
+    ] = None,
+    probes: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="lsh: further buckets of each table that are looked up. (default: the index's)"
+        ),
+    ] = None,
+    vectors_in: Annotated[str | None, _place("--vectors", "vectors", DEFAULT_VECTORS)] = None,
+    tables_in: Annotated[str | None, _place("--tables", "pointers to buckets", DEFAULT_TABLES)] = None,
     threads: Threads = 1,
     inflight: InFlight = None,
     deterministic: Deterministic = True,
@@ -77,37 +113,38 @@ def command(
     """Search an index; results carry the user ids and the metadata columns of the input."""
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.source import read_queries
-    from indexmill.jobs.allowed import read_allowed
     from indexmill.jobs.choices import check_engine
-    from indexmill.jobs.opening import open_index
+    from indexmill.jobs.opening import open_any
     from indexmill.jobs.results import check_result_path, results_table, write_results
-    from indexmill.jobs.score import Setting
-    from indexmill.reader.choices import ENTRIES, POLICIES
 
     if queries is None:
         raise ConfigError("--queries: missing; name a file of query vectors")
     if radius is not None and k is not None:
         raise ConfigError("-k: --radius returns all vectors within, however many; leave one of them out")
-    k = DEFAULT_K if k is None else k
-    setting = Setting(
-        k,
-        one_of(policy, POLICIES, "--policy"),
-        one_of(entry, ENTRIES, "--entry"),
-        threads,
-        beam_width,
-        inflight,
-        deterministic,
-    )
-    check_engine(engine)
+    check_engine(engine, with_memory=True)
     if out is not None:
         check_result_path(out, force)
-    opened = open_index(index, engine)
-    allowed = None if allow is None else read_allowed(allow, opened)
-    vectors = read_queries(queries, column=column)
-    how = {**setting.options(), "L": size, "allow": allowed}
-    found = (
-        opened.search(vectors, k, **how) if radius is None else opened.range_search(vectors, radius, **how)
+    opened = open_any(
+        index,
+        engine,
+        None if vectors_in is None else one_of(vectors_in, PLACES, "--vectors"),
+        None if tables_in is None else one_of(tables_in, PLACES, "--tables"),
     )
+    how = {
+        "L": size,
+        "policy": policy and one_of(policy, POLICIES, "--policy"),
+        "entry": entry and one_of(entry, ENTRIES, "--entry"),
+        "beam_width": beam_width,
+        "deterministic": None if deterministic else False,
+        "allow": allow,
+        "radius": radius,
+        "candidates": candidates,
+        "probes": probes,
+        "threads": threads,
+        "inflight": inflight,
+    }
+    vectors = read_queries(queries, column=column)
+    found = _search(opened, vectors, DEFAULT_K if k is None else k, how)
     table = results_table(opened, found)
     if out is not None:
         write_results(table, out)
@@ -117,6 +154,36 @@ def command(
         print(json.dumps(table.to_pylist(), indent=2, default=_text))
     else:
         _show(table)
+
+
+def _search(
+    index: Index | LshIndex, vectors: Any, k: int, how: Mapping[str, Any]
+) -> SearchResult | RangeResult:
+    """Search with the options of `how` that were given.
+
+    Raises
+    ------
+    ConfigError
+        If one of them is for indexes of another kind.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.allowed import read_allowed
+    from indexmill.reader.lsh import LshIndex
+
+    given = {name: value for name, value in how.items() if value is not None}
+    is_lsh = isinstance(index, LshIndex)
+    wrong = sorted(given.keys() & (_GRAPH_OPTIONS if is_lsh else _LSH_OPTIONS))
+    if wrong:
+        kind = "a graph's search only; this index is of kind lsh" if is_lsh else "an index of kind lsh only"
+        flag = "-L" if wrong[0] == "L" else f"--{wrong[0].replace('_', '-')}"
+        raise ConfigError(f"{flag}: for {kind}; leave it out")
+    if isinstance(index, LshIndex):
+        return index.search(vectors, k, **given)
+    if "allow" in given:
+        given["allow"] = read_allowed(given["allow"], index)
+    if (radius := given.pop("radius", None)) is not None:
+        return index.range_search(vectors, radius, **given)
+    return index.search(vectors, k, **given)
 
 
 def _text(value: object) -> str:

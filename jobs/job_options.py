@@ -59,7 +59,9 @@ def resolve_job(
     metadata_columns: Annotated[
         str | None, typer.Option(metavar="A,B", help="Columns to keep beside the vectors.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(metavar="graph", help="Kind of index. (default graph)")] = None,
+    kind: Annotated[
+        str | None, typer.Option(metavar="graph|lsh", help="Kind of index. (default graph)")
+    ] = None,
     builder: Annotated[
         str | None, typer.Option(metavar="vamana", help="How the graph is built. (default vamana)")
     ] = None,
@@ -102,6 +104,57 @@ def resolve_job(
     ] = None,
     overlap: Annotated[
         float | None, typer.Option(help="Share of the vectors that belong to a second shard. (default 0.25)")
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option("-c", "--ratio", help="lsh: approximation ratio, and step between radii. (default 2.0)"),
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option("-w", "--width", help="lsh: bucket width, in radii. (default 4.0)")
+    ] = None,
+    gamma: Annotated[
+        float | None,
+        typer.Option(
+            help="lsh: scales the functions of a compound hash; less: fewer tables, more candidates. (default 0.55)"
+        ),
+    ] = None,
+    success: Annotated[
+        float | None,
+        typer.Option(
+            help="lsh: probability that a vector within the radius shares a bucket with the query; sets the tables."
+            " (default 0.8)"
+        ),
+    ] = None,
+    n_functions: Annotated[
+        int | None,
+        typer.Option("-m", "--n-functions", help="lsh: functions of a compound hash; default: solved."),
+    ] = None,
+    n_tables: Annotated[int | None, typer.Option(help="lsh: tables of each radius; default: solved.")] = None,
+    n_radii: Annotated[
+        int | None, typer.Option(help="lsh: radii; default: up to the extent of the vectors.")
+    ] = None,
+    first_radius: Annotated[
+        float | None, typer.Option(help="lsh: the least radius; default: from sampled nearest distances.")
+    ] = None,
+    candidates: Annotated[
+        int | None,
+        typer.Option(
+            "-S",
+            "--candidates",
+            help="lsh: distances a search computes in a radius at most; default: solved.",
+        ),
+    ] = None,
+    probes: Annotated[
+        int | None,
+        typer.Option(
+            help="lsh: further buckets of each table that a search looks at, for fewer tables. (default 0)"
+        ),
+    ] = None,
+    hash_bits: Annotated[
+        int | None, typer.Option(help="lsh: bits that choose a bucket; default: as many as fill blocks.")
+    ] = None,
+    block_bytes: Annotated[
+        int | None, typer.Option(help="lsh: bytes of a bucket block, 128 to 4096. (default 512)")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Same input, parameters and seed: same bytes. (default 1)")

@@ -83,9 +83,11 @@ def resolve(job: Path | None, flags: Mapping[str, Any], parameter_flags: Mapping
         where it was set.
     """
     loaded = load_job(job) if job is not None else {}
-    parameters = _field_names(loaded.pop("parameters", {}), str(job))
     given = {key: value for key, value in flags.items() if value is not None}
     given_parameters = {key: value for key, value in parameter_flags.items() if value is not None}
+    said = loaded.pop("parameters", {})
+    kind = given_parameters.get("kind", said.get("kind", "graph"))
+    parameters = _field_names(said, str(job), kind)
     data = {**loaded, **given, "parameters": {**parameters, **given_parameters}}
     missing = [key for key in ("input", "out") if key not in data]
     if missing:
@@ -121,11 +123,14 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
     ConfigError
         Naming `source`, the key and the nearest key that exists.
     """
-    from indexmill.pipeline.spec import BuildSpec, Parameters
+    from indexmill.pipeline.spec import KINDS, BuildSpec
 
     prefix = f"{source}: " if source else ""
+    kind = parameters.get("kind", "graph")
+    if kind not in KINDS:
+        raise ConfigError(f"{prefix}kind: expected {' or '.join(KINDS)}, got {kind!r}")
     top = list(BuildSpec.model_fields)
-    inner = [*Parameters.model_fields, *aliases()]
+    inner = _names(kind)
     for key in job:
         if key not in top:
             if key in inner:
@@ -137,14 +142,27 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
                 raise ConfigError(
                     f"{prefix}unknown key 'parameters.{key}'; move {key!r} to the top of the file"
                 )
+            others = [other for other in KINDS if key in _names(other)]
+            if others:
+                raise ConfigError(
+                    f"{prefix}{key}: belongs to kind {others[0]}, and the kind is {kind}; leave it out"
+                )
             raise ConfigError(f"{prefix}unknown key 'parameters.{key}'; {nearest(key, inner)}")
 
 
-def aliases() -> dict[str, str]:
+def aliases(kind: str = "graph") -> dict[str, str]:
     """Short parameter names of the papers and the fields they stand for: ``{"R": "max_degree", ...}``."""
-    from indexmill.pipeline.spec import Parameters
+    from indexmill.pipeline.spec import KINDS
 
-    return {field.alias: name for name, field in Parameters.model_fields.items() if field.alias is not None}
+    fields = KINDS.get(kind, KINDS["graph"]).model_fields
+    return {field.alias: name for name, field in fields.items() if field.alias is not None}
+
+
+def _names(kind: str) -> list[str]:
+    """All names of the parameters of a kind."""
+    from indexmill.pipeline.spec import KINDS
+
+    return [*KINDS[kind].model_fields, *aliases(kind)]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -159,9 +177,9 @@ def _beside(folder: Path, path: str) -> str:
     return path if "://" in path else str(folder / path)
 
 
-def _field_names(parameters: Mapping[str, Any], source: str) -> dict[str, Any]:
+def _field_names(parameters: Mapping[str, Any], source: str, kind: str) -> dict[str, Any]:
     """Rename aliases to field names, so that a flag replaces either spelling."""
-    short = aliases()
+    short = aliases(kind)
     renamed: dict[str, Any] = {}
     for key, value in parameters.items():
         name = short.get(key, key)
@@ -182,8 +200,11 @@ def _explain_one(one: ErrorDetails, source: str, flags: frozenset[str]) -> str:
     if not loc:  # a rule over several keys names its key itself
         return message
     inside = loc[0] == "parameters" and len(loc) > 1
-    key = aliases().get(loc[1], loc[1]) if inside else loc[0]
-    shorts = [f" ({short})" for short, name in aliases().items() if inside and name == key]
+    kind = loc.pop(1) if inside else "graph"
+    if inside and len(loc) == 1:  # a rule over several parameters
+        return message
+    key = aliases(kind).get(loc[1], loc[1]) if inside else loc[0]
+    shorts = [f" ({short})" for short, name in aliases(kind).items() if inside and name == key]
     if key in flags:
         where = f"--{key.replace('_', '-')}"
     else:

@@ -6,31 +6,60 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
+    from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
+    from indexmill.reader.lsh import LshIndex
 
 #: Keys of a manifest that commands show or decide by; the format module checks only the sections they stand in.
 _SHOWN: dict[str, dict[str, Any]] = {
     "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str},
-    "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
-    "graph": {"mean_degree": int | float, "least_degree": int, "greatest_degree": int},
-    "drift": {"added_share": int | float, "rebuild": bool, "advice": str},
-    "certificate": {
-        "k": int,
-        "search_list_size": int,
-        "recall": int | float,
-        "recall_low": int | float,
-        "recall_high": int | float,
-        "pages_read_mean": int | float,
-        "pages_read_p99": int | float,
+}
+#: And those of one kind of index.
+_SHOWN_BY_KIND: dict[str, dict[str, dict[str, Any]]] = {
+    "graph": {
+        "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
+        "graph": {"mean_degree": int | float, "least_degree": int, "greatest_degree": int},
+        "drift": {"added_share": int | float, "rebuild": bool, "advice": str},
+        "certificate": {
+            "k": int,
+            "search_list_size": int,
+            "recall": int | float,
+            "recall_low": int | float,
+            "recall_high": int | float,
+            "pages_read_mean": int | float,
+            "pages_read_p99": int | float,
+        },
+    },
+    "lsh": {
+        "parameters": {
+            "ratio": int | float,
+            "width": int | float,
+            "n_functions": int,
+            "n_tables": int,
+            "candidates": int,
+            "hash_bits": int,
+            "block_bytes": int,
+        },
+        "lsh": {
+            "radii": list,
+            "p1": int | float,
+            "p2": int | float,
+            "rho": int | float,
+            "success": int | float,
+            "n_buckets": int,
+            "n_blocks": int,
+            "longest_chain": list,
+            "bitmap_bytes": int,
+        },
     },
 }
 
 
 def open_index(path: Path, engine: str = "auto") -> Index:
-    """Open the index at `path`.
+    """Open the graph index at `path`.
 
     Raises
     ------
@@ -38,11 +67,44 @@ def open_index(path: Path, engine: str = "auto") -> Index:
         If there is no index at `path`.
     FormatError
         If there is one that cannot be used.
+    ConfigError
+        If it is of another kind.
     """
     check_is_index(path)
     from indexmill.reader.index import Index
 
     return Index(path, engine)
+
+
+def open_any(
+    path: Path, engine: str = "auto", vectors: Place | None = None, tables: Place | None = None
+) -> Index | LshIndex:
+    """Open the index at `path`, of whatever kind it is.
+
+    Parameters
+    ----------
+    vectors, tables : {"memory", "storage"}, optional
+        Where vectors and pointers of an index of kind ``lsh`` are while it is open.
+
+    Raises
+    ------
+    InputError, FormatError
+        As `open_index`.
+    ConfigError
+        If `vectors` or `tables` is given for an index of another kind.
+    """
+    check_is_index(path)
+    from indexmill.reader import _native
+
+    if _native.index_kind(path) == "lsh":
+        from indexmill.reader.choices import DEFAULT_TABLES, DEFAULT_VECTORS
+        from indexmill.reader.lsh import LshIndex
+
+        return LshIndex(path, engine, vectors or DEFAULT_VECTORS, tables or DEFAULT_TABLES)
+    for name, place in (("vectors", vectors), ("tables", tables)):
+        if place is not None:
+            raise ConfigError(f"{name}: {path} is a graph, which is read page by page; leave it out")
+    return open_index(path, engine)
 
 
 def check_is_index(path: Path) -> None:
@@ -73,12 +135,12 @@ def load_manifest(path: Path) -> dict[str, Any]:
         As `open_index`.
     """
     from indexmill.formats.frame import corrupt
-    from indexmill.formats.manifest import MANIFEST_NAME, read_manifest
+    from indexmill.formats.manifest import MANIFEST_NAME, REQUIRED_FILES, read_manifest
 
     check_is_index(path)
-    read_manifest(path)
+    kind = read_manifest(path, tuple(REQUIRED_FILES)).kind
     manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
-    for section, keys in _SHOWN.items():
+    for section, keys in {**_SHOWN, **_SHOWN_BY_KIND[kind]}.items():
         values = manifest.get(section)  # read_manifest told the keys that may be missing or null
         for key, kind in keys.items():
             if values is not None and not isinstance(values.get(key), kind):

@@ -9,9 +9,10 @@ from typing import Annotated, TypeVar
 import typer
 
 from indexmill.formats.errors import ConfigError
-from indexmill.reader.choices import ENGINES, ENTRIES, POLICIES, SIMULATED
+from indexmill.reader.choices import DEFAULT_POLICY, ENGINES, ENTRIES, POLICIES, SIMULATED
 
 T = TypeVar("T")
+Name = TypeVar("Name", bound=str)
 
 IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
@@ -23,7 +24,10 @@ Column = Annotated[
     typer.Option(help="Vector column of a Parquet or Arrow file; default: the only one that fits."),
 ]
 K = Annotated[int, typer.Option("-k", "--k", min=1, help="Neighbours wanted.")]
-Policy = Annotated[str, typer.Option(metavar="NAME", help=f"Search policy: {', '.join(POLICIES)}.")]
+Policy = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"Search policy: {', '.join(POLICIES)}. (default {DEFAULT_POLICY})"),
+]
 PolicyList = Annotated[
     str, typer.Option("--policy", metavar="A,B", help=f"Search policies to measure: {', '.join(POLICIES)}.")
 ]
@@ -80,7 +84,7 @@ def examples(*lines: str) -> str:
     return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)])
 
 
-def one_of(value: str, choices: Sequence[str], flag: str) -> str:
+def one_of(value: str, choices: Sequence[Name], flag: str) -> Name:
     """Return `value` if it is one of `choices`.
 
     Raises
@@ -88,8 +92,9 @@ def one_of(value: str, choices: Sequence[str], flag: str) -> str:
     ConfigError
         Naming the flag, the value and the nearest choice.
     """
-    if value in choices:
-        return value
+    for choice in choices:
+        if choice == value:
+            return choice
     from indexmill.jobs.jobfile import nearest
 
     raise ConfigError(

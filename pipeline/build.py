@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import BudgetError
 from indexmill.formats.manifest import MANIFEST_NAME
 from indexmill.formats.source import VectorSource, open_source
-from indexmill.pipeline import budget, ingest, needs
+from indexmill.pipeline import budget, ingest, lsh_build, needs
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.executor import make_executor
 from indexmill.pipeline.inputs import InputWatch
+from indexmill.pipeline.lsh_needs import LshSize
+from indexmill.pipeline.lsh_recipe import LshRecipe
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish
 from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.record import run_record
+from indexmill.pipeline.room import check_free, check_scratch
 from indexmill.pipeline.scratch import needed_scratch, side_columns
-from indexmill.pipeline.spec import BuildSpec
+from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.stages import Mill, Stage, stages_of
 from indexmill.pipeline.status import StatusFile
 from indexmill.pipeline.storage import open_storage
@@ -59,11 +60,14 @@ def run_build(
     with output_lock(out):
         check_output(out, spec.force)
         opened = source or open_input(spec)
-        shape = resolve(spec, opened)
+        size = expect(spec, opened)
         store = open_store(spec)
         try:
-            store.scratch = scratch_limit(spec, opened, shape, store)
-            _build(spec, opened, shape, store, progress or Silent(), out)
+            if isinstance(size, LshSize):
+                store.scratch = lsh_build.scratch_limit(spec, opened, size, store)
+            else:
+                store.scratch = scratch_limit(spec, opened, size, store)
+            _build(spec, opened, size, store, progress or Silent(), out)
         except BaseException:
             store.close()
             raise
@@ -102,8 +106,15 @@ def default_work(out: Path) -> Path:
     return out.with_name(out.name + ".work")
 
 
+def expect(spec: BuildSpec, source: VectorSource) -> budget.Shape | LshSize:
+    """Return what a build will be like, found to fit its memory; for the errors see `resolve` of its kind."""
+    return (
+        resolve(spec, source) if isinstance(spec.parameters, Parameters) else lsh_build.resolve(spec, source)
+    )
+
+
 def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
-    """Return the shape of a build whose parameters say how large its shards are, found to fit its memory.
+    """Return the shape of a graph build whose parameters say how large its shards are, found to fit its memory.
 
     Raises
     ------
@@ -113,6 +124,7 @@ def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
         If no build fits.
     """
     p = spec.parameters
+    assert isinstance(p, Parameters)
     ingest.check_metric(source, p.metric)
     dtype = ingest.stored_dtype(source.dtype, p.metric)
     dim = source.dim + (p.metric == "ip")
@@ -142,48 +154,10 @@ def scratch_limit(spec: BuildSpec, source: VectorSource, shape: budget.Shape, st
     return spec.scratch + beside
 
 
-def check_scratch(need: int, allowed: int, directory: Path) -> None:
-    """Refuse a build that fills more scratch space than its job allows.
-
-    Raises
-    ------
-    BudgetError
-    """
-    if need > allowed:
-        raise BudgetError(
-            f"scratch: this build fills {directory} with {need:,} bytes, the job allows {allowed:,}; "
-            f"give --scratch {need} or more"
-        )
-
-
-def existing_parent(path: Path) -> Path:
-    """Return `path`, or the nearest folder above it that exists."""
-    path = Path(os.path.abspath(path))
-    while not path.is_dir():
-        path = path.parent
-    return path
-
-
-def check_free(directory: Path, need: int, job: str = "build") -> None:
-    """Refuse a job that the file system has no room for.
-
-    Raises
-    ------
-    BudgetError
-        Naming the directory, what is needed and what is free.
-    """
-    free = shutil.disk_usage(existing_parent(directory)).free
-    if need > free:
-        raise BudgetError(
-            f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free; make room, or name a "
-            "--work directory elsewhere"
-        )
-
-
 def _build(
     spec: BuildSpec,
     source: VectorSource,
-    shape: budget.Shape,
+    size: budget.Shape | LshSize,
     store: StageStore,
     progress: Progress,
     out: Path,
@@ -197,16 +171,20 @@ def _build(
             first = _ingest(spec, source, mill, watch)
             summary = ingest.read_summary(mill.store.fetch(mill.make(first)))
             first.key = summary.fingerprint
-            recipe = GraphRecipe(mill, first, summary, shape, spec.memory)
+            recipe: GraphRecipe | LshRecipe
+            if isinstance(size, LshSize):
+                recipe = lsh_build.recipe(mill, first, summary, size, spec, source)
+            else:
+                recipe = GraphRecipe(mill, first, summary, size, spec.memory)
+            stages = stages_of(recipe.last)
             if not mill.keep:
-                store.drop_others({stage.path for stage in stages_of(recipe.certify)})
-            status.expect([stage.name for stage in stages_of(recipe.certify)])
-            certified = mill.make(recipe.certify)
+                store.drop_others({stage.path for stage in stages})
+            status.expect(list(dict.fromkeys(stage.name for stage in stages)))
+            mill.make(recipe.last)
     finally:
         executor.close()
     emitted = mill.read(recipe.emit)
-    certificate = json.loads((mill.store.fetch(certified) / "certificate.json").read_text())
-    manifest = replace(recipe.manifest(), certificate=certificate)
+    manifest = replace(recipe.manifest(), certificate=recipe.certificate())
     begun = time.perf_counter()
     progress.start("publish", len(manifest.files), "files")
     record = run_record(spec, started, mill.seconds, memory.bytes, store.peak_bytes)

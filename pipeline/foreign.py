@@ -27,7 +27,6 @@ from indexmill.formats.source_joined import JoinedSource
 from indexmill.pipeline import ingest
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.budget import Shape
-from indexmill.pipeline.build import check_free
 from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.foreign_needs import import_memory
 from indexmill.pipeline.foreign_recipe import ImportRecipe, Origin
@@ -35,6 +34,7 @@ from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish
 from indexmill.pipeline.record import run_record
+from indexmill.pipeline.room import check_free
 from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import DEFAULT_PQ_BYTES, BuildSpec, Metric, Order, Parameters
 from indexmill.pipeline.stages import Mill, Stage

@@ -84,14 +84,8 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
 
 
 def certify_bytes(n: int, dim: int, pq_bytes: int, workers: int) -> int:
-    """Return what the certificate of `n` stored vectors takes.
-
-    Blocks of the brute-force search, its candidates in float64, and the codes that the reader holds.
-    """
-    rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * dim) + 1, n)
-    searching = workers * rows * (4 * dim + 12 * QUERIES)
-    ranking = min(3 * BLOCK_BYTES, 60 * QUERIES * K * dim)
-    return n * pq_bytes + max(searching, ranking) + (workers - 1) * THREAD_BYTES
+    """Return what the certificate of `n` stored vectors takes: a brute-force search, and the codes the reader holds."""
+    return n * pq_bytes + exact_bytes(n, dim, QUERIES, K, workers)
 
 
 def expected_shards(shape: Shape) -> tuple[int, int]:
@@ -223,15 +217,20 @@ def _drawn(shape: Shape) -> int:
 
 
 def _ingest(shape: Shape) -> int:
+    return ingest_bytes(shape.n, shape.dim, shape.parameters.metric, shape.id_bytes)
+
+
+def ingest_bytes(n: int, dim: int, metric: str, id_bytes: float) -> int:
     """Batches of 8 MiB: as they come, and under cosine in float64 twice."""
-    batches = {"l2": 2, "ip": 3, "cosine": 6}[shape.parameters.metric]
-    norms = 28 * shape.n if shape.parameters.metric == "ip" else 0
-    batch = min(8 << 20, 4 * shape.n * shape.dim)
-    return batches * batch + norms + _ids(shape) + (64 << 20) * (shape.id_bytes > 0)
+    batches = {"l2": 2, "ip": 3, "cosine": 6}[metric]
+    norms = 28 * n if metric == "ip" else 0
+    batch = min(8 << 20, 4 * n * dim)
+    return batches * batch + norms + ids_bytes(n, id_bytes) + (64 << 20) * (id_bytes > 0)
 
 
-def _ids(shape: Shape) -> int:
-    return int(shape.n * (_ID_COPIES * shape.id_bytes + _ID_BYTES)) if shape.id_bytes else 0
+def ids_bytes(n: int, id_bytes: float) -> int:
+    """User ids while duplicates are looked for, and while they are put in slot order."""
+    return int(n * (_ID_COPIES * id_bytes + _ID_BYTES)) if id_bytes else 0
 
 
 def _cluster(shape: Shape) -> int:
@@ -287,7 +286,15 @@ def _emit(shape: Shape, memory: int) -> int:
     """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
     records = shape.n * (node_format(shape).node_bytes + shape.parameters.pq_bytes)
     buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
-    return buffers + 4 * shape.n + _ids(shape)
+    return buffers + 4 * shape.n + ids_bytes(shape.n, shape.id_bytes)
+
+
+def exact_bytes(n: int, dim: int, queries: int, k: int, workers: int) -> int:
+    """Blocks of a brute-force search, and its candidates in float64."""
+    rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * dim) + 1, n)
+    searching = workers * rows * (4 * dim + 12 * queries)
+    ranking = min(3 * BLOCK_BYTES, 60 * queries * k * dim)
+    return max(searching, ranking) + (workers - 1) * THREAD_BYTES
 
 
 def _assign(shape: Shape, memory: int, workers: int) -> int:

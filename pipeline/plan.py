@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from indexmill.formats.source import VectorSource
-from indexmill.pipeline import needs
-from indexmill.pipeline.build import (
-    check_free,
-    check_scratch,
-    existing_parent,
-    open_input,
-    resolve,
-    work_directory,
-)
+from indexmill.pipeline import lsh_build, lsh_needs, lsh_plan, needs
+from indexmill.pipeline.budget import Shape
+from indexmill.pipeline.build import expect, open_input, work_directory
+from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.probe import probe, stage_seconds
+from indexmill.pipeline.room import check_free, check_scratch, existing_parent
 from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec
 
@@ -42,13 +39,17 @@ class ShardPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`."""
+    """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`.
+
+    `shards` are those of a graph, `lsh` the parameters solved for an LSH index.
+    """
 
     peak_memory_bytes: int
     peak_scratch_bytes: int
     seconds: float
-    shards: ShardPlan
+    shards: ShardPlan | None
     stages: dict[str, StagePlan]
+    lsh: dict[str, Any] | None = None
 
 
 def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
@@ -62,7 +63,11 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         As the build would, of parameters and input.
     """
     opened = source or open_input(spec)
-    shape = resolve(spec, opened)
+    size = expect(spec, opened)
+    return _plan_lsh(spec, opened, size) if isinstance(size, LshSize) else _plan_graph(spec, opened, size)
+
+
+def _plan_graph(spec: BuildSpec, opened: VectorSource, shape: Shape) -> Plan:
     n, largest = needs.expected_shards(shape)
     own = needs.stage_bytes(shape, spec.memory, spec.workers, largest)
     memory = needs.peak_bytes(own, spec.executor, spec.workers)
@@ -79,8 +84,28 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         peak_scratch_bytes=scratch,
         seconds=round(START_SECONDS + sum(seconds.values()), 1),
         shards=ShardPlan(n, int(shape.n * fanout / n), fanout),
-        stages={
-            name: StagePlan(round(seconds.get(name, 0.0), 2), memory.get(name, 0), size)
-            for name, size in files.items()
-        },
+        stages=_stages(seconds, memory, files),
     )
+
+
+def _plan_lsh(spec: BuildSpec, opened: VectorSource, size: LshSize) -> Plan:
+    own = lsh_needs.stage_bytes(size, spec.memory, spec.workers)
+    memory = needs.peak_bytes(own, spec.executor, spec.workers)
+    place = work_directory(spec)
+    scratch, files = lsh_build.check_room(spec, opened, size, place, 0)
+    seconds = lsh_plan.lsh_seconds(opened, size, spec.workers, existing_parent(place), files)
+    return Plan(
+        peak_memory_bytes=max(memory.values()),
+        peak_scratch_bytes=scratch,
+        seconds=round(START_SECONDS + sum(seconds.values()), 1),
+        shards=None,
+        stages=_stages(seconds, memory, files),
+        lsh=lsh_build.solved_facts(size),
+    )
+
+
+def _stages(seconds: dict[str, float], memory: dict[str, int], files: dict[str, int]) -> dict[str, StagePlan]:
+    return {
+        name: StagePlan(round(seconds.get(name, 0.0), 2), memory.get(name, 0), size)
+        for name, size in files.items()
+    }

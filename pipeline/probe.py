@@ -143,7 +143,7 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
         encoding=_encoding_seconds(given, p, deadline),
         centroids=_kmeans_seconds(given, shape, deadline),
         reading=reading,
-        writing=_write_seconds(directory),
+        writing=write_seconds(directory),
     )
 
 
@@ -264,7 +264,7 @@ def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int) -
     return PASSES * drawn / len(some) * step * (wanted / centroids) ** 2
 
 
-def _write_seconds(directory: Path) -> float:
+def write_seconds(directory: Path) -> float:
     """Seconds of a byte that is written and synced."""
     block = np.random.default_rng(0).bytes(1 << 20)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".indexmill-probe-") as file:

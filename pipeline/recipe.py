@@ -237,6 +237,15 @@ class GraphRecipe:
             by_vector=True,
         )  # fmt: skip
 
+    @property
+    def last(self) -> Stage:
+        """The stage that a build asks for."""
+        return self.certify
+
+    def certificate(self) -> dict[str, Any] | None:
+        """Return what `certify` measured."""
+        return certify.read_certificate(self.mill.read(self.certify))
+
     def manifest(self) -> Manifest:
         """Return what the manifest says of the emitted files, without a certificate."""
         return emitted_manifest(self.p, self.summary, self.mill.read(self.emit))

@@ -12,7 +12,7 @@ from typing import Any
 from indexmill.formats.manifest import FileEntry, Manifest
 from indexmill.pipeline.emit import RECORD
 from indexmill.pipeline.ingest import InputSummary
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec, LshParameters, Parameters
 from indexmill.pipeline.store import software_versions
 
 
@@ -23,18 +23,37 @@ def emitted_manifest(p: Parameters, summary: InputSummary, emitted: Path) -> Man
         kind=p.kind,
         build_id=made["build_id"],
         parameters=p.model_dump(),
-        input={
-            "n_vectors": summary.n_vectors,
-            "dim": summary.dim,
-            "dtype": summary.dtype,
-            "fingerprint": summary.fingerprint,
-        },
+        input=_input(summary),
         software=software_versions(),
         layout=made["layout"],
         graph=made["graph"],
         certificate=None,
         files=tuple(FileEntry(**file) for file in made["files"]),
     )
+
+
+def lsh_manifest(p: LshParameters, summary: InputSummary, emitted: Path) -> Manifest:
+    """Return the manifest of the files of an LSH index in directory `emitted`, without a certificate."""
+    made = json.loads((emitted / RECORD).read_text())
+    return Manifest(
+        kind=p.kind,
+        build_id=made["build_id"],
+        parameters=p.model_dump(),
+        input=_input(summary),
+        software=software_versions(),
+        lsh=made["lsh"],
+        certificate=None,
+        files=tuple(FileEntry(**file) for file in made["files"]),
+    )
+
+
+def _input(summary: InputSummary) -> dict[str, Any]:
+    return {
+        "n_vectors": summary.n_vectors,
+        "dim": summary.dim,
+        "dtype": summary.dtype,
+        "fingerprint": summary.fingerprint,
+    }
 
 
 def run_record(

@@ -85,10 +85,10 @@ def node_bytes(shape: Shape) -> int:
 
 def needed_scratch(shape: Shape, side: SideColumns, memory: int, keep: bool) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory will hold, and what each stage leaves there."""
-    store = _PaperStore(stage_files(shape, side))
-    mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
+    store = PaperStore(stage_files(shape, side))
+    mill = PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
-    first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
+    first = Stage("ingest", key, store.path("ingest", key), (), nothing)
     zeros = [0.0] * shape.dim
     summary = InputSummary(shape.n, shape.dim, str(shape.dtype), key, 0.0, zeros, zeros, zeros, "none")
     mill.make(first)
@@ -97,14 +97,14 @@ def needed_scratch(shape: Shape, side: SideColumns, memory: int, keep: bool) -> 
     return store.peak_bytes, store.finished
 
 
-class _PaperMill(Mill):
+class PaperMill(Mill):
     """Makes every stage at once."""
 
     def _run(self, stage: Stage) -> None:
         self.store.finish(stage.path)
 
 
-class _PaperStore(StageStore):
+class PaperStore(StageStore):
     """Sizes in place of directories."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
@@ -116,21 +116,25 @@ class _PaperStore(StageStore):
         self._there: dict[Path, int] = {}
 
     def is_done(self, path: Path) -> bool:
+        """Tell whether a stage is finished."""
         return path in self._there
 
     def finish(self, path: Path) -> None:
+        """Note what a stage leaves."""
         stage = path.name.rpartition("-")[0]
         self.finished[stage] = self._there[path] = self._sizes[stage]
         self.check_space()
 
     def drop(self, path: Path) -> None:
+        """Let a stage go."""
         self._there.pop(path, None)
 
     def used_bytes(self) -> int:
+        """Return the bytes of what is there."""
         return sum(self._there.values())
 
 
-def _nothing(directory: Path) -> None:
+def nothing(directory: Path) -> None:
     """Make no file."""
 
 

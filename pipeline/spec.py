@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 #: DiskANN's published setting for SIFT-like data; 32 neighbours let 15 nodes of 128 bytes share a page.
 DEFAULT_MAX_DEGREE = 32
@@ -29,6 +29,17 @@ DEFAULT_NAVIGATION = 0.01
 DEFAULT_SAMPLE = 100_000
 #: Share of the vectors that belong to a second shard: those nearest to a border.
 DEFAULT_OVERLAP = 0.25
+#: Approximation ratio of E2LSH; the paper's.
+DEFAULT_RATIO = 2.0
+#: Bucket width in units of the radius: rho is least near it for a ratio of 2.
+DEFAULT_WIDTH = 4.0
+#: Scale of the functions in a compound hash; below 1 for fewer tables, which let more candidates through.
+#: With this and the next one SIFT has an overall ratio near 1.05.
+DEFAULT_GAMMA = 0.55
+#: Probability that a vector within the radius shares a bucket with the query, unless the tables are counted out.
+DEFAULT_SUCCESS = 0.8
+#: Bytes of a bucket block: the least that NVMe devices read, and what the paper takes.
+DEFAULT_BLOCK_BYTES: Literal[512] = 512
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
 
@@ -93,6 +104,50 @@ class Parameters(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
 
+class LshParameters(BaseModel):
+    """Everything but the input that decides the bytes of an LSH index; what is None is solved for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    kind: Literal["lsh"] = "lsh"
+    metric: Metric = "l2"
+    ratio: Annotated[float, Field(alias="c", gt=1, le=16)] = DEFAULT_RATIO
+    width: Annotated[float, Field(alias="w", gt=0, le=1000)] = DEFAULT_WIDTH
+    gamma: Annotated[float, Field(gt=0, le=4)] = DEFAULT_GAMMA
+    success: Annotated[float | None, Field(gt=0, lt=1)] = None
+    n_functions: Annotated[int | None, Field(alias="m", ge=1, le=256)] = None
+    n_tables: Annotated[int | None, Field(alias="L", ge=1, le=65535)] = None
+    n_radii: Annotated[int | None, Field(ge=1, le=256)] = None
+    first_radius: Annotated[float | None, Field(gt=0, lt=1e30)] = None
+    candidates: Annotated[int | None, Field(alias="S", ge=1, lt=2**32)] = None
+    probes: Annotated[int, Field(ge=0, le=65535)] = 0
+    hash_bits: Annotated[int | None, Field(ge=0, le=31)] = None
+    block_bytes: Literal[128, 256, 512, 1024, 2048, 4096] = DEFAULT_BLOCK_BYTES
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+
+    @model_validator(mode="after")
+    def _tables_are_said_once(self) -> LshParameters:
+        if self.success is not None and self.n_tables is not None:
+            raise ValueError(
+                "success: decides the number of tables, which n_tables says too; give one of them"
+            )
+        return self
+
+
+#: Parameters of every kind of index.
+KINDS: dict[str, type[Parameters] | type[LshParameters]] = {"graph": Parameters, "lsh": LshParameters}
+
+
+def _kind_of(parameters: Any) -> str:
+    kind = parameters.get("kind", "graph") if isinstance(parameters, dict) else parameters.kind
+    return str(kind)
+
+
+AnyParameters = Annotated[
+    Annotated[Parameters, Tag("graph")] | Annotated[LshParameters, Tag("lsh")], Discriminator(_kind_of)
+]
+
+
 class BuildSpec(BaseModel):
     """One build: input, output, parameters and how to run it."""
 
@@ -105,7 +160,7 @@ class BuildSpec(BaseModel):
     id_column: str | None = None
     metadata_columns: list[str] = []
     out: str
-    parameters: Parameters = Parameters()
+    parameters: AnyParameters = Parameters()
     memory: Size = DEFAULT_MEMORY
     scratch: Size | None = None
     workers: Annotated[int, Field(ge=1, le=1024)] = 2

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles import golden
+from tests.oracles import golden, golden_lsh, lsh
 
 from indexmill.formats.index import IndexFiles, verify_index
+from indexmill.formats.lsh_index import LshFiles
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 
@@ -100,3 +101,23 @@ def test_the_golden_manifests_state_their_version(version: str) -> None:
     major, minor = map(int, version[1:].split("_"))
     stated = json.loads((GOLDEN / version / "manifest.json").read_text("utf-8"))["format"]
     assert stated == {"name": "indexmill", "major": major, "minor": minor}
+
+
+def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_lsh"
+    assert verify_index(index) == []
+    with LshFiles(index) as files:
+        assert files.manifest.build_id == "6667780c4b3e02d5eb3806ea6a5cdbdc06070211f3b0b4df9a1479cef2b7bdf9"
+        assert (files.shape, files.defaults) == (golden_lsh.SHAPE, golden_lsh.DEFAULTS)
+        for name, want in vars(golden_lsh.FUNCTIONS).items():
+            assert np.array_equal(getattr(files.functions, name), want), name
+        assert np.array_equal(files.vectors.read(0, 150), golden_lsh.VECTORS)
+        assert files.user_ids == golden_lsh.USER_IDS
+        decoded = lsh.Decoded.of(files)
+        for (radius, table), places in golden_lsh.places().items():
+            for bucket in range(4):
+                chain = decoded.chain(files.tables.pointer(radius, table, bucket))
+                assert chain == [(slot, print_) for b, print_, slot in places if b == bucket]
+    golden_lsh.write_golden(tmp_path)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name

@@ -17,7 +17,6 @@ from indexmill.formats.manifest import Manifest, write_manifest
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.allocator import give_back, hold_little
-from indexmill.pipeline.build import check_free
 from indexmill.pipeline.certify import measure
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
@@ -35,6 +34,7 @@ from indexmill.pipeline.relayout.record import layout_record, manifest_of
 from indexmill.pipeline.relayout.rewrite import write_files
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
+from indexmill.pipeline.room import check_free
 
 AUTO = "auto"
 DEFAULT_EFFORT = "normal"

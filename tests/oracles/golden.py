@@ -3,7 +3,7 @@
 `write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
 navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
 an index was laid out again. A change of the format adds a directory beside the old ones:
-``python -m tests.oracles.golden tests/golden/v1_3``.
+``python -m tests.oracles.golden tests/golden/v1_3``, and ``tests.oracles.golden_lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ LAYOUT = {
     "parameters": {"rounds": 12, "least_gain": 0.002},
     "work": 11,
     "work_limit": None,
-    "certificate_memory": 268435456,
     "choice": {
         "effort": "low",
         "sample_limited_by": "index",

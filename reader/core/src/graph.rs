@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 pub use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
+use crate::stored::Stored;
 
 /// How a component of a stored vector is represented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Dtype {
         (Dtype::Sq8, "sq8"),
     ];
 
-    fn from_field(value: u64) -> Option<Self> {
+    pub(crate) fn from_field(value: u64) -> Option<Self> {
         Self::NAMES.get((value as usize).checked_sub(1)?).map(|&(dtype, _)| dtype)
     }
 
@@ -227,7 +228,13 @@ impl Graph {
 
     /// Dimensions of a query: one less than stored under inner product.
     pub fn user_dim(&self) -> usize {
-        self.layout.dim - usize::from(self.metric == Metric::Ip)
+        self.stored().user_dim()
+    }
+
+    /// What the vectors of nodes are.
+    pub(crate) fn stored(&self) -> Stored<'_> {
+        let Layout { dim, dtype, vector_bytes, .. } = self.layout;
+        Stored { dim, dtype, metric: self.metric, vector_bytes, scale: &self.scale }
     }
 
     /// Memory it takes: 4 bytes a page, 8 a dimension of scaled types.

@@ -9,12 +9,12 @@ use crate::entries::Entries;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::ids::Ids;
-use crate::manifest::{self, Manifest, NAVIGATION_FILE};
+use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::navigation::Navigation;
 use crate::nodes::Nodes;
 use crate::pagefile::PAGE_BYTES;
 use crate::remap::Pages;
-use crate::search::{Cache, Worker};
+use crate::search::{Cache, QueryState, Worker};
 
 /// How often an index is opened anew that is replaced at that moment.
 const OPEN_ATTEMPTS: usize = 4;
@@ -43,7 +43,7 @@ pub struct Index {
     pub engine: EngineChoice,
     pub(crate) file: Arc<DataFile>,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(crate) idle: Mutex<Vec<Worker>>,
+    pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
     /// All nodes, once a view was made; shared with it.
@@ -68,12 +68,13 @@ impl Index {
     /// one of them may go past the page cache; of the other files the header tells the build.
     fn open_once(path: &Path, engine: &str) -> Result<Option<Self>> {
         let manifest = manifest::read(path)?;
+        manifest.expect_kind(path, Kind::Graph)?;
         manifest.check_sizes(path)?;
         let graph_path = path.join("graph.imx");
         let engine = EngineChoice::new(engine)?;
         let file = DataFile::open(&graph_path, engine.access(), PAGE_BYTES)?;
         let graph = Graph::open(&graph_path)?;
-        if graph.file_id != file.id()? {
+        if graph.file_id != file.id(0)? {
             return Ok(None);
         }
         let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
@@ -91,10 +92,7 @@ impl Index {
         ];
         let optional = navigation.as_ref().map(|navigation| (NAVIGATION_FILE, navigation.build_id));
         for (name, build_id) in required.into_iter().chain(optional) {
-            let (got, want) = (manifest::hex(&build_id), manifest.header_build_id());
-            if got != want {
-                return Err(Error::corrupt(&path.join(name), "build id in the header", want, got));
-            }
+            manifest.check_build_id(&path.join(name), &build_id)?;
         }
         Ok(Some(Index {
             path: path.to_owned(),

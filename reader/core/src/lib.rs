@@ -22,6 +22,7 @@ pub mod filter;
 pub mod graph;
 pub mod ids;
 pub mod index;
+pub mod lsh;
 pub mod manifest;
 mod memory;
 mod metric;
@@ -31,10 +32,12 @@ pub mod pagefile;
 mod random;
 pub mod remap;
 pub mod search;
+mod stored;
 pub mod verify;
 
 pub use error::{Error, Result};
 pub use index::Index;
+pub use lsh::LshIndex;
 
 #[cfg(test)]
 mod testing;

@@ -15,6 +15,8 @@ pub const MANIFEST_NAME: &str = "manifest.json";
 const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.
 pub const GRAPH_FILES: [&str; 4] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx"];
+/// Files without which an index of hash tables cannot be searched.
+pub const LSH_FILES: [&str; 5] = ["buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx"];
 /// Name of the navigation graph, which an index may lack.
 pub const NAVIGATION_FILE: &str = "navigation.imx";
 
@@ -24,9 +26,38 @@ const TAIL_BYTES: usize = 81;
 const TAIL_START: &[u8] = b"  \"digest\": \"";
 const TAIL_END: &[u8] = b"\"\n}\n";
 
+/// What an index is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A graph: [`crate::Index`].
+    Graph,
+    /// Hash tables: [`crate::LshIndex`].
+    Lsh,
+}
+
+impl Kind {
+    const NAMES: [(&'static str, Kind); 2] = [("graph", Kind::Graph), ("lsh", Kind::Lsh)];
+
+    /// Name as in manifests.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |&(name, _)| name)
+    }
+
+    /// Files without which it cannot be searched.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Kind::Graph => &GRAPH_FILES,
+            Kind::Lsh => &LSH_FILES,
+        }
+    }
+}
+
 /// The keys of the manifest that a reader needs.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Manifest {
+    /// What the index is made of.
+    pub kind: Kind,
     /// 64 hex digits; the first 32 stand in every page file.
     pub build_id: String,
     /// Every file of the index but the manifest and run.json, sorted by name.
@@ -84,8 +115,9 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Manifest> {
         return Err(foreign(path));
     }
     check_major(path, preamble.format.major)?;
-    if preamble.kind != "graph" {
-        let message = format!("{}: kind: expected \"graph\", got {:?}", path.display(), preamble.kind);
+    if !Kind::NAMES.iter().any(|(name, _)| *name == preamble.kind) {
+        let known = Kind::NAMES.map(|(name, _)| format!("{name:?}")).join(" or ");
+        let message = format!("{}: kind: expected {known}, got {:?}", path.display(), preamble.kind);
         return Err(Error::TooNew(format!("{message}; install a newer indexmill to read it")));
     }
     let manifest: Manifest = serde_json::from_slice(bytes).map_err(text)?;
@@ -136,7 +168,7 @@ fn check_entries(path: &Path, manifest: &Manifest) -> Result<()> {
     if !manifest.files.is_sorted_by(|a, b| a.name < b.name) {
         return Err(Error::corrupt(path, "files", "different names in order", "another order"));
     }
-    for name in GRAPH_FILES {
+    for name in manifest.kind.files() {
         manifest.entry(path, name)?;
     }
     Ok(())
@@ -160,6 +192,25 @@ impl Manifest {
     fn entry(&self, path: &Path, name: &str) -> Result<&FileEntry> {
         let found = self.files.iter().find(|f| f.name == name);
         found.ok_or_else(|| Error::corrupt(path, "files", format!("an entry for {name}"), "none"))
+    }
+
+    /// Refuses an index of another kind, in directory `path`.
+    pub fn expect_kind(&self, path: &Path, kind: Kind) -> Result<()> {
+        if self.kind != kind {
+            let (path, want, got) = (path.display(), kind.name(), self.kind.name());
+            let message = format!("{path}: expected an index of kind {want:?}, got one of kind {got:?}");
+            return Err(Error::Config(format!("{message}; open it as what it is")));
+        }
+        Ok(())
+    }
+
+    /// Refuses a page file, at `path`, of another build.
+    pub fn check_build_id(&self, path: &Path, build_id: &[u8; BUILD_ID_BYTES]) -> Result<()> {
+        let (got, want) = (hex(build_id), self.header_build_id());
+        if got != want {
+            return Err(Error::corrupt(path, "build id in the header", want, got));
+        }
+        Ok(())
     }
 
     /// Whether the index has a file of this name.

@@ -278,16 +278,21 @@ impl PageFile {
         check_page(&self.path, number, page, want)
     }
 
+    /// Reads the pages from `number` on that fill `bytes`, and checks each.
+    pub(crate) fn read_pages(&self, number: u64, checksums: &[u32], bytes: &mut [u8]) -> Result<()> {
+        read_exact(&self.path, &self.file, bytes, number * PAGE_BYTES as u64)?;
+        for (number, page) in (number..).zip(bytes.chunks_exact(PAGE_BYTES)) {
+            check_page(&self.path, number, page, checksums.get(number as usize - 1).copied().unwrap_or(0))?;
+        }
+        Ok(())
+    }
+
     /// Reads a whole section into memory and checks every page of it; returns the payload.
     pub fn read_section(&self, section: &Section, checksums: &[u32]) -> Result<Vec<u8>> {
         let bytes = (section.pages as usize).saturating_mul(PAGE_BYTES);
         let mut raw: Vec<u8> = reserve(&self.path, bytes)?;
         raw.resize(bytes, 0);
-        read_exact(&self.path, &self.file, &mut raw, section.first_page * PAGE_BYTES as u64)?;
-        for (i, page) in raw.chunks_exact(PAGE_BYTES).enumerate() {
-            let number = section.first_page + i as u64;
-            check_page(&self.path, number, page, checksums.get(number as usize - 1).copied().unwrap_or(0))?;
-        }
+        self.read_pages(section.first_page, checksums, &mut raw)?;
         raw.truncate(section.payload as usize);
         Ok(raw)
     }

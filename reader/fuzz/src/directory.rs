@@ -7,12 +7,12 @@ use indexmill_core::search::{Entry, Policy, Queries, SearchOutput, SearchParams,
 use indexmill_core::{Error, Index, Result};
 
 use crate::common::Random;
-use crate::input::{FITTED, named, split_flags, write_parts};
+use crate::input::{FITTED, PARTS, named, split_flags, write_parts};
 
 /// Verifies a directory; one without damage must open, be searched and give ids.
 pub fn verify(data: &[u8]) -> Result<()> {
     let (flags, data) = split_flags(data);
-    let scratch = write_parts(flags, data);
+    let scratch = write_parts(&PARTS, flags, data);
     let damages = indexmill_core::verify::verify(&scratch.0);
     let directory = scratch.0.to_string_lossy();
     assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
@@ -35,7 +35,7 @@ pub fn search(data: &[u8]) -> Result<()> {
     let Some((call, parts)) = data.split_first_chunk::<7>() else {
         return Err(Error::Input("an input shorter than its parameters".into()));
     };
-    let scratch = write_parts(FITTED, parts);
+    let scratch = write_parts(&PARTS, FITTED, parts);
     let index = named(&scratch.0, Index::open(&scratch.0, "pread"))?;
     search_all(&index, Call::parse(*call))
 }

@@ -12,7 +12,7 @@
 //! The first two exercise the frame: magics, sizes and checksums. With the others a mutation reaches what follows the
 //! frame, and a page costs the fuzzer its content alone.
 //!
-//! A directory is a list of parts in the order of [`PARTS`], each `u16 length` and an input as above without its
+//! A directory is a list of parts in the order of [`PARTS`] or [`LSH_PARTS`], each `u16 length` and an input as above without its
 //! flags; a part that is missing is a missing file.
 
 use std::fs;
@@ -40,6 +40,10 @@ pub const OWN_MANIFEST: u8 = 4;
 
 /// Files of a directory, in the order of its parts; new ones go to the end, which keeps the old seeds valid.
 pub const PARTS: [&str; 6] = [MANIFEST_NAME, "codes.imx", "entries.imx", "graph.imx", "ids.imx", "navigation.imx"];
+
+/// Files of a directory of kind "lsh".
+pub const LSH_PARTS: [&str; 6] =
+    [MANIFEST_NAME, "buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx"];
 
 /// Pages of one file at most: a fuzzer learns nothing from larger ones.
 const MAX_PAGES: usize = 64;
@@ -128,10 +132,10 @@ pub fn write_page_file(name: &str, data: &[u8]) -> (Scratch, PathBuf) {
     (scratch, path)
 }
 
-/// Writes a directory.
-pub fn write_parts(flags: u8, mut data: &[u8]) -> Scratch {
+/// Writes a directory of the files `names`, the manifest first.
+pub fn write_parts(names: &[&'static str], flags: u8, mut data: &[u8]) -> Scratch {
     let scratch = scratch();
-    let parts: Vec<(&str, &[u8])> = PARTS.iter().map_while(|&name| Some((name, take_block(&mut data)?))).collect();
+    let parts: Vec<(&str, &[u8])> = names.iter().map_while(|&name| Some((name, take_block(&mut data)?))).collect();
     let files = parts.iter().filter(|(name, _)| *name != MANIFEST_NAME);
     let mut files: Vec<(&str, Vec<u8>)> = files.map(|&(name, part)| (name, page_file(flags, part))).collect();
     if is_sealed(flags) {

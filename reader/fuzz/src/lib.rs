@@ -15,6 +15,7 @@ mod common;
 mod directory;
 mod files;
 pub mod input;
+mod lsh;
 mod seal;
 pub mod seeds;
 
@@ -23,6 +24,7 @@ use indexmill_core::Result;
 pub use common::Random;
 pub use directory::{search, verify};
 pub use files::{codes, entries, graph, ids, manifest, navigation, profile};
+pub use lsh::{functions, lsh, vectors};
 
 /// A parser under test.
 pub struct Target {
@@ -35,7 +37,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "manifest", run: manifest, mutations: 4000 },
     Target { name: "graph", run: graph, mutations: 4000 },
     Target { name: "codes", run: codes, mutations: 4000 },
@@ -45,4 +47,7 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "profile", run: profile, mutations: 4000 },
     Target { name: "verify", run: verify, mutations: 400 },
     Target { name: "search", run: search, mutations: 400 },
+    Target { name: "functions", run: functions, mutations: 4000 },
+    Target { name: "vectors", run: vectors, mutations: 4000 },
+    Target { name: "lsh", run: lsh, mutations: 600 },
 ];

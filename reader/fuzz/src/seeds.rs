@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use indexmill_core::manifest::MANIFEST_NAME;
 use indexmill_core::pagefile::PAGE_BYTES;
 
+use crate::common::lsh::{LshSpec, write_lsh};
 use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, write_index};
-use crate::input::{FITTED, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
+use crate::input::{FITTED, LSH_PARTS, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
 
 /// An input that its target must accept.
 pub struct Seed {
@@ -54,6 +55,7 @@ pub fn all() -> Vec<Seed> {
     let many = Spec { n: 300, dim: 2, dtype: UINT8, max_degree: 2, ..SMALL };
     add(&mut seeds, "all-centres", &["codes.imx"], many, None);
     add_modes(&mut seeds, &index(Spec { id_type: 4, ..SMALL }, None));
+    add_lsh(&mut seeds);
     push(&mut seeds, "profile", "device", &[], include_bytes!("../../core/tests/data/quick-device.json"));
     seeds
 }
@@ -67,6 +69,37 @@ fn add(seeds: &mut Vec<Seed>, name: &str, alone: &[&str], spec: Spec, metric: Op
     let parts = directory(files, content_pages, without_digest);
     push(seeds, "verify", name, &[FITTED], &parts);
     push(seeds, "search", name, &[spec.n.min(3) as u8, 20, 4, 1, 2, 2, 1], &parts);
+}
+
+/// Seeds of indexes of kind "lsh".
+fn add_lsh(seeds: &mut Vec<Seed>) {
+    let small = LshSpec {
+        n: 60,
+        dim: 3,
+        n_functions: 2,
+        n_tables: 2,
+        n_radii: 2,
+        hash_bits: 2,
+        scattered: true,
+        ..LshSpec::default()
+    };
+    for (name, spec) in [
+        ("float32", small),
+        ("uint8", LshSpec { dtype: UINT8, block_bytes: 512, ..small }),
+        ("ip", LshSpec { metric: IP, hash_bits: 5, ..small }),
+        ("one-vector", LshSpec { n: 1, hash_bits: 0, n_radii: 1, ..small }),
+        ("row-of-two-pages", LshSpec { n: 2, dim: 1200, dtype: FLOAT32, ..small }),
+    ] {
+        let written = write_lsh(spec);
+        let read = |&name: &&'static str| (name, fs::read(written.path().join(name)).expect("it was just written"));
+        let files: Files = LSH_PARTS.iter().map(read).collect();
+        for (file, bytes) in files.iter().filter(|(file, _)| ["functions.imx", "vectors.imx"].contains(file)) {
+            push(seeds, target_of(file), name, &[FITTED], &content_pages(bytes));
+            push(seeds, target_of(file), &format!("{name}-pages"), &[PAGES], &whole_pages(bytes));
+        }
+        let parts = directory(&files, content_pages, without_digest);
+        push(seeds, "lsh", name, &[spec.n.min(3) as u8, 40, 2, 2, 1], &parts);
+    }
 }
 
 /// Seeds of the other modes, which differ in the frame alone.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use indexmill_core::Index as CoreIndex;
 use indexmill_core::filter::Filter as CoreFilter;
 use indexmill_core::search::{Entry, Policy, Queries, SearchParams};
-use numpy::{PyArray1, PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::calls::{metadata_sha256, unlocked};
 use crate::errors;
 use crate::queries::Block;
-use crate::results::{columns, counters, id_object, rows};
+use crate::results::{columns, counters, rows, user_ids};
 
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -172,8 +173,7 @@ impl Index {
 
     #[getter]
     fn metadata_sha256(&self) -> Option<&str> {
-        let files = &self.inner.manifest.files;
-        files.iter().find(|file| file.name == "metadata.parquet").map(|file| file.sha256.as_str())
+        metadata_sha256(&self.inner.manifest)
     }
 
     /// Finds the k nearest vertices of each query, and says what each query did, if `trace` is wanted.
@@ -258,21 +258,7 @@ impl Index {
 
     /// User ids of a 1-D int64 array of slots.
     fn user_ids<'py>(&self, py: Python<'py>, slots: PyReadonlyArray1<'py, i64>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let n = self.n_vertices();
-        let mut wanted = Vec::with_capacity(slots.len());
-        for &slot in slots.as_array() {
-            match u32::try_from(slot) {
-                Ok(slot) if slot < n => wanted.push(slot),
-                _ => {
-                    return Err(errors::input(
-                        py,
-                        format!("slots: expected 0..{}, got {slot}; drop missing ones", n - 1),
-                    ));
-                }
-            }
-        }
-        let found = py.detach(|| self.inner.ids.user_ids(&wanted)).map_err(|e| errors::to_python(py, &e))?;
-        found.into_iter().map(|id| id_object(py, id)).collect()
+        user_ids(py, &self.inner.ids, self.n_vertices(), slots)
     }
 
     fn __repr__(&self) -> String {
@@ -293,29 +279,12 @@ impl Index {
         self.unlocked(py, |index, stop| search(index, &queries, stop))
     }
 
-    /// Calls `work` without the interpreter's lock; Ctrl-C ends it.
+    /// Calls `work` as [`unlocked`] does.
     fn unlocked<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&CoreIndex, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
     ) -> PyResult<T> {
-        let mut signal = None;
-        let done = py.detach(|| {
-            work(&self.inner, &mut || {
-                signal = Python::attach(|py| py.check_signals().err());
-                signal.is_some()
-            })
-        });
-        match (done, signal) {
-            (_, Some(raised)) => Err(raised),
-            (Ok(output), None) => Ok(output),
-            (Err(error), None) => Err(errors::to_python(py, &error)),
-        }
+        unlocked(py, |stop| work(&self.inner, stop))
     }
-}
-
-/// One message for each damage in the index at `path`; empty if it is sound.
-#[pyfunction]
-pub fn verify(py: Python<'_>, path: PathBuf) -> Vec<String> {
-    py.detach(|| indexmill_core::verify::verify(&path))
 }

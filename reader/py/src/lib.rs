@@ -2,10 +2,12 @@
 
 use pyo3::prelude::*;
 
+mod calls;
 mod device;
 mod errors;
 mod index;
 pub mod kernels;
+mod lsh;
 mod queries;
 mod results;
 
@@ -15,6 +17,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("simd", indexmill_core::distance::kernels().name)?;
     module.add_class::<index::Index>()?;
     module.add_class::<index::Filter>()?;
+    module.add_class::<lsh::LshIndex>()?;
     module.add_function(wrap_pyfunction!(device::measure_device, module)?)?;
-    module.add_function(wrap_pyfunction!(index::verify, module)?)
+    module.add_function(wrap_pyfunction!(calls::index_kind, module)?)?;
+    module.add_function(wrap_pyfunction!(calls::verify, module)?)
 }

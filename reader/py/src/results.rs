@@ -1,10 +1,12 @@
 //! Results as arrays.
 
-use indexmill_core::ids::UserId;
+use indexmill_core::ids::{Ids, UserId};
 use indexmill_core::search::{Counters, Trace};
-use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+
+use crate::errors;
 
 /// One array for each counter.
 pub fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
@@ -48,8 +50,28 @@ pub fn rows<T: numpy::Element>(py: Python<'_>, values: Vec<T>, n: usize, k: usiz
     PyArray1::from_vec(py, values).reshape([n, k])
 }
 
+/// User ids of `slots`, which are below `n`.
+pub fn user_ids<'py>(
+    py: Python<'py>,
+    ids: &Ids,
+    n: u32,
+    slots: PyReadonlyArray1<'py, i64>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let mut wanted = Vec::with_capacity(slots.len());
+    for &slot in slots.as_array() {
+        match u32::try_from(slot) {
+            Ok(slot) if slot < n => wanted.push(slot),
+            _ => {
+                return Err(errors::input(py, format!("slots: expected 0..{}, got {slot}; drop missing ones", n - 1)));
+            }
+        }
+    }
+    let found = py.detach(|| ids.user_ids(&wanted)).map_err(|e| errors::to_python(py, &e))?;
+    found.into_iter().map(|id| id_object(py, id)).collect()
+}
+
 /// A user id as Python's type for it.
-pub fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
+fn id_object(py: Python<'_>, id: UserId) -> PyResult<Bound<'_, PyAny>> {
     Ok(match id {
         UserId::Vector(x) => x.into_pyobject(py)?.into_any(),
         UserId::Int64(x) => x.into_pyobject(py)?.into_any(),

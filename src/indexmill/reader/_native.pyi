@@ -212,11 +212,150 @@ class Index:
             If a page that was read is damaged.
         """
 
+class LshOptions(TypedDict):
+    """Arguments of a search besides the queries.
+
+    1 <= k <= `n_vectors`, candidates at least 1, probes in 0 .. 65535, threads in 1 .. 1024, inflight (queries that
+    each thread interleaves) in 1 .. 256. None: what the index says.
+    """
+
+    k: int
+    candidates: int | None
+    probes: int | None
+    threads: int
+    inflight: int
+
+@final
+class LshIndex:
+    """An opened index of kind ``lsh``; safe to search from several threads at once."""
+
+    @staticmethod
+    def open(
+        path: str | PathLike[str],
+        engine: str = "auto",
+        vectors_in_memory: bool = True,
+        tables_in_memory: bool = False,
+    ) -> LshIndex:
+        """Open the index in directory `path`.
+
+        `engine` is one that `Index.open` takes, or ``memory``, which loads everything.
+
+        Raises
+        ------
+        ForeignFile, CorruptFile, TooOld, TooNew
+            If the directory does not hold an index that this reader can use.
+        ConfigError
+            If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
+        InputError
+            If the operating system refuses to read a file.
+        """
+
+    @property
+    def n_vectors(self) -> int: ...
+    @property
+    def dim(self) -> int:
+        """Dimensions of a query: those stored, less one under inner product."""
+
+    @property
+    def dtype(self) -> Literal["float32", "float16", "uint8", "int8"]: ...
+    @property
+    def query_dtype(self) -> Literal["float32", "uint8", "int8"]: ...
+    @property
+    def metric(self) -> Literal["l2", "ip", "cosine"]: ...
+    @property
+    def n_functions(self) -> int:
+        """M."""
+
+    @property
+    def n_tables(self) -> int:
+        """L."""
+
+    @property
+    def candidates(self) -> int:
+        """S."""
+
+    @property
+    def probes(self) -> int:
+        """T."""
+
+    @property
+    def ratio(self) -> float:
+        """C."""
+
+    @property
+    def radii(self) -> NDArray[np.float64]:
+        """R of each radius, ascending; shape (r,)."""
+
+    @property
+    def block_bytes(self) -> int: ...
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes held between searches: vectors, functions, bitmap, tables, ids, buckets."""
+
+    @property
+    def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
+    @property
+    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "memory"]: ...
+    @property
+    def engine_note(self) -> str | None:
+        """What differs from the best way of reading, and why; None if nothing does. A search may add to it."""
+
+    @property
+    def metadata_sha256(self) -> str | None: ...
+    @property
+    def build_id(self) -> str:
+        """64 hex digits."""
+
+    def search(
+        self,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: LshOptions,
+    ) -> dict[str, Any]:
+        """Find k near vectors of each query, sorted by (distance, slot).
+
+        Releases the GIL; Ctrl-C is noticed within about 50 ms.
+
+        Parameters
+        ----------
+        queries : array of `query_dtype`, shape (n_queries, dim), C-contiguous
+
+        Returns
+        -------
+        dict
+            ``slots``: int64 (n_queries, k), -1 where fewer than k vectors were met; a slot is a vector id.
+            ``scores``: float32 (n_queries, k) in the user's metric, NaN where missing.
+            A uint64 (n_queries,) array each: ``table_reads``, ``block_reads``, ``blocks``, ``vector_reads``,
+            ``bytes_read``, ``radii``, ``entries``, ``candidates``, ``distances``.
+            A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
+
+        Raises
+        ------
+        InputError
+            If the queries or k do not fit the index, or a read fails.
+        ConfigError
+            If another parameter is out of range.
+        CorruptFile
+            If what was read is damaged.
+        """
+
+    def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
+        """User ids of `slots`, as `Index.user_ids`."""
+
+def index_kind(path: str | PathLike[str]) -> Literal["graph", "lsh"]:
+    """What the index at `path` is made of, by its manifest.
+
+    Raises
+    ------
+    ForeignFile, CorruptFile, TooOld, TooNew
+        If there is no manifest that this reader can use.
+    """
+
 def verify(path: str | PathLike[str]) -> list[str]:
     """Read everything of the index at `path`; one message for each damage found, none if it is sound.
 
     Checks the manifest's digest, every SHA-256, the build id, every header, footer and page checksum, and that
-    every neighbour, code, entry vertex and id is in range. Files that cannot be read are damages, too.
+    every neighbour, code, entry vertex and id is in range; of kind ``lsh`` that every vector is in the bucket that its
+    hash says, once in each table. Files that cannot be read are damages, too.
     """
 
 def measure_device(

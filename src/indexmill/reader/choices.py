@@ -13,6 +13,13 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
 #: Engines that take no file.
 ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
+#: Besides them, of an index of kind "lsh".
+MEMORY = "memory"
+#: Where a part of an index of kind "lsh" is while it is open.
+Place = Literal["memory", "storage"]
+PLACES: tuple[Place, ...] = get_args(Place)
+DEFAULT_VECTORS: Place = "memory"
+DEFAULT_TABLES: Place = "storage"
 #: What stands before the name of a device profile.
 SIMULATED = "simulated:"
 

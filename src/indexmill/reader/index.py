@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexmill.formats.errors import ConfigError, CorruptFile
+from indexmill.formats.errors import ConfigError
 from indexmill.reader import _native
 from indexmill.reader.choices import (
     DEFAULT_BEAM_WIDTH,
@@ -24,14 +23,12 @@ from indexmill.reader.choices import (
     Policy,
 )
 from indexmill.reader.filters import as_mask
+from indexmill.reader.opened import Opened
 from indexmill.reader.orders import as_order
-from indexmill.reader.queries import as_queries
 from indexmill.reader.trace import trace_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ class CacheInfo:
     n_bytes: int
 
 
-class Index:
+class Index(Opened["_native.Index"]):
     """An opened index; safe to search from several threads at once.
 
     Parameters
@@ -131,15 +128,8 @@ class Index:
     """
 
     def __init__(self, path: str | Path, engine: str = "auto") -> None:
-        self.path = Path(path)
-        self.native = _native.Index.open(str(path), engine)
+        super().__init__(path, _native.Index.open(str(path), engine), engine)
         self._cached = CacheInfo(0, 0)
-        # Held open, so that the metadata of this build is at hand when a new one takes its place.
-        metadata = self.path / _METADATA
-        self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
-        self._metadata: pa.Table | None = None
-        if engine == "auto" and self.engine_note is not None:
-            warnings.warn(f"{path}: {self.engine_note}", stacklevel=2)
 
     def __len__(self) -> int:
         return self.native.n_vertices
@@ -149,26 +139,6 @@ class Index:
         return (
             f"Index({str(self.path)!r}, {n.n_vertices:,} x {n.dim} {n.dtype}, {n.metric}, R={n.max_degree})"
         )
-
-    @property
-    def dim(self) -> int:
-        """Dimensions of a query."""
-        return self.native.dim
-
-    @property
-    def metric(self) -> str:
-        """``l2``, ``cosine`` or ``ip``."""
-        return self.native.metric
-
-    @property
-    def engine(self) -> str:
-        """How pages are read; what ``auto`` became."""
-        return self.native.engine
-
-    @property
-    def engine_note(self) -> str | None:
-        """What differs from the best way of reading, and why; None if nothing does. Searches may add to it."""
-        return self.native.engine_note
 
     @property
     def default_entry(self) -> Entry:
@@ -391,48 +361,3 @@ class Index:
             "deterministic": deterministic,
             "allow": allow,
         }
-
-    def metadata(self, vector_ids: ArrayLike) -> pa.Table:
-        """Return the metadata rows of `vector_ids`, int64 (m,), in that order; no columns if the input had none.
-
-        The file is read and checked against the manifest on first use, and kept.
-
-        Raises
-        ------
-        CorruptFile
-            If the file differs from what was written.
-        """
-        import pyarrow as pa
-
-        if self._metadata is None:
-            self._metadata = self._read_metadata()
-        if self._metadata.num_columns == 0:
-            return self._metadata
-        return self._metadata.take(pa.array(np.asarray(vector_ids, dtype=np.int64)))
-
-    def _read_metadata(self) -> pa.Table:
-        import pyarrow as pa
-
-        from indexmill.formats.metadata import read_metadata
-
-        expected = self.native.metadata_sha256
-        if expected is None:
-            return pa.table({})
-        path = self.path / _METADATA
-        if self._metadata_file is None:
-            raise CorruptFile(f"{path}: expected a file, got none; copy the index again or rebuild it")
-        return read_metadata(self._metadata_file, path, expected)
-
-    def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
-        return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)
-
-    def _user_ids(self, slots: NDArray[np.int64], vector_ids: NDArray[np.int64]) -> NDArray[Any]:
-        kind = self.native.id_type
-        if kind == "none":
-            return vector_ids
-        missing = slots < 0
-        ids = np.empty(slots.shape, dtype=np.dtype(kind) if kind in ("int64", "uint64") else object)
-        ids[~missing] = self.native.user_ids(slots[~missing])
-        if missing.any():
-            ids[missing] = None if ids.dtype == object else np.array(-1).astype(ids.dtype)
-        return ids

@@ -18,6 +18,7 @@ mod scalar;
 
 use std::sync::OnceLock;
 
+pub use convert::half_to_f32;
 pub use gather::{prefetch_line, prefetch_row};
 
 /// Distance of two arrays of `dim` components.

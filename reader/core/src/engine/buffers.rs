@@ -43,6 +43,11 @@ impl Buffers {
         self.slot_bytes
     }
 
+    /// Panics if a buffer has no room for `bytes` bytes.
+    pub fn check_fits(&self, bytes: usize) {
+        assert!(bytes <= self.slot_bytes, "{bytes} bytes into a buffer of {}", self.slot_bytes);
+    }
+
     /// All of them.
     #[cfg(target_os = "linux")]
     pub fn as_iovec(&self) -> libc::iovec {

@@ -1,4 +1,4 @@
-//! The file that engines read: past the page cache where the file system allows it, through it, or as a map.
+//! The files that engines read: past the page cache where the file system allows it, through it, or as maps.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -10,6 +10,7 @@ use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::pagefile::PAGE_BYTES;
 
 /// How a file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,17 +23,26 @@ pub enum Access {
     Mapped,
 }
 
-/// An open data file, shared by all engines of an index.
+/// An open data file, shared by all engines of an index; or several, read as if each began where the one before ends.
 pub struct DataFile {
-    /// For messages.
+    /// For messages: the file, or the first one.
     pub path: PathBuf,
     /// Why reads go through the page cache although direct ones were wanted.
     pub buffered_because: Option<String>,
     /// Whether reads go past the page cache.
     pub direct: bool,
     unit_bytes: usize,
+    /// In order, at least one.
+    parts: Vec<Part>,
+}
+
+/// One of the files.
+struct Part {
+    path: PathBuf,
     file: File,
     mapping: Option<Mapping>,
+    /// Bytes of the files before it.
+    start: u64,
 }
 
 /// Something that can be read at an offset: the file, or a test's script.
@@ -47,61 +57,94 @@ pub trait ReadAt: Send + Sync {
 impl DataFile {
     /// Opens `path`; reads will start at multiples of `unit_bytes`, by whose number blocks are asked for.
     pub fn open(path: &Path, access: Access, unit_bytes: usize) -> Result<Self> {
+        Self::join(&[path.to_owned()], access, unit_bytes)
+    }
+
+    /// Opens the files at `paths`, at least one. All but the last are whole units long, and no block is asked for that
+    /// lies in two of them.
+    pub fn join(paths: &[PathBuf], access: Access, unit_bytes: usize) -> Result<Self> {
         let (mut buffered_because, mut direct) = (None, None);
         if access == Access::Direct {
-            match open_direct(path, unit_bytes) {
-                Ok(file) => direct = Some(file),
+            match paths.iter().map(|path| open_direct(path, unit_bytes)).collect::<io::Result<Vec<File>>>() {
+                Ok(files) => direct = Some(files),
                 Err(e) => {
                     buffered_because = Some(format!("direct reads were refused ({e}); the page cache is used"));
                 }
             }
         }
         let is_direct = direct.is_some();
-        let file = direct.map_or_else(|| File::open(path), Ok).map_err(|e| Error::io(path, "open", e))?;
-        let mapping = if access == Access::Mapped { Some(Mapping::new(&file, path)?) } else { None };
-        Ok(DataFile { path: path.to_owned(), buffered_because, direct: is_direct, unit_bytes, file, mapping })
+        let open = |path: &PathBuf| File::open(path).map_err(|e| Error::io(path, "open", e));
+        let files = direct.map_or_else(|| paths.iter().map(open).collect::<Result<_>>(), Ok)?;
+        let (mut parts, mut start) = (Vec::with_capacity(files.len()), 0);
+        for (path, file) in paths.iter().zip(files) {
+            let mapping = if access == Access::Mapped { Some(Mapping::new(&file, path)?) } else { None };
+            let bytes = file.metadata().map_err(|e| Error::io(path, "read its size", e))?.len();
+            parts.push(Part { path: path.clone(), file, mapping, start });
+            start += bytes;
+        }
+        Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, unit_bytes, parts })
     }
 
-    /// Descriptor, valid as long as `self`.
-    pub fn fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+    /// Bytes of a unit.
+    pub fn unit_bytes(&self) -> usize {
+        self.unit_bytes
     }
 
-    /// Which file this is.
-    pub(crate) fn id(&self) -> Result<FileId> {
-        FileId::of(&self.path, &self.file)
+    /// Descriptors in order, valid as long as `self`.
+    pub fn fds(&self) -> Vec<RawFd> {
+        self.parts.iter().map(|part| part.file.as_raw_fd()).collect()
     }
 
-    /// Its size, also of a block device.
+    /// Which of the files the byte at `offset` belongs to, and where in it.
+    pub fn locate(&self, offset: u64) -> (usize, u64) {
+        let i = self.parts.iter().rposition(|part| part.start <= offset).unwrap_or(0);
+        (i, offset - self.parts[i].start)
+    }
+
+    /// Where file `i` begins.
+    pub fn start_of(&self, i: usize) -> u64 {
+        self.parts[i].start
+    }
+
+    /// Which file number `i` is.
+    pub(crate) fn id(&self, i: usize) -> Result<FileId> {
+        FileId::of(&self.parts[i].path, &self.parts[i].file)
+    }
+
+    /// Size of all, also of a block device.
     pub fn bytes(&self) -> Result<u64> {
-        (&self.file).seek(SeekFrom::End(0)).map_err(|e| Error::io(&self.path, "look for its end", e))
+        let last = &self.parts[self.parts.len() - 1];
+        let bytes = (&last.file).seek(SeekFrom::End(0)).map_err(|e| Error::io(&last.path, "look for its end", e))?;
+        Ok(last.start + bytes)
     }
 
-    /// Where a page starts in the file.
-    pub fn offset_of(&self, page: u64) -> u64 {
-        page * self.unit_bytes as u64
+    /// Where a unit starts.
+    pub fn offset_of(&self, unit: u64) -> u64 {
+        unit * self.unit_bytes as u64
     }
 
-    /// The error for a block at `page`, whose end the size check at open had found inside the file.
-    pub fn fault(&self, page: u64, fault: Fault) -> Error {
+    /// The error for a block at `unit`, whose end the size check at open had found inside the file.
+    pub fn fault(&self, unit: u64, fault: Fault) -> Error {
+        let (i, offset) = self.locate(self.offset_of(unit));
+        let (path, page) = (&self.parts[i].path, offset / PAGE_BYTES as u64);
         match fault {
-            Fault::Failed(e) => Error::io(&self.path, format!("read page {page}"), e),
-            Fault::Cut => Error::corrupt(&self.path, format!("page {page}"), "a whole block", "the end of the file"),
+            Fault::Failed(e) => Error::io(path, format!("read page {page}"), e),
+            Fault::Cut => Error::corrupt(path, format!("page {page}"), "a whole block", "the end of the file"),
         }
     }
 
-    /// Fills `bytes` bytes at `address` from `page` on with reads of `source`, however many it takes.
+    /// Fills `bytes` bytes at `address` from `unit` on with reads of `source`, however many it takes.
     ///
     /// # Safety
     /// The caller owns the memory for the length of the call.
-    pub unsafe fn read_block(&self, source: &impl ReadAt, address: *mut u8, bytes: usize, page: u64) -> Result<()> {
-        let mut progress = Progress::new(page, bytes);
+    pub unsafe fn read_block(&self, source: &impl ReadAt, address: *mut u8, bytes: usize, unit: u64) -> Result<()> {
+        let mut progress = Progress::new(unit, bytes);
         loop {
             let filled = progress.filled();
-            let offset = self.offset_of(page) + filled as u64;
+            let offset = self.offset_of(unit) + filled as u64;
             // SAFETY: the missing part of the caller's memory.
             let result = unsafe { source.read_at(address.wrapping_add(filled), progress.missing(), offset) };
-            match progress.take(result, self.direct).map_err(|fault| self.fault(page, fault))? {
+            match progress.take(result, self.direct).map_err(|fault| self.fault(unit, fault))? {
                 Next::Done => return Ok(()),
                 Next::Again => {}
                 Next::AgainLater => std::thread::sleep(REFUSAL_PAUSE),
@@ -112,11 +155,13 @@ impl DataFile {
 
 impl ReadAt for DataFile {
     unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
-        match &self.mapping {
+        let (i, offset) = self.locate(offset);
+        let part = &self.parts[i];
+        match &part.mapping {
             // SAFETY: as the caller says.
             Some(mapping) => unsafe { mapping.read_at(address, bytes, offset) },
             // SAFETY: as the caller says.
-            None => unsafe { self.file.read_at(address, bytes, offset) },
+            None => unsafe { part.file.read_at(address, bytes, offset) },
         }
     }
 }

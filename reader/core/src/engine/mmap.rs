@@ -14,8 +14,8 @@ use crate::error::Result;
 pub struct Mapped(pub Arc<DataFile>);
 
 impl Fill for Mapped {
-    fn fill(&self, page: u64, block: &mut [u8]) -> Result<()> {
+    fn fill(&self, unit: u64, block: &mut [u8]) -> Result<()> {
         // SAFETY: the block is the caller's.
-        unsafe { self.0.read_block(&*self.0, block.as_mut_ptr(), block.len(), page) }
+        unsafe { self.0.read_block(&*self.0, block.as_mut_ptr(), block.len(), unit) }
     }
 }

@@ -1,7 +1,7 @@
-//! Reading blocks of graph.imx behind one trait.
+//! Reading blocks of an index's files behind one trait.
 //!
 //! An engine belongs to one search thread, owns the buffers that are read into and has one buffer for each read that
-//! may be in flight. The contract of every engine: a completed read filled its buffer wholly (short reads are
+//! may be in flight. The contract of every engine: a completed read got all of its bytes (short reads are
 //! continued, interrupted ones repeated), anything else is an error that names file and page, and dropping an
 //! engine waits for the reads in flight. After an error an engine is good for being dropped only.
 //!
@@ -13,6 +13,7 @@
 //! | `mmap.rs`, `mapping.rs` | a map of the file |
 //! | `../remap.rs` | pages composed of nodes in memory |
 //! | `simulated.rs`, `profile.rs`, `pause.rs` | a modelled device |
+//! | `none.rs` | none: what is searched is in memory |
 //!
 //! `choice.rs` picks one by name, `progress.rs` decides what each result of a read means.
 
@@ -22,6 +23,7 @@ mod file;
 mod flight;
 mod mapping;
 mod mmap;
+mod none;
 mod pause;
 mod pread;
 mod profile;
@@ -37,6 +39,7 @@ pub use choice::EngineChoice;
 pub use profile::{Model, Profile};
 
 pub(crate) use file::{Access, DataFile};
+pub(crate) use none::NoEngine;
 pub(crate) use synchronous::Fill;
 
 use crate::error::Result;
@@ -47,9 +50,17 @@ pub(crate) trait Engine: Send {
     /// Number of buffers.
     fn slots(&self) -> usize;
 
-    /// Asks for a block that starts at `page` into buffer `slot`, which must not be in flight. It may start at the
-    /// next [`Engine::flush`] only.
-    fn queue(&mut self, slot: usize, page: u64) -> Result<()>;
+    /// Bytes of a buffer.
+    fn slot_bytes(&self) -> usize;
+
+    /// Asks for the block of `bytes` bytes that starts at `unit` into the front of buffer `slot`, which is at least as
+    /// long and must not be in flight. It may start at the next [`Engine::flush`] only.
+    fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()>;
+
+    /// Asks for a block that fills the buffer.
+    fn queue(&mut self, slot: usize, unit: u64) -> Result<()> {
+        self.queue_part(slot, unit, self.slot_bytes())
+    }
 
     /// Starts everything that was queued.
     fn flush(&mut self) -> Result<()>;

@@ -17,7 +17,8 @@ const STACK_BYTES: usize = 128 << 10;
 
 struct Job {
     slot: usize,
-    page: u64,
+    unit: u64,
+    bytes: usize,
 }
 
 #[derive(Default)]
@@ -81,9 +82,9 @@ fn read_until_closed(shared: &Shared<impl ReadAt>) {
     loop {
         if let Some(job) = queues.jobs.pop_front() {
             drop(queues);
-            let (address, bytes) = (shared.buffers.address(job.slot), shared.buffers.slot_bytes());
-            // SAFETY: the slot is in flight, so nobody else touches its buffer.
-            let result = unsafe { shared.file.read_block(&*shared.source, address, bytes, job.page) };
+            let address = shared.buffers.address(job.slot);
+            // SAFETY: the slot is in flight, so nobody else touches its buffer, which is long enough.
+            let result = unsafe { shared.file.read_block(&*shared.source, address, job.bytes, job.unit) };
             queues = shared.queues();
             queues.done.push((job.slot, result));
             shared.finished.notify_one();
@@ -100,9 +101,14 @@ impl<R: ReadAt + 'static> Engine for PreadPool<R> {
         self.shared.buffers.slots()
     }
 
-    fn queue(&mut self, slot: usize, page: u64) -> Result<()> {
+    fn slot_bytes(&self) -> usize {
+        self.shared.buffers.slot_bytes()
+    }
+
+    fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()> {
+        self.shared.buffers.check_fits(bytes);
         self.flights.start(slot);
-        self.queued.push(Job { slot, page });
+        self.queued.push(Job { slot, unit, bytes });
         Ok(())
     }
 

@@ -16,7 +16,7 @@ const DIRECT_ALIGNMENT: usize = 512;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
     /// Where the block starts.
-    pub page: u64,
+    pub unit: u64,
     wanted: usize,
     filled: usize,
     refusals: u32,
@@ -43,9 +43,9 @@ pub enum Fault {
 }
 
 impl Progress {
-    /// Nothing read yet of the `wanted` bytes that start at `page`.
-    pub fn new(page: u64, wanted: usize) -> Self {
-        Progress { page, wanted, filled: 0, refusals: 0 }
+    /// Nothing read yet of the `wanted` bytes that start at `unit`.
+    pub fn new(unit: u64, wanted: usize) -> Self {
+        Progress { unit, wanted, filled: 0, refusals: 0 }
     }
 
     /// Bytes that are there.

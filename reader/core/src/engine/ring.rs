@@ -61,15 +61,15 @@ impl Ring {
         Ok(self)
     }
 
-    /// Registers the file as number 0 and the buffers as number 0, each if the kernel agrees; says which it did.
+    /// Registers the files by their positions and the buffers as number 0, each if the kernel agrees; says which it did.
     /// Limits on locked memory may refuse the buffers, and reads work without.
     ///
     /// # Safety
     /// The buffers stay where they are while requests are in flight.
-    pub unsafe fn register(&self, file: RawFd, buffers: libc::iovec) -> (bool, bool) {
-        let file = self.ring.submitter().register_files(&[file]).is_ok();
+    pub unsafe fn register(&self, files: &[RawFd], buffers: libc::iovec) -> (bool, bool) {
+        let files = self.ring.submitter().register_files(files).is_ok();
         // SAFETY: as the caller says.
-        (file, unsafe { self.ring.submitter().register_buffers(&[buffers]) }.is_ok())
+        (files, unsafe { self.ring.submitter().register_buffers(&[buffers]) }.is_ok())
     }
 
     /// Puts a request into the queue for the next [`Ring::enter`].

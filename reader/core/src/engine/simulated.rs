@@ -67,7 +67,7 @@ pub struct Simulated {
     file: Arc<DataFile>,
     buffers: Buffers,
     flights: Flights,
-    queued: Vec<(usize, u64)>,
+    queued: Vec<(usize, u64, usize)>,
     /// Completion times and slots, the earliest on top.
     pending: BinaryHeap<Reverse<(Duration, usize)>>,
 }
@@ -99,9 +99,14 @@ impl Engine for Simulated {
         self.buffers.slots()
     }
 
-    fn queue(&mut self, slot: usize, page: u64) -> Result<()> {
+    fn slot_bytes(&self) -> usize {
+        self.buffers.slot_bytes()
+    }
+
+    fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()> {
+        self.buffers.check_fits(bytes);
         self.flights.start(slot);
-        self.queued.push((slot, page));
+        self.queued.push((slot, unit, bytes));
         Ok(())
     }
 
@@ -109,15 +114,14 @@ impl Engine for Simulated {
         if self.queued.is_empty() {
             return Ok(());
         }
-        let bytes = self.buffers.slot_bytes();
         let now_s = self.device.origin.elapsed().as_secs_f64();
-        for &(slot, _) in &self.queued {
+        for &(slot, _, bytes) in &self.queued {
             let due = Duration::from_secs_f64(self.device.completion_s(now_s, bytes));
             self.pending.push(Reverse((due, slot)));
         }
-        self.queued.drain(..).try_for_each(|(slot, page)| {
-            // SAFETY: the slot is in flight, so nobody else touches its buffer.
-            unsafe { self.file.read_block(&*self.file, self.buffers.address(slot), bytes, page) }
+        self.queued.drain(..).try_for_each(|(slot, unit, bytes)| {
+            // SAFETY: the slot is in flight, so nobody else touches its buffer, which is long enough.
+            unsafe { self.file.read_block(&*self.file, self.buffers.address(slot), bytes, unit) }
         })
     }
 

@@ -7,8 +7,8 @@ use crate::error::Result;
 
 /// Where the blocks come from.
 pub trait Fill: Send {
-    /// Fills `block` with the block that starts at `page` of the file.
-    fn fill(&self, page: u64, block: &mut [u8]) -> Result<()>;
+    /// Fills `block` with the block that starts at `unit` of the file.
+    fn fill(&self, unit: u64, block: &mut [u8]) -> Result<()>;
 }
 
 /// See the module's head.
@@ -16,7 +16,7 @@ pub struct Synchronous<S> {
     source: S,
     buffers: Buffers,
     flights: Flights,
-    queued: Vec<(usize, u64)>,
+    queued: Vec<(usize, u64, usize)>,
     finished: Vec<(usize, Result<()>)>,
 }
 
@@ -33,18 +33,23 @@ impl<S: Fill> Engine for Synchronous<S> {
         self.buffers.slots()
     }
 
-    fn queue(&mut self, slot: usize, page: u64) -> Result<()> {
+    fn slot_bytes(&self) -> usize {
+        self.buffers.slot_bytes()
+    }
+
+    fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()> {
+        self.buffers.check_fits(bytes);
         self.flights.start(slot);
-        self.queued.push((slot, page));
+        self.queued.push((slot, unit, bytes));
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
-        for (slot, page) in self.queued.drain(..) {
-            let (address, bytes) = (self.buffers.address(slot), self.buffers.slot_bytes());
+        for (slot, unit, bytes) in self.queued.drain(..) {
+            let address = self.buffers.address(slot);
             // SAFETY: initialised memory of this buffer alone; it is in flight, so nobody else touches it.
             let block = unsafe { std::slice::from_raw_parts_mut(address, bytes) };
-            self.finished.push((slot, self.source.fill(page, block)));
+            self.finished.push((slot, self.source.fill(unit, block)));
         }
         Ok(())
     }

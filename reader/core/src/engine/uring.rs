@@ -1,6 +1,7 @@
-//! io_uring: registered file and buffers, one submission for all reads that were queued.
+//! io_uring: registered files and buffers, one submission for all reads that were queued.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
@@ -22,9 +23,10 @@ pub struct Uring {
     file: Arc<DataFile>,
     /// Taken out, and leaked, only if the kernel cannot be asked to finish writing into them.
     buffers: Option<Buffers>,
+    fds: Vec<RawFd>,
     reads: Vec<Progress>,
     flights: Flights,
-    registered_file: bool,
+    registered_files: bool,
     registered_buffers: bool,
     process: u32,
 }
@@ -33,10 +35,11 @@ impl Uring {
     /// Takes a ring with room for every buffer; to be used by the calling thread only.
     pub fn new(ring: Ring, file: Arc<DataFile>, buffers: Buffers) -> Self {
         // SAFETY: drop waits for the reads in flight, or keeps the buffers for good.
-        let (registered_file, registered_buffers) = unsafe { ring.register(file.fd(), buffers.as_iovec()) };
+        let (registered_files, registered_buffers) = unsafe { ring.register(&file.fds(), buffers.as_iovec()) };
         let (slots, process) = (buffers.slots(), std::process::id());
         let (reads, flights) = (vec![Progress::default(); slots], Flights::new(slots));
-        Uring { ring, file, buffers: Some(buffers), reads, flights, registered_file, registered_buffers, process }
+        let (fds, buffers) = (file.fds(), Some(buffers));
+        Uring { ring, file, buffers, fds, reads, flights, registered_files, registered_buffers, process }
     }
 
     fn buffers(&self) -> &Buffers {
@@ -47,12 +50,12 @@ impl Uring {
         let read = &self.reads[slot];
         let address = self.buffers().address(slot).wrapping_add(read.filled());
         let bytes = read.missing().min(MAX_READ_BYTES) as u32;
-        let offset = self.file.offset_of(read.page) + read.filled() as u64;
-        let fd = types::Fd(self.file.fd());
-        let entry = match (self.registered_file, self.registered_buffers) {
-            (true, true) => opcode::ReadFixed::new(types::Fixed(0), address, bytes, 0).offset(offset).build(),
+        let (i, offset) = self.file.locate(self.file.offset_of(read.unit) + read.filled() as u64);
+        let (fixed, fd) = (types::Fixed(i as u32), types::Fd(self.fds[i]));
+        let entry = match (self.registered_files, self.registered_buffers) {
+            (true, true) => opcode::ReadFixed::new(fixed, address, bytes, 0).offset(offset).build(),
             (false, true) => opcode::ReadFixed::new(fd, address, bytes, 0).offset(offset).build(),
-            (true, false) => opcode::Read::new(types::Fixed(0), address, bytes).offset(offset).build(),
+            (true, false) => opcode::Read::new(fixed, address, bytes).offset(offset).build(),
             (false, false) => opcode::Read::new(fd, address, bytes).offset(offset).build(),
         };
         entry.user_data(slot as u64)
@@ -94,7 +97,7 @@ impl Uring {
                 }
                 Err(fault) => {
                     self.flights.finish(slot);
-                    first = first.and(Err(self.file.fault(self.reads[slot].page, fault)));
+                    first = first.and(Err(self.file.fault(self.reads[slot].unit, fault)));
                 }
             }
         }
@@ -107,9 +110,14 @@ impl Engine for Uring {
         self.reads.len()
     }
 
-    fn queue(&mut self, slot: usize, page: u64) -> Result<()> {
+    fn slot_bytes(&self) -> usize {
+        self.buffers().slot_bytes()
+    }
+
+    fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()> {
+        self.buffers().check_fits(bytes);
         self.flights.start(slot);
-        self.reads[slot] = Progress::new(page, self.buffers().slot_bytes());
+        self.reads[slot] = Progress::new(unit, bytes);
         self.push(slot)
     }
 

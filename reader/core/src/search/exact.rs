@@ -4,38 +4,40 @@
 
 use super::vectors::Prepared;
 use crate::distance::kernels;
-use crate::graph::{Dtype, Graph, Metric};
+use crate::graph::{Dtype, Metric};
+use crate::stored::Stored;
 
-/// Distance of `query` to the `vector_bytes` bytes of a node; `scratch` is reused.
+/// Distance of `query` to the `vector_bytes` bytes of a stored vector; `scratch` is reused.
 ///
-/// `vector` must be aligned for its component type, which nodes are: blocks are aligned to 64 bytes and nodes to 4.
-pub fn distance(graph: &Graph, query: &Prepared, vector: &[u8], scratch: &mut Vec<f32>) -> f32 {
-    let (dim, kernels) = (graph.layout.dim, kernels());
-    assert!(vector.len() == graph.layout.vector_bytes && vector.as_ptr().addr().is_multiple_of(4));
+/// `vector` must be aligned for its component type, which stored ones are: pages are aligned to 64 bytes and vectors
+/// to 4.
+pub(crate) fn distance(stored: &Stored<'_>, query: &Prepared, vector: &[u8], scratch: &mut Vec<f32>) -> f32 {
+    let (dim, metric, kernels) = (stored.dim, stored.metric, kernels());
+    assert!(vector.len() == stored.vector_bytes && vector.as_ptr().addr().is_multiple_of(4));
     scratch.resize(dim, 0.0);
-    let (floats, stored, out) = (query.floats.as_ptr(), vector.as_ptr(), scratch.as_mut_ptr());
+    let (floats, codes, out) = (query.floats.as_ptr(), vector.as_ptr(), scratch.as_mut_ptr());
     let bytes = query.bytes.as_ptr();
     assert!(query.floats.len() == dim);
     // SAFETY: `vector_bytes` covers `dim` components of the type and is aligned for them; `floats` and `scratch` hold
     // `dim` floats; `bytes` holds `dim` bytes for integer types (`Queries::check`); `scale` holds 2 * `dim` floats
     // for scaled types (`Graph::open`).
     unsafe {
-        match graph.layout.dtype {
-            Dtype::Float32 if graph.metric == Metric::Ip => return -(kernels.ip_f32)(floats, stored.cast(), dim),
-            Dtype::Float32 => return (kernels.l2_f32)(floats, stored.cast(), dim),
-            Dtype::Uint8 => return (kernels.l2_u8)(bytes, stored, dim),
-            Dtype::Int8 => return (kernels.l2_i8)(bytes.cast(), stored.cast(), dim),
-            Dtype::Float16 => (kernels.widen_f16)(stored.cast(), dim, out),
+        match stored.dtype {
+            Dtype::Float32 if metric == Metric::Ip => return -(kernels.ip_f32)(floats, codes.cast(), dim),
+            Dtype::Float32 => return (kernels.l2_f32)(floats, codes.cast(), dim),
+            Dtype::Uint8 => return (kernels.l2_u8)(bytes, codes, dim),
+            Dtype::Int8 => return (kernels.l2_i8)(bytes.cast(), codes.cast(), dim),
+            Dtype::Float16 => (kernels.widen_f16)(codes.cast(), dim, out),
             Dtype::Sq16 => {
-                let (min, step) = graph.scale.split_at(dim);
-                (kernels.unscale_u16)(stored.cast(), min.as_ptr(), step.as_ptr(), dim, out);
+                let (min, step) = stored.scale.split_at(dim);
+                (kernels.unscale_u16)(codes.cast(), min.as_ptr(), step.as_ptr(), dim, out);
             }
             Dtype::Sq8 => {
-                let (min, step) = graph.scale.split_at(dim);
-                (kernels.unscale_u8)(stored, min.as_ptr(), step.as_ptr(), dim, out);
+                let (min, step) = stored.scale.split_at(dim);
+                (kernels.unscale_u8)(codes, min.as_ptr(), step.as_ptr(), dim, out);
             }
         }
-        if graph.metric == Metric::Ip {
+        if metric == Metric::Ip {
             return -(kernels.ip_f32)(floats, out, dim);
         }
         (kernels.l2_f32)(floats, out, dim)

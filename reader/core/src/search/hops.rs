@@ -7,7 +7,8 @@
 //!   their exact distances are computed while the next hop's reads are in flight. The order of arrival decides nothing:
 //!   a hop leaves the same candidates behind in any order.
 
-use super::query::{QueryState, Step};
+use super::query::QueryState;
+use super::task::Step;
 use super::trace::EventKind;
 use super::{Policy, Shared};
 use crate::error::Result;

@@ -7,9 +7,10 @@
 //! In a deterministic search nothing that a query decides depends on when reads complete, so results and counters (times
 //! excepted) are the same for every engine, number of threads and number of queries in flight.
 
+mod answers;
 mod cache;
 pub(crate) mod candidates;
-mod exact;
+pub(crate) mod exact;
 mod hops;
 pub(crate) mod nearest;
 mod page_heap;
@@ -18,25 +19,30 @@ mod pipeline;
 mod plan;
 mod query;
 mod results;
-mod stamped;
+pub(crate) mod stamped;
+pub(crate) mod task;
+pub(crate) mod threads;
 mod trace;
 mod traversal;
-mod vectors;
+pub(crate) mod vectors;
 mod worker;
 
 pub use cache::Cache;
 pub use params::{Entry, MAX_BEAM_WIDTH, MAX_INFLIGHT, MAX_THREADS, Policy, SearchParams};
+pub(crate) use query::QueryState;
 pub(crate) use results::Goal;
 pub use trace::{Event, EventKind, NO_SLOT, Trace};
 pub use vectors::{Queries, Values};
-pub use worker::Worker;
+pub(crate) use worker::Worker;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::{Error, Result};
 use crate::index::Index;
+use answers::Answers;
 use plan::Plan;
+use task::Turns;
+use threads::run;
 
 /// What one query cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -120,15 +126,14 @@ pub(crate) struct Shared<'a> {
     pub scans: bool,
     pub cache: Option<Arc<Cache>>,
     pub notes: Notes,
-    next: AtomicUsize,
-    stopped: AtomicBool,
+    turns: Turns,
 }
 
 impl<'a> Shared<'a> {
     fn new(index: &'a Index, params: &'a SearchParams, queries: &'a Queries<'a>, goal: Goal) -> Result<Self> {
         let n = index.graph.layout.n_vertices;
         params.check(n, goal)?;
-        queries.check(&index.graph)?;
+        queries.check(&index.graph.stored())?;
         if params.entry == Entry::Navigation && index.navigation.is_none() {
             let message = format!("entry \"navigation\": {} has no navigation graph", index.path.display());
             return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
@@ -140,32 +145,13 @@ impl<'a> Shared<'a> {
             }
             None => Plan { list_size: params.list_size, scans: false },
         };
-        let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let (cache, notes) = (index.cache(), Notes::Nothing);
-        Ok(Shared { index, params, queries, goal, list_size, scans, cache, notes, next, stopped })
+        let (cache, notes, turns) = (index.cache(), Notes::Nothing, Turns::new(queries.n));
+        Ok(Shared { index, params, queries, goal, list_size, scans, cache, notes, turns })
     }
 
     /// The same search with notes.
     fn noting(self, notes: Notes) -> Self {
         Shared { notes, ..self }
-    }
-
-    /// The next query nobody took yet.
-    pub fn take(&self) -> Option<usize> {
-        if self.is_stopped() {
-            return None;
-        }
-        Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < self.queries.n)
-    }
-
-    /// Makes every thread end soon; what was found is dropped.
-    pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a thread failed or was interrupted.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
     }
 }
 
@@ -189,9 +175,9 @@ impl Index {
         &self,
         shared: &Shared<'_>,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, Vec<worker::Answers>)> {
+    ) -> Result<(SearchOutput, Vec<Answers>)> {
         let mut output = allocate(shared.queries.n, shared.params.k)?;
-        let parts = run(shared, interrupted)?;
+        let parts = run(shared, shared.params.threads, shared.params.inflight, interrupted)?;
         merge(&mut output, &parts);
         output.vector_ids = self.vector_ids_of(&output.slots)?;
         Ok((output, parts))
@@ -214,7 +200,7 @@ impl Index {
         }
         let goal = Goal::Within(self.graph.metric.largest_distance(radius));
         let shared = Shared::new(self, params, queries, goal)?;
-        let mut output = gather(queries.n, run(&shared, interrupted)?);
+        let mut output = gather(queries.n, run(&shared, params.threads, params.inflight, interrupted)?);
         output.vector_ids = self.vector_ids_of(&output.slots)?;
         Ok(output)
     }
@@ -228,7 +214,10 @@ impl Index {
     ) -> Result<Vec<u32>> {
         let mut shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?.noting(Notes::Blocks);
         shared.cache = None;
-        Ok(run(&shared, interrupted)?.into_iter().flat_map(|answers| answers.blocks).collect())
+        Ok(run(&shared, params.threads, params.inflight, interrupted)?
+            .into_iter()
+            .flat_map(|answers| answers.blocks)
+            .collect())
     }
 
     fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
@@ -253,35 +242,8 @@ fn allocate(n_queries: usize, k: usize) -> Result<SearchOutput> {
     Ok(output)
 }
 
-/// Searches with all threads; of several errors the one of the first query wins.
-fn run(shared: &Shared<'_>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<worker::Answers>> {
-    let (n, params) = (shared.queries.n, shared.params);
-    let threads = params.threads.min(n).max(1);
-    let lanes = params.inflight.min(n.div_ceil(threads)).max(1);
-    let mut parts = Vec::with_capacity(threads);
-    std::thread::scope(|scope| {
-        // Where the system gives no more threads, fewer do the work.
-        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, || worker::search(shared, lanes, None)).ok();
-        let helpers: Vec<_> = (1..threads).map_while(spawn).collect();
-        parts.push(worker::search(shared, lanes, Some(interrupted)));
-        parts.extend(helpers.into_iter().map(|helper| {
-            helper.join().unwrap_or_else(|_| Err((0, Error::Config("a search thread panicked: report it".into()))))
-        }));
-    });
-    let mut first: Option<(usize, Error)> = None;
-    let mut answers = Vec::with_capacity(parts.len());
-    for part in parts {
-        match part {
-            Ok(part) => answers.push(part),
-            Err((query, error)) if first.as_ref().is_none_or(|f| query < f.0) => first = Some((query, error)),
-            Err(_) => {}
-        }
-    }
-    first.map_or(Ok(answers), |(_, error)| Err(error))
-}
-
 /// Puts every thread's answers in their rows.
-fn merge(output: &mut SearchOutput, parts: &[worker::Answers]) {
+fn merge(output: &mut SearchOutput, parts: &[Answers]) {
     for part in parts {
         for (i, &query) in part.queries.iter().enumerate() {
             let from = part.results_of(i);
@@ -294,7 +256,7 @@ fn merge(output: &mut SearchOutput, parts: &[worker::Answers]) {
 }
 
 /// Puts every thread's answers one after the other in the order of the queries.
-fn gather(n_queries: usize, parts: Vec<worker::Answers>) -> RangeOutput {
+fn gather(n_queries: usize, parts: Vec<Answers>) -> RangeOutput {
     let mut places = vec![(0, 0); n_queries];
     for (thread, part) in parts.iter().enumerate() {
         part.queries.iter().enumerate().for_each(|(i, &query)| places[query] = (thread, i));

@@ -52,6 +52,11 @@ impl Nearest {
         }
     }
 
+    /// The largest of the kept keys, once there are as many as may be kept.
+    pub fn worst(&self) -> Option<u64> {
+        self.worst_first.peek().copied().filter(|_| self.worst_first.len() >= self.capacity)
+    }
+
     /// Moves the kept keys to `out`, smallest first.
     pub fn drain_sorted(&mut self, out: &mut Vec<u64>) {
         out.clear();

@@ -14,7 +14,8 @@
 use std::collections::VecDeque;
 
 use super::Shared;
-use super::query::{QueryState, Step};
+use super::query::QueryState;
+use super::task::Step;
 use super::trace::EventKind;
 use crate::error::Result;
 

@@ -6,6 +6,7 @@ use super::hops::Hop;
 use super::nearest::{distance_of, slot_of};
 use super::page_heap::PageHeap;
 use super::pipeline::Pipeline;
+use super::task::Step;
 use super::trace::{self, Event, EventKind};
 use super::traversal::Traversal;
 use super::{Counters, Goal, Policy, Shared};
@@ -18,21 +19,12 @@ pub(super) struct Read {
     pub block: u32,
 }
 
-/// What a query does next.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Submit [`QueryState::take_reads`], then [`QueryState::overlap`], then wait for a read to arrive.
-    Wait,
-    /// Nothing more: [`QueryState::finish`].
-    Done,
-}
-
 /// Results that an idle query state has room for.
 const KEPT_RESULTS: usize = 1 << 14;
 
 /// State of one query, reused for the next. Memory: that of its parts.
 #[derive(Default)]
-pub(super) struct QueryState {
+pub(crate) struct QueryState {
     pub(super) traversal: Traversal,
     pub(super) pages: PageHeap,
     pub(super) reads: Vec<Read>,
@@ -95,7 +87,7 @@ impl QueryState {
     }
 
     /// Reads that were chosen since the last call.
-    pub fn take_reads(&mut self) -> std::vec::Drain<'_, Read> {
+    pub(super) fn take_reads(&mut self) -> std::vec::Drain<'_, Read> {
         self.reads.drain(..)
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::worker::Answers;
+use super::answers::Answers;
 use super::{Goal, Notes, Policy, Queries, SearchOutput, SearchParams, Shared};
 use crate::error::Result;
 use crate::index::Index;

@@ -123,7 +123,7 @@ impl Traversal {
     pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
         let graph = &shared.index.graph;
         let vector = graph.layout.vector(block, slot);
-        let distance = exact::distance(graph, &self.query, vector, &mut self.scratch);
+        let distance = exact::distance(&graph.stored(), &self.query, vector, &mut self.scratch);
         let key = key(distance, slot);
         self.counters.distances += 1;
         self.note_vertex(shared, EventKind::Measure, slot, distance);

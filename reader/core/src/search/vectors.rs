@@ -1,7 +1,10 @@
 //! Queries as the caller gave them, and one of them prepared for an index.
 
+use crate::bytes::f32s;
+use crate::distance::half_to_f32;
 use crate::error::{Error, Result};
-use crate::graph::{Graph, Metric};
+use crate::graph::{Dtype, Metric};
+use crate::stored::Stored;
 
 /// Components of all queries, row after row.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +30,8 @@ pub struct Queries<'a> {
 
 impl Queries<'_> {
     /// Refuses queries that do not fit the index: dimensions, type, NaN, infinity, zero vectors under cosine.
-    pub fn check(&self, graph: &Graph) -> Result<()> {
-        let (want, dim) = (graph.layout.dtype.query_name(), graph.user_dim());
+    pub(crate) fn check(&self, stored: &Stored<'_>) -> Result<()> {
+        let (want, dim) = (stored.dtype.query_name(), stored.user_dim());
         let (got, len) = match self.values {
             Values::Float32(v) => ("float32", v.len()),
             Values::Uint8(v) => ("uint8", v.len()),
@@ -49,7 +52,7 @@ impl Queries<'_> {
                     let message = format!("queries: row {i}: expected finite numbers, got NaN or infinity");
                     return Err(Error::Input(format!("{message}; remove or repair it")));
                 }
-                if graph.metric == Metric::Cosine && row.iter().all(|&x| x == 0.0) {
+                if stored.metric == Metric::Cosine && row.iter().all(|&x| x == 0.0) {
                     let message = format!("queries: row {i}: expected a direction under cosine, got the zero vector");
                     return Err(Error::Input(format!("{message}; remove it")));
                 }
@@ -94,4 +97,16 @@ impl Prepared {
             Metric::Ip => self.floats.push(0.0),
         }
     }
+}
+
+/// Components of a stored vector as floats; scaled types are not hashed.
+pub(crate) fn widen(stored: &Stored<'_>, vector: &[u8], out: &mut Vec<f32>) {
+    out.clear();
+    match stored.dtype {
+        Dtype::Float32 => out.extend(f32s(vector)),
+        Dtype::Float16 => out.extend(vector.as_chunks::<2>().0.iter().map(|&b| half_to_f32(u16::from_le_bytes(b)))),
+        Dtype::Int8 => out.extend(vector.iter().map(|&b| f32::from(b as i8))),
+        _ => out.extend(vector.iter().map(|&b| f32::from(b))),
+    }
+    out.truncate(stored.dim);
 }

@@ -7,9 +7,7 @@ use std::sync::PoisonError;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use super::query::{QueryState, Step};
-use super::trace::Event;
-use super::{Counters, Notes, Shared};
+use super::task::{Step, Task, Times};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
@@ -24,18 +22,18 @@ const MAX_IDLE: usize = 16;
 const KEPT_LANES: usize = 16;
 
 /// Buffers, engine and query states of one thread, kept between calls.
-pub struct Worker {
+pub struct Worker<S> {
     engine: Box<dyn Engine>,
-    lanes: Vec<Lane>,
-    beam_width: usize,
+    lanes: Vec<Lane<S>>,
+    width: usize,
     /// A ring belongs to the thread and process that made it.
     owner: (u32, ThreadId),
 }
 
-/// A place for one query in flight. Lane i owns buffers `i * beam_width ..`.
+/// A place for one query in flight. Lane i owns buffers `i * width ..`.
 #[derive(Default)]
-struct Lane {
-    state: QueryState,
+struct Lane<S> {
+    state: S,
     /// Index of its query; `None` when idle.
     query: Option<usize>,
     clock: Clock,
@@ -54,106 +52,83 @@ impl Default for Clock {
     }
 }
 
-/// Answers of one thread, in the order in which its queries ended.
-#[derive(Default)]
-pub struct Answers {
-    pub queries: Vec<usize>,
-    /// End of each query's results in `slots` and `scores`.
-    pub ends: Vec<usize>,
-    pub slots: Vec<i64>,
-    pub scores: Vec<f32>,
-    pub counters: Vec<Counters>,
-    /// Blocks read, if they are noted.
-    pub blocks: Vec<u32>,
-    /// Events, if they are noted, and the end of each query's.
-    pub events: Vec<Event>,
-    pub event_ends: Vec<usize>,
-}
-
-impl Answers {
-    /// Where the results of the i-th query are.
-    pub fn results_of(&self, i: usize) -> std::ops::Range<usize> {
-        i.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[i]
-    }
-}
-
 /// An error and the query it belongs to, or [`NO_QUERY`].
-pub type Failure = (usize, Error);
+pub(crate) type Failure = (usize, Error);
 
 /// Comes after every query.
 const NO_QUERY: usize = usize::MAX;
 
 /// Answers, or the first error of the thread.
-pub type Outcome = std::result::Result<Answers, Failure>;
+pub(crate) type Outcome<A> = std::result::Result<A, Failure>;
 
 /// Answers queries until none is left. `interrupted` is asked now and then; it is there on the calling thread only,
 /// whose worker is kept for its next call.
-pub fn search(shared: &Shared<'_>, lanes: usize, interrupted: Option<&mut dyn FnMut() -> bool>) -> Outcome {
-    let mut worker = Worker::take(shared, lanes).map_err(|e| {
-        shared.stop();
+pub(crate) fn search<T: Task>(
+    task: &T,
+    lanes: usize,
+    interrupted: Option<&mut dyn FnMut() -> bool>,
+) -> Outcome<T::Answers> {
+    let mut worker = Worker::take(task, lanes).map_err(|e| {
+        task.turns().stop();
         (0, e)
     })?;
-    let mut answers = Answers::default();
+    let mut answers = T::Answers::default();
     let keep = interrupted.is_some();
-    let result = worker.run(shared, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
+    let result = worker.run(task, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
     match result {
-        Ok(()) if keep => worker.give_back(shared),
+        Ok(()) if keep => worker.give_back(task),
         Ok(()) => {}
         Err(error) => {
-            shared.stop();
+            task.turns().stop();
             return Err(error);
         }
     }
     Ok(answers)
 }
 
-impl Worker {
+impl<S: Default> Worker<S> {
     /// One that is idle and fits, or a new one.
-    fn take(shared: &Shared<'_>, lanes: usize) -> Result<Self> {
+    fn take<T: Task<State = S>>(task: &T, lanes: usize) -> Result<Self> {
         let owner = (std::process::id(), std::thread::current().id());
-        let (index, beam_width) = (shared.index, shared.params.beam_width);
-        let slots = lanes * beam_width;
-        let mut idle = index.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = idle.iter().position(|w| w.owner == owner && w.engine.slots() >= slots);
+        let (width, slot_bytes) = (task.width(), task.slot_bytes());
+        let slots = lanes * width;
+        let fits = |engine: &dyn Engine| engine.slots() >= slots && engine.slot_bytes() >= slot_bytes;
+        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = idle.iter().position(|w| w.owner == owner && fits(&*w.engine));
         let kept = fitting.map(|i| idle.swap_remove(i));
         drop(idle);
         let mut worker = match kept {
             Some(worker) => worker,
-            None => {
-                let engine = index.engine.start(&index.file, slots, index.graph.layout.block_bytes())?;
-                Worker { engine, lanes: Vec::new(), beam_width, owner }
-            }
+            None => Worker { engine: task.start_engine(slots)?, lanes: Vec::new(), width, owner },
         };
-        worker.beam_width = beam_width;
+        worker.width = width;
         worker.lanes.resize_with(lanes.max(worker.lanes.len()), Lane::default);
+        worker.lanes.iter_mut().for_each(|lane| task.admit(&mut lane.state));
         Ok(worker)
     }
 
     /// Keeps the worker for later calls of this thread, the newest ones first.
-    fn give_back(mut self, shared: &Shared<'_>) {
+    fn give_back<T: Task<State = S>>(mut self, task: &T) {
         self.lanes.truncate(KEPT_LANES);
-        self.lanes.iter_mut().for_each(|lane| lane.state.shrink());
-        let mut idle = shared.index.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lanes.iter_mut().for_each(|lane| T::shrink(&mut lane.state));
+        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
         idle.insert(0, self);
         idle.truncate(MAX_IDLE);
     }
 
-    fn run(
+    fn run<T: Task<State = S>>(
         &mut self,
-        shared: &Shared<'_>,
+        task: &T,
         lanes: usize,
         interrupted: &mut dyn FnMut() -> bool,
-        answers: &mut Answers,
+        answers: &mut T::Answers,
     ) -> std::result::Result<(), Failure> {
         let mut asked = Instant::now();
         let (mut ready, mut waiting, mut done) = ((0..lanes).collect::<Vec<_>>(), Vec::new(), Vec::new());
-        if shared.params.deterministic {
-            self.lanes.iter_mut().for_each(|lane| lane.state.forget_previous());
-        }
         let mut active = lanes;
         loop {
             for i in std::mem::take(&mut ready) {
-                match self.proceed(shared, i, answers)? {
+                match self.proceed(task, i, answers)? {
                     Progress::Waits => waiting.push(i),
                     Progress::Answered => ready.push(i),
                     Progress::Idle => active -= 1,
@@ -161,7 +136,7 @@ impl Worker {
             }
             for i in waiting.drain(..) {
                 let lane = &mut self.lanes[i];
-                lane.state.overlap(shared).map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))?;
+                task.overlap(&mut lane.state).map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))?;
             }
             if active == 0 {
                 return Ok(());
@@ -176,8 +151,8 @@ impl Worker {
             let finished = if must_wait { self.engine.reap(&mut done) } else { self.engine.poll(&mut done) };
             finished.map_err(of_no_query)?;
             for slot in done.drain(..) {
-                let i = slot / self.beam_width;
-                if self.arrive(shared, slot)? && !ready.contains(&i) {
+                let i = slot / self.width;
+                if self.arrive(task, slot)? && !ready.contains(&i) {
                     let clock = &mut self.lanes[i].clock;
                     clock.io_wait += clock.waiting.elapsed();
                     ready.push(i);
@@ -201,46 +176,36 @@ impl Worker {
     }
 
     /// Runs a ready lane until it waits for reads or has answered a query.
-    fn proceed(
+    fn proceed<T: Task<State = S>>(
         &mut self,
-        shared: &Shared<'_>,
+        task: &T,
         index: usize,
-        answers: &mut Answers,
+        answers: &mut T::Answers,
     ) -> std::result::Result<Progress, Failure> {
-        let (first, engine, lane) = (index * self.beam_width, &mut self.engine, &mut self.lanes[index]);
+        let (first, engine, lane) = (index * self.width, &mut self.engine, &mut self.lanes[index]);
         let query = match lane.query {
             Some(query) => query,
             None => {
-                let Some(query) = shared.take() else { return Ok(Progress::Idle) };
+                let Some(query) = task.turns().take() else { return Ok(Progress::Idle) };
                 lane.query = Some(query);
                 lane.clock = Clock::default();
-                lane.state.start(shared, query);
+                task.start(&mut lane.state, query);
                 query
             }
         };
-        match lane.state.advance(shared, |i| engine.buffer(first + i)).map_err(|e| (query, e))? {
+        match task.advance(&mut lane.state, |i| engine.buffer(first + i)).map_err(|e| (query, e))? {
             Step::Wait => {
-                for read in lane.state.take_reads() {
-                    let page = shared.index.graph.layout.page_of(read.block);
-                    engine.queue(first + read.buffer, page).map_err(|e| (query, e))?;
-                    if shared.notes == Notes::Blocks {
-                        answers.blocks.push(read.block);
-                    }
-                }
+                let queue = |buffer, unit, bytes| engine.queue_part(first + buffer, unit, bytes);
+                task.submit(&mut lane.state, answers, queue).map_err(|e| (query, e))?;
                 // At once: with all queries' reads in one submission the device is less evenly busy.
                 engine.flush().map_err(|e| (query, e))?;
                 lane.clock.waiting = Instant::now();
                 Ok(Progress::Waits)
             }
             Step::Done => {
-                let mut counters = lane.state.finish(shared, &mut answers.slots, &mut answers.scores);
-                counters.latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
-                counters.io_wait_us = lane.clock.io_wait.as_secs_f32() * 1e6;
-                answers.queries.push(query);
-                answers.ends.push(answers.slots.len());
-                lane.state.take_events(shared, &mut answers.events);
-                answers.event_ends.push(answers.events.len());
-                answers.counters.push(counters);
+                let latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
+                let times = Times { latency_us, io_wait_us: lane.clock.io_wait.as_secs_f32() * 1e6 };
+                task.finish(&mut lane.state, query, times, answers);
                 lane.query = None;
                 Ok(Progress::Answered)
             }
@@ -248,9 +213,9 @@ impl Worker {
     }
 
     /// Takes a finished read; true if its query can go on.
-    fn arrive(&mut self, shared: &Shared<'_>, slot: usize) -> std::result::Result<bool, Failure> {
-        let lane = &mut self.lanes[slot / self.beam_width];
-        let arrived = lane.state.arrive(shared, slot % self.beam_width, self.engine.buffer(slot));
+    fn arrive<T: Task<State = S>>(&mut self, task: &T, slot: usize) -> std::result::Result<bool, Failure> {
+        let lane = &mut self.lanes[slot / self.width];
+        let arrived = task.arrive(&mut lane.state, slot % self.width, self.engine.buffer(slot));
         arrived.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))
     }
 }

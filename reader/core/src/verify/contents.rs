@@ -74,7 +74,7 @@ fn check_distinct(path: &Path, neighbours: &mut [u32], place: impl FnOnce() -> S
 }
 
 /// Vector ids are a permutation; user ids can be read and fill their section.
-fn check_ids(ids: &Ids, n: u32, path: &Path) -> Result<()> {
+pub fn check_ids(ids: &Ids, n: u32, path: &Path) -> Result<()> {
     let path = path.join("ids.imx");
     let words = (n as usize).div_ceil(64);
     let mut seen: Vec<u64> = reserve(&path, words)?;

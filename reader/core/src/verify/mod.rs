@@ -2,9 +2,10 @@
 //!
 //! Each file is streamed once for the SHA-256 in the manifest, the digest that enters the build id and the CRC32C of
 //! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges.
-//! Memory: 4 bytes a page, n / 8 bytes, and what opening the index takes.
+//! Memory: 4 bytes a page, n / 8 bytes, and what opening the index takes; see `lsh` for hash tables.
 
 mod contents;
+mod lsh;
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +14,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::manifest::{self, FileEntry, Manifest, hex};
+use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
 /// Bytes of the header that the build id leaves out, because it decides them: itself and the header's CRC.
@@ -42,7 +43,10 @@ pub fn verify(path: &Path) -> Vec<String> {
             let file = path.join(manifest::MANIFEST_NAME);
             damages.push(Error::corrupt(&file, "build_id", build_id, &manifest.build_id).to_string());
         }
-        contents::check(path, &mut damages);
+        match manifest.kind {
+            Kind::Graph => contents::check(path, &mut damages),
+            Kind::Lsh => damages.extend(lsh::check(path).err().map(|error| error.to_string())),
+        }
     }
     damages
 }
@@ -91,13 +95,14 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
         "entries.imx" => b"ENTR",
         "ids.imx" => b"IDMP",
         manifest::NAVIGATION_FILE => b"NAVI",
+        "vectors.imx" => b"VECT",
+        "functions.imx" => b"LSHF",
+        "tables.imx" => b"LSHT",
+        "buckets.imx" => b"LSHB",
         _ => return Ok(None),
     };
     let file = PageFile::open(path, kind)?;
-    let (got, want) = (hex(&file.header.build_id), manifest.header_build_id());
-    if got != want {
-        return Err(Error::corrupt(path, "build id in the header", want, got));
-    }
+    manifest.check_build_id(path, &file.header.build_id)?;
     Ok(Some(PageChecks { checksums: file.load_checksums()?, damaged: 0 }))
 }
 

@@ -112,6 +112,21 @@ fn no_resealed_index_makes_a_search_panic() {
 }
 
 #[test]
+fn no_functions_file_makes_the_reader_panic() {
+    replay("functions");
+}
+
+#[test]
+fn no_vectors_file_makes_the_reader_panic() {
+    replay("vectors");
+}
+
+#[test]
+fn no_resealed_hash_tables_make_a_search_panic() {
+    replay("lsh");
+}
+
+#[test]
 fn every_generated_seed_is_committed_and_accepted() {
     let generated = seeds::all();
     for target in &TARGETS {

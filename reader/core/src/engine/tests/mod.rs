@@ -1,6 +1,7 @@
 //! The contract of the engines, each test for all of them.
 
 mod faults;
+mod joined;
 mod simulated;
 
 use std::fs;
@@ -167,7 +168,7 @@ fn a_buffer_in_flight_can_be_neither_seen_nor_asked_for_again() {
 #[test]
 fn a_file_that_takes_the_place_of_another_is_told_from_it() {
     let (data, other) = (Data::new("first", 2), Data::new("second", 2));
-    let id_of = |file: &DataFile| file.id().unwrap();
+    let id_of = |file: &DataFile| file.id(0).unwrap();
     for name in ["pread", "auto", "mmap"] {
         let first = open(name, &data.path).1;
         assert_eq!(id_of(&first), id_of(&open(name, &data.path).1), "{name}");

@@ -1,0 +1,57 @@
+"""Room in the work directory: what is allowed, and what the file system has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from indexmill.formats.errors import BudgetError
+
+
+def check_scratch(need: int, allowed: int, directory: Path, hint: str = "") -> None:
+    """Refuse a build that fills more scratch space than its job allows.
+
+    Parameters
+    ----------
+    hint : str
+        What else would help, beginning with ", or".
+
+    Raises
+    ------
+    BudgetError
+    """
+    if need > allowed:
+        raise BudgetError(
+            f"scratch: this build fills {directory} with {need:,} bytes, the job allows {allowed:,}; "
+            f"give --scratch {need} or more{hint}"
+        )
+
+
+def existing_parent(path: Path) -> Path:
+    """Return `path`, or the nearest folder above it that exists."""
+    path = Path(os.path.abspath(path))
+    while not path.is_dir():
+        path = path.parent
+    return path
+
+
+def free_bytes(directory: Path) -> int:
+    """Return what the file system of `directory`, which need not exist yet, has free."""
+    return shutil.disk_usage(existing_parent(directory)).free
+
+
+def check_free(directory: Path, need: int, job: str = "build", hint: str = "") -> None:
+    """Refuse a job that the file system has no room for.
+
+    Raises
+    ------
+    BudgetError
+        Naming the directory, what is needed and what is free.
+    """
+    free = free_bytes(directory)
+    if need > free:
+        raise BudgetError(
+            f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free; make room, or name a "
+            f"--work directory elsewhere{hint}"
+        )

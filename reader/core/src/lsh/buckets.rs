@@ -1,0 +1,152 @@
+//! buckets.imx: chains of bucket blocks (docs/formats/lsh.md).
+
+use std::path::{Path, PathBuf};
+
+use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::lsh::functions::Functions;
+use crate::pagefile::{PAGE_BYTES, PageFile, Section};
+
+/// Bytes of a block's header.
+pub const HEADER_BYTES: usize = 16;
+/// Bytes of an entry.
+pub const ENTRY_BYTES: usize = 5;
+/// Bits of a pointer that are an offset.
+const OFFSET_BITS: u32 = 48;
+
+/// Where a chain, or the rest of one, begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pointer {
+    /// From the start of the file.
+    pub offset: u64,
+    /// Blocks of the chain that follow each other from there, at least 1.
+    pub run: usize,
+}
+
+/// Shape of the blocks; the blocks themselves stay in the file.
+#[derive(Debug, Clone)]
+pub struct Buckets {
+    /// Where it is.
+    pub path: PathBuf,
+    /// First bytes of the build id.
+    pub build_id: [u8; 16],
+    /// B.
+    pub block_bytes: usize,
+    /// Entries that a block has room for.
+    pub capacity: usize,
+    /// Where the blocks are.
+    pub section: Section,
+    n_vectors: u32,
+    id_bits: u32,
+}
+
+/// A checked block.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    entries: &'a [u8],
+    /// The rest of the chain.
+    pub next: Option<Pointer>,
+}
+
+impl Buckets {
+    /// Takes header and fields of `file`, which must be those that belong to `functions`.
+    pub fn new(file: &PageFile, functions: &Functions) -> Result<Self> {
+        let Functions { n_vectors, id_bits, fingerprint_bits, block_bytes, n_tables, .. } = *functions;
+        for (name, want) in [
+            ("n_vectors", u64::from(n_vectors)),
+            ("n_tables", n_tables as u64),
+            ("n_radii", functions.n_radii() as u64),
+            ("hash_bits", functions.hash_bits.into()),
+            ("id_bits", id_bits.into()),
+            ("fingerprint_bits", fingerprint_bits.into()),
+            ("block_bytes", block_bytes as u64),
+        ] {
+            file.field_in(name, want..=want)?;
+        }
+        let n_entries = u64::from(n_vectors) * (n_tables * functions.n_radii()) as u64;
+        file.field_in("n_entries", n_entries..=n_entries)?;
+        let n_blocks = file.field_in("n_blocks", 1..=(1 << OFFSET_BITS) / block_bytes as u64)?;
+        let section = file.section("blocks", Some(n_blocks * block_bytes as u64))?;
+        let (path, build_id) = (file.path.clone(), file.header.build_id);
+        let capacity = (block_bytes - HEADER_BYTES) / ENTRY_BYTES;
+        if n_blocks * (capacity as u64) < n_entries {
+            let expected = format!("room for {n_entries} entries");
+            return Err(Error::corrupt(&path, "field \"n_blocks\" in the header", expected, n_blocks));
+        }
+        Ok(Buckets { path, build_id, block_bytes, capacity, section, n_vectors, id_bits })
+    }
+
+    /// Offset of the first block.
+    pub fn begin(&self) -> u64 {
+        self.section.first_page * PAGE_BYTES as u64
+    }
+
+    /// Offset of the end of the last block.
+    pub fn end(&self) -> u64 {
+        self.begin() + self.section.payload
+    }
+
+    /// Takes a pointer that is not 0 apart, which stands at `place` of `path`.
+    pub fn pointer(&self, raw: u64, path: &Path, place: impl FnOnce() -> String) -> Result<Pointer> {
+        let (offset, run) = (raw & ((1 << OFFSET_BITS) - 1), raw >> OFFSET_BITS);
+        let (begin, end, block_bytes) = (self.begin(), self.end(), self.block_bytes as u64);
+        let is_inside = (begin..end).contains(&offset) && (end - offset) / block_bytes >= run;
+        if !is_inside || run == 0 || !(offset - begin).is_multiple_of(block_bytes) {
+            let expected = format!("1 or more blocks of {block_bytes} bytes inside {begin}..{end}");
+            return Err(Error::corrupt(path, place(), expected, format!("{run} blocks from {offset}")));
+        }
+        Ok(Pointer { offset, run: run as usize })
+    }
+
+    /// Compares the block at `offset` with its checksum.
+    pub fn check_crc(&self, offset: u64, block: &[u8]) -> Result<()> {
+        let (want, got) = (u32_at(block, 0), crc32c::crc32c(&block[4..]));
+        if want != got {
+            let place = format!("block at offset {offset}");
+            return Err(Error::corrupt(&self.path, place, format!("CRC32C {want:08x}"), format!("{got:08x}")));
+        }
+        Ok(())
+    }
+
+    /// Takes the block at `offset` apart; a chain only goes forward, so it ends.
+    pub fn block<'a>(&self, offset: u64, block: &'a [u8]) -> Result<Block<'a>> {
+        let count = usize::from(u16_at(block, 4));
+        if !(1..=self.capacity).contains(&count) {
+            let place = format!("block at offset {offset}: count");
+            return Err(Error::corrupt(&self.path, place, format!("1..{}", self.capacity), count));
+        }
+        let place = || format!("block at offset {offset}: next");
+        let next = match u64_at(block, 8) {
+            0 => None,
+            raw => Some(self.pointer(raw, &self.path, place)?),
+        };
+        if let Some(next) = next.filter(|next| next.offset <= offset) {
+            return Err(Error::corrupt(&self.path, place(), "a greater offset", next.offset));
+        }
+        Ok(Block { entries: &block[HEADER_BYTES..HEADER_BYTES + count * ENTRY_BYTES], next })
+    }
+
+    /// Slot and fingerprint of an entry of the block at `offset`.
+    pub fn split(&self, offset: u64, entry: u64) -> Result<(u32, u32)> {
+        let slot = entry & ((1 << self.id_bits) - 1);
+        if slot >= u64::from(self.n_vectors) {
+            let place = format!("block at offset {offset}: slot");
+            return Err(Error::corrupt(&self.path, place, format!("below {}", self.n_vectors), slot));
+        }
+        Ok((slot as u32, (entry >> self.id_bits) as u32))
+    }
+
+    /// The smallest entry with this fingerprint, and the first one beyond.
+    pub fn entries_of(&self, fingerprint: u32) -> std::ops::Range<u64> {
+        let start = u64::from(fingerprint) << self.id_bits;
+        start..start + (1 << self.id_bits)
+    }
+}
+
+impl<'a> Block<'a> {
+    /// Entries, which ascend.
+    pub fn entries(self) -> impl ExactSizeIterator<Item = u64> + 'a {
+        let entry = |b: &[u8; ENTRY_BYTES]| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], 0, 0, 0]);
+        self.entries.as_chunks::<ENTRY_BYTES>().0.iter().map(entry)
+    }
+}

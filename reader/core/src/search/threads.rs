@@ -1,0 +1,38 @@
+//! All threads of one search.
+
+use super::task::Task;
+use super::worker;
+use crate::error::{Error, Result};
+
+/// Searches with up to `threads` threads, each of which interleaves up to `inflight` queries; of several errors the one
+/// of the first query wins.
+pub(crate) fn run<T: Task>(
+    task: &T,
+    threads: usize,
+    inflight: usize,
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Result<Vec<T::Answers>> {
+    let n = task.turns().n();
+    let threads = threads.min(n).max(1);
+    let lanes = inflight.min(n.div_ceil(threads)).max(1);
+    let mut parts = Vec::with_capacity(threads);
+    std::thread::scope(|scope| {
+        // Where the system gives no more threads, fewer do the work.
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, || worker::search(task, lanes, None)).ok();
+        let helpers: Vec<_> = (1..threads).map_while(spawn).collect();
+        parts.push(worker::search(task, lanes, Some(interrupted)));
+        parts.extend(helpers.into_iter().map(|helper| {
+            helper.join().unwrap_or_else(|_| Err((0, Error::Config("a search thread panicked: report it".into()))))
+        }));
+    });
+    let mut first: Option<(usize, Error)> = None;
+    let mut answers = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Ok(part) => answers.push(part),
+            Err((query, error)) if first.as_ref().is_none_or(|f| query < f.0) => first = Some((query, error)),
+            Err(_) => {}
+        }
+    }
+    first.map_or(Ok(answers), |(_, error)| Err(error))
+}

@@ -1,0 +1,254 @@
+//! What checksums cannot tell of hash tables: every bucket holds what its hash says, every vector is in every table.
+//!
+//! Vectors are taken 2^20 at a time: they are hashed for one table after the other, for all radii at once, and the
+//! table is compared with them. So all tables are read once for every 2^20 vectors. Memory: 2^20 hashes for each
+//! radius, a bit a vector and a bit a block, and checksums of all pages.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::contents::check_ids;
+use crate::bytes::u64_at;
+use crate::error::{Error, Result};
+use crate::lsh::buckets::Pointer;
+use crate::lsh::functions::{Address, floor};
+use crate::lsh::tables::POINTER_BYTES;
+use crate::lsh::{InMemory, LshIndex};
+use crate::memory::reserve;
+use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::search::vectors::widen;
+
+/// Vectors hashed at a time; whole units of reading, as long as these are smaller.
+const VECTORS_AT_ONCE: u32 = 1 << 20;
+/// Pages read at a time.
+const PAGES_AT_ONCE: usize = 256;
+/// How near an integer a hash may be computed otherwise by another program.
+const BORDER: f64 = 1e-3;
+
+/// Opens the index and compares all of its parts.
+pub fn check(path: &Path) -> Result<()> {
+    let index = LshIndex::open(path, "pread", InMemory::default())?;
+    let n = index.functions.n_vectors;
+    check_ids(&index.ids, n, path)?;
+    check_order(&index)?;
+    let vectors = PageFile::open(&index.vectors.path, b"VECT")?;
+    let rows = index.vectors.rows_per_unit;
+    let step = VECTORS_AT_ONCE.next_multiple_of(rows);
+    let mut walk = Walk::new(&index)?;
+    let mut start = 0;
+    while start < n {
+        let slots = start..n.min(start.saturating_add(step));
+        walk.seen_blocks.fill(0);
+        (walk.n_blocks, walk.longest) = (0, 0);
+        let mut expected = Expected::default();
+        for table in 0..index.functions.n_tables {
+            expected.hash(&index, &vectors, slots.clone(), table)?;
+            for radius in 0..index.functions.n_radii() {
+                walk.table(radius, table, &expected)?;
+            }
+        }
+        walk.check_totals()?;
+        start = slots.end;
+    }
+    Ok(())
+}
+
+/// Slots are in the order of vector ids.
+fn check_order(index: &LshIndex) -> Result<()> {
+    let n = index.functions.n_vectors;
+    for start in (0..n).step_by(65536) {
+        let slots: Vec<u32> = (start..n.min(start.saturating_add(65536))).collect();
+        let ids = index.ids.vector_ids(&slots)?;
+        if let Some((&slot, &id)) = slots.iter().zip(&ids).find(|(slot, id)| slot != id) {
+            let place = format!("vector id of slot {slot}");
+            return Err(Error::corrupt(&index.path.join("ids.imx"), place, slot, id));
+        }
+    }
+    Ok(())
+}
+
+/// Where the vectors of some slots belong in one table, at all radii.
+#[derive(Default)]
+struct Expected {
+    slots: Range<u32>,
+    /// `[radius][slot]`; `None` of a vector on the border of a hash.
+    addresses: Vec<Vec<Option<Address>>>,
+}
+
+impl Expected {
+    fn hash(&mut self, index: &LshIndex, file: &PageFile, slots: Range<u32>, table: usize) -> Result<()> {
+        let functions = &index.functions;
+        self.addresses.resize(functions.n_radii(), Vec::new());
+        for of_radius in &mut self.addresses {
+            of_radius.clear();
+            if of_radius.capacity() < slots.len() {
+                *of_radius = reserve(&index.path, slots.len())?;
+            }
+        }
+        let stored = index.vectors.stored();
+        let (mut floats, mut projected) = (Vec::new(), Vec::new());
+        index.vectors.read_rows(file, slots.clone(), &mut |_, row| {
+            widen(&stored, row, &mut floats);
+            functions.project_table(table, &floats, &mut projected);
+            for (radius, of_radius) in self.addresses.iter_mut().enumerate() {
+                let mut positions = functions.positions(radius, table, &projected);
+                let is_border = positions.any(|t| !(BORDER..1.0 - BORDER).contains(&(t - floor(t) as f64)));
+                let address = || functions.address(functions.sum(radius, table, &projected));
+                of_radius.push((!is_border).then(address));
+            }
+            Ok(())
+        })?;
+        self.slots = slots;
+        Ok(())
+    }
+
+    fn of(&self, radius: usize, slot: u32) -> Option<Address> {
+        if self.slots.contains(&slot) { self.addresses[radius][(slot - self.slots.start) as usize] } else { None }
+    }
+}
+
+/// Reads tables and their chains from front to back.
+struct Walk<'a> {
+    index: &'a LshIndex,
+    pointers: Window,
+    blocks: Window,
+    seen_slots: Vec<u64>,
+    seen_blocks: Vec<u64>,
+    n_blocks: u64,
+    longest: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(index: &'a LshIndex) -> Result<Self> {
+        let bits = |n: u64| -> Result<Vec<u64>> {
+            let mut words = reserve(&index.path, n.div_ceil(64) as usize)?;
+            words.resize(n.div_ceil(64) as usize, 0);
+            Ok(words)
+        };
+        Ok(Walk {
+            index,
+            pointers: Window::open(&index.tables.path, b"LSHT")?,
+            blocks: Window::open(&index.buckets.path, b"LSHB")?,
+            seen_slots: bits(index.functions.n_vectors.into())?,
+            seen_blocks: bits(index.buckets.section.payload / index.buckets.block_bytes as u64)?,
+            n_blocks: 0,
+            longest: 0,
+        })
+    }
+
+    /// Every slot once in one table, and where it belongs.
+    fn table(&mut self, radius: usize, table: usize, expected: &Expected) -> Result<()> {
+        let (functions, tables) = (&self.index.functions, &self.index.tables);
+        self.seen_slots.fill(0);
+        let mut n_slots = 0u64;
+        for bucket in 0..1u32 << functions.hash_bits {
+            let entry = functions.entry(radius, table, bucket);
+            let (page, at) = tables.place(entry);
+            let raw = u64_at(self.pointers.get(page * PAGE_BYTES as u64 + at as u64, POINTER_BYTES)?, 0);
+            if raw == 0 && !tables.is_occupied(entry) {
+                continue;
+            }
+            let pointer = tables.pointer(entry, raw, &self.index.buckets)?;
+            if !tables.is_occupied(entry) {
+                return Err(Error::corrupt(&tables.path, tables.name(entry), "none, as the bitmap says", "one"));
+            }
+            n_slots += self.chain(pointer, |slot, fingerprint| {
+                let got = Address { bucket, fingerprint };
+                expected.of(radius, slot).is_none_or(|want| want == got)
+            })?;
+        }
+        let n = u64::from(functions.n_vectors);
+        if n_slots != n {
+            let place = format!("radius {radius}, table {table}");
+            return Err(Error::corrupt(&self.index.buckets.path, place, format!("{n} entries"), n_slots));
+        }
+        Ok(())
+    }
+
+    /// Walks through one chain; the number of its entries. `belongs` says whether one does.
+    fn chain(&mut self, start: Pointer, belongs: impl Fn(u32, u32) -> bool) -> Result<u64> {
+        let buckets = &self.index.buckets;
+        let (mut next, mut least, mut n_slots, mut length) = (Some(start), 0, 0, 0);
+        while let Some(Pointer { offset, .. }) = next {
+            let refuse = |what: &str, expected: &str, got: String| {
+                Err(Error::corrupt(&buckets.path, format!("block at offset {offset}{what}"), expected, got))
+            };
+            if !mark(&mut self.seen_blocks, (offset - buckets.begin()) / buckets.block_bytes as u64) {
+                return refuse("", "one pointer to it", "two".to_owned());
+            }
+            let bytes = self.blocks.get(offset, buckets.block_bytes)?;
+            buckets.check_crc(offset, bytes)?;
+            let block = buckets.block(offset, bytes)?;
+            if block.next.is_some() && block.entries().len() < buckets.capacity {
+                return refuse(": count", "a full block before the last", block.entries().len().to_string());
+            }
+            for entry in block.entries() {
+                let (slot, fingerprint) = buckets.split(offset, entry)?;
+                if entry < least {
+                    return refuse(": entry", &format!("at least {least}"), entry.to_string());
+                }
+                if !mark(&mut self.seen_slots, slot.into()) {
+                    return refuse(": slot", "each once in a table", format!("{slot} twice"));
+                }
+                if !belongs(slot, fingerprint) {
+                    return refuse(": slot", "those with the hash of the bucket", format!("{slot} with another"));
+                }
+                least = entry + 1;
+            }
+            n_slots += block.entries().len() as u64;
+            (next, length) = (block.next, length + 1);
+        }
+        self.n_blocks += length;
+        self.longest = self.longest.max(length);
+        Ok(n_slots)
+    }
+
+    fn check_totals(&self) -> Result<()> {
+        let file = &self.blocks.file;
+        for (name, got) in [("n_blocks", self.n_blocks), ("longest_chain", self.longest)] {
+            let want = file.field(name)?;
+            if want != got {
+                return Err(Error::corrupt(&file.path, format!("field {name:?} in the header"), got, want));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part of a file that was read and checked; goes forward.
+struct Window {
+    file: PageFile,
+    checksums: Vec<u32>,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn open(path: &Path, kind: &[u8; 4]) -> Result<Self> {
+        let file = PageFile::open(path, kind)?;
+        let checksums = file.load_checksums()?;
+        Ok(Window { file, checksums, start: 0, bytes: Vec::new() })
+    }
+
+    /// `len` bytes from `offset` on, which lie on one page.
+    fn get(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        let end = self.start + self.bytes.len() as u64;
+        if !(self.start..end).contains(&offset) {
+            let page = offset / PAGE_BYTES as u64;
+            // Section "crc" has no checksums of its own pages.
+            let pages = (self.checksums.len() as u64 + 1 - page).min(PAGES_AT_ONCE as u64);
+            self.start = page * PAGE_BYTES as u64;
+            self.bytes.resize(pages as usize * PAGE_BYTES, 0);
+            self.file.read_pages(page, &self.checksums, &mut self.bytes)?;
+        }
+        Ok(&self.bytes[(offset - self.start) as usize..][..len])
+    }
+}
+
+/// Sets a bit; false if it was set.
+fn mark(words: &mut [u64], i: u64) -> bool {
+    let (word, bit) = (&mut words[(i / 64) as usize], 1u64 << (i % 64));
+    let is_new = *word & bit == 0;
+    *word |= bit;
+    is_new
+}

@@ -1,0 +1,118 @@
+//! Targets of indexes of kind "lsh".
+
+use indexmill_core::graph::Metric;
+use indexmill_core::lsh::functions::Functions;
+use indexmill_core::lsh::vectors::Vectors;
+use indexmill_core::lsh::{InMemory, LshOutput, LshParams};
+use indexmill_core::search::{Queries, Values};
+use indexmill_core::verify::verify;
+use indexmill_core::{Error, LshIndex, Result};
+
+use crate::common::Random;
+use crate::input::{FITTED, LSH_PARTS, named, write_page_file, write_parts};
+
+/// Opens functions.imx and hashes a few vectors at every radius of every table.
+pub fn functions(data: &[u8]) -> Result<()> {
+    let (_scratch, path) = write_page_file("functions.imx", data);
+    let functions = named(&path, Functions::open(&path))?;
+    let (mut projected, mut of_table) = (Vec::new(), Vec::new());
+    for value in [0.0, -1.5, f32::MAX] {
+        let vector = vec![value; functions.dim];
+        functions.project(&vector, &mut projected);
+        for (table, part) in projected.chunks_exact(functions.n_functions).enumerate() {
+            functions.project_table(table, &vector, &mut of_table);
+            assert!(part.iter().zip(&of_table).all(|(a, b)| a.to_bits() == b.to_bits()));
+            for radius in 0..functions.n_radii() {
+                let address = functions.address(functions.sum(radius, table, part));
+                assert!(u64::from(address.bucket) < 1 << functions.hash_bits);
+                assert!(u64::from(address.fingerprint) < 1 << functions.fingerprint_bits);
+                assert!(functions.entry(radius, table, address.bucket) < functions.n_entries());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens vectors.imx both ways; what is in memory is what is in the file.
+pub fn vectors(data: &[u8]) -> Result<()> {
+    let (_scratch, path) = write_page_file("vectors.imx", data);
+    let stored = named(&path, Vectors::open(&path, false))?;
+    let bytes = std::fs::read(&path).expect("it was just written");
+    let held = named(&path, Vectors::open(&path, true));
+    let mut outcome = Ok(());
+    for slot in 0..stored.n_vectors {
+        let unit = stored.unit_of(slot);
+        let content = &bytes[stored.offset_of(unit) as usize..][..stored.unit_bytes()];
+        outcome = outcome.and(named(&path, stored.check_unit(unit, content)));
+        if let Ok(held) = &held {
+            assert_eq!(held.held(slot), Some(stored.row(content, slot)));
+        }
+    }
+    assert_eq!(outcome.is_ok(), held.is_ok());
+    outcome
+}
+
+/// Verifies and searches a directory whose checksums, digests and sizes all fit, but for those of blocks: what is wrong
+/// with it reaches the search.
+pub fn lsh(data: &[u8]) -> Result<()> {
+    let Some((&[k, candidates, probes, inflight, seed], parts)) = data.split_first_chunk::<5>() else {
+        return Err(Error::Input("an input shorter than its parameters".into()));
+    };
+    let scratch = write_parts(&LSH_PARTS, FITTED, parts);
+    let damages = verify(&scratch.0);
+    let directory = scratch.0.to_string_lossy();
+    assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
+    let params = LshParams {
+        k: k.into(),
+        candidates: (candidates > 0).then_some(candidates.into()),
+        probes: Some(usize::from(probes % 20)),
+        threads: 1,
+        inflight: usize::from(inflight % 8),
+    };
+    let outcome = [
+        ("pread", InMemory::default()),
+        ("pread", InMemory { vectors: true, tables: true }),
+        ("memory", InMemory::default()),
+    ]
+    .map(|(engine, held)| {
+        let index = named(&scratch.0, LshIndex::open(&scratch.0, engine, held))?;
+        named(&scratch.0, search(&index, &params, seed)).map(drop)
+    });
+    if let Some(first) = damages.into_iter().next() {
+        outcome.into_iter().collect::<Result<()>>()?;
+        return Err(Error::Corrupt(first));
+    }
+    outcome.into_iter().collect()
+}
+
+/// Searches for a few vectors and checks the answers.
+fn search(index: &LshIndex, params: &LshParams, seed: u8) -> Result<LshOutput> {
+    let (n, dim) = (i64::from(index.functions.n_vectors), index.user_dim());
+    let mut random = Random(seed.into());
+    let raw: Vec<u8> = (0..3 * dim).map(|_| random.next() as u8).collect();
+    let signed: Vec<i8> = raw.iter().map(|&x| x as i8).collect();
+    // Large ones overflow to infinity in distances and hashes.
+    let scale = [0.125, 1.0, 1e19, 1e36][usize::from(seed) % 4];
+    let floats: Vec<f32> = signed.iter().map(|&x| f32::from(x) * scale).collect();
+    let values = match index.vectors.dtype.query_name() {
+        "uint8" => Values::Uint8(&raw),
+        "int8" => Values::Int8(&signed),
+        _ => Values::Float32(&floats),
+    };
+    let output = index.search(&Queries { values, n: 3, dim }, params, &mut || false)?;
+    let sign = if index.vectors.metric == Metric::L2 { 1.0 } else { -1.0 };
+    for (slots, scores) in output.slots.chunks(output.k).zip(output.scores.chunks(output.k)) {
+        let found = slots.iter().take_while(|&&s| s >= 0).count();
+        let mut seen = slots[..found].to_vec();
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "a slot twice: {slots:?}");
+        assert!(seen.iter().all(|&s| s < n) && slots[found..].iter().all(|&s| s == -1), "{slots:?} of {n}");
+        // A vector that is not a number has no place in the order.
+        if scores[..found].iter().all(|x| x.is_finite()) {
+            assert!(scores[..found].is_sorted_by(|a, b| a * sign <= b * sign), "{scores:?}");
+        }
+    }
+    let slots: Vec<u32> = output.slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
+    index.ids.user_ids(&slots)?;
+    Ok(output)
+}

@@ -1,0 +1,45 @@
+//! Calls into the core without the interpreter's lock, and what is the same for indexes of every kind.
+
+use std::path::PathBuf;
+
+use indexmill_core::manifest::{self, Manifest};
+use pyo3::prelude::*;
+
+use crate::errors;
+
+/// Calls `work` without the interpreter's lock; Ctrl-C ends it.
+pub fn unlocked<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
+) -> PyResult<T> {
+    let mut signal = None;
+    let done = py.detach(|| {
+        work(&mut || {
+            signal = Python::attach(|py| py.check_signals().err());
+            signal.is_some()
+        })
+    });
+    match (done, signal) {
+        (_, Some(raised)) => Err(raised),
+        (Ok(output), None) => Ok(output),
+        (Err(error), None) => Err(errors::to_python(py, &error)),
+    }
+}
+
+/// What a manifest says of metadata.parquet.
+pub fn metadata_sha256(manifest: &Manifest) -> Option<&str> {
+    manifest.files.iter().find(|file| file.name == "metadata.parquet").map(|file| file.sha256.as_str())
+}
+
+/// One message for each damage in the index at `path`; empty if it is sound.
+#[pyfunction]
+pub fn verify(py: Python<'_>, path: PathBuf) -> Vec<String> {
+    py.detach(|| indexmill_core::verify::verify(&path))
+}
+
+/// What the index at `path` is made of, by its manifest.
+#[pyfunction]
+pub fn index_kind(py: Python<'_>, path: PathBuf) -> PyResult<&'static str> {
+    let read = py.detach(|| manifest::read(&path));
+    read.map(|manifest| manifest.kind.name()).map_err(|e| errors::to_python(py, &e))
+}

@@ -1,0 +1,113 @@
+"""What every opened index has, whatever it is made of: queries in, user ids and metadata out."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from indexmill.formats.errors import CorruptFile
+from indexmill.reader.queries import as_queries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from indexmill.reader import _native
+
+    Native = TypeVar("Native", _native.Index, _native.LshIndex)
+else:
+    Native = TypeVar("Native")
+
+_METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
+
+
+class Opened(Generic[Native]):
+    """An opened index; safe to search from several threads at once.
+
+    Parameters
+    ----------
+    path : path
+        The index directory.
+    native : object of the native module
+        What was opened there.
+    engine : str
+        The engine that was asked for: what ``auto`` could not give is warned of.
+    """
+
+    def __init__(self, path: str | Path, native: Native, engine: str) -> None:
+        self.path = Path(path)
+        self.native: Native = native
+        # Held open, so that the metadata of this build is at hand when a new one takes its place.
+        metadata = self.path / _METADATA
+        self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
+        self._metadata: pa.Table | None = None
+        if engine == "auto" and self.engine_note is not None:
+            warnings.warn(f"{path}: {self.engine_note}", stacklevel=3)
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a query."""
+        return self.native.dim
+
+    @property
+    def metric(self) -> str:
+        """``l2``, ``cosine`` or ``ip``."""
+        return self.native.metric
+
+    @property
+    def engine(self) -> str:
+        """How the index is read; what ``auto`` became."""
+        return self.native.engine
+
+    @property
+    def engine_note(self) -> str | None:
+        """What differs from the best way of reading, and why; None if nothing does. Searches may add to it."""
+        return self.native.engine_note
+
+    def metadata(self, vector_ids: ArrayLike) -> pa.Table:
+        """Return the metadata rows of `vector_ids`, int64 (m,), in that order; no columns if the input had none.
+
+        The file is read and checked against the manifest on first use, and kept.
+
+        Raises
+        ------
+        CorruptFile
+            If the file differs from what was written.
+        """
+        import pyarrow as pa
+
+        if self._metadata is None:
+            self._metadata = self._read_metadata()
+        if self._metadata.num_columns == 0:
+            return self._metadata
+        return self._metadata.take(pa.array(np.asarray(vector_ids, dtype=np.int64)))
+
+    def _read_metadata(self) -> pa.Table:
+        import pyarrow as pa
+
+        from indexmill.formats.metadata import read_metadata
+
+        expected = self.native.metadata_sha256
+        if expected is None:
+            return pa.table({})
+        path = self.path / _METADATA
+        if self._metadata_file is None:
+            raise CorruptFile(f"{path}: expected a file, got none; copy the index again or rebuild it")
+        return read_metadata(self._metadata_file, path, expected)
+
+    def _as_queries(self, queries: ArrayLike) -> NDArray[Any]:
+        return as_queries(queries, np.dtype(self.native.query_dtype), self.dim)
+
+    def _user_ids(self, slots: NDArray[np.int64], vector_ids: NDArray[np.int64]) -> NDArray[Any]:
+        kind = self.native.id_type
+        if kind == "none":
+            return vector_ids
+        missing = slots < 0
+        ids = np.empty(slots.shape, dtype=np.dtype(kind) if kind in ("int64", "uint64") else object)
+        ids[~missing] = self.native.user_ids(slots[~missing])
+        if missing.any():
+            ids[missing] = None if ids.dtype == object else np.array(-1).astype(ids.dtype)
+        return ids

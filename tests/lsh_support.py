@@ -1,0 +1,79 @@
+"""Small LSH indexes for tests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.formats.frame import checksum, page_checksums, pages_for
+from indexmill.formats.manifest import (
+    LSH_FILES,
+    MANIFEST_NAME,
+    Manifest,
+    parse_manifest,
+    seal_files,
+    write_manifest,
+)
+from indexmill.formats.source import array_source
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.spec import BuildSpec, LshParameters
+
+PAGE = 4096
+#: Keys of a job that are no parameters.
+_RUN = ("workers", "executor", "memory", "scratch", "work", "force")
+
+
+def build_lsh(
+    out: Path, vectors: np.ndarray, ids: Any = None, metadata: Any = None, **settings: Any
+) -> dict[str, Any]:
+    """Build an LSH index and return its manifest."""
+    run = {key: settings.pop(key) for key in _RUN if key in settings}
+    spec = BuildSpec(input=["<array>"], out=str(out), parameters=LshParameters(**settings), **run)
+    return run_build(spec, array_source(vectors, ids=ids, metadata=metadata))
+
+
+def data_files(index: Path) -> dict[str, bytes]:
+    """Every file of an index that equal builds share."""
+    return {path.name: path.read_bytes() for path in index.iterdir() if path.name != "run.json"}
+
+
+def clusters(n: int, dim: int, seed: int = 0) -> np.ndarray:
+    """float32 vectors in 20 clusters."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(20, dim)) * 4
+    return (centres[rng.integers(0, 20, n)] + rng.normal(size=(n, dim))).astype(np.float32)
+
+
+def damaged(
+    index: Path, out: Path, name: str, patches: dict[int, bytes], seal_block: int | None = None
+) -> Path:
+    """Copy `index` with bytes of a file replaced and every checksum over them made right again.
+
+    `patches` are by offset in the file; of ``seal_block`` bytes, the block of each patch gets its own checksum, too.
+    """
+    shutil.copytree(index, out)
+    data = bytearray((out / name).read_bytes())
+    for offset, new in patches.items():
+        data[offset : offset + len(new)] = new
+        if seal_block is not None:
+            at = offset - offset % seal_block
+            data[at : at + 4] = checksum(bytes(data[at + 4 : at + seal_block])).to_bytes(4, "little")
+    n_pages = len(data) // PAGE
+    data_pages = next(p for p in range(2, n_pages) if pages_for(4 * (p - 1)) == n_pages - 1 - p)
+    crc = page_checksums(memoryview(data)[PAGE : data_pages * PAGE]).tobytes()
+    crc = crc.ljust(pages_for(len(crc)) * PAGE, b"\0")
+    data[data_pages * PAGE : (n_pages - 1) * PAGE] = crc
+    footer = (n_pages - 1) * PAGE
+    data[footer + 16 : footer + 20] = checksum(crc).to_bytes(4, "little")
+    data[-4:] = checksum(bytes(data[footer:-4])).to_bytes(4, "little")
+    (out / name).write_bytes(data)
+    old = parse_manifest(out)
+    (out / MANIFEST_NAME).unlink()
+    names = [*LSH_FILES, *(entry.name for entry in old.files if entry.name not in LSH_FILES)]
+    build_id, files = seal_files(out, names)
+    values = {**vars(old), "build_id": build_id, "files": files}
+    write_manifest(out, Manifest(**values))
+    return out
