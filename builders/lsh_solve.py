@@ -141,16 +141,16 @@ def _candidates(asked: Asked, n: int, n_tables: int) -> int:
     A bucket holds n^(1 - gamma) times as many far vectors if all lie at cR; data of a lower dimension than
     that of their space need about its root.
     """
-    return math.ceil(2 * n_tables * (1 + asked.probes) * n ** max(0.0, (1 - asked.gamma) / 2))
+    return math.ceil(2 * n_tables * (1 + asked.probes) * float(n) ** max(0.0, (1 - asked.gamma) / 2))
 
 
 def _hash_bits(asked: Asked, n: int) -> int:
     """u: as many buckets as fill their blocks, and enough for whole fingerprints (docs/formats/lsh.md)."""
     if asked.hash_bits is not None:
         return asked.hash_bits
-    fill = math.ceil(math.log2(max(1.0, n / (_FILL * asked.block_entries))))
-    bits: int = (n - 1).bit_length()
-    return max(fill, bits - 8, 0)
+    load = n / (_FILL * asked.block_entries)
+    fill = math.ceil(math.log2(load)) if load > 1 else 0
+    return max(fill, (n - 1).bit_length() - 8, 0)
 
 
 def first_radius(nearest: NDArray[np.float64]) -> float | None:
@@ -166,7 +166,7 @@ def _radii(asked: Asked, extent: float, nearest: NDArray[np.float64]) -> Sequenc
     most = radii_to(extent, found, asked.ratio)
     if asked.n_radii is not None and asked.n_radii > most:
         raise ValueError(
-            f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, further than "
+            f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, more than "
             f"any two vectors lie apart; give {most} or fewer"
         )
     return [found * asked.ratio**i for i in range(asked.n_radii or most)]

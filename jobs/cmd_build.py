@@ -84,6 +84,7 @@ def lsh_lines(manifest: dict[str, Any]) -> dict[str, str]:
         "hash": f"c={p['ratio']:g} w={p['width']:g} m={p['n_functions']} L={p['n_tables']} S={p['candidates']} "
         f"u={p['hash_bits']}, p1={found['p1']:.4f} p2={found['p2']:.4f} rho={found['rho']:.3f}",
         "success": f"{found['success']:.3f} of the vectors within a radius share a bucket with the query",
+        "certificate": ratio_line(manifest["certificate"]),
         "radii": f"{len(radii)}, from {radii[0]:.6g} to {radii[-1]:.6g}",
         "buckets": f"{found['n_buckets']:,} in {found['n_blocks']:,} blocks of {p['block_bytes']} bytes, at most "
         f"{longest:,} in one; bitmap of {found['bitmap_bytes']:,} bytes in memory",
@@ -108,6 +109,20 @@ def certificate_line(certificate: dict[str, Any] | None) -> str:
         f"recall@{c['k']} {c['recall']:.4f} [{c['recall_low']:.4f}, {c['recall_high']:.4f}]"
         f" at L={c['search_list_size']}, {c['pages_read_mean']:.1f} page reads a query"
         f" (P99 {c['pages_read_p99']:.0f})"
+    )
+
+
+def ratio_line(certificate: dict[str, Any] | None) -> str:
+    """One line about the certificate of an LSH index."""
+    if certificate is None:
+        return "none: too few vectors"
+    c = certificate
+    if c["ratio"] is None:
+        return f"nothing found within the radii of {c['queries']}"
+    return (
+        f"overall ratio {c['ratio']:.4f} [{c['ratio_low']:.4f}, {c['ratio_high']:.4f}], recall {c['recall']:.4f} "
+        f"at k={c['k']}, {c['reads_mean']:.1f} reads a query (P99 {c['reads_p99']:.0f}), "
+        f"{c['distances_mean']:.0f} distances"
     )
 
 

@@ -28,7 +28,7 @@ def command(spec: BuildSpec, json_: Json = False) -> None:
 
     plan = make_plan(spec)
     if json_:
-        print(json.dumps(asdict(plan), indent=2))
+        print(json.dumps({key: value for key, value in asdict(plan).items() if value is not None}, indent=2))
     else:
         from indexmill.jobs.tables import stdout_console
 

@@ -49,6 +49,12 @@ def certify_task(emitted: str, manifest: Manifest, ingest: str, seed: int, out: 
     (Path(out) / "certificate.json").write_text(json.dumps(certificate))
 
 
+def read_certificate(directory: Path) -> dict[str, Any] | None:
+    """Read what `certify_task` wrote."""
+    found: dict[str, Any] | None = json.loads((directory / "certificate.json").read_text())
+    return found
+
+
 def measure(
     index: str,
     vectors: NDArray[Any],
@@ -95,7 +101,7 @@ def measure(
     found = result.vector_ids
     if row_of_slot is not None:
         found = np.where(result.slots < 0, -1, row_of_slot[result.slots].astype(np.int64))
-    distances = _distances_without_self(vectors, queries, rows, found, k)
+    distances = distances_without_self(vectors, queries, rows, found, k)
     recall = mean_recall(recall_by_distance(distances, truth))
     pages = result.counters["pages_read"]
     return {
@@ -113,7 +119,7 @@ def measure(
     }
 
 
-def _distances_without_self(vectors: Any, queries: Any, rows: Any, found: Any, k: int) -> Any:
+def distances_without_self(vectors: Any, queries: Any, rows: Any, found: Any, k: int) -> Any:
     """Exact squared distances (n_queries, k) of the results, the query's own row dropped; NaN if missing."""
     differences = vectors[np.maximum(found, 0)].astype(np.float64) - queries[:, None, :].astype(np.float64)
     distances = np.einsum("qkd,qkd->qk", differences, differences)

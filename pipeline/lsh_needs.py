@@ -16,6 +16,7 @@ from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.lsh_shape import LshShape, block_capacity
 from indexmill.formats.vectors import RowFormat
 from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds, task_bytes
+from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.lsh import SAMPLED, LshPlan
 from indexmill.pipeline.lsh_emit import Part
@@ -174,6 +175,8 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
     blocks = expected_blocks(shape) // (shape.n_tables * shape.n_radii) + 1
     functions = 4 * shape.n_tables * size.solved.n_functions * (size.dim + shape.n_radii)
     laid = widest * (_BUCKET_BYTES * shape.buckets_per_table + _BLOCK_BYTES * blocks)
+    sums = 4 * (output_bytes(size) // PAGE_BYTES)  # checksums that an open index holds
+    searched = 2 * functions + shape.bitmap_bytes + sums + (16 << 20)
     return {
         "ingest": ingest_bytes(size.n, size.dim, size.parameters.metric, size.id_bytes),
         "sample": exact_bytes(size.n, size.dim, SAMPLED, 1, workers),
@@ -181,6 +184,7 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
         "hash": hashing * (rows * _hash_row_bytes(size) + _products(size) + (8 << 20) + functions)
         + (workers - 1) * THREAD_BYTES,
         "chain": chaining * (buffers + piece + 4 * widest * shape.buckets_per_table + (8 << 20)),
+        "certify": exact_bytes(size.n, size.dim, QUERIES, K, workers) + searched,
         "emit": laid + _SEALING_BYTES + 2 * functions + 12 * size.n + ids_bytes(size.n, size.id_bytes),
     }
 
@@ -253,6 +257,7 @@ def stage_files(size: LshSize, memory: int, ids_file: float, metadata: float) ->
         "hash": int(shape.n_entries * (8 + key)) // n_groups,
         "chain": (expected_blocks(shape) * shape.block_bytes + 4 * shape.n_pointers) // n_groups,
         "emit": output_bytes(size, metadata),
+        "certify": 0,  # links to what emit wrote
     }
 
 

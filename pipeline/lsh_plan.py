@@ -53,6 +53,7 @@ def lsh_seconds(
         "sample": size.n * comparing / workers,
         "hash": entries * hashing / workers,
         "chain": entries * chaining / workers,
+        "certify": 2 * size.n * comparing / workers,
         "emit": entries * sealing + files["emit"] * _HASH_SECONDS,
     }
     writing = write_seconds(directory)

@@ -11,7 +11,8 @@ from typing import Any
 from indexmill.builders.lsh_solve import Solved
 from indexmill.formats.lsh_functions import SearchDefaults
 from indexmill.formats.manifest import Manifest
-from indexmill.pipeline import budget, lsh, lsh_emit, lsh_needs
+from indexmill.pipeline import budget, lsh, lsh_certify, lsh_emit, lsh_needs
+from indexmill.pipeline.certify import read_certificate
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.record import lsh_manifest
@@ -97,15 +98,16 @@ class LshRecipe:
         self.chains = [self._chain(group) for group in lsh_needs.groups(self.shape)]
         self.emit = self._emit()
         self.emit.pinned = True
+        self.certify = self._certify()
 
     @property
     def last(self) -> Stage:
         """The stage that a build asks for."""
-        return self.emit
+        return self.certify
 
     def certificate(self) -> dict[str, Any] | None:
-        """Return what was measured: nothing."""
-        return None
+        """Return what `certify` measured."""
+        return read_certificate(self.mill.read(self.certify))
 
     def manifest(self) -> Manifest:
         """Return what the manifest says of the emitted files, without a certificate."""
@@ -154,6 +156,15 @@ class LshRecipe:
                 lsh_emit.emit_task, str(self.ingest.path), self.parts, self.size.plan, p.metric, s, defaults,
             ),
             steps=self.shape.n_entries, unit="entries",
+        )  # fmt: skip
+
+    def _certify(self) -> Stage:
+        p = self.size.parameters
+        return self.solving.call(
+            "certify", lsh_certify.VERSION, {"seed": p.seed}, [self.emit, self.ingest],
+            lambda: (
+                lsh_certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), p.seed,
+            ),
         )  # fmt: skip
 
     def _tasks(

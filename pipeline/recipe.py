@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -245,9 +244,7 @@ class GraphRecipe:
 
     def certificate(self) -> dict[str, Any] | None:
         """Return what `certify` measured."""
-        directory = self.mill.read(self.certify)
-        found: dict[str, Any] | None = json.loads((directory / "certificate.json").read_text())
-        return found
+        return certify.read_certificate(self.mill.read(self.certify))
 
     def manifest(self) -> Manifest:
         """Return what the manifest says of the emitted files, without a certificate."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.oracles import golden
+from tests.oracles import golden, golden_lsh, lsh
 
 from indexmill.formats.index import IndexFiles, verify_index
+from indexmill.formats.lsh_index import LshFiles
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 
@@ -18,8 +19,9 @@ BUILD_IDS = {
     "v1_0": "98715c6a8c39b58ac3bd1b71f6dbe44721d3f000ef0371f3db7777e0b33a5744",
     "v1_1": "dfc0d490d44dcf453c92b0e90bca9800ca207a9d89ea3ff82fb8b117a2a7ecb7",
     "v1_2": "0245a5120f98fa7cc88fe510828c29ba066c7b76469110b7ca5ea4c8b586fb02",
+    "v1_3": "1f728e0dc5882fded20f4cc1065e734d94a3e7ed3543cb1903baf8acc8326987",
 }
-NEWEST = GOLDEN / "v1_2"
+NEWEST = GOLDEN / "v1_3"
 
 
 @pytest.mark.parametrize("version", BUILD_IDS)
@@ -63,7 +65,7 @@ def test_every_version_is_searched_by_the_native_reader(version: str) -> None:
 def test_version_1_0_has_no_navigation_graph_and_later_ones_have_what_was_written() -> None:
     with IndexFiles(GOLDEN / "v1_0") as index:
         assert index.navigation is None
-    for version in ("v1_1", "v1_2"):
+    for version in ("v1_1", "v1_2", "v1_3"):
         with IndexFiles(GOLDEN / version) as index:
             assert index.navigation is not None
             for name, want in vars(golden.NAVIGATION).items():
@@ -74,7 +76,7 @@ def test_versions_before_1_2_are_first_generations_and_1_2_says_what_was_written
     for version in ("v1_0", "v1_1"):
         with IndexFiles(GOLDEN / version) as index:
             assert (index.manifest.generation, index.manifest.parents, index.manifest.drift) == (1, (), None)
-    with IndexFiles(GOLDEN / "v1_2") as index:
+    with IndexFiles(NEWEST) as index:
         assert (index.manifest.generation, index.manifest.parents) == (golden.GENERATION, golden.PARENTS)
         assert index.manifest.drift == golden.DRIFT
 
@@ -91,3 +93,23 @@ def test_the_golden_manifests_state_their_version(version: str) -> None:
     major, minor = map(int, version[1:].split("_"))
     stated = json.loads((GOLDEN / version / "manifest.json").read_text("utf-8"))["format"]
     assert stated == {"name": "indexmill", "major": major, "minor": minor}
+
+
+def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_lsh"
+    assert verify_index(index) == []
+    with LshFiles(index) as files:
+        assert files.manifest.build_id == "6667780c4b3e02d5eb3806ea6a5cdbdc06070211f3b0b4df9a1479cef2b7bdf9"
+        assert (files.shape, files.defaults) == (golden_lsh.SHAPE, golden_lsh.DEFAULTS)
+        for name, want in vars(golden_lsh.FUNCTIONS).items():
+            assert np.array_equal(getattr(files.functions, name), want), name
+        assert np.array_equal(files.vectors.read(0, 150), golden_lsh.VECTORS)
+        assert files.user_ids == golden_lsh.USER_IDS
+        decoded = lsh.Decoded.of(files)
+        for (radius, table), places in golden_lsh.places().items():
+            for bucket in range(4):
+                chain = decoded.chain(files.tables.pointer(radius, table, bucket))
+                assert chain == [(slot, print_) for b, print_, slot in places if b == bucket]
+    golden_lsh.write_golden(tmp_path)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name

@@ -51,7 +51,7 @@ def test_the_text_is_as_specified(index: SmallIndex) -> None:
     raw = (index.path / "manifest.json").read_bytes()
     value = json.loads(raw)
     assert list(value) == KEYS
-    assert value["format"] == {"name": "indexmill", "major": 1, "minor": 2}
+    assert value["format"] == {"name": "indexmill", "major": 1, "minor": 3}
     assert raw == (json.dumps(value, indent=2) + "\n").encode()
     assert raw[-81:-68] == b'  "digest": "'
     assert value["digest"] == hashlib.sha256(raw[:-81]).hexdigest()
@@ -138,12 +138,12 @@ REJECTED: dict[str, tuple[Callable[[dict[str, Any]], object], type[FormatError],
     "too new": (
         lambda v: v["format"].update(major=2),
         TooNew,
-        r"expected major 1, got 2\.2; install a newer",
+        r"expected major 1, got 2\.3; install a newer",
     ),
     "too old": (
         lambda v: v["format"].update(major=0),
         TooOld,
-        r"expected major 1, got 0\.2; build the index again",
+        r"expected major 1, got 0\.3; build the index again",
     ),
     "foreign": (lambda v: v["format"].update(name="x"), ForeignFile, "a manifest of indexmill"),
     "no format": (lambda v: v.pop("format"), ForeignFile, "a manifest of indexmill"),

@@ -24,7 +24,9 @@ from indexmill.formats.source import array_source
 from indexmill.pipeline import lsh_build, lsh_needs
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.plan import make_plan
+from indexmill.pipeline.ratio import overall_ratio
 from indexmill.pipeline.spec import BuildSpec, LshParameters
+from indexmill.reader.lsh import LshIndex
 
 N, DIM = 3000, 12
 SMALL: dict[str, Any] = {"n_tables": 5, "n_functions": 6, "workers": 1}
@@ -67,7 +69,7 @@ def test_every_vector_is_once_in_every_table_where_its_hash_says(index: Path, ve
 def test_the_manifest_counts_buckets_blocks_and_chains(index: Path) -> None:
     manifest = json.loads((index / "manifest.json").read_text())
     found, p = manifest["lsh"], manifest["parameters"]
-    assert (manifest["kind"], manifest["certificate"]) == ("lsh", None)
+    assert manifest["kind"] == "lsh"
     assert not {"graph", "layout", "drift"} & set(manifest)
     assert p["n_radii"] == len(found["radii"])
     with LshFiles(index) as files:
@@ -282,7 +284,7 @@ def test_a_build_stays_within_the_scratch_space_it_is_planned_with(
     plan = make_plan(job(tmp_path / "index", n_tables=5, n_functions=6), array_source(vectors))
     used = json.loads((index / "run.json").read_text())["peak_scratch_bytes"]
     assert 0.5 * plan.peak_scratch_bytes < used < 1.3 * plan.peak_scratch_bytes
-    assert set(plan.stages) == {"ingest", "sample", "solve", "hash", "chain", "emit"}
+    assert set(plan.stages) == {"ingest", "sample", "solve", "hash", "chain", "emit", "certify"}
     assert plan.seconds > 0
     assert plan.lsh is not None
     assert plan.lsh["n_tables"] == 5
@@ -379,3 +381,43 @@ def test_chains_of_the_widest_radius_hold_most_vectors(index: Path) -> None:
         assert max(sizes) > files.shape.capacity
         with pytest.raises(CorruptFile, match="the offset of a block"):
             files.buckets.chain(1 << 48 | 4095)
+
+
+def test_the_certificate_is_what_the_oracle_measures(index: Path, vectors: np.ndarray) -> None:
+    certificate = json.loads((index / "manifest.json").read_text())["certificate"]
+    assert certificate["k"] == 10
+    assert 1 <= certificate["ratio_low"] <= certificate["ratio"] <= certificate["ratio_high"] < 1.5
+    rows = np.sort(np.random.default_rng([1, 0xCE57]).choice(N, 200, replace=False))
+    found, truth = [], []
+    with LshFiles(index) as files:
+        for row in rows[:12].tolist():
+            exact = np.linalg.norm(vectors.astype(np.float64) - vectors[row], axis=1)
+            found.append([d for d, slot in oracle.search(files, vectors[row], 11) if slot != row][:10])
+            truth.append(np.sort(np.delete(exact, row))[:10].tolist())
+    opened = LshIndex(index)
+    native = opened.search(vectors[rows[:12]], 11)
+    for i, row in enumerate(rows[:12].tolist()):
+        mine = np.sqrt(native.scores[i][native.slots[i] != row][:10])
+        assert np.allclose(mine, found[i], rtol=1e-5)
+    some = overall_ratio(np.array(found), np.array(truth))
+    assert some.mean == pytest.approx(oracle.overall_ratio(found, truth)[0])
+    everyone = opened.search(vectors[rows], 11)
+    distances = np.sqrt(everyone.scores.astype(np.float64))
+    distances = np.array(
+        [d[s != row][:10] for d, s, row in zip(distances, everyone.slots, rows, strict=True)]
+    )
+    exact = np.linalg.norm(vectors[rows, None].astype(np.float64) - vectors[None], axis=2)
+    exact[np.arange(200), rows] = np.inf
+    assert certificate["ratio"] == pytest.approx(
+        overall_ratio(distances, np.sort(exact)[:, :10]).mean, abs=1e-5
+    )
+
+
+def test_the_overall_ratio_says_what_it_left_out() -> None:
+    nan = np.nan
+    found = np.array([[0.0, 3.0], [1.0, 2.0], [2.0, nan], [nan, nan]])
+    truth = np.array([[0.0, 2.0], [0.0, 2.0], [1.0, 5.0], [1.0, 1.0]])
+    ratio = overall_ratio(found, truth)
+    assert (ratio.mean, ratio.skipped, ratio.short) == ((1.25 + 2.0) / 2, 1, 2)
+    assert ratio.low >= 1
+    assert np.isnan(overall_ratio(found[3:], truth[3:]).mean)

@@ -3,7 +3,7 @@
 `write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
 navigation graph, and ``v1_1`` what 1.1 wrote, which had no generations. A change of the
 format adds a directory beside the old ones:
-``python -m tests.oracles.golden tests/golden/v1_2``.
+``python -m tests.oracles.golden tests/golden/v1_3``, and ``tests.oracles.golden_lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations
