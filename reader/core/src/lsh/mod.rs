@@ -220,3 +220,6 @@ fn open_files(paths: &[PathBuf], access: Access) -> Result<DataFile> {
     }
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests;
