@@ -40,4 +40,6 @@ pub use index::Index;
 pub use lsh::LshIndex;
 
 #[cfg(test)]
+extern crate self as indexmill_core; // what the writers of test indexes call it
+#[cfg(test)]
 mod testing;

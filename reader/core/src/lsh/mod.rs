@@ -5,11 +5,13 @@
 //! | `functions`, `tables`, `buckets`, `vectors` | one file kind each |
 //! | `probing` | which further buckets of a table are worth a look (Lv et al., VLDB 2007) |
 //! | `params` | what a caller can choose |
-//! | `query` | one query as a state machine |
+//! | `query` | one query as a state machine: `lookup` finds candidates, `measure` measures them |
 //! | `search` | a block of queries on all threads |
 
 pub mod buckets;
 pub mod functions;
+mod lookup;
+mod measure;
 mod params;
 mod probing;
 mod query;
@@ -44,6 +46,8 @@ const SECTOR_BYTES: usize = 512;
 
 /// The files that a search reads, in the order in which the engines know them.
 const READ_FILES: [&str; 3] = ["tables.imx", "buckets.imx", "vectors.imx"];
+/// Position of tables.imx among them.
+const TABLES: usize = 0;
 /// Position of buckets.imx among them.
 const BUCKETS: usize = 1;
 /// Position of vectors.imx among them.
@@ -216,3 +220,6 @@ fn open_files(paths: &[PathBuf], access: Access) -> Result<DataFile> {
     }
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! Devices whose sectors are pages: every read begins and ends at a page, and what is wanted lies somewhere in it.
+
+#[path = "../../tests/common/mod.rs"]
+#[allow(unreachable_pub)]
+mod common;
+
+use std::sync::Arc;
+
+use common::lsh::{LshSpec, write_lsh};
+
+use super::{InMemory, LshIndex, LshOutput, LshParams, READ_FILES, Source};
+use crate::engine::{Access, DataFile, EngineChoice};
+use crate::pagefile::PAGE_BYTES;
+use crate::search::{Queries, Values};
+
+#[test]
+fn reads_of_whole_pages_find_the_same_in_blocks_of_every_size() {
+    for (block_bytes, scattered) in [(128, true), (128, false), (256, false), (512, true), (4096, false)] {
+        let spec = LshSpec { block_bytes, scattered, hash_bits: 2, candidates: 300, ..LshSpec::default() };
+        let written = write_lsh(spec);
+        let floats: Vec<f32> = (0..10).flat_map(|i| written.query(i)).collect();
+        let params = LshParams { k: 4, candidates: None, probes: Some(1), threads: 1, inflight: 3 };
+        let search = |index: &LshIndex| -> LshOutput {
+            let queries = Queries { values: Values::Float32(&floats), n: 10, dim: spec.dim };
+            index.search(&queries, &params, &mut || false).unwrap()
+        };
+        let open = || LshIndex::open(written.path(), "pread", InMemory::default()).unwrap();
+        let (want, mut index) = (search(&open()), open());
+        let paths = READ_FILES.map(|name| written.path().join(name));
+        let file = DataFile::join(&paths, Access::Cached, PAGE_BYTES).unwrap();
+        index.source = Source::Storage { engine: EngineChoice::new("pread").unwrap(), file: Arc::new(file) };
+        let found = search(&index);
+        assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{block_bytes}");
+        for (found, want) in found.counters.iter().zip(&want.counters) {
+            assert_eq!((found.block_reads, found.bytes_read), (want.block_reads, want.bytes_read), "{block_bytes}");
+        }
+    }
+}
