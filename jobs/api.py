@@ -1,4 +1,4 @@
-"""The Python interface: `indexmill.build`, `append`, `merge`, `lay_out`, `import_index` and `open`."""
+"""The Python interface: `indexmill.build`, `append`, `merge`, `lay_out`, `import_index`, `export` and `open`."""
 
 from __future__ import annotations
 
@@ -334,6 +334,47 @@ def import_index(
     with _listener(progress) as bars:
         run_import(foreign, options, bars)
     return open(out)
+
+
+def export(
+    index: str | os.PathLike[str],
+    to: str,
+    out: str | os.PathLike[str],
+    *,
+    ids: Literal["user", "slot"] = "user",
+    force: bool = False,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Write an index in the files of another engine.
+
+    Parameters
+    ----------
+    to : str
+        A target: `indexmill export --list` shows them.
+    out : path
+        Directory to write; `force` replaces an export there.
+    ids : {"user", "slot"}
+        What the engine is to call the vectors, where it keeps names: user ids, or slots, which ``ids.parquet``
+        translates.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    dict
+        What is in export.json; ``out``; and ``open``, code that opens the result in that engine.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; nothing is left behind.
+    """
+    from indexmill.jobs.export import export_options
+    from indexmill.pipeline.export import run_export
+
+    options = export_options(to, out, ids, force)
+    with _listener(progress) as bars:
+        return run_export(index, options, bars)
 
 
 def open(path: str | os.PathLike[str], engine: str = "auto") -> Index:

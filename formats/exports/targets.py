@@ -1,0 +1,9 @@
+"""All targets of an export, by name, in the order in which they are listed."""
+
+from __future__ import annotations
+
+from indexmill.formats.exports import diskann, faiss_hnsw, faiss_nsg, parquet
+
+_ALL = (diskann, faiss_hnsw, faiss_nsg, parquet)
+
+TARGETS = {module.TARGET.name: module.TARGET for module in _ALL}
