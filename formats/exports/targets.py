@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from indexmill.formats.exports import diskann, faiss_hnsw, faiss_nsg, parquet
+from indexmill.formats.exports import bulk, diskann, faiss_hnsw, faiss_nsg, parquet, pgvector
 
-_ALL = (diskann, faiss_hnsw, faiss_nsg, parquet)
+_ALL = (diskann, faiss_hnsw, faiss_nsg, parquet, pgvector, bulk)
 
 TARGETS = {module.TARGET.name: module.TARGET for module in _ALL}
