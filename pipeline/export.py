@@ -102,7 +102,14 @@ def run_export(
 
 def _view(opened: OpenedIndex, metadata: Callable[[int, int], pa.Table], ids: Ids) -> ExportedIndex:
     return ExportedIndex(
-        opened.graph, opened.codes, opened.entries, opened.vector_ids, opened.user_ids, metadata, ids
+        opened.graph,
+        opened.codes,
+        opened.entries,
+        opened.vector_ids,
+        opened.user_ids,
+        metadata,
+        opened.manifest.build_id,
+        ids,
     )
 
 

@@ -42,6 +42,8 @@ class ExportedIndex:
         User id of each slot; None where vector ids are user ids.
     metadata : callable
         ``metadata(first, last)``: the metadata of slots [first, last), a table without columns if there is none.
+    build_id : str
+        Of the index, 64 hex digits.
     ids : {"user", "slot"}
         What the engine is to call the vectors.
     """
@@ -52,6 +54,7 @@ class ExportedIndex:
     vector_ids: NDArray[np.uint32]
     user_ids: pa.Array | None
     metadata: Callable[[int, int], pa.Table]
+    build_id: str
     ids: Ids = "user"
 
     @property

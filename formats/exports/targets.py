@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from indexmill.formats.exports import bulk, diskann, faiss_hnsw, faiss_nsg, parquet, pgvector
+from indexmill.formats.exports import bulk, diskann, faiss_hnsw, faiss_nsg, parquet, pgvector, svs, usearch
 
-_ALL = (diskann, faiss_hnsw, faiss_nsg, parquet, pgvector, bulk)
+_ALL = (diskann, faiss_hnsw, faiss_nsg, usearch, svs, parquet, pgvector, bulk)
 
 TARGETS = {module.TARGET.name: module.TARGET for module in _ALL}
