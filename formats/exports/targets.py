@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from indexmill.formats.exports import bulk, diskann, faiss_hnsw, faiss_nsg, parquet, pgvector, svs, usearch
+from indexmill.formats.exports import (
+    bulk,
+    diskann,
+    faiss_hnsw,
+    faiss_nsg,
+    jvector,
+    parquet,
+    pgvector,
+    svs,
+    usearch,
+)
 
-_ALL = (diskann, faiss_hnsw, faiss_nsg, usearch, svs, parquet, pgvector, bulk)
+_ALL = (diskann, faiss_hnsw, faiss_nsg, jvector, usearch, svs, parquet, pgvector, bulk)
 
 TARGETS = {module.TARGET.name: module.TARGET for module in _ALL}

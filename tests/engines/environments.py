@@ -47,3 +47,19 @@ def python_of(name: str) -> Path:
     subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
     done.touch()
     return python
+
+
+def jvector_classpath(version: str) -> str:
+    """Return a class path with JVector and ``Search``, both made if they are not there."""
+    here, folder = Path(__file__).parent / "jvector", ROOT / f"jvector-{version}"
+    done = ROOT / f"jvector-{version}.done"
+    if not done.exists():
+        jars = ["-q", "-f", here / "pom.xml", f"-Djvector={version}", f"-DoutputDirectory={folder}"]
+        subprocess.run(["mvn", "-B", *jars, "dependency:copy-dependencies"], check=True)
+        done.touch()
+    classes = folder / "classes"
+    compile_ = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", classes, here / "Search.java"]
+    if not classes.exists() or classes.stat().st_mtime < (here / "Search.java").stat().st_mtime:
+        subprocess.run(compile_, check=True)
+        classes.touch()
+    return f"{folder}/*:{classes}"
