@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from indexmill.pipeline.export import ExportOptions
 
+#: Names of files that are printed; all of them are in export.json.
+_SHOWN = 10
+
 
 def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) -> ExportOptions:
     """Check how an export is to go.
@@ -53,6 +56,8 @@ def show_export(found: dict[str, Any]) -> None:
     from indexmill.jobs.tables import human_bytes
 
     size = human_bytes(sum(file["bytes"] for file in found["files"]))
-    names = ", ".join(file["name"] for file in found["files"])
+    names = ", ".join(file["name"] for file in found["files"][:_SHOWN])
+    if len(found["files"]) > _SHOWN:
+        names += f" and {len(found['files']) - _SHOWN} more"
     print(f"{found['out']}: {found['n_vectors']:,} vectors, {size}: {names}")
     print(f"Open it in {found['engine']}:\n\n{found['open']}", end="")

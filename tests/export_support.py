@@ -36,11 +36,18 @@ def stored_graph(index: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
 
 def our_search(index: Path, queries: np.ndarray, list_size: int, k: int = K) -> np.ndarray:
     """Slots that a greedy search from the medoid returns, (q, k)."""
+    return our_search_counted(index, queries, list_size, k)[0]
+
+
+def our_search_counted(
+    index: Path, queries: np.ndarray, list_size: int, k: int = K
+) -> tuple[np.ndarray, int]:
+    """Slots that a greedy search from the medoid returns, (q, k), and distances that it computes."""
     vectors, neighbours, degrees, medoid = stored_graph(index)
     found = np.full((len(queries), k), 2**32 - 1, np.uint32)
     rows, asked = comparable(vectors), comparable(queries.astype(vectors.dtype))
-    search_rows(asked, rows, neighbours, degrees, medoid, list_size, found)
-    return found.astype(np.int64)
+    computed = search_rows(asked, rows, neighbours, degrees, medoid, list_size, found)
+    return found.astype(np.int64), int(computed)
 
 
 def distances(index: Path, queries: np.ndarray, slots: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from tests.export_support import (
     assert_same_but_for_ties,
     id_map,
     our_search,
+    our_search_counted,
     paste,
     permuted_lists,
     stored_graph,
@@ -63,6 +64,14 @@ def test_faiss_answers_as_our_own_search_does(index: Path, tmp_path: Path, kind:
     indexmill.export(index, KINDS[kind], tmp_path / "out", ids="slot")
     theirs = faiss_search(tmp_path / "out" / "index.faiss", QUERIES, list_size)
     assert_same_but_for_ties(index, QUERIES, theirs, expected(index, kind, list_size))
+
+
+def test_faiss_computes_as_many_distances_as_we_do(index: Path, tmp_path: Path) -> None:
+    indexmill.export(index, "faiss", tmp_path / "out", ids="slot")
+    faiss.cvar.hnsw_stats.reset()
+    faiss_search(tmp_path / "out" / "index.faiss", QUERIES, 32)
+    _, ours = our_search_counted(index, QUERIES, 32)
+    assert faiss.cvar.hnsw_stats.ndis == pytest.approx(ours, rel=0.03)
 
 
 @pytest.mark.parametrize("kind", KINDS)

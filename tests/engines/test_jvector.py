@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.engines.environments import jvector_classpath
-from tests.export_support import K, assert_same_but_for_ties, our_search, permuted_lists, whole_points
+from tests.export_support import (
+    K,
+    assert_same_but_for_ties,
+    our_search,
+    our_search_counted,
+    permuted_lists,
+    whole_points,
+)
 from tests.extend_support import build
 from tests.oracles.small_index import random_vectors, write_small_index
 
@@ -26,8 +33,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def search(
     version: str, folder: Path, queries: np.ndarray, list_size: int, similarity: str = "EUCLIDEAN", n: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the k first slots found, (q, k), and the similarity of each query to `n` codes, (q, n)."""
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the k first slots found, (q, k), similarities to `n` codes, (q, n), and distances computed."""
     asked = folder.parent / "queries.bin"
     queries.astype(">f4").tofile(asked)
     command = ["java", "-cp", jvector_classpath(version), "Search", folder, asked, list_size, similarity, n]
@@ -35,8 +42,8 @@ def search(
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     found = [[int(word) for word in line.split()[:K]] for line in lines[: len(queries)]]
-    scores = [[float(word) for word in line.split()] for line in lines[len(queries) :]]
-    return np.array(found), np.array(scores)
+    scores = [[float(word) for word in line.split()] for line in lines[len(queries) : -1]]
+    return np.array(found), np.array(scores), int(lines[-1])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -45,14 +52,16 @@ def test_jvector_answers_as_our_own_search_does(
     index: Path, tmp_path: Path, version: str, list_size: int
 ) -> None:
     indexmill.export(index, "jvector", tmp_path / "out")
-    theirs, _ = search(version, tmp_path / "out", QUERIES, list_size)
-    assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, list_size))
+    theirs, _, visited = search(version, tmp_path / "out", QUERIES, list_size)
+    ours, computed = our_search_counted(index, QUERIES, list_size)
+    assert_same_but_for_ties(index, QUERIES, theirs, ours)
+    assert visited == pytest.approx(computed, rel=0.03)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_graph_with_permuted_lists_does_not_pass(index: Path, tmp_path: Path, version: str) -> None:
     indexmill.export(permuted_lists(index, tmp_path / "wrong"), "jvector", tmp_path / "out")
-    theirs, _ = search(version, tmp_path / "out", QUERIES, 16)
+    theirs, _, _ = search(version, tmp_path / "out", QUERIES, 16)
     with pytest.raises(AssertionError):
         assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, 16))
 
@@ -77,7 +86,7 @@ def test_vectors_and_codes_mean_what_they_mean_here(
     )
     indexmill.export(small.path, "jvector", tmp_path / "out")
     queries = random_vectors(np.random.default_rng(3), 15, 13, dtype).astype(np.float32)
-    theirs, scores = search(version, tmp_path / "out", queries, n, similarity, n)
+    theirs, scores, _ = search(version, tmp_path / "out", queries, n, similarity, n)
     mine = indexmill.open(small.path).search(queries.astype(small.vectors.dtype), K, L=n).slots
     assert (theirs == mine).mean() > 0.98
     chunks = pairwise(small.codebook.offsets)

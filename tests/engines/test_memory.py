@@ -12,6 +12,7 @@ from tests.export_support import (
     assert_same_but_for_ties,
     id_map,
     our_search,
+    our_search_counted,
     paste,
     permuted_lists,
     whole_points,
@@ -48,6 +49,12 @@ def test_the_engine_answers_as_our_own_search_does(
     indexmill.export(index, engine, tmp_path / "out", ids="slot")
     theirs = search(client, engine, tmp_path / "out", QUERIES, list_size)
     assert_same_but_for_ties(index, QUERIES, theirs, our_search(index, QUERIES, list_size))
+
+
+def test_usearch_computes_as_many_distances_as_we_do(index: Path, client: Search, tmp_path: Path) -> None:
+    indexmill.export(index, "usearch", tmp_path / "out", ids="slot")
+    found = client("usearch", "usearch_client.py", tmp_path / "out", QUERIES, k=K, L=32, view=False)
+    assert int(found["computed"]) == pytest.approx(our_search_counted(index, QUERIES, 32)[1], rel=0.03)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -15,7 +15,7 @@ import java.util.stream.Collectors;
 
 /**
  * Searches an export: FOLDER QUERIES L SIMILARITY N. QUERIES holds big-endian floats. Prints what each search found, a line
- * a query, then a line a query with the similarity of its codes to every vector.
+ * a query, then a line a query with the similarity of its codes to every vector, then how many vectors were visited.
  */
 public class Search {
     public static void main(String[] args) throws Exception {
@@ -29,6 +29,7 @@ public class Search {
             int dim = index.getDimension();
             int n = Integer.parseInt(args[4]);
             var codes = new StringBuilder();
+            long visited = 0;
             var reader = new SimpleMappedReader.Supplier(folder.resolve("index.pqv")).get();
             Object compressed = pqVectors().getMethod("load", RandomAccessReader.class).invoke(null, reader);
             while (queries.available() >= 4 * dim) {
@@ -37,10 +38,12 @@ public class Search {
                     query.set(i, queries.readFloat());
                 }
                 var found = GraphSearcher.search(query, listSize, view, similarity, index, Bits.ALL);
+                visited += found.getVisitedCount();
                 System.out.println(Arrays.stream(found.getNodes()).map(each -> "" + each.node).collect(Collectors.joining(" ")));
                 codes.append(scores(compressed, query, similarity, n)).append('\n');
             }
             System.out.print(codes);
+            System.out.println(visited);
         }
     }
 
