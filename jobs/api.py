@@ -265,7 +265,7 @@ def import_index(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    program: Literal["diskann", "faiss"] = "diskann",
+    program: Literal["diskann", "faiss", "svs", "jvector"] = "diskann",
     metric: Literal["l2", "ip", "cosine"] | None = None,
     dtype: Literal["float32", "uint8", "int8"] | None = None,
     ids: NDArray[Any] | Sequence[Any] | str | os.PathLike[str] | None = None,
@@ -283,10 +283,10 @@ def import_index(
     Parameters
     ----------
     path : path
-        Of DiskANN the prefix of its files; of faiss the file.
+        Of DiskANN the prefix of its files; of faiss and JVector the file; of SVS the directory.
     out : path
         The index directory to write; `force` replaces an index there.
-    program : {"diskann", "faiss"}
+    program : {"diskann", "faiss", "svs", "jvector"}
     metric : {"l2", "ip", "cosine"}, optional
         By default what the files say, l2 where they do not.
     dtype : {"float32", "uint8", "int8"}, optional
