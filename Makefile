@@ -1,5 +1,6 @@
 # make demo   set up, build two indexes of 20,000 English words, compare them (WORDS="ocean piano" picks the words)
 # make test   set up, then run every check and test
+# make test-engines   export to engines that need environments of their own, and search with them; needs Python 3.11, JDK 17 and Maven
 # make test-aarch64   run the reader's tests on an emulated 64-bit ARM CPU (CONTRIBUTING.md says what to install)
 # make fuzz   fuzz every parser of the reader for SECONDS=30 each (TARGETS="graph ids" picks some); needs nightly Rust and cargo-fuzz
 
@@ -14,7 +15,7 @@ TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
 
 CHROMIUM := apt-get install --yes --no-install-recommends chromium chromium-driver
 
-.PHONY: demo test lint unit rust chromium test-aarch64 fuzz clean
+.PHONY: demo test lint unit rust chromium test-engines test-aarch64 fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
@@ -46,6 +47,12 @@ rust: $(VENV)/.dev
 	else echo "clippy is not installed: lint skipped"; fi
 	cargo test --locked --manifest-path reader/Cargo.toml
 
+# Clients of the engines are installed below .engines (INDEXMILL_ENGINES), each at a fixed version.
+test-engines: $(VENV)/.dev
+	@for tool in python3.11 javac jshell mvn; do command -v $$tool >/dev/null || \
+	{ echo "$$tool is missing: apt-get install --yes python3.11-venv openjdk-17-jdk-headless maven"; exit 1; }; done
+	$(BIN)/python -m pytest -q tests/engines
+
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
 test-aarch64:
@@ -75,4 +82,4 @@ $(VENV)/.dev: $(VENV)/.runtime
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build reader/target demo-out
+	rm -rf $(VENV) .engines build reader/target demo-out

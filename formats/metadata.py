@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,3 +38,9 @@ def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
         )
     file.seek(0)
     return pq.read_table(file)
+
+
+def add_metadata(columns: dict[str, Any], metadata: pa.Table) -> None:
+    """Put metadata columns after `columns`; one that shares a name with those becomes ``metadata_NAME``."""
+    for name in metadata.column_names:
+        columns[f"metadata_{name}" if name in columns else name] = metadata[name]

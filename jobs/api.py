@@ -1,4 +1,4 @@
-"""The Python interface: `indexmill.build`, `append`, `merge`, `lay_out`, `import_index` and `open`."""
+"""The Python interface: `indexmill.build`, `append`, `merge`, `lay_out`, `import_index`, `export` and `open`."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def import_index(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    program: Literal["diskann", "faiss"] = "diskann",
+    program: Literal["diskann", "faiss", "svs", "jvector"] = "diskann",
     metric: Literal["l2", "ip", "cosine"] | None = None,
     dtype: Literal["float32", "uint8", "int8"] | None = None,
     ids: NDArray[Any] | Sequence[Any] | str | os.PathLike[str] | None = None,
@@ -289,10 +289,10 @@ def import_index(
     Parameters
     ----------
     path : path
-        Of DiskANN the prefix of its files; of faiss the file.
+        Of DiskANN the prefix of its files; of faiss and JVector the file; of SVS the directory.
     out : path
         The index directory to write; `force` replaces an index there.
-    program : {"diskann", "faiss"}
+    program : {"diskann", "faiss", "svs", "jvector"}
     metric : {"l2", "ip", "cosine"}, optional
         By default what the files say, l2 where they do not.
     dtype : {"float32", "uint8", "int8"}, optional
@@ -340,6 +340,47 @@ def import_index(
     with _listener(progress) as bars:
         run_import(foreign, options, bars)
     return _open_graph(out)
+
+
+def export(
+    index: str | os.PathLike[str],
+    to: str,
+    out: str | os.PathLike[str],
+    *,
+    ids: Literal["user", "slot"] = "user",
+    force: bool = False,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Write an index in the files of another engine.
+
+    Parameters
+    ----------
+    to : str
+        A target: `indexmill export --list` shows them.
+    out : path
+        Directory to write; `force` replaces an export there.
+    ids : {"user", "slot"}
+        What the engine is to call the vectors, where it keeps names: user ids, or slots, which ``ids.parquet``
+        translates.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    dict
+        What is in export.json; ``out``; and ``open``, code that opens the result in that engine.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; nothing is left behind.
+    """
+    from indexmill.jobs.export import export_options
+    from indexmill.pipeline.export import run_export
+
+    options = export_options(to, out, ids, force)
+    with _listener(progress) as bars:
+        return run_export(index, options, bars)
 
 
 def open(

@@ -1,4 +1,4 @@
-"""`indexmill export`: an index as a table for other tools."""
+"""`indexmill export`: an index in the files of the engine that will serve it."""
 
 from __future__ import annotations
 
@@ -8,33 +8,61 @@ from typing import Annotated
 
 import typer
 
-from indexmill.jobs.options import Force, IndexDir, Json, examples, one_of
+from indexmill.jobs.options import Force, Json, examples
 
 NAME = "export"
 EXAMPLES = examples(
-    "indexmill export index --to parquet --out index.parquet",
-    "indexmill export index --to parquet --out index.parquet --force --json",
+    "indexmill export --list",
+    "indexmill export index --to diskann --out ann",
+    "indexmill export index --to faiss --ids slot --out index.faiss --force --json",
 )
-FORMATS = ("parquet",)
 
 
 def command(
-    index: IndexDir,
-    to: Annotated[str, typer.Option(metavar="parquet", help="Format to write.")] = "parquet",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write.")] = None,
+    index: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="TARGET", help="What to write; see --list.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory to write.")] = None,
+    ids: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What the engine calls the vectors, where it keeps names: user (ids), or slot (ids.parquet has both).",
+        ),
+    ] = "user",
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show all targets, what each keeps and what its engine rebuilds.")
+    ] = False,
     force: Force = False,
     json_: Json = False,
 ) -> None:
-    """Write ids, vectors, metadata and neighbour lists in slot order; vectors as they are stored."""
-    from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.export import export_parquet
-    from indexmill.jobs.opening import check_is_index
-    from indexmill.jobs.results import check_writable
+    """Write an index in the files of another engine, and print how to open them there.
 
-    one_of(to, FORMATS, "--to")
+    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.export import export_options, show_export, show_targets, target_list
+    from indexmill.jobs.opening import check_is_index
+    from indexmill.jobs.progress import stderr_progress
+
+    if list_:
+        targets = target_list()
+        print(json.dumps(targets, indent=2)) if json_ else show_targets(targets)
+        return
+    if index is None:
+        raise ConfigError("DIR: missing; name the index to export")
+    if to is None:
+        raise ConfigError("--to: missing; name a target; --list shows them")
     if out is None:
-        raise ConfigError("--out: missing; name the file to write")
+        raise ConfigError("--out: missing; name the directory to write")
+    options = export_options(to, out, ids, force)
+    from indexmill.pipeline.export import run_export
+
     check_is_index(index)
-    check_writable(out, force)
-    rows = export_parquet(index, out)
-    print(json.dumps({"out": str(out), "rows": rows}) if json_ else f"{out}: {rows:,} rows")
+    with stderr_progress() as progress:
+        found = run_export(index, options, progress)
+    if json_:
+        print(json.dumps(found, indent=2))
+    else:
+        show_export(found)

@@ -1,4 +1,4 @@
-"""`indexmill import diskann` and `import faiss`: an index of another program becomes one of ours."""
+"""`indexmill import`, a command for each program: an index of another program becomes one of ours."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ FAISS_EXAMPLES = examples(
     "indexmill import faiss hnsw.faiss --out hnsw.index",
     "indexmill import faiss nsg.faiss --metric cosine --pq-bytes 64 --out nsg.index",
 )
+SVS_EXAMPLES = examples("indexmill import svs saved --out saved.index")
+JVECTOR_EXAMPLES = examples("indexmill import jvector graph.jvector --metric cosine --out graph.index")
 
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The index directory to write.")]
 Metric = Annotated[
@@ -48,6 +50,9 @@ Repair = Annotated[
 Memory = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Memory budget beside the page cache. (default: the least that works)"),
+]
+TrainedBytes = Annotated[
+    int | None, typer.Option(metavar="N", help="Bytes of a code, trained here. (default 32)")
 ]
 
 app = typer.Typer(
@@ -109,9 +114,7 @@ def faiss(
     metric: Metric = None,
     ids: Ids = None,
     id_column: IdColumn = None,
-    pq_bytes: Annotated[
-        int | None, typer.Option(metavar="N", help="Bytes of a code, trained here. (default 32)")
-    ] = None,
+    pq_bytes: TrainedBytes = None,
     order: Order = "identity",
     repair: Repair = True,
     memory: Memory = None,
@@ -122,6 +125,53 @@ def faiss(
     """Import a graph of faiss: IndexHNSWFlat (its lowest level) or IndexNSGFlat, also within an IndexIDMap."""
     how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
     _run("faiss", file, None, out, ids, id_column, memory, {**how, "force": force}, json_)
+
+
+@app.command("svs", epilog=SVS_EXAMPLES)
+def svs(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Directory with config, graph and data, which svs.Vamana.save wrote."
+        ),
+    ],
+    out: Out = None,
+    metric: Metric = None,
+    ids: Ids = None,
+    id_column: IdColumn = None,
+    pq_bytes: TrainedBytes = None,
+    order: Order = "identity",
+    repair: Repair = True,
+    memory: Memory = None,
+    workers: Workers = 2,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Import a Vamana index of Intel SVS: float32, float16, uint8 or int8 vectors without compression."""
+    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
+    _run("svs", folder, None, out, ids, id_column, memory, {**how, "force": force}, json_)
+
+
+@app.command("jvector", epilog=JVECTOR_EXAMPLES)
+def jvector(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A graph of version 3 whose nodes hold their vectors.")
+    ],
+    out: Out = None,
+    metric: Metric = None,
+    ids: Ids = None,
+    id_column: IdColumn = None,
+    pq_bytes: TrainedBytes = None,
+    order: Order = "identity",
+    repair: Repair = True,
+    memory: Memory = None,
+    workers: Workers = 2,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Import an on-disk graph of JVector."""
+    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
+    _run("jvector", file, None, out, ids, id_column, memory, {**how, "force": force}, json_)
 
 
 def _run(

@@ -1,98 +1,63 @@
-"""A graph index as Parquet, streamed in row groups."""
+"""What `indexmill export` and `indexmill.export` share."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from indexmill.pipeline.export import ExportOptions
 
-from indexmill.formats.atomic import atomic_write
-from indexmill.formats.graph import GraphFile
-from indexmill.formats.ids import read_ids
-from indexmill.formats.manifest import read_manifest
-from indexmill.formats.metadata import METADATA_NAME, read_metadata
-from indexmill.formats.nodes import NodeBlock
-from indexmill.jobs.results import add_metadata
+#: Names of files that are printed; all of them are in export.json.
+_SHOWN = 10
 
 
-def export_parquet(index: Path, out: Path) -> int:
-    """Write the index at `index` to `out`: one row a slot, one row group for each 16 MiB of nodes.
-
-    Columns: ``id`` in the user's type, ``vector_id`` int64, ``vector`` fixed_size_list, ``neighbours`` list
-    of ids, then the metadata columns. Vectors are what the index stores: of unit length under cosine, without
-    the dimension that inner product adds, sq8 and sq16 decoded to float32. Memory is a row group, the ids and
-    the metadata.
-
-    Returns
-    -------
-    int
-        Rows written.
+def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) -> ExportOptions:
+    """Check how an export is to go.
 
     Raises
     ------
-    FormatError
-        If the index is damaged.
+    ConfigError
+        Naming the option and the nearest word it takes.
     """
-    manifest = read_manifest(index)
-    identity = manifest.page_file_build_id
-    vector_ids, user_ids = read_ids(index / "ids.imx", identity)
-    positions = pa.array(vector_ids.astype(np.int64))
-    ids = positions if user_ids is None else _narrow(user_ids)
-    metadata = pa.table({})
-    for entry in manifest.files:
-        if entry.name == METADATA_NAME:
-            with open(index / entry.name, "rb") as parquet:
-                metadata = read_metadata(parquet, index / entry.name, entry.sha256)
-    first = 0
-    with GraphFile(index / "graph.imx", identity) as graph, atomic_write(out) as file:
-        writer = None
-        try:
-            for block in graph.blocks():
-                slots = slice(first, first + len(block))
-                columns: dict[str, Any] = {
-                    "id": ids[slots],
-                    "vector_id": positions[slots],
-                    "vector": _vectors(graph, block),
-                    "neighbours": _neighbours(block, ids),
-                }
-                if metadata.num_columns:
-                    add_metadata(columns, metadata.take(positions[slots]))
-                table = pa.table(columns)
-                if writer is None:
-                    writer = pq.ParquetWriter(file, table.schema, compression="zstd")
-                writer.write_table(table, row_group_size=max(1, len(block)))
-                first += len(block)
-        finally:
-            if writer is not None:
-                writer.close()
-    return first
+    from indexmill.pipeline.allocator import hold_little
+
+    hold_little()  # before anything imports numpy or Arrow
+    from indexmill.formats.exports.targets import TARGETS
+    from indexmill.jobs.options import one_of
+    from indexmill.pipeline.export import ExportOptions
+
+    return ExportOptions(one_of(to, tuple(TARGETS), "to"), out, one_of(ids, ("user", "slot"), "ids"), force)  # type: ignore[arg-type]
 
 
-def _narrow(user_ids: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """Ids in the type a user knows: the 64-bit offsets of the file are a detail."""
-    narrow = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-    wanted = narrow.get(user_ids.type)
-    fits = wanted is not None and user_ids.nbytes < 2**31
-    return user_ids.cast(wanted) if fits else user_ids
+def target_list() -> list[dict[str, Any]]:
+    """Return what every target keeps and what its engine rebuilds."""
+    from indexmill.formats.exports.targets import TARGETS
+
+    return [target.to_dict() for target in TARGETS.values()]
 
 
-def _vectors(graph: GraphFile, block: NodeBlock) -> pa.Array:
-    values: NDArray[Any] = block.vectors
-    scale = graph.scale()
-    if scale is not None:
-        low, step = scale
-        values = low + step * values.astype(np.float32)
-    if graph.metric == "ip":
-        values = values[:, :-1]
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel()), values.shape[1])
+def show_targets(targets: list[dict[str, Any]]) -> None:
+    """Print the targets as a table."""
+    from rich.table import Table
+
+    from indexmill.jobs.tables import stdout_console
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("target", *targets[0]["keeps"], "the engine rebuilds", "opened by"):
+        table.add_column(heading, overflow="fold")
+    for target in targets:
+        table.add_row(target["target"], *target["keeps"].values(), target["rebuilds"], target["engine"])
+    stdout_console().print(table)
 
 
-def _neighbours(block: NodeBlock, ids: pa.Array) -> pa.Array:
-    """Neighbour lists as lists of user ids."""
-    inside = np.arange(block.neighbours.shape[1]) < block.degrees[:, None]
-    offsets = np.concatenate([[0], np.cumsum(block.degrees, dtype=np.int64)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), ids.take(pa.array(block.neighbours[inside])))
+def show_export(found: dict[str, Any]) -> None:
+    """Print what was written, and how to open it."""
+    from indexmill.jobs.tables import human_bytes
+
+    size = human_bytes(sum(file["bytes"] for file in found["files"]))
+    names = ", ".join(file["name"] for file in found["files"][:_SHOWN])
+    if len(found["files"]) > _SHOWN:
+        names += f" and {len(found['files']) - _SHOWN} more"
+    print(f"{found['out']}: {found['n_vectors']:,} vectors, {size}: {names}")
+    print(f"Open it in {found['engine']}:\n\n{found['open']}", end="")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from indexmill.pipeline.foreign import ImportOptions
 
 #: Programs whose indexes are read.
-PROGRAMS = ("diskann", "faiss")
+PROGRAMS = ("diskann", "faiss", "svs", "jvector")
 
 
 def open_foreign(
@@ -30,12 +30,20 @@ def open_foreign(
     """
     from indexmill.jobs.options import one_of
 
-    if one_of(program, PROGRAMS, "program") == "faiss":
-        if dtype is not None:
-            raise ConfigError(f"dtype: {dtype}: a faiss file says its type itself; leave it out")
+    if one_of(program, PROGRAMS, "program") != "diskann" and dtype is not None:
+        raise ConfigError(f"dtype: {dtype}: an index of {program} says its type itself; leave it out")
+    if program == "faiss":
         from indexmill.formats.foreign.faiss import open_faiss
 
         return open_faiss(os.fspath(path))
+    if program == "svs":
+        from indexmill.formats.foreign.svs import open_svs
+
+        return open_svs(os.fspath(path))
+    if program == "jvector":
+        from indexmill.formats.foreign.jvector import open_jvector
+
+        return open_jvector(os.fspath(path))
     from indexmill.formats.foreign.diskann import open_diskann
 
     return open_diskann(os.fspath(path), dtype, with_codes=pq_bytes is None)

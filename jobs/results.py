@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ def results_table(index: Index | LshIndex, found: SearchResult | RangeResult) ->
         metadata columns; one that shares a name with those becomes ``metadata_NAME``.
     """
     import pyarrow as pa
+
+    from indexmill.formats.metadata import add_metadata
 
     there = found.vector_ids.ravel() >= 0
     queries, ranks = _places(found)
@@ -107,9 +109,3 @@ def write_results(table: pa.Table, path: Path) -> None:
         else:
             with pa.ipc.new_file(file, table.schema) as writer:
                 writer.write_table(table)
-
-
-def add_metadata(columns: dict[str, Any], metadata: pa.Table) -> None:
-    """Put metadata columns after `columns`; one that shares a name with those becomes ``metadata_NAME``."""
-    for name in metadata.column_names:
-        columns[f"metadata_{name}" if name in columns else name] = metadata[name]

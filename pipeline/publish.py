@@ -1,4 +1,4 @@
-"""Stage *publish*: a finished index appears at its destination all at once, or not at all."""
+"""Stage *publish*: a finished index, or an export, appears at its destination all at once, or not at all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from typing import Any
 
 from indexmill.formats.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OutputExistsError
+from indexmill.formats.exports.target import EXPORT_NAME
 from indexmill.formats.manifest import MANIFEST_NAME, RUN_NAME, Manifest, parse_manifest, write_manifest
 from indexmill.pipeline.failpoint import failpoint
 
 #: Stands in a directory while it is filled.
 _MARK = ".indexmill-unfinished"
+#: The file that is written last, and what a directory that has it is.
+_SEALS = {MANIFEST_NAME: "an index", EXPORT_NAME: "an export"}
 
 
 @contextmanager
@@ -80,10 +83,10 @@ def _is_ours(directory: Path) -> bool:
     return True
 
 
-def check_output(out: Path, force: bool) -> None:
-    """Refuse to overwrite: an index without `force`, anything that is not an index at all.
+def check_output(out: Path, force: bool, seal: str = MANIFEST_NAME) -> None:
+    """Refuse to overwrite: what `seal` is the last file of without `force`, anything else at all.
 
-    Brings back an index that stepped aside for one that never came.
+    Brings back what stepped aside for another that never came.
 
     Raises
     ------
@@ -93,12 +96,12 @@ def check_output(out: Path, force: bool) -> None:
     """
     check_place(out)
     old = _beside(out, "old")
-    if (old / MANIFEST_NAME).is_file() and not out.exists():
+    if (old / seal).is_file() and not out.exists():
         old.rename(out)  # a publish was killed between its two renames: nothing is lost
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not (out / MANIFEST_NAME).is_file():
-        raise OutputExistsError(f"out: {out} exists and is not an index; name another directory")
+    if not (out / seal).is_file():
+        raise OutputExistsError(f"out: {out} exists and is not {_SEALS[seal]}; name another directory")
     if not force:
         raise OutputExistsError(f"out: {out} exists; add --force to replace it, or name another directory")
 
@@ -114,11 +117,7 @@ def publish(
     for `emitted` will be deleted.
     """
     check_output(out, force)
-    fresh, old = _beside(out, "new"), _beside(out, "old")
-    for leftover in (fresh, old):
-        _remove(leftover)
-    fresh.mkdir(parents=True)
-    (fresh / _MARK).touch()
+    fresh = begin(out)
     for entry in manifest.files:
         target = fresh / entry.name
         if keep:
@@ -130,6 +129,27 @@ def publish(
     failpoint("publish-copied")
     write_json_atomic(fresh / RUN_NAME, run)
     write_manifest(fresh, manifest)
+    swap_in(fresh, out)
+
+
+def begin(out: Path) -> Path:
+    """Make and return an empty directory beside `out`, for `swap_in`; what a killed run left there goes first."""
+    for part in ("new", "old"):
+        _remove(_beside(out, part))
+    fresh = _beside(out, "new")
+    fresh.mkdir(parents=True)
+    (fresh / _MARK).touch()
+    return fresh
+
+
+def give_up(out: Path) -> None:
+    """Remove the directory that `begin` made."""
+    _remove(_beside(out, "new"))
+
+
+def swap_in(fresh: Path, out: Path) -> None:
+    """Let a directory of `begin` take the name `out`; its files are durable, the last one written is its seal."""
+    old = _beside(out, "old")
     fsync_dir(fresh)
     (fresh / _MARK).unlink()
     failpoint("publish-sealed")
@@ -151,12 +171,12 @@ def _beside(out: Path, part: str) -> Path:
 
 
 def _remove(leftover: Path) -> None:
-    """Remove what a killed publish left: a directory with our mark, an index, or an empty one; never another."""
+    """Remove what a killed run left: a directory with our mark or a seal, or an empty one; never another."""
     if leftover.is_symlink():  # `out` was a link: its target is not ours to delete
         leftover.unlink()
     if not leftover.exists():
         return
-    ours = (leftover / _MARK).is_file() or (leftover / MANIFEST_NAME).is_file() or not any(leftover.iterdir())
+    ours = any((leftover / name).is_file() for name in (_MARK, *_SEALS)) or not any(leftover.iterdir())
     if not ours:
         raise OutputExistsError(f"out: {leftover} is in the way and holds other things; move it elsewhere")
     mark = leftover / _MARK

@@ -1,4 +1,4 @@
-"""`indexmill search`, `verify`, `inspect` and `export` on a small index."""
+"""`indexmill search`, `verify` and `inspect` on a small index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.cli_support import DIM, QUERIES, Data, N, brute_force, build, make_data, run, run_json
+from tests.cli_support import DIM, QUERIES, Data, N, build, make_data, run, run_json
 
 from indexmill.formats.manifest import read_manifest, write_manifest
 from indexmill.reader.index import Index
@@ -189,54 +189,3 @@ def test_inspect_works_without_run_json(index: Path, tmp_path: Path) -> None:
     (moved / "run.json").unlink()
     assert run_json("inspect", moved)["run"] == {}
     assert run("inspect", moved).exit_code == 0
-
-
-def test_export_holds_every_vector_id_neighbour_and_metadata_value(
-    data: Data, index: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "index.parquet"
-    assert run_json("export", index, "--to", "parquet", "--out", out) == {"out": str(out), "rows": N}
-    table = pq.read_table(out)
-    assert table.schema.names == ["id", "vector_id", "vector", "neighbours", "score", "colour"]
-    rows = table["vector_id"].to_numpy()
-    assert sorted(rows) == list(range(N))
-    np.testing.assert_array_equal(np.array(table["vector"].to_pylist(), np.float32), data.vectors[rows])
-    assert table["id"].to_pylist() == [data.names[row] for row in rows]
-    assert table["score"].to_pylist() == [row / 2 for row in rows]
-    assert table["colour"].to_pylist() == [("red", "green", None)[row % 3] for row in rows]
-    neighbours = table["neighbours"].to_pylist()
-    assert all(
-        0 < len(near) <= 12 and name not in near
-        for name, near in zip(table["id"].to_pylist(), neighbours, strict=True)
-    )
-    nearest, _ = brute_force(data.vectors, data.vectors, 2)
-    known = [
-        data.names[nearest[row, nearest[row] != row][0]] in near
-        for row, near in zip(rows, neighbours, strict=True)
-    ]
-    assert np.mean(known) > 0.9
-
-
-@pytest.mark.parametrize(
-    ("metric", "node_dtype"), [("cosine", "same"), ("ip", "same"), ("l2", "sq8"), ("l2", "float16")]
-)
-def test_export_gives_vectors_in_the_input_s_dimensions(
-    data: Data, tmp_path: Path, metric: str, node_dtype: str
-) -> None:
-    index = build(data, tmp_path / "index", "--metric", metric, "--node-dtype", node_dtype)
-    assert run("export", index, "--out", tmp_path / "index.parquet").exit_code == 0
-    table = pq.read_table(tmp_path / "index.parquet")
-    expected = data.vectors[table["vector_id"].to_numpy()]
-    if metric == "cosine":
-        expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    error = {"same": 1e-6, "float16": 1e-2, "sq8": 0.1}[node_dtype]
-    np.testing.assert_allclose(np.array(table["vector"].to_pylist(), np.float32), expected, atol=error)
-
-
-def test_export_needs_an_output_and_a_known_format(index: Path, tmp_path: Path) -> None:
-    assert run("export", index).exit_code == 2
-    result = run("export", index, "--to", "parket", "--out", tmp_path / "x")
-    assert result.exit_code == 2
-    assert "did you mean 'parquet'" in result.stderr
-    (tmp_path / "x.parquet").write_text("precious")
-    assert run("export", index, "--out", tmp_path / "x.parquet").exit_code == 5

@@ -133,7 +133,8 @@ class ForeignIndex:
     Attributes
     ----------
     kind : str
-        What the manifest calls it: ``diskann``, ``diskann-memory``, ``faiss-hnsw`` or ``faiss-nsg``.
+        What the manifest calls it: ``diskann``, ``diskann-memory``, ``faiss-hnsw``, ``faiss-nsg``, ``svs`` or
+        ``jvector``.
     files : tuple of Path
         All that was read.
     metric : str or None

@@ -27,14 +27,14 @@ _SPIN_SECONDS = 0.3
 
 
 class DiskAnn:
-    """A process that searches DiskANN's index with up to `threads` threads."""
+    """A process that searches `index`, by default DiskANN's own, with up to `threads` threads."""
 
-    def __init__(self, space: Workspace, threads: int = THREADS) -> None:
+    def __init__(self, space: Workspace, threads: int = THREADS, index: Path | None = None) -> None:
         self.space = space
         make_environment(space)
-        index = space.require(space.diskann_index)
+        index = space.require(space.diskann_index) if index is None else index
         command = [space.diskann_python, _HERE / "diskann_serve.py", index, space.data.folder]
-        log = space.out / f"diskann-search-{threads}.log"
+        log = space.out / f"{index.name}-search-{threads}.log"
         self.session = Session([*command, threads, DISKANN_WIDTH], log, _SPIN_SECONDS)
 
     def __enter__(self) -> DiskAnn:

@@ -36,11 +36,43 @@ def main() -> None:
     def answer(question: dict[str, Any]) -> dict[str, Any]:
         nonlocal index
         if index is None:
-            index = diskannpy.StaticDiskIndex(folder, threads, num_nodes_to_cache=0, cache_mechanism=NO_CACHE)
+            index = open_index(folder, data, threads)
         ways = {"batch": batch, "single": single}
         return ways[question["way"]](index, data, question, threads, width)
 
     serve(answer)
+
+
+class Index:
+    """An index whose vectors may stand in another order, with a file that tells their numbers in the input."""
+
+    def __init__(self, index: Any, tags: Any) -> None:
+        self._index, self._tags = index, tags
+
+    def batch_search(self, *args: Any, **how: Any) -> Any:
+        """Search many queries."""
+        found = self._index.batch_search(*args, **how)
+        return found._replace(identifiers=self._tags[found.identifiers])
+
+    def search(self, *args: Any, **how: Any) -> Any:
+        """Search one query."""
+        found = self._index.search(*args, **how)
+        return found._replace(identifiers=self._tags[found.identifiers])
+
+
+def open_index(folder: str, data: Dataset, threads: int) -> Any:
+    """Open an index of DiskANN, or an export, which has no file with metric and type but one with tags."""
+    index = diskannpy.StaticDiskIndex(
+        folder,
+        threads,
+        num_nodes_to_cache=0,
+        cache_mechanism=NO_CACHE,
+        distance_metric="l2",
+        vector_dtype=np.uint8,
+        dimensions=data.shape()[1],
+    )
+    tags = Path(folder) / "ann_disk.index.tags"
+    return Index(index, np.fromfile(tags, np.uint32)[2:]) if tags.exists() else index
 
 
 def batch(index: Any, data: Dataset, question: dict[str, Any], threads: int, width: int) -> dict[str, Any]:

@@ -1,0 +1,155 @@
+"""OpenSearch and Elasticsearch: files for their bulk interface, and the mappings of an index that holds them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from indexmill.formats.exports.dump import KEEPS, check_metadata, json_metadata, partitions
+from indexmill.formats.exports.json_text import join, json_column, json_lists, json_objects
+from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
+from indexmill.formats.nodes import NodeBlock
+
+NAME = "bulk"
+#: A server takes 100 MB at once unless told otherwise.
+_FILE_BYTES = 32 << 20
+#: Text made at a time, about.
+_STEP_BYTES = 4 << 20
+#: Bytes of an _id.
+_MAX_ID = 512
+#: Components of a vector: of a dense_vector, of a knn_vector.
+_MAX_DIM = {"elasticsearch": 4_096, "opensearch": 16_000}
+
+
+def check(index: ExportedIndex) -> None:
+    """Refuse ids that are no JSON string, vectors that are too long, and metadata without JSON."""
+    if index.dim > _MAX_DIM["opensearch"]:
+        most = " (opensearch) and ".join(f"{_MAX_DIM[name]:,}" for name in ("opensearch", "elasticsearch"))
+        holds = f"up to {most} (elasticsearch)"
+        raise cannot_hold(NAME, "vectors of", f"{index.dim:,} components", holds, "export to parquet")
+    ids = index.user_ids
+    if index.ids == "user" and ids is not None:
+        if "binary" in str(ids.type):
+            raise cannot_hold(NAME, "ids of type", "binary", "numbers and strings", "give --ids slot")
+        if "string" in str(ids.type):
+            lengths = np.diff(np.frombuffer(ids.buffers()[1], "<i8")[ids.offset :][: len(ids) + 1])
+            if lengths.max() > _MAX_ID or lengths.min() < 1:
+                got = f"{lengths.min()} to {lengths.max():,} bytes"
+                raise cannot_hold(NAME, "ids of", got, f"1 to {_MAX_ID} bytes", "give --ids slot")
+    check_metadata(NAME, index)
+
+
+def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+    """Write the files, and a mapping for each engine. Memory: a block of rows as text, and the ids."""
+    for engine in _MAX_DIM:
+        if index.dim <= _MAX_DIM[engine]:
+            (folder / f"{engine}.json").write_text(json.dumps(_settings(index, engine), indent=2) + "\n")
+    with ExitStack() as stack:
+        number, written, file = 0, 0, stack.enter_context(open(folder / _name(0), "xb"))
+        for first, last, text in _lines(index):
+            if written and written + len(text) > _FILE_BYTES:
+                stack.close()
+                number, written = number + 1, 0
+                file = stack.enter_context(open(folder / _name(number), "xb"))
+            file.write(text)
+            written += len(text)
+            advance(last - first)
+
+
+def _name(number: int) -> str:
+    return f"bulk-{number:05}.ndjson"
+
+
+def _lines(index: ExportedIndex) -> Iterator[tuple[int, int, pa.Buffer]]:
+    """Yield the text of consecutive slots, a few MiB at a time."""
+    step = max(1, _STEP_BYTES // (64 + 12 * index.dim))
+    for first, block in index.blocks():
+        for skip in range(0, len(block), step):
+            part = block[skip : skip + step]
+            begin = first + skip
+            yield begin, begin + len(part), _text(index, begin, part)
+
+
+def _text(index: ExportedIndex, first: int, block: NodeBlock) -> pa.Buffer:
+    """Return two lines a slot: what to do, and the document."""
+    m, last = len(block), first + len(block)
+    slots = pa.array(np.arange(first, last))
+    names = index.names(first, last)
+    columns: list[tuple[str, Any]] = [
+        ("slot", json_column(slots)),
+        ("partition", json_column(pa.array(partitions(index, first, last)))),
+        ("vector_id", json_column(pa.array(index.vector_ids[first:last].astype(np.int64)))),
+    ]
+    if _id_field(index) is not None:
+        columns.append(("id", json_column(names)))
+    vectors = np.ascontiguousarray(index.vectors(block)).ravel()
+    columns.append(("vector", json_lists(pa.array(vectors), index.dim)))
+    taken = {name for name, _ in columns}
+    columns += [
+        (f"metadata_{name}" if name in taken else name, text)
+        for name, text in json_metadata(index, first, last)
+    ]
+    called = _strings(slots if index.ids == "slot" else names)
+    lines = join(['{"index":{"_id":', called, "}}\n", json_objects(columns, m), "\n"])
+    return lines.buffers()[2]
+
+
+def _id_field(index: ExportedIndex) -> str | None:
+    """Return the type of field ``id``; None where user ids have no JSON."""
+    kind = pa.int64() if index.user_ids is None else index.user_ids.type
+    if pa.types.is_integer(kind):
+        return "long" if kind == pa.int64() else "unsigned_long"
+    return None if "binary" in str(kind) else "keyword"
+
+
+def _strings(ids: pa.Array) -> pa.Array:
+    """Return ids as JSON strings, as the engines keep them."""
+    return json_column(ids.cast(pa.large_string()))
+
+
+def _settings(index: ExportedIndex, engine: str) -> dict[str, Any]:
+    """Return the body of a request that makes an index for the documents."""
+    properties: dict[str, Any] = {"slot": {"type": "long"}, "partition": {"type": "integer"},
+                                  "vector_id": {"type": "long"}}  # fmt: skip
+    id_type = _id_field(index)
+    if id_type is not None:
+        properties["id"] = {"type": id_type}
+    if engine == "elasticsearch":
+        similarity = {"l2": "l2_norm", "ip": "max_inner_product", "cosine": "cosine"}[index.metric]
+        properties["vector"] = {"type": "dense_vector", "dims": index.dim, "similarity": similarity}
+        return {"mappings": {"properties": properties}}
+    space = {"l2": "l2", "ip": "innerproduct", "cosine": "cosinesimil"}[index.metric]
+    properties["vector"] = {"type": "knn_vector", "dimension": index.dim, "space_type": space}
+    return {"settings": {"index": {"knn": True}}, "mappings": {"properties": properties}}
+
+
+def snippet(index: ExportedIndex, folder: Path) -> str:
+    """Return the shell commands that make an index and load the documents."""
+    engine = "opensearch" if index.dim > _MAX_DIM["elasticsearch"] else "elasticsearch"
+    return f"""\
+cd {shlex.quote(str(folder))}  # {engine}.json is for this engine, beside it are those for others
+curl -fsS -X PUT localhost:9200/vectors -H 'Content-Type: application/json' --data-binary @{engine}.json
+for part in bulk-*.ndjson; do
+  curl -fsS -X POST localhost:9200/vectors/_bulk -H 'Content-Type: application/x-ndjson' \\
+    --data-binary "@$part" -o /dev/null
+done
+"""
+
+
+TARGET = Target(
+    name=NAME,
+    engine="OpenSearch, Elasticsearch",
+    keeps=KEEPS,
+    rebuilds="its index, from the vectors",
+    passes=1,
+    check=check,
+    write=write,
+    snippet=snippet,
+)

@@ -1,0 +1,217 @@
+"""A disk index of DiskANN, with the pages of ours (docs/formats/foreign.md).
+
+``ann_disk.index``, ``ann_disk.index_medoids.bin`` and ``_centroids.bin`` (our entry vertices), ``_pq_pivots.bin`` and
+``_pq_compressed.bin`` (our codes), and ``_disk.index.tags`` (user ids, for PipeANN). No ``ann_metadata.bin``: what
+its numbers mean differs between programs.
+
+Inner product is stored as DiskANN does it, vectors divided by one number and ``_disk.index_max_base_norm.bin`` with
+that number, but by the least power of two that is no less than the largest norm: all stored vectors have one
+length, which is all that it takes, and no component loses a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.codes import MAX_CENTRES
+from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target, cannot_hold
+from indexmill.formats.nodes import MAX_DEGREE, NodeBlock, NodeFormat
+
+NAME = "diskann"
+PREFIX = "ann"
+_SECTOR = 4096
+_DTYPES = ("float32", "uint8", "int8")
+_TAG_BITS = 32
+
+
+def check(index: ExportedIndex) -> None:
+    """Refuse node types that DiskANN has not, and user ids that tags cannot hold."""
+    dtype = index.graph.node_format.dtype
+    if dtype not in _DTYPES:
+        action = "export to faiss, which gets them as float32, or build an index with --node-dtype same"
+        raise cannot_hold(NAME, "nodes of type", dtype, ", ".join(_DTYPES), action)
+    index.whole_ids(NAME, _TAG_BITS)
+
+
+def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+    """Write all files. Memory: a block of nodes, and the tags."""
+    scale = _norm(index)
+    disk = folder / f"{PREFIX}_disk.index"
+    _write_nodes(index, disk, scale, advance)
+    entries = index.entries
+    write_bin(Path(f"{disk}_medoids.bin"), entries.vertices.astype("<u4")[:, None])
+    write_bin(Path(f"{disk}_centroids.bin"), (entries.centroids / np.float32(scale)).astype("<f4"))
+    if index.metric == "ip":
+        write_bin(Path(f"{disk}_max_base_norm.bin"), np.array([[scale]], "<f4"))
+    _write_pivots(index, folder / f"{PREFIX}_pq_pivots.bin", scale)
+    _write_codes(index, folder / f"{PREFIX}_pq_compressed.bin")
+    if index.ids == "user":
+        write_bin(Path(f"{disk}.tags"), index.whole_ids(NAME, _TAG_BITS).astype("<u4")[:, None])
+
+
+def _norm(index: ExportedIndex) -> float:
+    """Return what stored vectors are divided by."""
+    if index.metric != "ip":
+        return 1.0
+    fraction, exponent = np.frexp(index.graph.max_norm)
+    return float(np.ldexp(1.0, exponent - (fraction == 0.5)))
+
+
+def node_width(node: NodeFormat) -> int:
+    """Return W, the neighbours that a node of theirs has room for: R, or R + 1 where only that keeps our pages.
+
+    Their vectors are not padded to a multiple of 4, so a node can be up to 3 bytes shorter than ours and more of
+    them may fit a sector.
+    """
+    vector_bytes = node.dim * node.element_dtype.itemsize
+    for width in (node.max_degree, min(node.max_degree + 1, MAX_DEGREE)):
+        node_bytes = vector_bytes + 4 + 4 * width
+        if (_SECTOR // node_bytes, -(-node_bytes // _SECTOR)) == (node.nodes_per_page, node.pages_per_node):
+            return width
+    return node.max_degree
+
+
+def _write_nodes(index: ExportedIndex, path: Path, scale: float, advance: Callable[[int], None]) -> None:
+    node, width = index.graph.node_format, node_width(index.graph.node_format)
+    vector_bytes = node.dim * node.element_dtype.itemsize
+    node_bytes = vector_bytes + 4 + 4 * width
+    per_sector = _SECTOR // node_bytes
+    group, sectors = max(1, per_sector), -(-node_bytes // _SECTOR)
+    groups = -(-index.n // group)
+    fields: Any = {
+        "names": ["vector", "degree", "neighbours"],
+        "formats": [(node.element_dtype, (node.dim,)), "<u4", ("<u4", (width,))],
+        "offsets": [0, vector_bytes, vector_bytes + 4],
+        "itemsize": node_bytes,
+    }
+    kind = np.dtype(
+        {
+            "names": ["nodes"],
+            "formats": [(np.dtype(fields), (group,))],
+            "offsets": [0],
+            "itemsize": sectors * _SECTOR,
+        }
+    )
+    header = np.zeros(_SECTOR, np.uint8)
+    header[:8].view("<u4")[:] = 9, 1
+    size = (1 + groups * sectors) * _SECTOR
+    medoid = index.entries.medoid
+    header[8:80].view("<u8")[:] = index.n, node.dim, medoid, node_bytes, per_sector, 0, 0, 0, size
+    with open(path, "xb") as file:
+        file.write(header.data)
+        waiting: list[NodeBlock] = []
+        for first, block in index.blocks():
+            last = first + len(block)
+            waiting.append(_prepared(block, first, scale))
+            joined = NodeBlock.concatenate(waiting)
+            whole = len(joined) if last == index.n else len(joined) // group * group
+            file.write(_pack(kind, group, joined[:whole]).data)
+            waiting = [joined[whole:]]
+            advance(len(block))
+
+
+def _prepared(block: NodeBlock, first: int, scale: float) -> NodeBlock:
+    """Return nodes as DiskANN wants them: scaled, and none without a neighbour, which its reader cannot take."""
+    vectors = block.vectors if scale == 1 else (block.vectors / np.float32(scale)).astype(np.float32)
+    alone = np.flatnonzero(block.degrees == 0)
+    if not len(alone):
+        return NodeBlock(vectors, block.neighbours, block.degrees)
+    neighbours, degrees = block.neighbours.copy(), np.maximum(block.degrees, 1)
+    neighbours[alone, 0] = first + alone  # itself: seen already, so that nothing follows
+    return NodeBlock(vectors, neighbours, degrees)
+
+
+def _pack(kind: np.dtype[Any], group: int, block: NodeBlock) -> NDArray[np.uint8]:
+    """Return the sectors of nodes of which the first starts one."""
+    m, width = block.neighbours.shape
+    packed = np.zeros(-(-m // group), kind)
+    whole = m // group
+    for rows, nodes in (
+        (slice(0, whole * group), packed["nodes"][:whole]),
+        (slice(whole * group, m), packed["nodes"][whole:, : m % group]),
+    ):
+        part = block[rows]
+        nodes["vector"] = part.vectors.reshape(nodes["vector"].shape)
+        nodes["degree"] = part.degrees.reshape(nodes["degree"].shape)
+        nodes["neighbours"][..., :width] = part.neighbours.reshape(*nodes["degree"].shape, width)
+    return packed.view(np.uint8)
+
+
+def _write_pivots(index: ExportedIndex, path: Path, scale: float) -> None:
+    """Write the quantizer: 256 centres exactly, relative to a centroid of zeros, in chunks of our components."""
+    book = index.codes.codebook
+    dim = book.pivots.shape[1]
+    pivots = np.zeros((MAX_CENTRES, dim), "<f4")
+    pivots[: len(book.pivots)] = book.pivots / np.float32(scale)
+    parts = (pivots, np.zeros((dim, 1), "<f4"), book.offsets.astype("<u4")[:, None])
+    ends = _SECTOR + np.cumsum([0, *(8 + part.nbytes for part in parts)])
+    with open(path, "xb") as file:
+        file.write(_bin(ends.astype("<u8")[:, None]).ljust(_SECTOR, b"\0"))
+        for part in parts:
+            file.write(_bin(part))
+
+
+def _write_codes(index: ExportedIndex, path: Path) -> None:
+    n_chunks = len(index.codes.codebook.offsets) - 1
+    with open(path, "xb") as file:
+        file.write(np.array([index.n, n_chunks], "<u4").data)
+        for codes in index.codes.blocks():
+            file.write(np.ascontiguousarray(codes).data)
+
+
+def _bin(array: NDArray[Any]) -> bytes:
+    """Return a block of DiskANN: rows, columns, payload."""
+    return np.array(array.shape, "<u4").tobytes() + np.ascontiguousarray(array).tobytes()
+
+
+def write_bin(path: Path, array: NDArray[Any]) -> None:
+    """Write a file that is one block of DiskANN."""
+    with open(path, "xb") as file:
+        file.write(_bin(array))
+
+
+def snippet(index: ExportedIndex, folder: Path) -> str:
+    """Return Python that opens the export with diskannpy 0.7.0."""
+    metric = {"l2": "l2", "ip": "mips", "cosine": "cosine"}[index.metric]
+    dtype = index.graph.node_format.dtype
+    names = f"ids = np.fromfile({str(folder / f'{PREFIX}_disk.index.tags')!r}, np.uint32)[2:]  # of each slot"
+    answer = "print(ids[found.identifiers], found.distances)"
+    if index.ids == "slot":
+        names = f"# found.identifiers are slots: {folder / ID_MAP_NAME} has the user id of each"
+        answer = "print(found.identifiers, found.distances)"
+    return f"""\
+import numpy as np
+import diskannpy  # diskannpy==0.7.0, numpy==1.25.0, Python 3.11
+index = diskannpy.StaticDiskIndex({str(folder)!r}, num_threads=2, num_nodes_to_cache=0, cache_mechanism=0,
+    distance_metric={metric!r}, vector_dtype=np.{dtype}, dimensions={index.dim}, index_prefix={PREFIX!r})
+{names}
+query = np.ones({index.dim}, np.{dtype})
+found = index.search(query, k_neighbors=10, complexity=50, beam_width=4)
+{answer}
+"""
+
+
+TARGET = Target(
+    name=NAME,
+    engine="DiskANN (diskannpy 0.7.0, diskannpy-rust 0.49.1), PipeANN",
+    keeps={
+        "graph": "yes",
+        "codes": "yes",
+        "clusters": "no",
+        "order": "yes",
+        "pages": "yes",
+        "entries": "yes",
+        "ids": "32 bits, in .tags",
+        "metadata": "beside it",
+    },
+    rebuilds="nothing",
+    passes=1,
+    check=check,
+    write=write,
+    snippet=snippet,
+)

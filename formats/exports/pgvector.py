@@ -1,0 +1,160 @@
+"""PostgreSQL with pgvector: a file of binary COPY, and the SQL that makes the table and loads it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from indexmill.formats.exports.dump import KEEPS, check_metadata, json_metadata, partitions
+from indexmill.formats.exports.json_text import json_objects
+from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
+from indexmill.formats.nodes import NodeBlock
+
+NAME = "pgvector"
+FILE_NAME, SQL_NAME = "vectors.pgcopy", "load.sql"
+TABLE = "indexmill_vectors"
+#: Components that a column of type vector or halfvec holds.
+_MAX_DIM = 16_000
+#: Components that pgvector's own indexes hold: of vector, of halfvec.
+_MAX_INDEXED = {"vector": 2_000, "halfvec": 4_000}
+_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
+_TRAILER = b"\xff\xff"
+#: First byte of a value of type jsonb.
+_JSONB = b"\x01"
+_OPERATORS = {"l2": ("<->", "l2_ops"), "ip": ("<#>", "ip_ops"), "cosine": ("<=>", "cosine_ops")}
+
+
+def check(index: ExportedIndex) -> None:
+    """Refuse vectors that are too long, ids that have no type, and metadata without JSON."""
+    if index.dim > _MAX_DIM:
+        action = "export to faiss or parquet"
+        raise cannot_hold(NAME, "vectors of", f"{index.dim:,} components", f"up to {_MAX_DIM:,}", action)
+    if index.user_ids is not None and index.user_ids.type == pa.uint64():
+        index.whole_ids(NAME, 63)
+    if _id_type(index) == "text" and pc.any(pc.match_substring(index.user_ids, "\0")).as_py():
+        raise cannot_hold(NAME, "ids with", "a zero byte", "strings without", "give --ids slot")
+    check_metadata(NAME, index)
+
+
+def _id_type(index: ExportedIndex) -> str:
+    """Return the type of column ``id``."""
+    if index.ids == "slot" or index.user_ids is None or pa.types.is_integer(index.user_ids.type):
+        return "bigint"
+    return "bytea" if "binary" in str(index.user_ids.type) else "text"
+
+
+def _vector_type(index: ExportedIndex) -> str:
+    return "halfvec" if index.dtype == np.float16 else "vector"
+
+
+def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+    """Write both files. Memory: a block of rows, and the ids."""
+    has_metadata = index.metadata(0, 1).num_columns > 0
+    (folder / SQL_NAME).write_text(_sql(index, has_metadata))
+    with open(folder / FILE_NAME, "xb") as file:
+        file.write(_SIGNATURE)
+        for first, block in index.blocks():
+            file.write(_rows(index, first, block, has_metadata))
+            advance(len(block))
+        file.write(_TRAILER)
+
+
+def _rows(index: ExportedIndex, first: int, block: NodeBlock, has_metadata: bool) -> pa.Buffer:
+    """Return the tuples of a block: a count of fields, then length and bytes of each, big-endian."""
+    m, last = len(block), first + len(block)
+    half = _vector_type(index) == "halfvec"
+    vector_bytes = index.dim * (2 if half else 4)
+    fixed_id = _id_type(index) == "bigint"
+    head = np.dtype(
+        [("fields", ">i2"), ("slot_bytes", ">i4"), ("slot", ">i8"), ("page_bytes", ">i4"), ("page", ">i4")]
+        + ([("id_bytes", ">i4"), ("id", ">i8")] if fixed_id else [])
+    )
+    heads = np.zeros(m, head)
+    heads["fields"] = 4 + has_metadata
+    heads["slot_bytes"], heads["slot"] = 8, np.arange(first, last)
+    heads["page_bytes"], heads["page"] = 4, partitions(index, first, last)
+    if fixed_id:
+        heads["id_bytes"] = 8
+        heads["id"] = np.arange(first, last) if index.ids == "slot" else index.names(first, last).to_numpy()
+    vectors = np.zeros(m, [("bytes", ">i4"), ("dim", ">i2"), ("unused", ">i2"),
+                           ("values", ">f2" if half else ">f4", (index.dim,))])  # fmt: skip
+    vectors["bytes"], vectors["dim"], vectors["values"] = 4 + vector_bytes, index.dim, index.vectors(block)
+    parts = [_fixed(heads)]
+    if not fixed_id:
+        parts += _sized(index.names(first, last).cast(pa.large_binary()), b"")
+    parts.append(_fixed(vectors))
+    if has_metadata:
+        objects = json_objects(json_metadata(index, first, last), m)
+        parts += _sized(objects.cast(pa.large_binary()), _JSONB)
+    joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+    return joined.buffers()[2]
+
+
+def _fixed(rows: NDArray[Any]) -> pa.Array:
+    """Return records as a column of bytes."""
+    kind = pa.binary(rows.itemsize)
+    return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(rows)]).cast(pa.large_binary())
+
+
+def _sized(values: pa.Array, prefix: bytes) -> list[pa.Array | pa.Scalar]:
+    """Return the columns of a field of any length: its length, a prefix that the length counts, its bytes."""
+    lengths = pc.binary_length(values).to_numpy() + len(prefix)
+    return [_fixed(lengths.astype(">i4")), pa.scalar(prefix, pa.large_binary()), values]
+
+
+def _sql(index: ExportedIndex, has_metadata: bool) -> str:
+    kind = _vector_type(index)
+    operator, operators = _OPERATORS[index.metric]
+    metadata = ",\n    metadata jsonb" if has_metadata else ""
+    names = "slot, partition, id, embedding" + (", metadata" if has_metadata else "")
+    if index.dim <= _MAX_INDEXED[kind]:
+        advice = f"CREATE INDEX ON {TABLE} USING hnsw (embedding {kind}_{operators});"
+    else:
+        advice = f"-- pgvector indexes {kind} up to {_MAX_INDEXED[kind]:,} components; this has {index.dim:,}"
+    return f"""\
+-- psql -d DATABASE -f {SQL_NAME}, in the directory of this file.
+-- slot is the place in the layout: rows are loaded in that order.
+-- partition is the page of the vector: vectors of a page, and of pages next to each other, are near each other.
+CREATE EXTENSION IF NOT EXISTS vector;
+CREATE TABLE {TABLE} (
+    slot bigint NOT NULL,
+    partition integer NOT NULL,
+    id {_id_type(index)} NOT NULL,
+    embedding {kind}({index.dim}) NOT NULL{metadata}
+);
+\\copy {TABLE} ({names}) FROM '{FILE_NAME}' WITH (FORMAT binary)
+ALTER TABLE {TABLE} ADD PRIMARY KEY (slot);
+-- Exact search: SELECT id FROM {TABLE} ORDER BY embedding {operator} '[...]' LIMIT 10;
+-- For approximate search pgvector builds a graph of its own:
+-- {advice.removeprefix("-- ")}
+"""
+
+
+def snippet(index: ExportedIndex, folder: Path) -> str:
+    """Return the shell commands that load the dump and search it."""
+    operator, _ = _OPERATORS[index.metric]
+    zeros = f"(SELECT embedding FROM {TABLE} WHERE slot = 0)"
+    return f"""\
+cd {shlex.quote(str(folder))}
+psql -v ON_ERROR_STOP=1 -f {SQL_NAME}
+psql -c "SELECT id FROM {TABLE} ORDER BY embedding {operator} {zeros} LIMIT 10"
+"""
+
+
+TARGET = Target(
+    name=NAME,
+    engine="PostgreSQL with pgvector 0.5 or later (halfvec: 0.7)",
+    keeps=KEEPS,
+    rebuilds="an index, on demand",
+    passes=1,
+    check=check,
+    write=write,
+    snippet=snippet,
+)

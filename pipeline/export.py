@@ -1,0 +1,165 @@
+"""An index becomes the files of another engine: opened, checked, written beside the output, published in one step.
+
+Everything is relabelled to layout order on the way: slot s of the index is number s in the engine, and ``ids.parquet``
+says what stands there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.exports.idmap import write_id_map
+from indexmill.formats.exports.target import EXPORT_NAME, ExportedIndex, Ids, Target
+from indexmill.formats.exports.targets import TARGETS
+from indexmill.formats.manifest import file_sha256
+from indexmill.pipeline.export_metadata import MappedMetadata
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.publish import begin, check_output, give_up, output_lock, swap_in
+
+#: Metadata in slot order needs lookups at random: an uncompressed copy, gone before the export is there.
+_SCRATCH_NAME = ".metadata.arrow"
+#: Version of export.json.
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How an export is done.
+
+    Attributes
+    ----------
+    to : str
+        Name of a target.
+    out : path
+        Directory to write.
+    ids : {"user", "slot"}
+        What the engine is to call the vectors, where it keeps names at all.
+    force : bool
+        Whether an export at `out` is replaced.
+    """
+
+    to: str
+    out: str | os.PathLike[str]
+    ids: Ids = "user"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.to not in TARGETS:
+            raise ConfigError(f"to: expected one of {', '.join(TARGETS)}, got {self.to!r}")
+        if self.ids not in get_args(Ids):
+            raise ConfigError(f"ids: expected user or slot, got {self.ids!r}")
+
+
+def run_export(
+    index: str | os.PathLike[str], options: ExportOptions, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Write and publish an export of the index at `index`.
+
+    Memory: what Python with its libraries takes, the ids, and blocks of a few MiB.
+
+    Returns
+    -------
+    dict
+        export.json (docs/guides/export.md), with ``out`` and with ``open``: code that opens it in the engine.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; nothing is left behind.
+    """
+    listener = progress or Silent()
+    target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
+    with output_lock(out), OpenedIndex(index) as opened:
+        check_output(out, options.force, EXPORT_NAME)
+        _check_reachable(opened, target)
+        columns = pa.table({}) if opened.metadata is None else opened.metadata.schema_arrow.empty_table()
+        target.check(_view(opened, lambda first, last: columns, options.ids))
+        fresh = begin(out)
+        try:
+            with _metadata_by_slot(opened, fresh / _SCRATCH_NAME) as metadata:
+                view = _view(opened, metadata, options.ids)
+                with stage_progress(listener, "ids", view.n, "vectors"):
+                    write_id_map(view, fresh, listener.advance)
+                with stage_progress(listener, target.name, target.passes * view.n, "vectors"):
+                    target.write(view, fresh, listener.advance)
+            record = _seal(fresh, opened, target, options)
+            swap_in(fresh, out)
+        except BaseException:
+            give_up(out)
+            raise
+        return {**record, "out": str(out), "open": target.snippet(view, out)}
+
+
+def _view(opened: OpenedIndex, metadata: Callable[[int, int], pa.Table], ids: Ids) -> ExportedIndex:
+    return ExportedIndex(
+        opened.graph,
+        opened.codes,
+        opened.entries,
+        opened.vector_ids,
+        opened.user_ids,
+        metadata,
+        opened.manifest.build_id,
+        ids,
+    )
+
+
+def _check_reachable(opened: OpenedIndex, target: Target) -> None:
+    """Refuse a graph with vertices that no path leads to, if the graph is what is exported."""
+    imported = opened.manifest.input.get("imported") or {}
+    if imported.get("unreachable") and not imported.get("repaired") and target.keeps["graph"] != "no":
+        raise ConfigError(
+            f"{opened.path}: {imported['unreachable']:,} vertices cannot be reached, since the graph was imported "
+            "with --no-repair, and engines answer too little or not at all; import it with --repair"
+        )
+
+
+@contextmanager
+def _metadata_by_slot(opened: OpenedIndex, scratch: Path) -> Iterator[Callable[[int, int], pa.Table]]:
+    """Yield what returns the metadata of slots [first, last)."""
+    if opened.metadata is None:
+        yield lambda first, last: pa.table({})
+        return
+    rows = MappedMetadata(opened.metadata, scratch)
+    try:
+        yield lambda first, last: rows.take(opened.vector_ids[first:last])
+    finally:
+        rows.close()
+        scratch.unlink()
+
+
+def _seal(folder: Path, opened: OpenedIndex, target: Target, options: ExportOptions) -> dict[str, Any]:
+    """Make the files durable and write export.json, which names them; return it."""
+    files = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = str(path.relative_to(folder))
+        if name.startswith("."):
+            continue  # the mark of an unfinished directory
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": file_sha256(path)})
+    record = {
+        "version": _VERSION,
+        **target.to_dict(),
+        "index_build_id": opened.manifest.build_id,
+        "n_vectors": opened.n,
+        "dim": opened.dim,
+        "metric": opened.graph.metric,
+        "ids": options.ids,
+        "files": files,
+    }
+    with open(folder / EXPORT_NAME, "x") as sealed:
+        json.dump(record, sealed, indent=2)
+        sealed.write("\n")
+        sealed.flush()
+        os.fsync(sealed.fileno())
+    return record

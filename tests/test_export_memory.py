@@ -1,0 +1,61 @@
+"""What an export holds: blocks of a few MiB, and of the index's size the ids alone."""
+
+from __future__ import annotations
+
+import pytest
+from tests.memory_support import peak_growth
+
+from indexmill.pipeline.memory import has_proportional_sizes
+
+WRITTEN = """
+import numpy as np
+import pyarrow as pa
+import indexmill
+from indexmill.formats.codes import Codebook, write_codes
+from indexmill.formats.entries import EntryVertices, write_entries
+from indexmill.formats.graph import NodeBlock, NodeFormat, write_graph
+from indexmill.formats.ids import write_ids
+from indexmill.formats.manifest import Manifest, seal_files, write_manifest
+
+dim, R = 200, 24
+rng = np.random.default_rng(1)
+
+def write(index, n):
+    index.mkdir()
+    starts = range(0, n, 10_000)
+    nodes = (
+        NodeBlock(
+            rng.integers(256, size=(10_000, dim), dtype=np.uint8),
+            rng.integers(n, size=(10_000, R)).astype(np.uint32),
+            np.full(10_000, R),
+        )
+        for _ in starts
+    )
+    write_graph(index / "graph.imx", NodeFormat(dim, "uint8", R), n, "l2", nodes)
+    codebook = Codebook(np.zeros((256, dim), np.float32), np.linspace(0, dim, 21).astype(np.uint32))
+    codes = (rng.integers(256, size=(10_000, 20), dtype=np.uint8) for _ in starts)
+    write_codes(index / "codes.imx", codebook, n, codes)
+    entries = EntryVertices(0, np.zeros((4, dim), np.float32), np.arange(4, dtype=np.uint32))
+    write_entries(index / "entries.imx", entries, n)
+    write_ids(index / "ids.imx", rng.permutation(n).astype(np.uint32), pa.array(rng.permutation(n)))
+    build_id, files = seal_files(index, [p.name for p in index.iterdir()])
+    facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
+    write_manifest(index, Manifest("graph", build_id, {}, facts, {}, {}, {}, None, files))
+
+def export(name):
+    for target in ("diskann", "faiss", "jvector", "pgvector"):
+        indexmill.export(path / name, target, path / f"{name}-{target}")
+
+write(path / "warm", 20_000)
+export("warm")  # loads what an export loads, and grows what stays
+write(path / "ix", N)
+"""
+
+
+@pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
+def test_memory_grows_by_less_than_a_tenth_of_the_index() -> None:
+    small, large = 40_000, 160_000
+    peaks = [peak_growth(WRITTEN.replace("N)", f"{n})"), "export('ix')") for n in (small, large)]
+    added = (large - small) * (200 + 4 + 4 * 24 + 20 + 12)
+    assert peaks[1] < 32 << 20
+    assert peaks[1] - peaks[0] < added / 10
