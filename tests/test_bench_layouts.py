@@ -17,6 +17,7 @@ from tests.bench_support import N_QUERIES, FakeOurs, fake_row, faked
 import intervals  # isort: skip  # found by bench_support
 import layouts  # isort: skip
 import layouts_cases  # isort: skip
+import layouts_command  # isort: skip
 import layouts_fit  # isort: skip
 import layouts_reads  # isort: skip
 import layouts_written  # isort: skip
@@ -115,14 +116,8 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     monkeypatch.setattr(ours, "Ours", Written)
     monkeypatch.setattr(layouts_fit, "fit_once", fake_fit)
     monkeypatch.setattr(layouts_fit, "orders", lambda case: {name: name for name in ORDERS})
-    command = {
-        "wall_s": 12.0,
-        "stage_s": {},
-        "told_peak_bytes": 25e6,
-        "index_bytes": 310e6,
-        "to_index": 25 / 310,
-    }
-    monkeypatch.setattr(layouts_fit, "_command", lambda case: command)
+    command = {"wall_s": 12.0, "growth_bytes": 25e6, "process_bytes": 110e6, "to_index": 25 / 310}
+    monkeypatch.setattr(layouts_command, "measure", lambda case: command)
 
     @contextmanager
     def unpacked(case: Case) -> Any:
@@ -173,7 +168,13 @@ def test_every_part_is_measured_recorded_and_rendered(
     ):
         assert f"### {title}" in text
     assert "not measured: this version" in text
-    assert "| polish | 5.0 | 30 |" in tables_layouts.guide(found, "record.json")
+    pages = space.out / "page.md", space.out / "guide.md"
+    for page in pages:
+        page.write_text("before\n{}\nold\n{}\nafter\n".format(*tables_layouts.MARKS))
+    tables_layouts.write_pages(found, "record.json", *pages)
+    assert text in pages[0].read_text()
+    assert "| polish | 5.0 | 30 |" in pages[1].read_text()
+    assert "old" not in pages[1].read_text()
     monkeypatch.setattr(layouts_written, "can_prune", lambda: True)
     pruned = layouts.PARTS["prune-sift1m-R32"](space)
     # In `Written` a pruned index reads what `polish` reads; it is laid out as the best order is.
@@ -265,7 +266,8 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
         fit["orders"]["star"]["metrics"]["overlap_ratio"]
         > fit["orders"]["identity"]["metrics"]["overlap_ratio"]
     )
-    assert fit["command"]["told_peak_bytes"] > 0
+    command = layouts_command.measure(case)
+    assert 0 < command["growth_bytes"] < command["process_bytes"]
     orders = layouts_fit.orders(case)
     views = Views(case)
     setting = lockstep("page", "navigation")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import diskann
+import layouts_command
 import layouts_fit
 import layouts_reads
 import layouts_speed
@@ -46,6 +47,10 @@ def fit(name: str, space: Layouts) -> dict[str, Any]:
     return layouts_fit.measure(space.cases[name])
 
 
+def command(name: str, space: Layouts) -> dict[str, Any]:
+    return layouts_command.measure(space.cases[name])
+
+
 def reads(name: str, space: Layouts) -> dict[str, Any]:
     return layouts_reads.measure(space.cases[name])
 
@@ -66,6 +71,7 @@ def speed(space: Layouts) -> dict[str, Any]:
 PARTS: dict[str, Callable[[Layouts], dict[str, Any]]] = {
     "indexes": indexes,
     **{f"fit-{name}": partial(fit, name) for name in CASES},
+    **{f"command-{name}": partial(command, name) for name in CASES},
     **{f"reads-{name}": partial(reads, name) for name in CASES},
     **{f"auto-{name}": partial(auto, name) for name in CASES},
     **{f"prune-{name}": partial(prune, name) for name in CASES},

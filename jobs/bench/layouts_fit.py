@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import ours
 from curves import ratio
-from layouts_cases import Case, facts, laid_out_facts, nodes_per_page
-from process import run_measured
-from workspace import SEED, THREADS, indexmill_command
+from layouts_cases import Case, facts, nodes_per_page
+from workspace import SEED, THREADS
 
 #: Runs of an order that takes less than `_SHORT_SECONDS`; others are run once.
 REPEATS = 3
@@ -28,7 +27,7 @@ _HERE = Path(__file__).parent
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """Fit every order in processes of their own; then lay the index out by stars with the command."""
+    """Fit every order in processes of their own, and Gorder once more with its graph in memory."""
     from indexmill.layout.portfolio import ORDERS
 
     with unpacked(case) as folder:
@@ -43,7 +42,6 @@ def measure(case: Case) -> dict[str, Any]:
         "gorder_to_star_s": ratio(gorder["seconds"], star["seconds"]),
         "star_to_gorder_bytes": ratio(star["bytes"], gorder["bytes"]),
         "star_to_gorder_held_bytes": ratio(star["bytes"], held["bytes"]),
-        "command": _command(case),
     }
 
 
@@ -128,23 +126,3 @@ def _is_of(path: Path, build_id: str) -> bool:
 def _belongs_to(path: Path) -> Path:
     """Return the file that names the index an order was fitted to."""
     return path.with_suffix(".json")
-
-
-def _command(case: Case) -> dict[str, Any]:
-    """Run `indexmill layout --order star` with a tenth of the index for memory, or as little as it takes."""
-    out = case.space.index(case.laid_out(STAR))
-    usage = run_measured(
-        [
-            indexmill_command(), "layout", case.index, "--order", STAR, "--out", out,
-            "--workers", THREADS, "--force", "--json",
-        ],
-        case.folder / "layout-star.log",
-    )  # fmt: skip
-    index_bytes = sum(file["bytes"] for file in ours.manifest(case.index)["files"])
-    told = laid_out_facts(out)
-    return {
-        "wall_s": round(usage.wall_s, 3),
-        **told,
-        "index_bytes": index_bytes,
-        "to_index": told["told_peak_bytes"] / index_bytes,
-    }

@@ -30,14 +30,16 @@ def render(record: dict[str, Any], source: str) -> str:
     cases = list(record["parameters"]["indexes"])
     sections = [tables.render(record, source, "", {}, TARGETS).strip()]
     for case in cases:
-        fit, reads = parts.get(f"fit-{case}"), parts.get(f"reads-{case}")
+        fit, reads, command = (parts.get(f"{part}-{case}") for part in ("fit", "reads", "command"))
         if fit or reads:
-            sections.append(_case(case, fit, reads))
+            sections.append(_case(case, fit, reads, command))
     sections += tables_layouts_speed.sections(parts, cases)
     return "\n\n".join(sections) + "\n"
 
 
-def _case(case: str, fit: dict[str, Any] | None, reads: dict[str, Any] | None) -> str:
+def _case(
+    case: str, fit: dict[str, Any] | None, reads: dict[str, Any] | None, command: dict[str, Any] | None
+) -> str:
     shape = (fit or reads or {})["index"]
     head = (
         f"### {case}\n\n{shape['n_vectors']:,} vectors of {shape['dim']} components, R = {shape['R']}, codes of"
@@ -48,6 +50,8 @@ def _case(case: str, fit: dict[str, Any] | None, reads: dict[str, Any] | None) -
         pieces[0] += f" Fewest page reads of the tuning queries: **{reads['best']}**."
     if fit:
         pieces += [_costs(fit, reads), _gorder(fit)]
+    if command:
+        pieces.append(_command(command))
     if reads:
         pieces += [_reads(reads, entry) for entry in ENTRIES] + [_ratios(reads), _written(reads["written"])]
     return "\n\n".join(pieces)
@@ -94,15 +98,21 @@ def _gain(found: dict[tuple[str, str, str], Any], order: str) -> list[str]:
 
 
 def _gorder(fit: dict[str, Any]) -> str:
-    held, command = fit["gorder_held"], fit["command"]
-    streamed = fit["orders"]["gorder"]["bytes"]
+    held, streamed = fit["gorder_held"], fit["orders"]["gorder"]["bytes"]
     return (
         f"Our Gorder takes {number(fit['gorder_to_star_s'], 1)} times as long as star packing, which has"
         f" {share(fit['star_to_gorder_bytes'])} of its memory ({number(streamed / MB)} MB, neighbour lists in a mapped"
         f" file); one that holds the lists in memory takes {number(held['bytes'] / MB)} MB, of which it is"
-        f" {share(fit['star_to_gorder_held_bytes'])}. `indexmill layout --order star` as a whole, files written and"
-        f" published: {number(command['wall_s'], 1)} s, {number(command['told_peak_bytes'] / MB, 1)} MB,"
-        f" {command['to_index']:.1%} of the index's size."
+        f" {share(fit['star_to_gorder_held_bytes'])}."
+    )
+
+
+def _command(command: dict[str, Any]) -> str:
+    return (
+        "`indexmill layout --order star` as a whole, files written and published:"
+        f" {number(command['wall_s'], 1)} s; its memory grows by {number(command['growth_bytes'] / MB, 1)} MB,"
+        f" {command['to_index']:.1%} of the index's size, to {number(command['process_bytes'] / MB)} MB with"
+        " interpreter and libraries."
     )
 
 

@@ -40,8 +40,8 @@ def _fit(case: str) -> list[Target]:
         Target(f"memory, star / our Gorder, {case}", part, lambda p: p["star_to_gorder_bytes"], 0.1, "<=", TIMES),
         Target(f"memory, star / a Gorder that holds its graph, {case}", part,
                lambda p: p["star_to_gorder_held_bytes"], 0.1, "<=", TIMES),
-        Target(f"memory of `indexmill layout --order star` / size of the index, {case}", part,
-               lambda p: p["command"]["to_index"], 0.1, "<=", TIMES),
+        Target(f"memory of `indexmill layout --order star` / size of the index, {case}", f"command-{case}",
+               lambda p: p["to_index"], 0.1, "<=", TIMES),
     ]  # fmt: skip
 
 
