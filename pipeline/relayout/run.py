@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.manifest import Manifest, write_manifest
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.allocator import give_back, hold_little
@@ -21,10 +22,11 @@ from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
+from indexmill.pipeline.relayout.edges import judged, prune_edges, pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
-from indexmill.pipeline.relayout.memory import check_memory, threads_within
-from indexmill.pipeline.relayout.record import layout_record, manifest_of
+from indexmill.pipeline.relayout.memory import check_judging, check_memory, threads_within
+from indexmill.pipeline.relayout.record import PRUNED, layout_record, manifest_of
 from indexmill.pipeline.relayout.rewrite import write_files
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
@@ -46,7 +48,9 @@ class LayoutRequest:
     effort : {"low", "normal", "high"}, optional
         What may be tried (`pipeline.relayout.auto.EFFORTS`); an order asked for by name has no limit without it.
     queries : GivenQueries, optional
-        Tuning queries of ``"auto"``; default: vectors of the index.
+        Tuning queries of ``"auto"`` and of pruned edges; default: vectors of the index.
+    prune_edges : bool
+        Whether neighbour lists are chosen anew for the pages of the order (`layout.block_prune`; experimental).
 
     Raises
     ------
@@ -58,6 +62,7 @@ class LayoutRequest:
     order_file: str | os.PathLike[str] | None = None
     effort: str | None = None
     queries: GivenQueries | None = None
+    prune_edges: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in (AUTO, *ORDERS):
@@ -66,8 +71,10 @@ class LayoutRequest:
             raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
         if self.effort is not None and self.order_file is not None:
             raise ConfigError("effort: an order from a file takes no work to find; leave --effort out")
-        if self.queries is not None and (self.order != AUTO or self.order_file is not None):
-            raise ConfigError("queries: only the order 'auto' looks at queries; leave them out")
+        if self.queries is not None and not self.prune_edges and self.name != AUTO:
+            raise ConfigError(
+                "queries: only the order 'auto' and --prune-edges look at queries; leave them out"
+            )
 
     @property
     def name(self) -> str:
@@ -104,24 +111,27 @@ def run_layout(
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
     order would have written. Memory beside the page cache is that of the order: for star packing 24 bytes a vertex.
+    With `LayoutRequest.prune_edges` neighbour lists change too, if that saves page reads.
 
     Raises
     ------
     NothingToGain
-        If the order is to be chosen and no order can help, with proposals that can.
+        If the order is to be chosen and no order can help, with proposals that can; if pruned edges do not help.
     IndexmillError
         Of the kind that tells what to change; the index is then as it was.
     """
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
-        with_points = request.name == AUTO or request.name in USES_POINTS
+        with_points = request.prune_edges or request.name == AUTO or request.name in USES_POINTS
         if request.queries is not None:
             check_queries(opened, request.queries.vectors)
-        if request.name == AUTO:
+        if request.prune_edges or request.name == AUTO:
             check_layout_matters(opened, run, lambda: nullcontext(scratch))
         check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
-        check_free(scratch, unpacked_bytes(opened, with_points) + 2 * _index_bytes(opened), "layout")
+        if request.prune_edges:
+            check_judging(opened, options.memory)
+        check_free(scratch, _scratch_bytes(opened, with_points, request.prune_edges), "layout")
         unpacked = _unpack(run, opened, scratch, with_points)
         if request.name == AUTO:
             fitted = _chosen(run, opened, unpacked, request, scratch)
@@ -131,17 +141,23 @@ def run_layout(
                 advance(1)
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
         vector_ids = unpacked.vector_ids
+        if request.prune_edges:
+            limit = None if request.effort is None else EFFORTS[request.effort].work * opened.n
+            manifest = _pruned(run, opened, unpacked, fitted, request, limit, scratch)
+            return LayoutResult(fitted.name, manifest, fitted.choice)
         if run.in_place and np.array_equal(fitted.order, vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice)
         layout = _measured(run, opened, unpacked.graph, fitted)
         del unpacked  # the last that maps its files
         drop_graph(scratch)
-        manifest = _publish(run, opened, vector_ids, fitted, layout, scratch)
-        return LayoutResult(fitted.name, manifest, fitted.choice)
+        laid_out = _write(run, opened, vector_ids, fitted, layout, scratch)
+        published = run.publish(scratch / "index", laid_out, opened.manifest.build_id, {"work": fitted.work})
+        return LayoutResult(fitted.name, published, fitted.choice)
 
 
-def _index_bytes(opened: OpenedIndex) -> int:
-    return sum(entry.bytes for entry in opened.manifest.files)
+def _scratch_bytes(opened: OpenedIndex, with_points: bool, pruned: bool) -> int:
+    index = sum(entry.bytes for entry in opened.manifest.files)
+    return unpacked_bytes(opened, with_points) + 2 * index + pruned * (index + pruned_bytes(opened))
 
 
 def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points: bool) -> UnpackedIndex:
@@ -208,21 +224,56 @@ def _measured(run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted:
     return layout
 
 
-def _publish(
+def _write(
     run: GenerationRun,
     opened: OpenedIndex,
     vector_ids: NDArray[np.uint32],
     fitted: Fitted,
     layout: Mapping[str, Any],
     scratch: Path,
-) -> dict[str, Any]:
-    """Write and publish the index laid out as `fitted` says."""
+    lists: Adjacency | None = None,
+    name: str = "index",
+) -> Manifest:
+    """Write the index laid out as `fitted` says to a directory of `scratch`, and return its manifest."""
     give_back()
-    directory = scratch / "index"
+    directory = scratch / name
     directory.mkdir()
     with run.stage("emit", 2 * opened.n, "nodes") as advance:
         build_id, files = write_files(
-            opened, vector_ids, fitted.order, scratch, directory, run.options.memory, advance
+            opened, vector_ids, fitted.order, scratch, directory, run.options.memory, advance, lists
         )
-    manifest = manifest_of(opened, layout, build_id, files)
-    return run.publish(directory, manifest, opened.manifest.build_id, {"work": fitted.work})
+    return manifest_of(opened, layout, build_id, files, lists)
+
+
+def _pruned(
+    run: GenerationRun,
+    opened: OpenedIndex,
+    unpacked: UnpackedIndex,
+    fitted: Fitted,
+    request: LayoutRequest,
+    limit: int | None,
+    scratch: Path,
+) -> dict[str, Any]:
+    """Choose neighbour lists for the pages of `fitted`, and publish them if the reader reads fewer pages."""
+    assert unpacked.points is not None
+    ids, threads = unpacked.vector_ids, run.options.workers
+    medoid = int(ids[opened.entries.medoid])
+    with run.stage("prune", 1, "tasks") as advance:
+        pruned = prune_edges(
+            opened, unpacked.graph, unpacked.points, medoid, fitted.order, limit, threads, scratch
+        )
+        advance(1)
+    layout = _measured(run, opened, pruned.graph, fitted)
+    before = opened.path
+    if not np.array_equal(fitted.order, ids):
+        before = scratch / "unpruned"
+        write_manifest(before, _write(run, opened, ids, fitted, layout, scratch, name="unpruned"))
+    manifest = _write(run, opened, ids, fitted, layout, scratch, pruned.graph)
+    after = scratch / "index"
+    write_manifest(after, manifest)
+    queries = EFFORTS[request.effort or DEFAULT_EFFORT].queries
+    with run.stage("judge", 2, "indexes") as advance:
+        saved = judged(opened, unpacked.points, request.queries, queries, before, after, threads, advance)
+    layout = {**layout, PRUNED: pruned.record | saved}
+    work = fitted.work + pruned.record["work"]
+    return run.publish(after, replace(manifest, layout=layout), opened.manifest.build_id, {"work": work})
