@@ -207,6 +207,7 @@ def lay_out(
     effort: str | None = None,
     queries: NDArray[Any] | None = None,
     truth: NDArray[Any] | None = None,
+    prune_edges: bool = False,
     out: str | os.PathLike[str] | None = None,
     work: str | os.PathLike[str] | None = None,
     certify: bool = False,
@@ -227,9 +228,11 @@ def lay_out(
     effort : {"low", "normal", "high"}, optional
         What may be tried, in units of work; ``"auto"`` takes "normal", an order by name has no limit without it.
     queries : array, shape (n_queries, dim), optional
-        By which ``"auto"`` tunes, and by no others; default: vectors of the index.
+        By which ``"auto"`` tunes and pruned edges are judged, and by no others; default: vectors of the index.
     truth : integer array, shape (n_queries, at least 10), optional
         Vector ids of their true neighbours, nearest first; default: computed.
+    prune_edges : bool
+        Experimental: choose neighbour lists anew for the pages of the order, and keep them if that saves page reads.
     work : path, optional
         Directory for scratch files, twice the index; default: beside the output.
     certify : bool
@@ -245,7 +248,7 @@ def lay_out(
     Raises
     ------
     NothingToGain
-        If no order can help, with what can.
+        If no order can help, with what can; if pruned edges save nothing.
     IndexmillError
         Of the kind that tells what to change; the index is then as it was.
     """
@@ -260,6 +263,7 @@ def lay_out(
         order_file,
         effort,
         as_given(queries, truth),
+        prune_edges,
         certify,
     )
     with _listener(progress) as bars:

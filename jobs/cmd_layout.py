@@ -25,6 +25,7 @@ EXAMPLES = examples(
     "indexmill layout products.index --effort high --queries tune.npy",
     "indexmill layout products.index --order star --out laid-out.index",
     "indexmill layout products.index --order-file order.npy",
+    "indexmill layout products.index --order polish --prune-edges",
 )
 
 
@@ -49,6 +50,14 @@ def command(
             help="What may be tried, in units of work; an order by name has no limit without it. (default normal)",
         ),
     ] = None,
+    prune_edges: Annotated[
+        bool,
+        typer.Option(
+            "--prune-edges",
+            help="Experimental: choose neighbour lists anew for the pages of the order,"
+            " and keep them if that saves page reads.",
+        ),
+    ] = False,
     queries: Queries = None,
     truth: Annotated[
         Path | None,
@@ -74,6 +83,8 @@ def command(
 ) -> None:
     """Lay an index out again for fewer page reads, out of core; vectors, graph, codes and ids stay what they are.
 
+    Only --prune-edges changes the graph.
+
     `auto` tries every order on a sample, or on the whole index if that is small, and counts the page reads of tuning
     queries at equal recall. The result is the index's next generation; searches that have it open go on undisturbed.
     """
@@ -84,7 +95,7 @@ def command(
 
     options = run_options(out, memory, workers, force, work)
     tuning = given_queries(queries, truth, column)
-    request = layout_request(order, order_file, effort, tuning, certify)
+    request = layout_request(order, order_file, effort, tuning, prune_edges, certify)
     with stderr_progress() as progress:
         result = run_layout(index, request, options, progress)
     show_layout(index, out, result, json_)

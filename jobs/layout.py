@@ -22,6 +22,7 @@ def layout_request(
     order_file: str | os.PathLike[str] | None,
     effort: str | None,
     queries: GivenQueries | None,
+    prune_edges: bool,
     certify: bool,
 ) -> LayoutRequest:
     """Check what is asked for.
@@ -41,7 +42,7 @@ def layout_request(
         one_of(effort, tuple(EFFORTS), "--effort")
     if order is not None and order_file is not None:
         raise ConfigError("--order-file: the order is given by --order already; keep one of them")
-    return LayoutRequest(order or AUTO, order_file, effort, queries, certify)
+    return LayoutRequest(order or AUTO, order_file, effort, queries, prune_edges, certify)
 
 
 def given_queries(
@@ -84,6 +85,18 @@ def show_layout(index: Path, out: Path | None, result: LayoutResult, as_json: bo
         console.print(f"{index} is laid out by {result.order} already: nothing was written", markup=False)
         return
     print_summary(console, out or index, result.manifest)
+    pruned = result.manifest["layout"].get("pruned_edges")
+    if pruned is not None and "inherited" not in pruned:
+        console.print(_pruned_words(pruned))
+
+
+def _pruned_words(pruned: dict[str, Any]) -> str:
+    low, high = pruned["more_than_before"]
+    return (
+        f"edges pruned for pages: {pruned['pages_read']:.2f} page reads a query instead of "
+        f"{pruned['pages_read_before']:.2f} ({low:+.2f} to {high:+.2f}, 95%) at recall@{pruned['k']} "
+        f"{pruned['recall']:.3f}; {1 - pruned['edges_kept']:.0%} of the edges are others"
+    )
 
 
 def _show_choice(console: Console, choice: dict[str, Any]) -> None:

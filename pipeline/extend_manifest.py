@@ -12,7 +12,7 @@ from indexmill.layout.metrics import layout_metrics
 from indexmill.pipeline.extend_drift import drift_of
 from indexmill.pipeline.extend_files import Extended
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.extend_scratch import GrowingGraph
+from indexmill.pipeline.order import degree_facts
 from indexmill.pipeline.store import software_versions
 
 
@@ -33,7 +33,7 @@ def manifest_of(
         input=_input(extended),
         software=software_versions(),
         layout=layout,
-        graph=_degrees(graph),
+        graph=degree_facts(graph.degrees),
         drift=drift_of(larger, graph, layout["overlap_ratio"]),
         certificate=None,
         files=files,
@@ -63,11 +63,3 @@ def _layout(extended: Extended) -> dict[str, Any]:
     )
     rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
     return {"order": larger.order, **rounded}
-
-
-def _degrees(graph: GrowingGraph) -> dict[str, Any]:
-    return {
-        "mean_degree": round(float(graph.degrees.mean()), 6),
-        "least_degree": int(graph.degrees.min()),
-        "greatest_degree": int(graph.degrees.max()),
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,15 +56,22 @@ def order_task(
     facts = {
         "layout": {"order": order, **rounded},
         "graph": {
-            "mean_degree": round(float(g.degrees.mean()), 6),
-            "least_degree": int(g.degrees.min()),
-            "greatest_degree": int(g.degrees.max()),
+            **degree_facts(g.degrees),
             "edges_added": g.edges_added,
             "shards": sizes,
             "mean_fanout": round(sum(sizes) / n, 6),
         },
     }
     (Path(out) / "layout.json").write_text(json.dumps(facts))
+
+
+def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:
+    """Return what key ``graph`` of the manifest says of degrees, int32 (n,)."""
+    return {
+        "mean_degree": round(float(degrees.mean()), 6),
+        "least_degree": int(degrees.min()),
+        "greatest_degree": int(degrees.max()),
+    }
 
 
 def mapped_star_order(graph: Graph | Adjacency, nodes_per_page: int, file: Path) -> NDArray[np.uint32]:

@@ -78,7 +78,7 @@ def test_words_it_does_not_know_are_refused_with_the_nearest(index: Path, old: P
         indexmill.lay_out(index, "stars")
     with pytest.raises(ConfigError, match=r"--effort: expected one of low, normal, high, got 'much'"):
         indexmill.lay_out(index, effort="much")
-    with pytest.raises(ConfigError, match="only the order 'auto' looks at queries"):
+    with pytest.raises(ConfigError, match="only the order 'auto' and --prune-edges look at queries"):
         indexmill.lay_out(index, "star", queries=points(5, 2))
     with pytest.raises(ConfigError, match="given by --order already"):
         indexmill.lay_out(index, "star", order_file="order.npy")

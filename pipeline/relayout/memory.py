@@ -13,6 +13,8 @@ from indexmill.pipeline.relayout.fitting import FROM_FILE
 _FILE_ORDER_BYTES = 36
 #: Nodes on their way into chunk files, and from there to pages; user ids and their copies in another order.
 _BUFFER_BYTES, _ID_COPIES = 48 << 20, 3
+#: Bytes a vertex, beside its code and user id, while an index is searched: ids, the navigation graph, an order.
+_JUDGED_BYTES = 24
 
 
 def needed_memory(index: OpenedIndex, order: str) -> int:
@@ -75,6 +77,23 @@ def check_memory(index: OpenedIndex, order: str, memory: int) -> None:
         raise BudgetError(
             f"memory: the order {order} of {index.n:,} vectors takes {need:,} bytes beside the page cache, and the "
             f"budget is {memory:,}; give at least {need:,} bytes with --memory{hint}"
+        )
+
+
+def check_judging(index: OpenedIndex, memory: int) -> None:
+    """Refuse a budget that does not hold what the reader holds of an open index, and its true neighbours.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    codes = len(index.codes.codebook.offsets) - 1
+    need = FIXED_BYTES + index.n * (codes + _JUDGED_BYTES) + index.ids_bytes
+    if need > memory:
+        raise BudgetError(
+            f"memory: counting page reads of {index.n:,} vectors takes {need:,} bytes beside the page cache, and the "
+            f"budget is {memory:,}; give at least {need:,} bytes with --memory, or leave --prune-edges out"
         )
 
 

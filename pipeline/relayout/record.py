@@ -12,14 +12,28 @@ from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.extend_drift import drift_after_layout
 from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.order import degree_facts
 from indexmill.pipeline.relayout.fitting import Fitted
 from indexmill.pipeline.store import software_versions
 
+#: Key of a layout whose neighbour lists were chosen for its pages, or for those of a layout before.
+PRUNED = "pruned_edges"
+
 
 def manifest_of(
-    index: OpenedIndex, layout: Mapping[str, Any], build_id: str, files: tuple[FileEntry, ...]
+    index: OpenedIndex,
+    layout: Mapping[str, Any],
+    build_id: str,
+    files: tuple[FileEntry, ...],
+    lists: Adjacency | None = None,
 ) -> Manifest:
-    """Return the manifest of the written files: what the index was, with another layout, and no certificate."""
+    """Return the manifest of the written files: what the index was, with another layout, and not yet measured.
+
+    Parameters
+    ----------
+    lists : Adjacency, optional
+        Neighbour lists where they are not those of `index`.
+    """
     old = index.manifest
     return Manifest(
         kind="graph",
@@ -31,7 +45,7 @@ def manifest_of(
         input=dict(old.input),
         software=software_versions(),
         layout=layout,
-        graph=dict(old.graph),
+        graph=dict(old.graph) | ({} if lists is None else degree_facts(lists.degrees)),
         drift=drift_after_layout(index, float(layout["overlap_ratio"])),
         certificate=None,
         files=files,
@@ -52,4 +66,6 @@ def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[
     record: dict[str, Any] = {"order": fitted.name}
     record |= {name: round(value, 6) for name, value in asdict(metrics).items()}
     record |= {"parameters": fitted.parameters, "work": fitted.work, "work_limit": fitted.work_limit}
+    if PRUNED in index.manifest.layout:
+        record[PRUNED] = {**index.manifest.layout[PRUNED], "inherited": True}
     return record if fitted.choice is None else record | {"choice": fitted.choice}

@@ -25,7 +25,7 @@ from indexmill.formats.mapped import create_npy
 from indexmill.formats.metadata import METADATA_NAME
 from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.nodes import NodeBlock
-from indexmill.layout.order import invert
+from indexmill.layout.order import Adjacency, invert
 from indexmill.pipeline import budget
 from indexmill.pipeline.allocator import give_back
 from indexmill.pipeline.emit import record_dtype, write_nodes, write_pages
@@ -35,6 +35,8 @@ from indexmill.pipeline.extend_index import OpenedIndex
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
 #: saves nothing, since everything is read and written once.
 _SHARE = 40
+#: New slot of each vector id.
+_SLOTS = "slots.npy"
 
 
 def write_files(
@@ -45,6 +47,7 @@ def write_files(
     directory: Path,
     memory: int,
     advance: Callable[[int], None],
+    lists: Adjacency | None = None,
 ) -> tuple[str, tuple[FileEntry, ...]]:
     """Write all files of the index but the manifest to `directory`, laid out in `order`.
 
@@ -58,6 +61,8 @@ def write_files(
         For chunk files, as large as the result together.
     advance : callable
         Counts nodes, each once as it is packed and once as it is written.
+    lists : Adjacency, optional
+        Neighbour lists by vector id, in place of those of `index`.
 
     Returns
     -------
@@ -66,7 +71,7 @@ def write_files(
     """
     n = index.n
     moved = _new_slots(vector_ids, order, scratch)
-    chunks = _pack(index, vector_ids, moved, scratch, memory, advance)
+    chunks = _pack(index, vector_ids, moved, lists, scratch, memory, advance)
     give_back()
     write_pages(
         directory, chunks, index.graph.node_format, n, index.codes.codebook, index.graph.metric,
@@ -107,7 +112,7 @@ def _new_slots(
 ) -> NDArray[np.uint32]:
     """Return the new slot of the vertex in each old one, mapped."""
     n = len(order)
-    slots = create_npy(scratch / "slots.npy", np.uint32, (n,))
+    slots = create_npy(scratch / _SLOTS, np.uint32, (n,))
     slots[order] = np.arange(n, dtype=np.uint32)
     moved = create_npy(scratch / "moved.npy", np.uint32, (n,))
     np.take(slots, vector_ids, out=moved)
@@ -128,6 +133,7 @@ def _pack(
     index: OpenedIndex,
     vector_ids: NDArray[np.uint32],
     moved: NDArray[np.uint32],
+    lists: Adjacency | None,
     scratch: Path,
     memory: int,
     advance: Callable[[int], None],
@@ -137,10 +143,14 @@ def _pack(
     spans = budget.task_bounds(index.n, 3 * _record_bytes(index), room, align=node.nodes_per_group)
     batch = budget.batch_bytes(len(spans) - 1, _record_bytes(index), room)
     chunks = []
+    slots = None if lists is None else np.load(scratch / _SLOTS, mmap_mode="r")
     for first, last in pairwise(spans):
         nodes = index.graph.read_nodes(first, last - first)
         codes = index.codes.read(first, last - first)
         block = NodeBlock(nodes.vectors, moved[nodes.neighbours], nodes.degrees)
+        if lists is not None and slots is not None:
+            some = vector_ids[first:last]
+            block = NodeBlock(nodes.vectors, slots[lists.neighbours[some]], lists.degrees[some])
         path = scratch / f"{first}.chunk"
         write_nodes(path, node, block, codes, moved[first:last], vector_ids[first:last], index.n, batch)
         chunks.append(str(path))

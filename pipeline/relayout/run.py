@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.manifest import Manifest, write_manifest
-from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.allocator import give_back, hold_little
-from indexmill.pipeline.certify import measure
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
+from indexmill.pipeline.relayout.edges import pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
 from indexmill.pipeline.relayout.memory import (
-    certificate_threads,
     check_certificate,
+    check_judging,
     check_memory,
     threads_within,
 )
-from indexmill.pipeline.relayout.record import layout_record, manifest_of
-from indexmill.pipeline.relayout.rewrite import write_files
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
+from indexmill.pipeline.relayout.written import INDEX, Judging, certified, measured, write_index, write_pruned
 from indexmill.pipeline.room import check_free
 
 AUTO = "auto"
@@ -53,7 +48,9 @@ class LayoutRequest:
     effort : {"low", "normal", "high"}, optional
         What may be tried (`pipeline.relayout.auto.EFFORTS`); an order asked for by name has no limit without it.
     queries : GivenQueries, optional
-        Tuning queries of ``"auto"``; default: vectors of the index.
+        Tuning queries of ``"auto"`` and of pruned edges; default: vectors of the index.
+    prune_edges : bool
+        Whether neighbour lists are chosen anew for the pages of the order (`layout.block_prune`; experimental).
     certify : bool
         Measure the certificate again, as a build does; without it the index has none.
 
@@ -67,6 +64,7 @@ class LayoutRequest:
     order_file: str | os.PathLike[str] | None = None
     effort: str | None = None
     queries: GivenQueries | None = None
+    prune_edges: bool = False
     certify: bool = False
 
     def __post_init__(self) -> None:
@@ -76,8 +74,10 @@ class LayoutRequest:
             raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
         if self.effort is not None and self.order_file is not None:
             raise ConfigError("effort: an order from a file takes no work to find; leave --effort out")
-        if self.queries is not None and (self.order != AUTO or self.order_file is not None):
-            raise ConfigError("queries: only the order 'auto' looks at queries; leave them out")
+        if self.queries is not None and not self.prune_edges and self.name != AUTO:
+            raise ConfigError(
+                "queries: only the order 'auto' and --prune-edges look at queries; leave them out"
+            )
 
     @property
     def name(self) -> str:
@@ -113,28 +113,31 @@ def run_layout(
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
-    order would have written, and so is the certificate if it is asked for. Memory beside the page cache is that of the
+    order would have written, and so is the certificate if it is asked for. With `LayoutRequest.prune_edges` neighbour
+    lists change too, if that saves page reads. Memory beside the page cache is that of the
     order, for star packing 24 bytes a vertex; a certificate holds the codes (`pipeline.needs.certify_bytes`).
 
     Raises
     ------
     NothingToGain
-        If the order is to be chosen and no order can help, with proposals that can.
+        If the order is to be chosen and no order can help, with proposals that can; if pruned edges do not help.
     IndexmillError
         Of the kind that tells what to change; the index is then as it was.
     """
     hold_little()
     run = GenerationRun(index, options, progress)
     with run.working() as scratch, OpenedIndex(index) as opened:
-        with_points = request.name == AUTO or request.name in USES_POINTS or request.certify
+        with_points = request.name in (AUTO, *USES_POINTS) or request.prune_edges or request.certify
         if request.queries is not None:
             check_queries(opened, request.queries.vectors)
-        if request.name == AUTO:
+        if request.prune_edges or request.name == AUTO:
             check_layout_matters(opened, run, lambda: nullcontext(scratch))
         check_memory(opened, "star" if request.name == AUTO else request.name, options.memory)
         if request.certify:
             check_certificate(opened, options.memory)
-        check_free(scratch, unpacked_bytes(opened, with_points) + 2 * _index_bytes(opened), "layout")
+        if request.prune_edges:
+            check_judging(opened, options.memory)
+        check_free(scratch, _scratch_bytes(opened, with_points, request.prune_edges), "layout")
         unpacked = _unpack(run, opened, scratch, with_points)
         if request.name == AUTO:
             fitted = _chosen(run, opened, unpacked, request, scratch)
@@ -144,22 +147,35 @@ def run_layout(
                 advance(1)
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
         vector_ids = unpacked.vector_ids
-        if run.in_place and np.array_equal(fitted.order, vector_ids):
+        if run.in_place and not request.prune_edges and np.array_equal(fitted.order, vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice)
-        layout = _measured(run, opened, unpacked.graph, fitted)
-        points = unpacked.points if request.certify else None
-        del unpacked  # the last that maps its files, but for the points
-        drop_graph(scratch)
-        directory = scratch / "index"
-        manifest = _emit(run, opened, vector_ids, fitted, layout, scratch, directory)
+        points, work = unpacked.points if request.certify else None, fitted.work
+        if request.prune_edges:
+            manifest, pruning = write_pruned(
+                run, opened, unpacked, fitted, _judging(request, opened), scratch
+            )
+            work += pruning
+        else:
+            layout = measured(run, opened, unpacked.graph, fitted)
+            del unpacked  # the last that maps its files, but for the points
+            drop_graph(scratch)
+            manifest = write_index(run, opened, vector_ids, fitted, layout, scratch)
+        directory = scratch / INDEX
         if points is not None:
-            manifest = _certified(run, opened, manifest, directory, points)
-        published = run.publish(directory, manifest, opened.manifest.build_id, {"work": fitted.work})
+            manifest = certified(run, opened, manifest, directory, points)
+        published = run.publish(directory, manifest, opened.manifest.build_id, {"work": work})
         return LayoutResult(fitted.name, published, fitted.choice)
 
 
-def _index_bytes(opened: OpenedIndex) -> int:
-    return sum(entry.bytes for entry in opened.manifest.files)
+def _judging(request: LayoutRequest, opened: OpenedIndex) -> Judging:
+    """What pruned edges are judged by, and the work that pruning may take."""
+    limit = None if request.effort is None else EFFORTS[request.effort].work * opened.n
+    return Judging(request.queries, EFFORTS[request.effort or DEFAULT_EFFORT].queries, limit)
+
+
+def _scratch_bytes(opened: OpenedIndex, with_points: bool, pruned: bool) -> int:
+    index = sum(entry.bytes for entry in opened.manifest.files)
+    return unpacked_bytes(opened, with_points) + 2 * index + pruned * (index + pruned_bytes(opened))
 
 
 def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points: bool) -> UnpackedIndex:
@@ -216,48 +232,3 @@ def _chosen(
         fitted = _fit(opened, unpacked, choice.name, limit, run.options, scratch)
         advance(1)
     return replace(fitted, choice=choice.record)
-
-
-def _measured(run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
-    give_back()
-    with run.stage("measure", 1, "tasks") as advance:
-        layout = layout_record(opened, graph, fitted)
-        advance(1)
-    return layout
-
-
-def _emit(
-    run: GenerationRun,
-    opened: OpenedIndex,
-    vector_ids: NDArray[np.uint32],
-    fitted: Fitted,
-    layout: Mapping[str, Any],
-    scratch: Path,
-    directory: Path,
-) -> Manifest:
-    """Write the index laid out as `fitted` says to `directory`; returns its manifest, without a certificate."""
-    give_back()
-    directory.mkdir()
-    with run.stage("emit", 2 * opened.n, "nodes") as advance:
-        build_id, files = write_files(
-            opened, vector_ids, fitted.order, scratch, directory, run.options.memory, advance
-        )
-    return manifest_of(opened, layout, build_id, files)
-
-
-def _certified(
-    run: GenerationRun,
-    opened: OpenedIndex,
-    manifest: Manifest,
-    directory: Path,
-    points: NDArray[Any],
-) -> Manifest:
-    """Measure what was written as a build does, against `points`, compared rows by vector id."""
-    give_back()
-    with run.stage("certify", 1, "tasks") as advance:
-        write_manifest(directory, manifest)
-        seed, as_queries = opened.parameters.seed, opened.space.as_given
-        threads = certificate_threads(opened, run.options.memory, run.options.workers)
-        certificate = measure(str(directory), points, seed, threads, as_queries=as_queries)
-        advance(1)
-    return replace(manifest, certificate=certificate)

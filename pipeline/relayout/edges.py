@@ -1,0 +1,162 @@
+"""`--prune-edges`: neighbour lists chosen anew for the pages of an order, and kept if the reader reads fewer pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.connect import connect_unreachable
+from indexmill.formats.errors import NothingToGain
+from indexmill.formats.mapped import create_npy
+from indexmill.layout.block_prune import block_prune
+from indexmill.layout.order import Adjacency, Work
+from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.relayout.judge import Cost, Judge, paired_interval
+from indexmill.pipeline.relayout.region import ball
+from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
+
+#: Files of the chosen lists.
+_FILES = ("pruned-neighbours.npy", "pruned-degrees.npy")
+
+
+@dataclass(frozen=True)
+class PrunedEdges:
+    """Lists that were chosen anew.
+
+    Attributes
+    ----------
+    graph : Adjacency
+        By vector id, mapped; every vertex is reachable from the medoid.
+    record : dict
+        For the manifest (docs/formats/manifest.md).
+    """
+
+    graph: Adjacency
+    record: dict[str, Any]
+
+
+def pruned_bytes(index: OpenedIndex) -> int:
+    """Return the size of the files that `prune_edges` writes."""
+    return index.n * (4 + 4 * index.graph.node_format.max_degree)
+
+
+def prune_edges(
+    index: OpenedIndex,
+    graph: Adjacency,
+    points: NDArray[Any],
+    medoid: int,
+    order: NDArray[np.uint32],
+    limit: int | None,
+    threads: int,
+    scratch: Path,
+) -> PrunedEdges:
+    """Choose the lists of `graph` for pages of `order`, and link what cannot be reached any more.
+
+    Memory: 5 bytes a vertex; lists and vectors are mapped.
+
+    Parameters
+    ----------
+    points : uint8 or float32 array, shape (n, stored dim)
+    medoid : int
+        Vector id of the vertex from which all others must be reachable.
+    limit : int or None
+        Units of work (`layout.order.Work`).
+    """
+    node, parameters = index.graph.node_format, index.parameters
+    lists, counts = (scratch / name for name in _FILES)
+    into = Adjacency(
+        create_npy(lists, np.uint32, graph.neighbours.shape), create_npy(counts, np.int32, (index.n,))
+    )
+    work = Work(limit)
+    done = block_prune(
+        graph, points, order, node.nodes_per_page, parameters.alpha, into, threads=threads, work=work
+    )
+    added = connect_unreachable(points, *into, medoid, parameters.build_list_size)
+    record = {
+        "alpha": parameters.alpha,
+        "vertices": done,
+        "edges_kept": round(_kept(graph, into), 6),
+        "edges_added": added,
+        "work": work.spent,
+        "work_limit": limit,
+    }
+    return PrunedEdges(into, record)
+
+
+def judged(
+    index: OpenedIndex,
+    points: NDArray[Any],
+    given: GivenQueries | None,
+    queries: int,
+    before: Path,
+    after: Path,
+    threads: int,
+    advance: Callable[[int], None],
+) -> dict[str, Any]:
+    """Return what the lists of the index at `after` save searches, for the manifest.
+
+    Parameters
+    ----------
+    given : GivenQueries, optional
+    queries : int
+        Tuning queries at most.
+    before, after : Path
+        Two indexes of the same vectors, nodes in the same slots.
+
+    Raises
+    ------
+    NothingToGain
+        If page reads at equal recall do not fall, or by no more than noise.
+    """
+    seed = index.parameters.seed
+    tuning = tuning_queries(index, given, ball(points, 0, index.n), points, queries, seed, threads)
+    judge = Judge(points, tuning, threads)
+    old = _cost(judge, before, aim=True)
+    advance(1)
+    new = _cost(judge, after)
+    advance(1)
+    low, high = paired_interval(new.pages - old.pages, seed)
+    if not new.reached or high >= 0:
+        raise NothingToGain(
+            f"{index.path}: nothing was published: with pruned edges {_words(new, tuning.k)}, without "
+            f"{_words(old, tuning.k)} (difference {low:+.2f} to {high:+.2f}, 95%); leave --prune-edges out"
+        )
+    return {
+        "queries": len(tuning),
+        "queries_from": "the caller" if given is not None else "the index",
+        "k": tuning.k,
+        "recall": round(judge.target, 6),
+        "pages_read_before": round(old.mean, 6),
+        "pages_read": round(new.mean, 6),
+        "more_than_before": [round(low, 6), round(high, 6)],
+    }
+
+
+def _cost(judge: Judge, path: Path, aim: bool = False) -> Cost:
+    from indexmill.reader.index import Index
+
+    opened = Index(path, "pread")
+    if aim:
+        judge.aim(opened)
+    return judge.cost(opened)
+
+
+def _words(cost: Cost, k: int) -> str:
+    reached = f"recall@{k} {cost.recall:.3f}" if cost.reached else f"recall@{k} of only {cost.recall:.3f}"
+    return f"a query reads {cost.mean:.2f} pages at {reached}"
+
+
+def _kept(graph: Adjacency, into: Adjacency) -> float:
+    """Share of the edges of `graph` that `into` has."""
+    step, same, width = 16_384, 0, np.arange(graph.neighbours.shape[1])
+    for first in range(0, len(graph.degrees), step):
+        part = slice(first, first + step)
+        source = np.arange(len(graph.degrees[part]), dtype=np.uint64)[:, None] << np.uint64(32)
+        old, new = ((g.neighbours[part] | source)[width < g.degrees[part, None]] for g in (graph, into))
+        same += len(np.intersect1d(old, new, assume_unique=True))
+    return same / max(1, int(graph.degrees.sum(dtype=np.int64)))
