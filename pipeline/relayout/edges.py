@@ -15,8 +15,9 @@ from indexmill.formats.errors import NothingToGain
 from indexmill.formats.mapped import create_npy
 from indexmill.layout.block_prune import block_prune
 from indexmill.layout.order import Adjacency, Work
+from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.relayout.judge import Cost, Judge, paired_interval
+from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
 
@@ -120,7 +121,7 @@ def judged(
     advance(1)
     new = _cost(judge, after)
     advance(1)
-    low, high = paired_interval(new.pages - old.pages, seed)
+    low, high = mean_interval(new.pages - old.pages)
     if not new.reached or high >= 0:
         raise NothingToGain(
             f"{index.path}: nothing was published: with pruned edges {_words(new, tuning.k)}, without "
