@@ -13,18 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.lsh_probes import collision_probability, shared_bucket
 from indexmill.formats.lsh_shape import MOST_FUNCTIONS
 
 #: Share of the sampled nearest distances that lie within the first radius.
 FIRST_SHARE = 0.05
 #: Entries of a block that buckets of average size fill: most chains of small radii are one block.
 _FILL = 0.7
-
-
-def collision_probability(width: float) -> float:
-    """Return the probability that two vectors share a cell `width` times as wide as they lie apart (Datar, 3.2)."""
-    tail = math.erfc(width / math.sqrt(2))
-    return 1 - tail - math.sqrt(2 / math.pi) / width * -math.expm1(-width * width / 2)
 
 
 @dataclass(frozen=True)
@@ -75,8 +70,8 @@ class Solved:
     radii : tuple of float
     p1, p2, rho : float
         Collision probabilities at R and cR of one function, and log(1/p1) / log(1/p2).
-    success : float
-        Probability that a vector within the radius shares a bucket with the query.
+    met, success : float
+        Probability that a vector within the radius is in a bucket that is looked at: of one table, of all.
     """
 
     n_functions: int
@@ -87,6 +82,7 @@ class Solved:
     p1: float
     p2: float
     rho: float
+    met: float
     success: float
 
 
@@ -113,35 +109,35 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
         raise ValueError(
             f"n_functions: a width of {asked.width:g} takes {m}, at most {MOST_FUNCTIONS} fit; lower --width or --gamma"
         )
-    together = p1**m
-    n_tables = asked.n_tables or max(
-        1, math.ceil(math.log1p(-asked.success) / math.log1p(-min(together, 1 - 1e-12)))
-    )
+    met = shared_bucket(m, asked.width, asked.probes)
+    n_tables = asked.n_tables or max(1, math.ceil(math.log1p(-asked.success) / math.log1p(-met)))
     return Solved(
         n_functions=m,
         n_tables=n_tables,
-        candidates=asked.candidates or _candidates(asked, n, n_tables),
+        candidates=asked.candidates
+        or _candidates(asked, n, n_tables * met / shared_bucket(m, asked.width, 0)),
         hash_bits=_hash_bits(asked, n),
         radii=tuple(_radii(asked, extent, nearest)),
         p1=p1,
         p2=p2,
         rho=rho,
-        success=success_of(together, n_tables),
+        met=met,
+        success=success_of(met, n_tables),
     )
 
 
-def success_of(together: float, n_tables: int) -> float:
-    """Return the probability of a shared bucket in any of `n_tables`, `together` being that of one."""
-    return -math.expm1(n_tables * math.log1p(-min(together, 1 - 1e-12)))
+def success_of(met: float, n_tables: int) -> float:
+    """Return the probability that any of `n_tables` leads to a vector, `met` being that of one."""
+    return -math.expm1(n_tables * math.log1p(-met))
 
 
-def _candidates(asked: Asked, n: int, n_tables: int) -> int:
-    """S = 2 L for each bucket looked at, times what gamma lets through beside.
+def _candidates(asked: Asked, n: int, n_tables: float) -> int:
+    """S = 2 L, L the tables that lead to as many vectors without probes, times what gamma lets through beside.
 
-    A bucket holds n^(1 - gamma) times as many far vectors if all lie at cR; data of a lower dimension than
-    that of their space need about its root.
+    A bucket holds n^(1 - gamma) times as many far vectors as it should if all lie at cR; on SIFT two thirds of
+    the exponent bring the overall ratio near 1.05.
     """
-    return math.ceil(2 * n_tables * (1 + asked.probes) * float(n) ** max(0.0, (1 - asked.gamma) / 2))
+    return math.ceil(2 * n_tables * math.pow(n, max(0.0, 2 / 3 * (1 - asked.gamma))))
 
 
 def _hash_bits(asked: Asked, n: int) -> int:

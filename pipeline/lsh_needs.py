@@ -115,8 +115,7 @@ class LshSize:
     def with_tables(self, n_tables: int) -> LshSize:
         """Return the same index with so many tables."""
         s = self.solved
-        success = success_of(s.p1**s.n_functions, n_tables)
-        return replace(self, solved=replace(s, n_tables=n_tables, success=success))
+        return replace(self, solved=replace(s, n_tables=n_tables, success=success_of(s.met, n_tables)))
 
 
 def groups(shape: LshShape) -> list[tuple[int, int]]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 from indexmill.builders.lsh import PRODUCT_ROWS, draw_functions, hash_rows, project, sort_rows
-from indexmill.builders.lsh_solve import (
-    Asked,
-    collision_probability,
-    extent_of,
-    first_radius,
-    radii_to,
-    solve,
-)
+from indexmill.builders.lsh_probes import _probed, collision_probability, shared_bucket
+from indexmill.builders.lsh_solve import Asked, extent_of, first_radius, radii_to, solve
 
 RNG = np.random.default_rng(5)
 
@@ -113,6 +108,7 @@ def test_more_success_takes_more_tables_and_what_is_given_stays() -> None:
     assert (given.n_functions, given.n_tables, given.candidates, given.hash_bits) == (7, 3, 11, 5)
     assert given.radii == (2.5, 5.0)
     assert given.success == pytest.approx(1 - (1 - given.p1**7) ** 3)
+    assert given.met == pytest.approx(given.p1**7)
 
 
 def test_radii_go_from_near_neighbours_to_the_extent() -> None:
@@ -151,3 +147,37 @@ def test_average_buckets_fill_blocks_and_fingerprints_stay_whole() -> None:
             assert n / 2**bits <= max(0.7 * entries, 1)
             assert bits + 8 >= (n - 1).bit_length()
             assert bits == 0 or n / 2 ** (bits - 1) > 0.7 * entries or bits + 7 < (n - 1).bit_length()
+
+
+def test_probes_are_those_of_the_least_scores() -> None:
+    rng = np.random.default_rng(2)
+    m, rows = 4, 60
+    places, cells = rng.random((rows, m)), rng.integers(-1, 2, (rows, m)).astype(float)
+    cells[0] = [0, 0, 0, 1]
+    for probes in (1, 5, 30, 80):
+        near = 0
+        for place, cell in zip(places, cells, strict=True):
+            scores = {}
+            for change in itertools.product((-1, 0, 1), repeat=m):
+                parts = [{-1: p * p, 0: 0.0, 1: (1 - p) ** 2}[d] for d, p in zip(change, place, strict=True)]
+                scores[change] = sum(parts)
+            ranked = sorted((c for c in scores if any(c)), key=scores.__getitem__)
+            near += tuple(cell) in ranked[:probes]
+        some = cells.any(axis=1)
+        assert _probed(places[some], cells[some], probes) == near
+
+
+def test_probes_stand_for_tables() -> None:
+    alone = collision_probability(4.0) ** 12
+    assert shared_bucket(12, 4.0, 0) == pytest.approx(alone)
+    met = [shared_bucket(12, 4.0, probes) for probes in (0, 2, 8, 32)]
+    assert met == sorted(met)
+    assert met[-1] > 3 * alone
+    # With all neighbouring buckets of 3 functions only vectors two cells away are missed.
+    assert shared_bucket(3, 4.0, 26) > 0.99
+    without, with_probes = (
+        solve(asked(success=0.8, probes=t), 10_000, 50.0, np.array([1.0])) for t in (0, 16)
+    )
+    assert with_probes.n_tables < without.n_tables / 2
+    assert with_probes.success >= 0.8
+    assert with_probes.candidates == pytest.approx(without.candidates, rel=0.25)
