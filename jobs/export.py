@@ -27,7 +27,7 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
     from indexmill.jobs.options import one_of
     from indexmill.pipeline.export import ExportOptions
 
-    return ExportOptions(one_of(to, tuple(TARGETS), "to"), out, one_of(ids, ("user", "slot"), "ids"), force)  # type: ignore[arg-type]
+    return ExportOptions(one_of(to, tuple(TARGETS), "to"), out, one_of(ids, ("user", "slot"), "ids"), force)
 
 
 def target_list() -> list[dict[str, Any]]:
