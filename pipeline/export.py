@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 import pyarrow as pa
 
+from indexmill.formats.atomic import fsync_dir
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import write_id_map
 from indexmill.formats.exports.target import EXPORT_NAME, ExportedIndex, Ids, Target
@@ -140,7 +141,10 @@ def _metadata_by_slot(opened: OpenedIndex, scratch: Path) -> Iterator[Callable[[
 def _seal(folder: Path, opened: OpenedIndex, target: Target, options: ExportOptions) -> dict[str, Any]:
     """Make the files durable and write export.json, which names them; return it."""
     files = []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir():
+            fsync_dir(path)
+            continue
         name = str(path.relative_to(folder))
         if name.startswith("."):
             continue  # the mark of an unfinished directory

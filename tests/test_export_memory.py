@@ -43,19 +43,17 @@ def write(index, n):
     write_manifest(index, Manifest("graph", build_id, {}, facts, {}, {}, {}, None, files))
 
 def export(name):
-    for target in ("diskann", "faiss", "jvector", "pgvector"):
-        indexmill.export(path / name, target, path / f"{name}-{target}")
+    indexmill.export(path / name, "faiss", path / f"{name}-faiss")
 
-write(path / "warm", 20_000)
+write(path / "warm", 10_000)
 export("warm")  # loads what an export loads, and grows what stays
 write(path / "ix", N)
 """
 
 
 @pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
-def test_memory_grows_by_less_than_a_tenth_of_the_index() -> None:
-    small, large = 40_000, 160_000
-    peaks = [peak_growth(WRITTEN.replace("N)", f"{n})"), "export('ix')") for n in (small, large)]
-    added = (large - small) * (200 + 4 + 4 * 24 + 20 + 12)
-    assert peaks[1] < 32 << 20
-    assert peaks[1] - peaks[0] < added / 10
+def test_nodes_and_codes_pass_through_in_pieces() -> None:
+    n = 120_000
+    grown = peak_growth(WRITTEN.replace("N)", f"{n})"), "export('ix')")
+    assert n * 4 * (200 + 24) > 100_000_000  # bytes of the file that is written
+    assert grown < 24_000_000  # buffers that do not grow with it, and 12 bytes a vector a few times
