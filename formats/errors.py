@@ -33,6 +33,12 @@ class StorageError(IndexmillError):
     """Shared storage refused, or did not answer for long."""
 
 
+class OtherKind(IndexmillError):
+    """An index that is sound, but of a kind that cannot do what was asked; the message names one that can."""
+
+    exit_code = 2
+
+
 class OutputExistsError(IndexmillError):
     """The output exists already and ``force`` was not given."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from indexmill.formats.atomic import atomic_write, fsync_dir
-from indexmill.formats.errors import ForeignFile, TooNew
+from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
 from indexmill.formats.pagefile import content_digest, stamp_build_id
 
@@ -19,6 +19,10 @@ MANIFEST_NAME = "manifest.json"
 RUN_NAME = "run.json"
 #: Files without which a graph index cannot be searched.
 GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
+#: Files without which an index of each kind cannot be searched; an IVF index has one more for each batch.
+REQUIRED_FILES = {"graph": GRAPH_FILES, "ivf": ("centroids.imx", "ids.imx")}
+#: Keys that only manifests of a kind have, and whether they may be null or missing.
+_OWN_KEYS = {"graph": {"layout": False, "graph": False, "drift": True}, "ivf": {"ivf": False}}
 
 _FORMAT_NAME = "indexmill"
 #: What ends every manifest: the digest of all bytes before it.
@@ -44,7 +48,7 @@ class Manifest:
     Attributes
     ----------
     kind : str
-        ``graph``.
+        ``graph`` or ``ivf``.
     build_id : str
         64 hex digits; the first 32 stand in every page file.
     generation : int
@@ -53,9 +57,13 @@ class Manifest:
         Build ids of the indexes it was made of; none for a build.
     ancestors : tuple of str
         Sorted build ids of the indexes that its parents descend from.
-    parameters, input, software, layout, graph : mapping
+    parameters, input, software : mapping
+    layout, graph : mapping
+        Of a graph; empty for other kinds, which have no such keys.
     drift : mapping or None
-        How far appended vectors took the index from a build; None for a build.
+        Of a graph: how far appended vectors took the index from a build; None for a build.
+    ivf : mapping
+        Of an IVF index; empty for other kinds, which have no such key.
     certificate : mapping or None
     files : tuple of FileEntry
         Sorted by name.
@@ -69,9 +77,10 @@ class Manifest:
     parameters: Mapping[str, Any]
     input: Mapping[str, Any]
     software: Mapping[str, Any]
-    layout: Mapping[str, Any]
-    graph: Mapping[str, Any]
+    layout: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    graph: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     drift: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    ivf: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     certificate: Mapping[str, Any] | None
     files: tuple[FileEntry, ...]
 
@@ -142,6 +151,9 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
     if not manifest.ancestors:
         del value["ancestors"]
+    for kind, keys in _OWN_KEYS.items():
+        for key in keys if kind != manifest.kind else ():
+            del value[key]
     value["files"] = [vars(entry) for entry in manifest.files]  # type: ignore[assignment]
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     body = (text.removesuffix("\n}") + ",\n").encode()
@@ -150,8 +162,13 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
         file.write(f'  "digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
 
 
-def read_manifest(directory: str | Path) -> Manifest:
+def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) -> Manifest:
     """Read and check manifest.json, and that every file it names is there with the stated size.
+
+    Parameters
+    ----------
+    kinds : collection of str
+        Kinds of index that the caller can use.
 
     Raises
     ------
@@ -159,10 +176,12 @@ def read_manifest(directory: str | Path) -> Manifest:
         If there is no manifest, or it is not one of ours.
     TooNew, TooOld
         If the format version or the kind is not one that this code reads.
+    OtherKind
+        If it is an index of a kind that is not among `kinds`.
     CorruptFile
         If the digest differs, a key is missing or malformed, or a file is absent or has another size.
     """
-    manifest = parse_manifest(directory)
+    manifest = parse_manifest(directory, kinds)
     for entry in manifest.files:
         check_size(directory, entry)
     return manifest
@@ -177,8 +196,8 @@ def check_size(directory: str | Path, entry: FileEntry) -> None:
         raise corrupt(path, "size of the file", f"{entry.bytes} bytes", f"{path.stat().st_size} bytes")
 
 
-def parse_manifest(directory: str | Path) -> Manifest:
-    """Read and check manifest.json alone; see `read_manifest` for the errors."""
+def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRED_FILES)) -> Manifest:
+    """Read and check manifest.json alone, by default of any kind; see `read_manifest` for the errors."""
     path = Path(directory) / MANIFEST_NAME
     if not path.is_file():
         raise ForeignFile(
@@ -190,27 +209,38 @@ def parse_manifest(directory: str | Path) -> Manifest:
         raise _foreign(path)
     major, minor = (_typed(form, key, int, path) for key in ("major", "minor"))
     check_version(major, minor, path)
-    if value.get("kind") != "graph":
-        what = f"{path}: kind: expected 'graph', got {value.get('kind')!r}"
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in REQUIRED_FILES:
+        what = f"{path}: kind: expected {' or '.join(map(repr, REQUIRED_FILES))}, got {kind!r}"
         raise TooNew(f"{what}; install a newer indexmill to read it")
+    if kind not in kinds:
+        raise other_kind(directory, kind, kinds)
     identity = _typed(value, "build_id", str, path)
     if not _HEX.fullmatch(identity):
         raise corrupt(path, "build_id", "64 hex digits", repr(identity))
-    parts = {
-        key: _typed(value, key, dict, path) for key in ("parameters", "input", "software", "layout", "graph")
-    }
-    for key in ("drift", "certificate"):
-        parts[key] = None if value.get(key) is None else _typed(value, key, dict, path)
+    parts = {key: _typed(value, key, dict, path) for key in ("parameters", "input", "software")}
+    for key, optional in {**_OWN_KEYS[kind], "certificate": True}.items():
+        absent = optional and value.get(key) is None
+        parts[key] = None if absent else _typed(value, key, dict, path)
     generation, parents, ancestors = _descent(value, path)
-    files = _file_entries(_typed(value, "files", list, path), path)
+    files = _file_entries(_typed(value, "files", list, path), REQUIRED_FILES[kind], path)
     return Manifest(
-        kind="graph",
+        kind=kind,
         build_id=identity,
         generation=generation,
         parents=parents,
         ancestors=ancestors,
         files=files,
         **parts,
+    )
+
+
+def other_kind(directory: str | Path, kind: str, wanted: Collection[str]) -> OtherKind:
+    """Return the error for an index of a kind that what was asked for has no use for."""
+    instead = {"graph": "search it with `indexmill search`", "ivf": "search it with `indexmill join`"}
+    return OtherKind(
+        f"{directory}: expected an index of kind {' or '.join(wanted)}, got one of kind {kind}; {instead[kind]}, or "
+        f"name another index"
     )
 
 
@@ -263,7 +293,7 @@ def _typed(value: Mapping[str, Any], key: str, kind: type, path: Path) -> Any:
     return got
 
 
-def _file_entries(values: list[Any], path: Path) -> tuple[FileEntry, ...]:
+def _file_entries(values: list[Any], required: tuple[str, ...], path: Path) -> tuple[FileEntry, ...]:
     entries: list[FileEntry] = []
     for i, value in enumerate(values):
         where = f"files[{i}]"
@@ -283,10 +313,10 @@ def _file_entries(values: list[Any], path: Path) -> tuple[FileEntry, ...]:
     names = [entry.name for entry in entries]
     if names != sorted(set(names)):
         raise corrupt(path, "files", "different names in order", names)
-    missing = set(GRAPH_FILES).difference(names)
+    missing = set(required).difference(names)
     if missing:
         raise corrupt(
-            path, "files", f"all of {', '.join(GRAPH_FILES)}", f"none named {', '.join(sorted(missing))}"
+            path, "files", f"all of {', '.join(required)}", f"none named {', '.join(sorted(missing))}"
         )
     return tuple(entries)
 
