@@ -20,6 +20,8 @@ from indexmill.builders.parallel import map_blocks
 
 #: Centroids looked at beyond those wanted: products are float32; integers know rounded centroids only.
 _SPARE, _ROUNDED = 3, 8
+#: Cells up to which the nearest are found one by one, and rows whose cells are sorted at a time beyond.
+_MOST_FOUND, _SORTED = 256, 512
 #: Rows whose distances are computed at a time.
 _BLOCK = 4096
 
@@ -82,6 +84,13 @@ def nearest_cells(
     -------
     uint32 array, shape (m, nprobe)
     """
+    if nprobe > _MOST_FOUND:  # lists are kept by insertion, which does not go with long ones
+        parts = [np.empty((0, nprobe), np.uint32)]
+        for first in range(0, len(vectors), _SORTED):
+            some = vectors[first : first + _SORTED]
+            everywhere = np.tile(np.arange(len(centroids), dtype=np.uint32), (len(some), 1))
+            parts.append(_ranked(some, centroids, everywhere, threads)[0][:, :nprobe])
+        return np.concatenate(parts)
     fanout = min(nprobe + _SPARE, len(centroids))
     candidates = nearest_points(vectors, centroids, fanout, threads)
     return _ranked(vectors, centroids, candidates, threads)[0][:, :nprobe]

@@ -18,6 +18,7 @@ NAME = "build"
 EXAMPLES = examples(
     "indexmill build job.toml --workers 4",
     "indexmill build --input words.parquet --id-column word --metric cosine --out words.index",
+    "indexmill build --kind ivf --input base.u8bin --lists 4096 --out base.ivf",
 )
 
 
@@ -27,10 +28,11 @@ def command(spec: BuildSpec, json_: Json = False) -> None:
     from indexmill.jobs.opening import load_manifest
     from indexmill.jobs.progress import stderr_progress
     from indexmill.pipeline.build import run_build
+    from indexmill.pipeline.spec import KINDS
 
     with stderr_progress() as progress:
         run_build(spec, progress=progress)
-    manifest = load_manifest(Path(spec.out))
+    manifest = load_manifest(Path(spec.out), KINDS)
     if json_:
         print(json.dumps(manifest, indent=2))
     else:
@@ -45,22 +47,45 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
 
     from indexmill.jobs.tables import facts, file_table, human_bytes, read_run
 
-    source, graph, layout = manifest["input"], manifest["graph"], manifest["layout"]
+    source = manifest["input"]
     run = read_run(out)
     console.print(f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}")
     rows = {
         "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
-        "degree": f"mean {graph['mean_degree']:.1f}, {graph['least_degree']} to {graph['greatest_degree']}",
-        "shards": shards_line(graph),
-        "layout": facts({key: value for key, value in layout.items() if not isinstance(value, dict)}),
-        "certificate": certificate_line(manifest["certificate"]),
-        **({"generation": generation_line(manifest)} if manifest.get("drift") else {}),
+        **(_graph_rows(manifest) if manifest["kind"] == "graph" else _list_rows(manifest)),
         "seconds": facts(run.get("seconds", {})),
         "peak memory": human_bytes(run["peak_memory_bytes"]) if "peak_memory_bytes" in run else "unknown",
     }
     for name, value in rows.items():
         console.print(f"  {name:<12} {escape(value)}", soft_wrap=True)
     console.print(file_table(manifest["files"]))
+
+
+def _graph_rows(manifest: dict[str, Any]) -> dict[str, str]:
+    from indexmill.jobs.tables import facts
+
+    graph, layout = manifest["graph"], manifest["layout"]
+    return {
+        "degree": f"mean {graph['mean_degree']:.1f}, {graph['least_degree']} to {graph['greatest_degree']}",
+        "shards": shards_line(graph),
+        "layout": facts({key: value for key, value in layout.items() if not isinstance(value, dict)}),
+        "certificate": certificate_line(manifest["certificate"]),
+        **({"generation": generation_line(manifest)} if manifest.get("drift") else {}),
+    }
+
+
+def _list_rows(manifest: dict[str, Any]) -> dict[str, str]:
+    ivf, c = manifest["ivf"], manifest["certificate"]
+    batches = ivf["batches"]
+    recalls = "none: too few vectors"
+    if c is not None:
+        pairs = zip(c["nprobe"], c["recall"], strict=True)
+        recalls = f"list recall@{c['k']} " + ", ".join(f"{r:.4f} at nprobe {p}" for p, r in pairs)
+    return {
+        "lists": f"{ivf['lists']:,}, {ivf['codec']}, {ivf['row_bytes']} bytes a vector",
+        "batches": f"{len(batches)} of at most {max(batches):,} vectors",
+        "certificate": recalls,
+    }
 
 
 def shards_line(graph: dict[str, Any]) -> str:

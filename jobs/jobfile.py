@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
 
 #: Keys whose values are paths, resolved against the folder of the job file.
-_PATHS = ("out", "work")
+_PATHS = ("out", "work", "centroids")
 
 
 def load_job(path: Path) -> dict[str, Any]:
@@ -121,11 +121,14 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
     ConfigError
         Naming `source`, the key and the nearest key that exists.
     """
-    from indexmill.pipeline.spec import BuildSpec, Parameters
+    from indexmill.pipeline.spec import KINDS, BuildSpec, kind_of
 
     prefix = f"{source}: " if source else ""
     top = list(BuildSpec.model_fields)
-    inner = [*Parameters.model_fields, *aliases()]
+    inner = [*(name for model in KINDS.values() for name in model.model_fields), *aliases()]
+    kind = kind_of(parameters) if isinstance(parameters, dict) else "graph"
+    if kind not in KINDS:
+        raise ConfigError(f"{prefix}kind: expected {' or '.join(KINDS)}, got {kind!r}; {nearest(str(kind), KINDS)}")
     for key in job:
         if key not in top:
             if key in inner:
@@ -138,13 +141,16 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
                     f"{prefix}unknown key 'parameters.{key}'; move {key!r} to the top of the file"
                 )
             raise ConfigError(f"{prefix}unknown key 'parameters.{key}'; {nearest(key, inner)}")
+        if aliases().get(key, key) not in KINDS[kind].model_fields:
+            raise ConfigError(f"{prefix}{key}: no parameter of kind {kind}; leave it out, or name another kind")
 
 
 def aliases() -> dict[str, str]:
     """Short parameter names of the papers and the fields they stand for: ``{"R": "max_degree", ...}``."""
-    from indexmill.pipeline.spec import Parameters
+    from indexmill.pipeline.spec import KINDS
 
-    return {field.alias: name for name, field in Parameters.model_fields.items() if field.alias is not None}
+    fields = (item for model in KINDS.values() for item in model.model_fields.items())
+    return {field.alias: name for name, field in fields if field.alias is not None}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -177,7 +183,11 @@ def _explain(error: ValidationError, source: str, flags: frozenset[str]) -> str:
 
 def _explain_one(one: ErrorDetails, source: str, flags: frozenset[str]) -> str:
     """Turn one of pydantic's errors into `where: key: what was expected, what was got`."""
+    from indexmill.pipeline.spec import KINDS
+
     loc = [str(part) for part in one["loc"]]
+    if loc[:1] == ["parameters"] and loc[1:2] and loc[1] in KINDS:  # which of the kinds was tried
+        del loc[1]
     message = one["msg"].removeprefix("Value error, ")
     if not loc:  # a rule over several keys names its key itself
         return message

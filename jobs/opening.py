@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import InputError
+from indexmill.formats.errors import InputError, TooNew
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 #: Keys of a manifest that commands show or decide by; the format module checks only the sections they stand in.
 _SHOWN: dict[str, dict[str, Any]] = {
     "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str},
+}
+_SHOWN_OF_GRAPH: dict[str, dict[str, Any]] = {
     "parameters": {"max_degree": int, "node_dtype": str, "pq_bytes": int},
     "graph": {"mean_degree": int | float, "least_degree": int, "greatest_degree": int},
     "drift": {"added_share": int | float, "rebuild": bool, "advice": str},
@@ -27,6 +30,13 @@ _SHOWN: dict[str, dict[str, Any]] = {
         "pages_read_p99": int | float,
     },
 }
+_SHOWN_OF: dict[str, dict[str, dict[str, Any]]] = {
+    "graph": _SHOWN_OF_GRAPH,
+    "ivf": {
+        "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list},
+        "certificate": {"k": int, "nprobe": list, "recall": list},
+    },
+}
 
 
 def open_index(path: Path, engine: str = "auto") -> Index:
@@ -36,13 +46,34 @@ def open_index(path: Path, engine: str = "auto") -> Index:
     ------
     InputError
         If there is no index at `path`.
+    OtherKind
+        If it is no graph.
     FormatError
         If there is one that cannot be used.
     """
     check_is_index(path)
     from indexmill.reader.index import Index
 
-    return Index(path, engine)
+    try:
+        return Index(path, engine)
+    except TooNew:
+        check_is_graph(path)
+        raise
+
+
+def check_is_graph(path: Path) -> None:
+    """Tell an index of another kind from one that is too new for the native reader.
+
+    Raises
+    ------
+    OtherKind
+        If it is of another kind, naming the command that searches it.
+    FormatError
+        If its manifest cannot be used.
+    """
+    from indexmill.formats.manifest import parse_manifest
+
+    parse_manifest(path, ("graph",))
 
 
 def check_is_index(path: Path) -> None:
@@ -64,8 +95,8 @@ def check_is_index(path: Path) -> None:
         )
 
 
-def load_manifest(path: Path) -> dict[str, Any]:
-    """Check the manifest of the index at `path` and return its JSON.
+def load_manifest(path: Path, kinds: Collection[str] = ("graph",)) -> dict[str, Any]:
+    """Check the manifest of the index at `path` and return its JSON; `kinds` are those that the caller can show.
 
     Raises
     ------
@@ -76,9 +107,9 @@ def load_manifest(path: Path) -> dict[str, Any]:
     from indexmill.formats.manifest import MANIFEST_NAME, read_manifest
 
     check_is_index(path)
-    read_manifest(path)
+    read_manifest(path, kinds)
     manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
-    for section, keys in _SHOWN.items():
+    for section, keys in (_SHOWN | _SHOWN_OF[manifest["kind"]]).items():
         values = manifest.get(section)  # read_manifest told the keys that may be missing or null
         for key, kind in keys.items():
             if values is not None and not isinstance(values.get(key), kind):

@@ -14,16 +14,15 @@ from typing import Any
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.manifest import MANIFEST_NAME
 from indexmill.formats.source import VectorSource, open_source
-from indexmill.pipeline import budget, ingest, needs
+from indexmill.pipeline import ingest
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.executor import make_executor
 from indexmill.pipeline.inputs import InputWatch
+from indexmill.pipeline.kinds import Blueprint, blueprint
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish
-from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.record import run_record
-from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.stages import Mill, Stage, stages_of
 from indexmill.pipeline.status import StatusFile
@@ -59,11 +58,11 @@ def run_build(
     with output_lock(out):
         check_output(out, spec.force)
         opened = source or open_input(spec)
-        shape = resolve(spec, opened)
+        build = blueprint(spec, opened)
         store = open_store(spec)
         try:
-            store.scratch = scratch_limit(spec, opened, shape, store)
-            _build(spec, opened, shape, store, progress or Silent(), out)
+            store.scratch = scratch_limit(spec, build, store)
+            _build(spec, opened, build, store, progress or Silent(), out)
         except BaseException:
             store.close()
             raise
@@ -102,27 +101,7 @@ def default_work(out: Path) -> Path:
     return out.with_name(out.name + ".work")
 
 
-def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
-    """Return the shape of a build whose parameters say how large its shards are, found to fit its memory.
-
-    Raises
-    ------
-    ConfigError, InputError
-        If the metric does not suit the input.
-    BudgetError
-        If no build fits.
-    """
-    p = spec.parameters
-    ingest.check_metric(source, p.metric)
-    dtype = ingest.stored_dtype(source.dtype, p.metric)
-    dim = source.dim + (p.metric == "ip")
-    asked = budget.Shape(source.n_vectors, dim, dtype, side_columns(source).ids, p)
-    shape = needs.fit_shards(asked, spec.memory, spec.executor, spec.workers)
-    needs.check_memory(shape, spec.memory, spec.executor, spec.workers, asked)
-    return shape
-
-
-def scratch_limit(spec: BuildSpec, source: VectorSource, shape: budget.Shape, store: StageStore) -> int:
+def scratch_limit(spec: BuildSpec, build: Blueprint, store: StageStore) -> int:
     """Return the bytes the work directory may take: what the job allows, else what a build of this kind may need.
 
     What is there already, of this build or of others, comes on top where the job names the work directory.
@@ -132,12 +111,12 @@ def scratch_limit(spec: BuildSpec, source: VectorSource, shape: budget.Shape, st
     BudgetError
         If the build needs more than the job allows, or than the file system has free.
     """
-    need, _ = needed_scratch(shape, side_columns(source), spec.memory, keep=spec.work is not None)
+    need = build.needed_scratch()
     held = store.used_bytes()
     check_free(store.root, need - held)
     beside = 0 if spec.work is None else held
     if spec.scratch is None:
-        return budget.scratch_bound(shape) + beside + (0 if spec.work is None else need)
+        return build.scratch_bound() + beside + (0 if spec.work is None else need)
     check_scratch(need, spec.scratch, store.root)
     return spec.scratch + beside
 
@@ -183,7 +162,7 @@ def check_free(directory: Path, need: int, job: str = "build") -> None:
 def _build(
     spec: BuildSpec,
     source: VectorSource,
-    shape: budget.Shape,
+    build: Blueprint,
     store: StageStore,
     progress: Progress,
     out: Path,
@@ -197,7 +176,7 @@ def _build(
             first = _ingest(spec, source, mill, watch)
             summary = ingest.read_summary(mill.store.fetch(mill.make(first)))
             first.key = summary.fingerprint
-            recipe = GraphRecipe(mill, first, summary, shape, spec.memory)
+            recipe = build.recipe(mill, first, summary)
             if not mill.keep:
                 store.drop_others({stage.path for stage in stages_of(recipe.certify)})
             status.expect([stage.name for stage in stages_of(recipe.certify)])

@@ -11,9 +11,9 @@ from indexmill.pipeline.build import (
     check_scratch,
     existing_parent,
     open_input,
-    resolve,
     work_directory,
 )
+from indexmill.pipeline.kinds import resolve_graph
 from indexmill.pipeline.probe import probe, stage_seconds
 from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec
@@ -59,7 +59,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         As the build would, of parameters and input.
     """
     opened = source or open_input(spec)
-    shape = resolve(spec, opened)
+    shape = resolve_graph(spec, opened)
     n, largest = needs.expected_shards(shape)
     own = needs.stage_bytes(shape, spec.memory, spec.workers, largest)
     memory = needs.peak_bytes(own, spec.executor, spec.workers)

@@ -12,11 +12,11 @@ from typing import Any
 from indexmill.formats.manifest import FileEntry, Manifest
 from indexmill.pipeline.emit import RECORD
 from indexmill.pipeline.ingest import InputSummary
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec, IvfParameters, Parameters
 from indexmill.pipeline.store import software_versions
 
 
-def emitted_manifest(p: Parameters, summary: InputSummary, emitted: Path) -> Manifest:
+def emitted_manifest(p: Parameters | IvfParameters, summary: InputSummary, emitted: Path) -> Manifest:
     """Return the manifest of the files in directory `emitted`, without a certificate."""
     made = json.loads((emitted / RECORD).read_text())
     return Manifest(
@@ -30,10 +30,9 @@ def emitted_manifest(p: Parameters, summary: InputSummary, emitted: Path) -> Man
             "fingerprint": summary.fingerprint,
         },
         software=software_versions(),
-        layout=made["layout"],
-        graph=made["graph"],
         certificate=None,
         files=tuple(FileEntry(**file) for file in made["files"]),
+        **{key: made[key] for key in ("layout", "graph", "ivf") if key in made},
     )
 
 

@@ -6,6 +6,7 @@ sizes in place of files. So the prediction follows the recipe, whatever stages i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,15 +85,41 @@ def node_bytes(shape: Shape) -> int:
 
 
 def needed_scratch(shape: Shape, side: SideColumns, memory: int, keep: bool) -> tuple[int, dict[str, int]]:
-    """Return the most bytes that the work directory will hold, and what each stage leaves there."""
-    store = _PaperStore(stage_files(shape, side))
+    """Return the most bytes that the work directory of a graph build will hold, and what each stage leaves there."""
+
+    def recipe(mill: Mill, first: Stage, summary: InputSummary) -> Stage:
+        return GraphRecipe(mill, first, summary, shape, memory).certify
+
+    return played(recipe, stage_files(shape, side), (shape.n, shape.dim, str(shape.dtype)), keep)
+
+
+def played(
+    recipe: Callable[[Mill, Stage, InputSummary], Stage],
+    sizes: dict[str, int],
+    vectors: tuple[int, int, str],
+    keep: bool,
+) -> tuple[int, dict[str, int]]:
+    """Play a build through on paper; return the most bytes that its work directory holds, and what each stage leaves.
+
+    Parameters
+    ----------
+    recipe : callable
+        Returns the last stage.
+    sizes : dict
+        Bytes of each stage's files.
+    vectors : tuple
+        Stored vectors, their components and type.
+    keep : bool
+        Whether stages stay for later builds.
+    """
+    store = _PaperStore(sizes)
     mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
     first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
-    zeros = [0.0] * shape.dim
-    summary = InputSummary(shape.n, shape.dim, str(shape.dtype), key, 0.0, zeros, zeros, zeros, "none")
+    n, dim, dtype = vectors
+    zeros = [0.0] * dim
     mill.make(first)
-    mill.make(GraphRecipe(mill, first, summary, shape, memory).certify)
+    mill.make(recipe(mill, first, InputSummary(n, dim, dtype, key, 0.0, zeros, zeros, zeros, "none")))
     mill.executor.close()
     return store.peak_bytes, store.finished
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from indexmill.formats.errors import ConfigError
 
 #: DiskANN's published setting for SIFT-like data; 32 neighbours let 15 nodes of 128 bytes share a page.
 DEFAULT_MAX_DEGREE = 32
@@ -29,6 +31,8 @@ DEFAULT_NAVIGATION = 0.01
 DEFAULT_SAMPLE = 100_000
 #: Share of the vectors that belong to a second shard: those nearest to a border.
 DEFAULT_OVERLAP = 0.25
+#: Inverted lists of an IVF index: the cells of the Batch Similarity Search paper.
+DEFAULT_LISTS = 4096
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
 
@@ -93,6 +97,37 @@ class Parameters(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
 
+class IvfParameters(BaseModel):
+    """Everything but the input and given centroids that decides the bytes of an IVF index."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    kind: Literal["ivf"] = "ivf"
+    lists: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LISTS
+    codec: Literal["flat", "sq8", "pq"] = "flat"
+    pq_bytes: Annotated[int, Field(ge=1, le=512)] = DEFAULT_PQ_BYTES
+    batch_vectors: Annotated[int, Field(ge=64)] | None = None
+    metric: Metric = "l2"
+    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+
+
+#: The parameters of each kind of index.
+KINDS: dict[str, type[BaseModel]] = {"graph": Parameters, "ivf": IvfParameters}
+
+
+def kind_of(parameters: Any) -> Any:
+    """Return the kind of index that parameters, a mapping or a model, are for; a graph unless they say."""
+    if isinstance(parameters, dict):
+        return parameters.get("kind", "graph")
+    return getattr(parameters, "kind", None)
+
+
+AnyParameters = Annotated[
+    Annotated[Parameters, Tag("graph")] | Annotated[IvfParameters, Tag("ivf")], Discriminator(kind_of)
+]
+
+
 class BuildSpec(BaseModel):
     """One build: input, output, parameters and how to run it."""
 
@@ -105,7 +140,8 @@ class BuildSpec(BaseModel):
     id_column: str | None = None
     metadata_columns: list[str] = []
     out: str
-    parameters: Parameters = Parameters()
+    centroids: str | None = None
+    parameters: AnyParameters = Parameters()
     memory: Size = DEFAULT_MEMORY
     scratch: Size | None = None
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
@@ -119,3 +155,22 @@ class BuildSpec(BaseModel):
         if self.out in self.input:
             raise ValueError("out: is also an input; name another directory")
         return self
+
+    @model_validator(mode="after")
+    def _only_lists_have_centroids(self) -> BuildSpec:
+        if self.centroids is not None and not isinstance(self.parameters, IvfParameters):
+            raise ValueError(f"centroids: go with kind ivf, not with {self.parameters.kind}; leave them out")
+        return self
+
+    @property
+    def graph(self) -> Parameters:
+        """The parameters of a graph.
+
+        Raises
+        ------
+        ConfigError
+            If it is another kind of index.
+        """
+        if not isinstance(self.parameters, Parameters):
+            raise ConfigError(f"kind: expected graph, got {self.parameters.kind}; only graphs can do this so far")
+        return self.parameters
