@@ -39,9 +39,7 @@ class ExactSearch:
         Among all vectors so far.
     """
 
-    def __init__(
-        self, queries: NDArray[Any], k: int, threads: int = 1, *, by_product: bool = False
-    ) -> None:
+    def __init__(self, queries: NDArray[Any], k: int, threads: int = 1, *, by_product: bool = False) -> None:
         self.found = nothing(len(queries), k)
         self._queries, self._k, self._threads, self._by_product = queries, k, threads, by_product
 
@@ -64,7 +62,14 @@ class ExactSearch:
             pairs = Pairs(everywhere, np.arange(len(lists.sizes) + 1) * len(queries))
             parts.append(
                 scan(
-                    lists, form, centroids, queries, pairs, self._k, self._threads, by_product=self._by_product
+                    lists,
+                    form,
+                    centroids,
+                    queries,
+                    pairs,
+                    self._k,
+                    self._threads,
+                    by_product=self._by_product,
                 )
             )
         fresh = Nearest(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

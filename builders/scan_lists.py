@@ -59,7 +59,9 @@ def scan_bytes(
 
 
 @njit(nogil=True, cache=True)
-def _fill(data: Any, m: Any, dim: Any, flip: Any, panels: Any, offsets: Any) -> None:  # pragma: no cover - compiled
+def _fill(
+    data: Any, m: Any, dim: Any, flip: Any, panels: Any, offsets: Any
+) -> None:  # pragma: no cover - compiled
     """Put m rows into panels and write their offsets (`panels.Panels`)."""
     chunks = panels.shape[1]
     flat = offsets.reshape(-1)

@@ -51,16 +51,16 @@ def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
             took = os.preadv(handle, [memoryview(out)[done : min(done + READ_BYTES, end)]], start + done)
             took -= took % PAGE_BYTES if direct or took + done < end else 0
             if not took:
-                raise corrupt(file.path, f"offset {start + done}", f"{end - done} more bytes", "the end of the file")
+                raise corrupt(
+                    file.path, f"offset {start + done}", f"{end - done} more bytes", "the end of the file"
+                )
             _check(file.path, out[done : done + took], entry.first_page + done // PAGE_BYTES, stored, done)
             done += took
         if not direct and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, start, end, os.POSIX_FADV_DONTNEED)
 
 
-def _check(
-    path: Path, data: NDArray[np.uint8], page: int, stored: NDArray[np.uint32], done: int
-) -> None:
+def _check(path: Path, data: NDArray[np.uint8], page: int, stored: NDArray[np.uint32], done: int) -> None:
     first = done // PAGE_BYTES
     wanted = stored[first : first + len(data) // PAGE_BYTES]
     computed = page_checksums(memoryview(data))

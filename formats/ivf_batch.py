@@ -190,7 +190,10 @@ class BatchFile:
         sizes[d["list"]] = d["size"]
         if not np.array_equal(d, make_directory(sizes, self.row_bytes)):
             raise corrupt(
-                self.path, "section 'directory'", "longest lists first, each where its predecessor ends", "others"
+                self.path,
+                "section 'directory'",
+                "longest lists first, each where its predecessor ends",
+                "others",
             )
 
     def read_list(self, place: int) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:

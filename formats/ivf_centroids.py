@@ -152,7 +152,9 @@ def _read_codebook(file: PageFile, dim: int) -> Codebook:
     n_chunks, n_centres = file.field("n_chunks", 1, dim), file.field("n_centres", 1, MAX_CENTRES)
     offsets = np.frombuffer(file.section("offsets", 4 * (n_chunks + 1)), "<u4")
     if offsets[0] != 0 or offsets[-1] != dim or not (np.diff(offsets.astype(np.int64)) > 0).all():
-        raise corrupt(file.path, "section 'offsets'", f"strictly increasing from 0 to {dim}", offsets.tolist())
+        raise corrupt(
+            file.path, "section 'offsets'", f"strictly increasing from 0 to {dim}", offsets.tolist()
+        )
     return Codebook(_floats(file, "pivots", (n_centres, dim)), offsets)
 
 

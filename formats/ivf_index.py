@@ -96,8 +96,10 @@ def ivf_problems(directory: str | Path) -> Iterator[str]:
                 if batch.first_vector != expected:
                     raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
                 expected += batch.n_vectors
-                yield from _batch_problems(batch, index.centroids.codebook is not None and
-                                           len(index.centroids.codebook.pivots) or 256)
+                yield from _batch_problems(
+                    batch,
+                    (index.centroids.codebook is not None and len(index.centroids.codebook.pivots)) or 256,
+                )
         except (FormatError, OSError) as error:
             yield str(error)
             return

@@ -16,7 +16,21 @@ if TYPE_CHECKING:
 
 #: Options that are keys at the top of a job file; the others are its parameters.
 _TOP = frozenset(
-    "input out column id_column metadata_columns memory centroids scratch workers executor ray_address work force".split()  # noqa: SIM905
+    [
+        "input",
+        "out",
+        "column",
+        "id_column",
+        "metadata_columns",
+        "centroids",
+        "memory",
+        "scratch",
+        "workers",
+        "executor",
+        "ray_address",
+        "work",
+        "force",
+    ]
 )
 #: Names in annotations that exist for type checkers only.
 _TYPES = {"BuildSpec": Any}
@@ -85,10 +99,13 @@ def resolve_job(
     ] = None,
     batch_vectors: Annotated[
         int | None,
-        typer.Option(help="ivf: vectors of a batch; default: as a join has room for twice in half the memory."),
+        typer.Option(
+            help="ivf: vectors of a batch; default: as a join has room for twice in half the memory."
+        ),
     ] = None,
     centroids: Annotated[
-        str | None, typer.Option(metavar="FILE", help="ivf: centroids to use, in any input format; default: trained.")
+        str | None,
+        typer.Option(metavar="FILE", help="ivf: centroids to use, in any input format; default: trained."),
     ] = None,
     order: Annotated[
         str | None,

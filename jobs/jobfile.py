@@ -128,7 +128,9 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
     inner = [*(name for model in KINDS.values() for name in model.model_fields), *aliases()]
     kind = kind_of(parameters) if isinstance(parameters, dict) else "graph"
     if kind not in KINDS:
-        raise ConfigError(f"{prefix}kind: expected {' or '.join(KINDS)}, got {kind!r}; {nearest(str(kind), KINDS)}")
+        raise ConfigError(
+            f"{prefix}kind: expected {' or '.join(KINDS)}, got {kind!r}; {nearest(str(kind), KINDS)}"
+        )
     for key in job:
         if key not in top:
             if key in inner:
@@ -142,7 +144,9 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
                 )
             raise ConfigError(f"{prefix}unknown key 'parameters.{key}'; {nearest(key, inner)}")
         if aliases().get(key, key) not in KINDS[kind].model_fields:
-            raise ConfigError(f"{prefix}{key}: no parameter of kind {kind}; leave it out, or name another kind")
+            raise ConfigError(
+                f"{prefix}{key}: no parameter of kind {kind}; leave it out, or name another kind"
+            )
 
 
 def aliases() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def with_batches(shape: IvfShape, memory: int) -> IvfShape:
 def spans(shape: IvfShape, memory: int) -> list[list[int]]:
     """Return for each batch the bounds of its tasks."""
     row = 2 * shape.stored_bytes + shape.row_bytes + 64
-    bounds = zip(shape.batches[:-1], shape.batches[1:], strict=True)
+    bounds = pairwise(shape.batches)
     return [[first + at for at in task_bounds(last - first, row, memory, _ALIGN)] for first, last in bounds]
 
 
@@ -87,12 +88,12 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     """Return the peak memory of every stage beside what processes take without vectors."""
     p, n = shape.parameters, shape.n
     cut = spans(shape, memory)
-    rows = max(last - first for batch in cut for first, last in zip(batch[:-1], batch[1:], strict=True))
+    rows = max(last - first for batch in cut for first, last in pairwise(batch))
     at_once = min(workers, sum(len(batch) - 1 for batch in cut), MOST_NARROW)
     threads = (workers - 1) * THREAD_BYTES
     centroids = p.lists * shape.dim * 4
     cells = 4 * centroids + min(rows, _ALIGN) * (12 * shape.dim + 512)
-    largest = max(last - first for first, last in zip(shape.batches[:-1], shape.batches[1:], strict=True))
+    largest = max(last - first for first, last in pairwise(shape.batches))
     sample = shape.drawn * shape.dim * 4
     training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
     comparing = 2 * BLOCK_BYTES + workers * (2 * _MIB + 400 * QUERIES)
@@ -154,4 +155,3 @@ def scratch_bound(shape: IvfShape) -> int:
     """Return the most bytes that the work directory of a build may take: the input, and twice the output."""
     files = stage_files(shape, SideColumns(2 * shape.id_bytes, 2 * shape.id_bytes))
     return 2 * sum(files.values()) + _SCRATCH_SLACK
-

@@ -60,7 +60,12 @@ class IvfRecipe(Recipe):
         )  # fmt: skip
 
     def _centroids(self) -> Stage:
-        what = {"codec": self.p.codec, "pq_bytes": self.p.pq_bytes, "lists": self.p.lists, "seed": self.p.seed}
+        what = {
+            "codec": self.p.codec,
+            "pq_bytes": self.p.pq_bytes,
+            "lists": self.p.lists,
+            "seed": self.p.seed,
+        }
         if self.given is not None:
             what["given"] = hashlib.sha256(self.given.tobytes()).hexdigest()
         return self._call(

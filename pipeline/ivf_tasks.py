@@ -109,7 +109,7 @@ def list_sizes(batch: Batch, n_lists: int) -> NDArray[np.int64]:
 def pack_task(
     vectors: str, centroids: str, batch: Batch, labels: str, first: int, last: int, batch_bytes: int, out: str
 ) -> None:
-    """Write the chunk file of rows `first` to `last` of a batch: key place of the list, value vector id, payload row."""
+    """Write rows `first` to `last` of a batch as a chunk file: key place of the list, value vector id, payload row."""
     directory = Path(centroids)
     centres = load_centroids(directory)
     order = longest_first(list_sizes(batch, len(centres)))
@@ -141,7 +141,9 @@ def _encoded(
     return np.concatenate(parts)
 
 
-def lists_task(batch: Batch, n_lists: int, row_bytes: int, chunks: list[str], buffer_bytes: int, out: str) -> None:
+def lists_task(
+    batch: Batch, n_lists: int, row_bytes: int, chunks: list[str], buffer_bytes: int, out: str
+) -> None:
     """Merge the chunk files of a batch into its file."""
 
     def pieces() -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
@@ -181,9 +183,7 @@ def emit_task(
     seal(directory, {"ivf": facts})
 
 
-def certify_task(
-    ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int
-) -> None:
+def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int) -> None:
     """Write ``certificate.json``: what share of true neighbours lies in the lists that are probed, leave-one-out.
 
     That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.

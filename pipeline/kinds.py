@@ -98,7 +98,9 @@ def _given_centroids(path: str, source: VectorSource, p: IvfParameters) -> NDArr
         raise ConfigError("centroids: ip adds a component to vectors that they lack; leave them out")
     given = read_queries(path).astype(np.float32)
     if given.shape[1] != source.dim:
-        raise InputError(f"{path}: centroids of {given.shape[1]} dimensions, but the vectors have {source.dim}")
+        raise InputError(
+            f"{path}: centroids of {given.shape[1]} dimensions, but the vectors have {source.dim}"
+        )
     if p.metric == "cosine" and not (given != 0).any(axis=1).all():
         raise InputError(f"{path}: a centroid is zero, which has no direction; leave it out")
     return unit(given) if p.metric == "cosine" else given

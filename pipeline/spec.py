@@ -172,5 +172,7 @@ class BuildSpec(BaseModel):
             If it is another kind of index.
         """
         if not isinstance(self.parameters, Parameters):
-            raise ConfigError(f"kind: expected graph, got {self.parameters.kind}; only graphs can do this so far")
+            raise ConfigError(
+                f"kind: expected graph, got {self.parameters.kind}; only graphs can do this so far"
+            )
         return self.parameters
