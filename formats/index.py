@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats import codes, entries, graph, ids, navigation
+from indexmill.formats import codes, entries, graph, ids, ivf_batch, ivf_centroids, navigation
 from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import corrupt
 from indexmill.formats.graph import GraphFile
+from indexmill.formats.ivf_centroids import CENTROIDS_NAME
+from indexmill.formats.ivf_index import ivf_problems
 from indexmill.formats.manifest import (
     Manifest,
     build_id,
@@ -33,7 +35,13 @@ KINDS = {
     "graph.imx": graph.KIND,
     "ids.imx": ids.KIND,
     NAVIGATION_NAME: navigation.KIND,
+    CENTROIDS_NAME: ivf_centroids.KIND,
 }
+
+
+def page_file_kind(name: str) -> str | None:
+    """Return the kind of the page file of an index called `name`; None for files of other forms."""
+    return ivf_batch.KIND if ivf_batch.batch_number(name) is not None else KINDS.get(name)
 
 
 class IndexFiles:
@@ -113,6 +121,10 @@ def verify_index(directory: str | Path) -> list[str]:
     except FormatError as error:
         return [str(error)]
     problems = [*_digest_problems(directory, manifest), *_page_problems(directory, manifest)]
+    if manifest.kind == "ivf":
+        problems += ivf_problems(directory)
+        problems += _metadata_problems(directory, manifest)
+        return list(dict.fromkeys(problems))
     try:
         with IndexFiles(directory) as index:
             problems += _repeated_neighbours(index.graph)
@@ -141,9 +153,12 @@ def _digest_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _page_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
-    for name in (entry.name for entry in manifest.files if entry.name in KINDS):
+    for name in (entry.name for entry in manifest.files):
+        kind = page_file_kind(name)
+        if kind is None:
+            continue
         try:
-            with PageFile(directory / name, KINDS[name]) as file:
+            with PageFile(directory / name, kind) as file:
                 file.verify()
         except (FormatError, OSError) as error:
             yield str(error)
@@ -159,6 +174,15 @@ def _repeated_neighbours(file: GraphFile) -> Iterator[str]:
             slot = first + int(row)
             yield str(corrupt(file.path, f"slot {slot}", "different neighbours", "a neighbour twice"))
         first += len(block)
+
+
+def _metadata_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
+    """Look at the metadata of an IVF index, whose manifest says how many vectors it has."""
+    if any(entry.name == METADATA_NAME for entry in manifest.files):
+        try:
+            _check_metadata(directory / METADATA_NAME, int(sum(manifest.ivf.get("batches", []))))
+        except (FormatError, OSError) as error:
+            yield str(error)
 
 
 def _check_metadata(path: Path, n_vertices: int) -> None:

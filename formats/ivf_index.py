@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from indexmill.formats.errors import FormatError
-from indexmill.formats.frame import corrupt
+from indexmill.formats.frame import PAGE_BYTES, corrupt
 from indexmill.formats.ids import read_ids
 from indexmill.formats.ivf_batch import BatchFile, batch_name, batch_number, ids_offset
 from indexmill.formats.ivf_centroids import CENTROIDS_NAME, read_centroids
@@ -89,17 +90,15 @@ def ivf_problems(directory: str | Path) -> Iterator[str]:
     except (FormatError, OSError) as error:
         yield str(error)
         return
-    expected, n_vectors = 0, index.centroids.n_vectors
+    expected, n_vectors, codebook = 0, index.centroids.n_vectors, index.centroids.codebook
+    n_centres = 256 if codebook is None else len(codebook.pivots)
     for number in range(len(index.batches)):
         try:
             with index.open_batch(number) as batch:
                 if batch.first_vector != expected:
                     raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
                 expected += batch.n_vectors
-                yield from _batch_problems(
-                    batch,
-                    (index.centroids.codebook is not None and len(index.centroids.codebook.pivots)) or 256,
-                )
+                yield from _batch_problems(batch, n_centres)
         except (FormatError, OSError) as error:
             yield str(error)
             return
@@ -119,7 +118,7 @@ def _batch_problems(batch: BatchFile, n_centres: int) -> Iterator[str]:
         yield str(corrupt(batch.path, "ids", "every vector of the batch once", f"no vector {missing}"))
 
 
-def ids_in_lists(batch: BatchFile, lists: np.ndarray, out: np.ndarray) -> None:
+def ids_in_lists(batch: BatchFile, lists: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
     """Gather the ids of all lists, in file order, from the bytes of section ``lists``.
 
     Parameters
@@ -135,7 +134,7 @@ def ids_in_lists(batch: BatchFile, lists: np.ndarray, out: np.ndarray) -> None:
     """
     sizes = batch.directory["size"].astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    offsets = batch.directory["first_page"].astype(np.int64) * 4096 + ids_offset(sizes, batch.row_bytes)
+    offsets = batch.directory["first_page"].astype(np.int64) * PAGE_BYTES + ids_offset(sizes, batch.row_bytes)
     for place in range(int(np.count_nonzero(sizes))):
         at = int(offsets[place])
         out[starts[place] : starts[place + 1]] = lists[at : at + 4 * int(sizes[place])].view("<u4")

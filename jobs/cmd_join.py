@@ -66,7 +66,8 @@ def command(
         return
     learnt = ""
     if report.recall is not None:
-        learnt = f" (recall {report.recall:.4f} [{report.recall_low:.4f}, {report.recall_high:.4f}] where it was learnt)"
+        interval = f"[{report.recall_low:.4f}, {report.recall_high:.4f}]"
+        learnt = f" (recall {report.recall:.4f} {interval} where it was learnt)"
     print(f"{out}: {report.rows:,} rows of {report.queries:,} queries at nprobe {report.nprobe:,}{learnt}")
     if report.short:
         print(

@@ -15,23 +15,10 @@ if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
 
 #: Options that are keys at the top of a job file; the others are its parameters.
-_TOP = frozenset(
-    [
-        "input",
-        "out",
-        "column",
-        "id_column",
-        "metadata_columns",
-        "centroids",
-        "memory",
-        "scratch",
-        "workers",
-        "executor",
-        "ray_address",
-        "work",
-        "force",
-    ]
-)
+_TOP = (
+    "input", "out", "column", "id_column", "metadata_columns", "centroids", "memory", "scratch", "workers", "executor",
+    "ray_address", "work", "force",
+)  # fmt: skip
 #: Names in annotations that exist for type checkers only.
 _TYPES = {"BuildSpec": Any}
 
