@@ -48,7 +48,7 @@ def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
     start, done, end = entry.first_page * PAGE_BYTES, 0, entry.pages * PAGE_BYTES
     with _opened(file.path) as (handle, direct):
         while done < end:
-            took = os.preadv(handle, [memoryview(out)[done : min(done + READ_BYTES, end)]], start + done)
+            took = os.preadv(handle, [out.data[done : min(done + READ_BYTES, end)]], start + done)
             took -= took % PAGE_BYTES if direct or took + done < end else 0
             if not took:
                 raise corrupt(
@@ -63,7 +63,7 @@ def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
 def _check(path: Path, data: NDArray[np.uint8], page: int, stored: NDArray[np.uint32], done: int) -> None:
     first = done // PAGE_BYTES
     wanted = stored[first : first + len(data) // PAGE_BYTES]
-    computed = page_checksums(memoryview(data))
+    computed = page_checksums(data.data)
     bad = np.flatnonzero(wanted != computed)
     if len(bad):
         at = page + int(bad[0])

@@ -66,7 +66,7 @@ class Centroids:
     @property
     def dim(self) -> int:
         """Components of a stored vector, one more than the user's under inner product."""
-        return self.centroids.shape[1]
+        return int(self.centroids.shape[1])
 
     @property
     def row_bytes(self) -> int:

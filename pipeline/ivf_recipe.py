@@ -60,7 +60,7 @@ class IvfRecipe(Recipe):
         )  # fmt: skip
 
     def _centroids(self) -> Stage:
-        what = {
+        what: dict[str, Any] = {
             "codec": self.p.codec,
             "pq_bytes": self.p.pq_bytes,
             "lists": self.p.lists,

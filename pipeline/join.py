@@ -153,7 +153,7 @@ def run_join(
     began = time.perf_counter()
     target = Path(os.path.abspath(out))
     with output_lock(target), threadpool_limits(1):
-        files = IvfFiles(index)
+        files = IvfFiles(os.fspath(index))
         check_nprobe(files, options.nprobe)
         rows = stored_queries(files.centroids, queries)
         check_memory(files, len(rows), options)

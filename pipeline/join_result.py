@@ -78,5 +78,5 @@ def _columns(
         pa.array(vector_ids) if user_ids is None else user_ids.take(pa.array(vector_ids)),
         pa.array(vector_ids),
         pa.array(scores_of(part.keys[there], metric)),
-        pa.array(~there.all(axis=1)[rows]),
+        pa.array((~there).any(axis=1)[rows]),
     ]

@@ -91,7 +91,7 @@ def truth_of_index(
     IndexmillError
         As `truth_of_vectors`.
     """
-    files = IvfFiles(index)
+    files = IvfFiles(os.fspath(index))
     shared = files.centroids
     if shared.codec != "flat":
         raise ConfigError(
