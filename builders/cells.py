@@ -19,7 +19,7 @@ from indexmill.builders.panels import MAX_DIM, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
 
 #: Centroids looked at beyond those wanted: products are float32; integers know rounded centroids only.
-_SPARE, _ROUNDED = 3, 8
+_SPARE, _ROUNDED = 3, 4
 #: Cells up to which the nearest are found one by one, and rows whose cells are sorted at a time beyond.
 _MOST_FOUND, _SORTED = 256, 512
 #: Rows whose distances are computed at a time.
@@ -100,11 +100,11 @@ def _ranked(
     vectors: NDArray[Any], centroids: NDArray[np.float32], candidates: NDArray[np.uint32], threads: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
     """Return candidates by their true distance, ties by number, and their squared distances."""
-    keys = np.empty(candidates.shape, np.float64)
+    keys, points = np.empty(candidates.shape, np.float64), np.require(centroids, np.float32, "CW")
 
     def block(first: int, last: int) -> None:
-        rows = np.asarray(vectors[first:last], np.float32)
-        _distances(np.ascontiguousarray(rows), centroids, candidates[first:last], keys[first:last])
+        rows = np.require(vectors[first:last], np.float32, "CW")
+        _distances(rows, points, candidates[first:last], keys[first:last])
 
     for _ in map_blocks(block, len(vectors), _BLOCK, threads):
         pass

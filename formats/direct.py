@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from indexmill.formats.pagefile import PageFile
 
 #: Bytes of one read: large enough that a disk reads sequentially, a multiple of the page.
 READ_BYTES = 8 << 20
+#: Pieces that are read beside the one that is checked.
+_READERS = 2
 #: What file systems without O_DIRECT answer.
 _NO_DIRECT = (errno.EINVAL, errno.ENOTSUP)
 
@@ -32,6 +36,9 @@ def aligned_buffer(n_bytes: int) -> NDArray[np.uint8]:
 def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
     """Read all pages of a section into `out`, each checked, without leaving them in the page cache.
 
+    While one piece is checked the next two are read: a reader that is back waits for the interpreter's lock, which the
+    checker holds, and the disk must not wait with it.
+
     Parameters
     ----------
     out : uint8 array of `aligned_buffer`, shape (at least the section's pages,)
@@ -45,17 +52,28 @@ def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
     """
     entry = file.section_entry(section)
     stored = file.stored_checksums(entry.first_page, entry.pages)
-    start, done, end = entry.first_page * PAGE_BYTES, 0, entry.pages * PAGE_BYTES
-    with _opened(file.path) as (handle, direct):
-        while done < end:
-            took = os.preadv(handle, [out.data[done : min(done + READ_BYTES, end)]], start + done)
-            took -= took % PAGE_BYTES if direct or took + done < end else 0
-            if not took:
-                raise corrupt(
-                    file.path, f"offset {start + done}", f"{end - done} more bytes", "the end of the file"
-                )
-            _check(file.path, out[done : done + took], entry.first_page + done // PAGE_BYTES, stored, done)
-            done += took
+    start, end = entry.first_page * PAGE_BYTES, entry.pages * PAGE_BYTES
+    pieces = range(0, end, READ_BYTES)
+    with _opened(file.path) as (handle, direct), ThreadPoolExecutor(_READERS, "read-section") as readers:
+
+        def read(done: int) -> None:
+            """Read the piece that begins at `done`."""
+            last = min(done + READ_BYTES, end)
+            while done < last:
+                took = os.preadv(handle, [out.data[done:last]], start + done)
+                took -= took % PAGE_BYTES if took + done < last else 0
+                if not took:
+                    what = f"{end - done} more bytes"
+                    raise corrupt(file.path, f"offset {start + done}", what, "the end of the file")
+                done += took
+
+        ahead = deque(readers.submit(read, at) for at in pieces[:_READERS])
+        for i, at in enumerate(pieces):
+            ahead.popleft().result()
+            if i + _READERS < len(pieces):
+                ahead.append(readers.submit(read, pieces[i + _READERS]))
+            last = min(at + READ_BYTES, end)
+            _check(file.path, out[at:last], entry.first_page + at // PAGE_BYTES, stored, at)
         if not direct and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, start, end, os.POSIX_FADV_DONTNEED)
 

@@ -55,9 +55,9 @@ class Unread:
 def row_format(shared: Centroids) -> RowFormat:
     """Return what the rows of an index's lists mean."""
     if shared.scale is not None:
-        return RowFormat(SQ8, shared.dim, shared.row_bytes, scale=np.ascontiguousarray(shared.scale))
+        return RowFormat(SQ8, shared.dim, shared.row_bytes, scale=np.require(shared.scale, requirements="CW"))
     if shared.codebook is not None:
-        pivots = np.ascontiguousarray(shared.codebook.pivots)
+        pivots = np.require(shared.codebook.pivots, requirements="CW")
         offsets = shared.codebook.offsets.astype(np.int64)
         return RowFormat(PQ, shared.dim, shared.row_bytes, pivots=pivots, offsets=offsets)
     return plain_rows(np.dtype(shared.dtype), shared.dim)
