@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.nearest import nearest_points
+from indexmill.builders.nearest import PRODUCT_ROWS, nearest_points
 from indexmill.builders.panels import MAX_DIM, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
 
@@ -22,6 +22,8 @@ from indexmill.builders.parallel import map_blocks
 _SPARE, _ROUNDED = 3, 4
 #: Cells up to which the nearest are found one by one, and rows whose cells are sorted at a time beyond.
 _MOST_FOUND, _SORTED = 256, 512
+#: Rows whose cells are found at a time: two threads share what a few thousand queries probe.
+_PROBED = 1024
 #: Rows whose distances are computed at a time.
 _BLOCK = 4096
 
@@ -92,8 +94,13 @@ def nearest_cells(
             parts.append(_ranked(some, centroids, everywhere, threads)[0][:, :nprobe])
         return np.concatenate(parts)
     fanout = min(nprobe + _SPARE, len(centroids))
-    candidates = nearest_points(vectors, centroids, fanout, threads)
-    return _ranked(vectors, centroids, candidates, threads)[0][:, :nprobe]
+
+    def block(first: int, last: int) -> NDArray[np.uint32]:
+        return nearest_points(vectors[first:last], centroids, fanout)
+
+    rows = PRODUCT_ROWS if threads == 1 else _PROBED  # of which products see tiles that are the same
+    found = [np.empty((0, fanout), np.uint32), *map_blocks(block, len(vectors), rows, threads)]
+    return _ranked(vectors, centroids, np.concatenate(found), threads)[0][:, :nprobe]
 
 
 def _ranked(

@@ -18,7 +18,7 @@ from indexmill.builders.cells import Cells, nearest_cells
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
 from indexmill.formats.index import verify_index
 from indexmill.formats.ivf_index import IvfFiles
-from indexmill.jobs.jobfile import make_spec
+from indexmill.jobs.jobfile import make_spec, resolve
 from indexmill.jobs.opening import open_index
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, IvfParameters
@@ -212,3 +212,12 @@ def test_the_memory_decides_the_batches_of_a_job_that_does_not() -> None:
     assert 2 * cut * (512 + 4) <= 1 << 29
     assert with_batches(shape, 64 << 30).parameters.batch_vectors == 10_000_000
     assert cut > LISTS
+
+
+def test_a_job_file_names_kind_and_centroids(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(
+        'input = "v.npy"\nout = "ix"\ncentroids = "c.npy"\n\n[parameters]\nkind = "ivf"\ncodec = "sq8"\n'
+    )
+    spec = resolve(tmp_path / "job.toml", {}, {"batch_vectors": 64})
+    assert spec.centroids == str(tmp_path / "c.npy")
+    assert spec.parameters == IvfParameters(codec="sq8", batch_vectors=64)
