@@ -107,10 +107,10 @@ def _ranked(
     vectors: NDArray[Any], centroids: NDArray[np.float32], candidates: NDArray[np.uint32], threads: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
     """Return candidates by their true distance, ties by number, and their squared distances."""
-    keys, points = np.empty(candidates.shape, np.float64), np.require(centroids, np.float32, "CW")
+    keys, points = np.empty(candidates.shape, np.float64), np.require(centroids, np.float32, ["C", "W"])
 
     def block(first: int, last: int) -> None:
-        rows = np.require(vectors[first:last], np.float32, "CW")
+        rows = np.require(vectors[first:last], np.float32, ["C", "W"])
         _distances(rows, points, candidates[first:last], keys[first:last])
 
     for _ in map_blocks(block, len(vectors), _BLOCK, threads):
