@@ -22,6 +22,8 @@ from indexmill.builders.parallel import map_blocks
 _SPARE, _ROUNDED = 3, 4
 #: Cells up to which the nearest are found one by one, and rows whose cells are sorted at a time beyond.
 _MOST_FOUND, _SORTED = 256, 512
+#: Far more than float64 loses of a distance.
+_ROUNDING = 1e-6
 #: Rows whose cells are found at a time: two threads share what a few thousand queries probe.
 _PROBED = 1024
 #: Rows whose distances are computed at a time.
@@ -49,7 +51,7 @@ class Cells:
             rounded = np.clip(np.rint(centroids), info.min, info.max)
             self._panels = in_panels(comparable(rounded.astype(dtype)))
             self._rounded = rounded.astype(np.float32)
-            self._off = float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max())
+            self._off = float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max()) + _ROUNDING
 
     def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
         """Return the nearest centroid of each vector (m, dim), ties by the smaller number: uint32 (m,)."""
