@@ -51,7 +51,9 @@ class Cells:
             rounded = np.clip(np.rint(centroids), info.min, info.max)
             self._panels = in_panels(comparable(rounded.astype(dtype)))
             self._rounded = rounded.astype(np.float32)
-            self._off = float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max()) + _ROUNDING
+            self._off = (
+                float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max()) + _ROUNDING
+            )
 
     def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
         """Return the nearest centroid of each vector (m, dim), ties by the smaller number: uint32 (m,)."""
