@@ -22,6 +22,8 @@ from indexmill.builders.parallel import map_blocks
 _SPARE, _ROUNDED = 3, 4
 #: Cells up to which the nearest are found one by one, and rows whose cells are sorted at a time beyond.
 _MOST_FOUND, _SORTED = 256, 512
+#: Far more than float64 loses of a distance.
+_ROUNDING = 1e-6
 #: Rows whose cells are found at a time: two threads share what a few thousand queries probe.
 _PROBED = 1024
 #: Rows whose distances are computed at a time.
@@ -49,7 +51,9 @@ class Cells:
             rounded = np.clip(np.rint(centroids), info.min, info.max)
             self._panels = in_panels(comparable(rounded.astype(dtype)))
             self._rounded = rounded.astype(np.float32)
-            self._off = float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max())
+            self._off = (
+                float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max()) + _ROUNDING
+            )
 
     def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
         """Return the nearest centroid of each vector (m, dim), ties by the smaller number: uint32 (m,)."""
@@ -107,10 +111,10 @@ def _ranked(
     vectors: NDArray[Any], centroids: NDArray[np.float32], candidates: NDArray[np.uint32], threads: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
     """Return candidates by their true distance, ties by number, and their squared distances."""
-    keys, points = np.empty(candidates.shape, np.float64), np.require(centroids, np.float32, "CW")
+    keys, points = np.empty(candidates.shape, np.float64), np.require(centroids, np.float32, ["C", "W"])
 
     def block(first: int, last: int) -> None:
-        rows = np.require(vectors[first:last], np.float32, "CW")
+        rows = np.require(vectors[first:last], np.float32, ["C", "W"])
         _distances(rows, points, candidates[first:last], keys[first:last])
 
     for _ in map_blocks(block, len(vectors), _BLOCK, threads):

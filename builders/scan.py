@@ -93,8 +93,9 @@ def scan(
         Rank by inner product; candidates are still found by distance, so it needs vectors for which that is the same.
     """
     # Arrays that may not be written are types of their own, for which kernels would be compiled once more.
-    lists = Lists(*(np.require(column, requirements="CW") for column in lists))
-    centroids = np.require(centroids, np.float32, "CW")
+    columns: list[Any] = [np.require(column, requirements=["C", "W"]) for column in lists]
+    lists = Lists(*columns)
+    centroids = np.require(centroids, np.float32, ["C", "W"])
     with BlockPool(threads) as pool:
         if compares_bytes(form):
             return _scan_bytes(lists, form, queries, pairs, k, pool)
@@ -127,7 +128,7 @@ def _scan_floats(
     pool: BlockPool,
     by_product: bool,
 ) -> Nearest:
-    asked, starts = np.require(queries, np.float32, "CW"), lists.starts
+    asked, starts = np.require(queries, np.float32, ["C", "W"]), lists.starts
 
     def run(first: int, last: int, scores: NDArray[Any], found: NDArray[Any]) -> None:
         scan_floats(

@@ -55,9 +55,11 @@ class Unread:
 def row_format(shared: Centroids) -> RowFormat:
     """Return what the rows of an index's lists mean."""
     if shared.scale is not None:
-        return RowFormat(SQ8, shared.dim, shared.row_bytes, scale=np.require(shared.scale, requirements="CW"))
+        return RowFormat(
+            SQ8, shared.dim, shared.row_bytes, scale=np.require(shared.scale, requirements=["C", "W"])
+        )
     if shared.codebook is not None:
-        pivots = np.require(shared.codebook.pivots, requirements="CW")
+        pivots = np.require(shared.codebook.pivots, requirements=["C", "W"])
         offsets = shared.codebook.offsets.astype(np.int64)
         return RowFormat(PQ, shared.dim, shared.row_bytes, pivots=pivots, offsets=offsets)
     return plain_rows(np.dtype(shared.dtype), shared.dim)

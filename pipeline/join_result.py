@@ -70,6 +70,7 @@ def _columns(
     part: Nearest, there: NDArray[np.bool_], first: int, metric: str, query_ids: Any, user_ids: Any
 ) -> list[Any]:
     rows, ranks = np.nonzero(there)
+    short: NDArray[np.bool_] = there.sum(axis=1) < there.shape[1]
     vector_ids = part.ids[there].astype(np.int64)
     queries = pa.array(rows + first)
     return [
@@ -78,5 +79,5 @@ def _columns(
         pa.array(vector_ids) if user_ids is None else user_ids.take(pa.array(vector_ids)),
         pa.array(vector_ids),
         pa.array(scores_of(part.keys[there], metric)),
-        pa.array((~there).any(axis=1)[rows]),
+        pa.array(short[rows]),
     ]
