@@ -4,7 +4,7 @@
 //! A step moves one of the m integers of a compound hash to the next lower or higher one. Its score is the square of
 //! the query's distance to that border, in bucket widths; a bucket's score is the sum over its steps (section 4.2).
 //! Buckets come in the order of their scores, each made of one before by the paper's `shift` and `expand` (section
-//! 4.4), so T of them take O((m + T) log(m + T)).
+//! 4.4), so T of them take O(m + T log T).
 //!
 //! Deviation: every table has its own sorted steps; the paper's precomputed sequence of expected scores (section 4.5)
 //! would save the sort, which costs less than one read.
@@ -57,7 +57,7 @@ impl Prober {
         most: usize,
         mut out: impl FnMut(u64),
     ) {
-        self.sort_steps(functions, (radius, table), projected);
+        self.sort_steps(functions, (radius, table), projected, most);
         self.sets.clear();
         self.heap.clear();
         self.push(NONE, 0, 0.0, sum);
@@ -80,7 +80,8 @@ impl Prober {
         }
     }
 
-    fn sort_steps(&mut self, functions: &Functions, (radius, table): (usize, usize), projected: &[f32]) {
+    /// The best `most` steps: as many buckets, one step away each, are at least as good as any with a worse step.
+    fn sort_steps(&mut self, functions: &Functions, (radius, table): (usize, usize), projected: &[f32], most: usize) {
         self.steps.clear();
         let terms = functions.positions(radius, table, projected).zip(functions.multipliers(table));
         for (function, (t, &multiplier)) in (0u16..).zip(terms) {
@@ -91,7 +92,12 @@ impl Prober {
             self.steps.push(Step { score: lower * lower, delta: multiplier.wrapping_neg(), function });
             self.steps.push(Step { score: upper * upper, delta: multiplier, function });
         }
-        self.steps.sort_by(|a, b| a.score.total_cmp(&b.score));
+        let order = |a: &Step, b: &Step| a.score.total_cmp(&b.score).then(a.function.cmp(&b.function));
+        if most < self.steps.len() {
+            self.steps.select_nth_unstable_by(most, order);
+            self.steps.truncate(most);
+        }
+        self.steps.sort_by(order);
     }
 
     fn push(&mut self, prefix: u32, last: u16, score: f64, sum: u64) {
