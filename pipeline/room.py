@@ -45,11 +45,6 @@ def existing_parent(path: Path) -> Path:
     return path
 
 
-def free_bytes(directory: Path) -> int:
-    """Return what the file system of `directory`, which need not exist yet, has free."""
-    return shutil.disk_usage(existing_parent(directory)).free
-
-
 def check_free(directory: Path, need: int, job: str = "build", hint: Hint = no_hint) -> None:
     """Refuse a job that the file system has no room for.
 
@@ -58,7 +53,7 @@ def check_free(directory: Path, need: int, job: str = "build", hint: Hint = no_h
     BudgetError
         Naming the directory, what is needed and what is free.
     """
-    free = free_bytes(directory)
+    free = shutil.disk_usage(existing_parent(directory)).free
     if need > free:
         raise BudgetError(
             f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free; make room, or name a "

@@ -13,6 +13,7 @@ import pytest
 from tests.ivf_support import BATCH, DIM, LISTS, N, build_lists, files_of, make_vectors
 from tests.oracles import ivf as oracle
 
+import indexmill
 from indexmill.builders import cells as cells_module
 from indexmill.builders.cells import Cells, nearest_cells
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
@@ -21,6 +22,7 @@ from indexmill.formats.ivf_index import IvfFiles
 from indexmill.jobs.jobfile import make_spec, resolve
 from indexmill.jobs.opening import open_index
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, IvfParameters
 
 
@@ -162,8 +164,18 @@ def test_the_certificate_tells_the_recall_of_lists(tmp_path: Path) -> None:
 
 def test_graph_commands_name_the_one_for_lists(tmp_path: Path) -> None:
     path = build_lists(tmp_path / "ix", make_vectors("float32", 300))
-    with pytest.raises(OtherKind, match="got one of kind ivf; search it with `indexmill join`"):
+    with pytest.raises(
+        OtherKind, match="of kind graph, got one of kind ivf; search it with `indexmill join`"
+    ):
         open_index(path)
+    with pytest.raises(OtherKind, match="graph or lsh, got one of kind ivf; search it with `indexmill join`"):
+        indexmill.open(path)
+
+
+def test_a_build_that_is_not_predicted_says_what_checks_it(tmp_path: Path) -> None:
+    spec = BuildSpec(input=["v.npy"], out=str(tmp_path / "ix"), parameters=IvfParameters())
+    with pytest.raises(ConfigError, match="expected graph or lsh, got ivf, whose builds are not predicted"):
+        make_plan(spec)
 
 
 @pytest.mark.parametrize(
