@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by blocks of matrix products: truth for certificates and scores."""
+"""Exact nearest neighbours, streamed: truth for certificates, scores and `indexmill truth`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,73 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.nearest import augment, origin_of, with_one
-from indexmill.builders.parallel import map_blocks
+from indexmill.builders.list_rows import Lists, plain_rows
+from indexmill.builders.probe import Pairs
+from indexmill.builders.scan import Nearest, nothing, scan, united
 
-#: Rows that a product takes at a time, and bytes of them as float32: at most.
-BLOCK_ROWS, BLOCK_BYTES = 8192, 8 << 20
-#: Candidates kept beyond k: the product ranks them with float32 rounding, the final order is computed exactly.
-_MARGIN = 16
+#: Bytes of rows that are compared at a time.
+BLOCK_BYTES = 8 << 20
+#: Rows that a thread compares at a time.
+_LIST_ROWS = 1024
+#: Queries that are compared at a time.
+QUERY_BLOCK = 65_536
+
+
+class ExactSearch:
+    """Takes vectors block by block and keeps the k nearest to each query; blocks may come in any order.
+
+    Memory: `BLOCK_BYTES` and a few MiB a thread beside the block that is added, and 12 bytes a query and neighbour.
+
+    Parameters
+    ----------
+    queries : array, shape (n_queries, dim)
+    k : int
+    threads : int
+        Does not reach the result.
+    by_product : bool
+        Rank by inner product, of vectors with one norm (`pipeline.metric.added_component`).
+
+    Attributes
+    ----------
+    found : Nearest
+        Among all vectors so far.
+    """
+
+    def __init__(self, queries: NDArray[Any], k: int, threads: int = 1, *, by_product: bool = False) -> None:
+        self.found = nothing(len(queries), k)
+        self._queries, self._k, self._threads, self._by_product = queries, k, threads, by_product
+
+    def add(self, first: int, rows: NDArray[Any]) -> None:
+        """Take vectors, (m, dim), with ids from `first` on."""
+        step = max(1, BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
+        for at in range(0, len(rows), step):
+            self._add_block(first + at, rows[at : at + step])
+
+    def _add_block(self, first: int, rows: NDArray[Any]) -> None:
+        same = rows.dtype == self._queries.dtype and rows.dtype.name in ("uint8", "int8")
+        if not same and rows.dtype.name not in ("float32", "float16"):
+            rows = rows.astype(np.float32)
+        lists, centroids = _as_lists(first, rows, with_means=not same)
+        form = plain_rows(rows.dtype, rows.shape[1])
+        parts = []
+        for at in range(0, len(self._queries), QUERY_BLOCK):
+            queries = self._queries[at : at + QUERY_BLOCK]
+            everywhere = np.tile(np.arange(len(queries)), len(lists.sizes))
+            pairs = Pairs(everywhere, np.arange(len(lists.sizes) + 1) * len(queries))
+            parts.append(
+                scan(
+                    lists,
+                    form,
+                    centroids,
+                    queries,
+                    pairs,
+                    self._k,
+                    self._threads,
+                    by_product=self._by_product,
+                )
+            )
+        fresh = Nearest(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        self.found = united([self.found, fresh], self._k)
 
 
 def exact_neighbours(
@@ -35,41 +95,33 @@ def exact_neighbours(
     ids : uint32 array, shape (n_queries, k)
         Nearest first, ties by the smaller id.
     distances : float32 array, shape (n_queries, k)
-        Computed in float64 from the vectors, not by the product.
+        Computed in float64 from the vectors, or in integers, not by the product.
     """
-    origin = origin_of(queries, base.dtype.kind in "iu")
-    augmented = augment(np.asarray(queries, dtype=np.float32) - origin)
-    keep = min(k + _MARGIN, len(base))
-    rows_at_once = min(BLOCK_ROWS, max(2 * keep, BLOCK_BYTES // (4 * base.shape[1])))
+    search = ExactSearch(queries, k + (skip is not None), threads)
+    step = max(1, BLOCK_BYTES // (base.shape[1] * base.dtype.itemsize))
+    for first in range(0, len(base), step):
+        search.add(first, np.asarray(base[first : first + step]))
+    ids, keys = search.found.ids, search.found.keys
+    if skip is not None:
+        own = ids == skip[:, None]
+        own[~own.any(axis=1), -1] = True  # many duplicates may leave the query's own row beyond the end
+        ids, keys = (column[~own].reshape(len(queries), k) for column in (ids, keys))
+    return ids, keys.astype(np.float32)
 
-    def block(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        rows = np.asarray(base[first:last], dtype=np.float32) - origin
-        # |x - q|^2 - |q|^2 = [x, 1] @ augmented + |x|^2 - |q|^2; the query's own norm does not change its order.
-        distances = (with_one(rows)[:, :-1] @ augmented[:-1]).T
-        distances += np.einsum("ij,ij->i", rows, rows)
-        if skip is not None:
-            mine = np.flatnonzero((skip >= first) & (skip < last))
-            distances[mine, skip[mine] - first] = np.inf
-        if last - first > keep:
-            best = np.argpartition(distances, keep - 1, axis=1)[:, :keep]
-        else:
-            best = np.broadcast_to(np.arange(last - first), distances.shape)
-        return best + first, np.take_along_axis(distances, best, 1)
 
-    found = list(map_blocks(block, len(base), rows_at_once, threads))
-    ids = np.concatenate([part[0] for part in found], axis=1)
-    rough = np.concatenate([part[1] for part in found], axis=1)
-    best = np.argsort(rough, axis=1, kind="stable")[:, :keep]
-    ids, rough = np.take_along_axis(ids, best, 1), np.take_along_axis(rough, best, 1)
-    exact = np.empty(ids.shape)
-    step = max(1, BLOCK_BYTES // (8 * ids.shape[1] * base.shape[1]))
-    for first in range(0, len(queries), step):
-        some = slice(first, first + step)
-        differences = base[ids[some]].astype(np.float64) - queries[some, None, :].astype(np.float64)
-        exact[some] = np.einsum("qkd,qkd->qk", differences, differences)
-    exact[np.isinf(rough)] = np.inf
-    final = np.lexsort((ids, exact), axis=1)[:, :k]
-    return (
-        np.take_along_axis(ids, final, 1).astype(np.uint32),
-        np.take_along_axis(exact, final, 1).astype(np.float32),
+def _as_lists(first: int, rows: NDArray[Any], with_means: bool) -> tuple[Lists, NDArray[np.float32]]:
+    """Present rows as lists with one centroid each, near which products keep their digits."""
+    n, row_bytes = len(rows), rows.shape[1] * rows.dtype.itemsize
+    starts = np.arange(0, n, _LIST_ROWS)
+    sizes = np.diff(np.append(starts, n))
+    lists = Lists(
+        np.ascontiguousarray(rows).view(np.uint8).reshape(-1),
+        np.arange(len(starts), dtype=np.uint32),
+        sizes,
+        starts * row_bytes,
+        np.arange(first, first + n, dtype=np.uint32),
     )
+    if not with_means:  # integers need none
+        return lists, np.zeros((len(starts), rows.shape[1]), np.float32)
+    sums = np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
+    return lists, (sums / sizes[:, None]).astype(np.float32)

@@ -15,6 +15,8 @@ from indexmill.formats import (
     entries,
     graph,
     ids,
+    ivf_batch,
+    ivf_centroids,
     lsh_buckets,
     lsh_functions,
     lsh_tables,
@@ -24,6 +26,8 @@ from indexmill.formats import (
 from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import corrupt
 from indexmill.formats.graph import GraphFile
+from indexmill.formats.ivf_centroids import CENTROIDS_NAME
+from indexmill.formats.ivf_index import IvfFiles, ivf_problems
 from indexmill.formats.lsh_index import LshFiles
 from indexmill.formats.lsh_verify import verify_chains
 from indexmill.formats.manifest import (
@@ -49,7 +53,13 @@ KINDS = {
     "functions.imx": lsh_functions.KIND,
     "tables.imx": lsh_tables.KIND,
     "buckets.imx": lsh_buckets.KIND,
+    CENTROIDS_NAME: ivf_centroids.KIND,
 }
+
+
+def page_file_kind(name: str) -> str | None:
+    """Return the kind of the page file of an index called `name`; None for files of other forms."""
+    return ivf_batch.KIND if ivf_batch.batch_number(name) is not None else KINDS.get(name)
 
 
 class IndexFiles:
@@ -129,8 +139,9 @@ def verify_index(directory: str | Path) -> list[str]:
     except FormatError as error:
         return [str(error)]
     problems = [*_digest_problems(directory, manifest), *_page_problems(directory, manifest)]
+    look = {"graph": _check_graph, "lsh": _check_lsh, "ivf": _check_ivf}[manifest.kind]
     try:
-        n = _check_lsh(directory) if manifest.kind == "lsh" else _check_graph(directory, problems)
+        n = look(directory, problems)
         if any(entry.name == METADATA_NAME for entry in manifest.files):
             _check_metadata(directory / METADATA_NAME, n)
     except (FormatError, OSError) as error:
@@ -144,10 +155,17 @@ def _check_graph(directory: Path, problems: list[str]) -> int:
         return index.graph.n_vertices
 
 
-def _check_lsh(directory: Path) -> int:
+def _check_lsh(directory: Path, problems: list[str]) -> int:
     with LshFiles(directory) as index:
         verify_chains(index)
         return index.shape.n_vectors
+
+
+def _check_ivf(directory: Path, problems: list[str]) -> int:
+    index = IvfFiles(directory)
+    problems += ivf_problems(index)
+    index.user_ids()
+    return index.centroids.n_vectors
 
 
 def _digest_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
@@ -168,9 +186,12 @@ def _digest_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _page_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
-    for name in (entry.name for entry in manifest.files if entry.name in KINDS):
+    for name in (entry.name for entry in manifest.files):
+        kind = page_file_kind(name)
+        if kind is None:
+            continue
         try:
-            with PageFile(directory / name, KINDS[name]) as file:
+            with PageFile(directory / name, kind) as file:
                 file.verify()
         except (FormatError, OSError) as error:
             yield str(error)

@@ -21,10 +21,18 @@ RUN_NAME = "run.json"
 GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
 #: Files without which an LSH index cannot be searched.
 LSH_FILES = ("buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx")
+#: Files without which an IVF index cannot be searched; it has one more for each batch.
+IVF_FILES = ("centroids.imx", "ids.imx")
 #: Files without which an index of each kind cannot be searched.
-REQUIRED_FILES = {"graph": GRAPH_FILES, "lsh": LSH_FILES}
+REQUIRED_FILES = {"graph": GRAPH_FILES, "lsh": LSH_FILES, "ivf": IVF_FILES}
 #: Keys that only manifests of a kind have, and whether they may be null or missing.
-_OWN_KEYS = {"graph": {"layout": False, "graph": False, "drift": True}, "lsh": {"lsh": False}}
+_OWN_KEYS = {
+    "graph": {"layout": False, "graph": False, "drift": True},
+    "lsh": {"lsh": False},
+    "ivf": {"ivf": False},
+}
+#: The command that searches an index of each kind.
+_SEARCHED_BY = {"graph": "search", "lsh": "search", "ivf": "join"}
 
 _FORMAT_NAME = "indexmill"
 #: What ends every manifest: the digest of all bytes before it.
@@ -50,7 +58,7 @@ class Manifest:
     Attributes
     ----------
     kind : str
-        ``graph`` or ``lsh``.
+        ``graph``, ``lsh`` or ``ivf``.
     build_id : str
         64 hex digits; the first 32 stand in every page file.
     generation : int
@@ -66,6 +74,8 @@ class Manifest:
         Of a graph: how far appended vectors took the index from a build; None for a build.
     lsh : mapping
         Of an LSH index; empty for other kinds, which have no such key.
+    ivf : mapping
+        Of an IVF index; likewise.
     certificate : mapping or None
     files : tuple of FileEntry
         Sorted by name.
@@ -83,6 +93,7 @@ class Manifest:
     graph: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     drift: Mapping[str, Any] | None = field(default=None, kw_only=True)
     lsh: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    ivf: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     certificate: Mapping[str, Any] | None
     files: tuple[FileEntry, ...]
 
@@ -240,7 +251,8 @@ def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRE
 def other_kind(directory: str | Path, kind: str, wanted: Collection[str]) -> OtherKind:
     """Return the error for an index of a kind that what was asked for has no use for."""
     return OtherKind(
-        f"{directory}: expected an index of kind {' or '.join(wanted)}, got one of kind {kind}; name another index"
+        f"{directory}: expected an index of kind {' or '.join(wanted)}, got one of kind {kind}; search it with "
+        f"`indexmill {_SEARCHED_BY[kind]}`, or name another index"
     )
 
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.frame import (
@@ -21,6 +22,7 @@ from indexmill.formats.frame import (
     HEADER_CRC_SPAN,
     PAGE_BYTES,
     VERSION,
+    Section,
     checksum,
     corrupt,
     f64_from_bits,
@@ -118,6 +120,16 @@ class PageFile:
             raise corrupt(self.path, f"section {name!r}: payload", f"{expected} bytes", f"{got} bytes")
         return got
 
+    def section_entry(self, name: str) -> Section:
+        """Where section `name` lies; raises `CorruptFile` if it is absent."""
+        self.payload_bytes(name)
+        return self._sections[name]
+
+    def stored_checksums(self, first: int, count: int) -> NDArray[np.uint32]:
+        """CRC32Cs of `count` pages of the file from page `first` on, as section ``crc`` has them."""
+        crc_at = self._sections[CRC_SECTION].first_page * PAGE_BYTES
+        return np.frombuffer(self._read(crc_at + 4 * (first - 1), 4 * count), dtype="<u4")
+
     def section(self, name: str, expected: int | None = None) -> bytes:
         """Return the whole payload of section `name`, every page checked.
 
@@ -173,8 +185,7 @@ class PageFile:
     def _checked_pages(self, first: int, count: int) -> bytes:
         """Pages of the file by number, none of section ``crc``."""
         data = self._read(first * PAGE_BYTES, count * PAGE_BYTES)
-        crc_at = self._sections[CRC_SECTION].first_page * PAGE_BYTES
-        stored = np.frombuffer(self._read(crc_at + 4 * (first - 1), 4 * count), dtype="<u4")
+        stored = self.stored_checksums(first, count)
         computed = page_checksums(memoryview(data))
         bad = np.flatnonzero(stored != computed)
         if len(bad):

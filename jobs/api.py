@@ -1,4 +1,4 @@
-"""The Python interface: `indexmill.build`, `append`, `merge`, `lay_out`, `import_index`, `export` and `open`."""
+"""The Python interface, which `indexmill` exports: `build`, `append`, `merge`, `lay_out`, and so on to `open`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from indexmill.formats.source import VectorSource
+    from indexmill.formats.truth import Truth
+    from indexmill.pipeline.join import JoinReport
     from indexmill.pipeline.progress import Progress
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: Keys of a job file that are no parameters of the index: where things lie and how they run.
-_RUN_KEYS = ("memory", "scratch", "workers", "executor", "ray_address", "work", "force")
+_RUN_KEYS = ("centroids", "memory", "scratch", "workers", "executor", "ray_address", "work", "force")
 _COLUMN_KEYS = ("column", "id_column", "metadata_columns")
 
 
@@ -33,7 +35,7 @@ def build(
     metadata: pa.Table | None = None,
     progress: bool = False,
     **parameters: Any,
-) -> Index | LshIndex:
+) -> Any:
     """Build an index and open it.
 
     Parameters
@@ -51,13 +53,14 @@ def build(
     **parameters
         Keys of a job file: ``metric``, ``R``, ``L``, ``alpha``, ``pq_bytes``, ``order``, ``node_dtype``,
         ``seed`` and the others of `indexmill.pipeline.spec.Parameters`; with ``kind="lsh"`` those of
-        `LshParameters`, ``c``, ``w``, ``success``, ``probes`` among them; ``memory``, ``scratch``, ``workers``,
-        ``executor``, ``ray_address``, ``work``, ``force``; for files and tables ``column``, ``id_column``,
-        ``metadata_columns``.
+        `LshParameters`, ``c``, ``w``, ``success``, ``probes`` among them; with ``kind="ivf"`` those of
+        `IvfParameters`, and ``centroids``; ``memory``, ``scratch``, ``workers``, ``executor``, ``ray_address``,
+        ``work``, ``force``; for files and tables ``column``, ``id_column``, ``metadata_columns``.
 
     Returns
     -------
     Index, or LshIndex with ``kind="lsh"``
+        None with ``kind="ivf"``, whose indexes are not opened: see `join`.
 
     Raises
     ------
@@ -91,7 +94,7 @@ def build(
     source = None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
     with _listener(progress) as bars:
         run_build(spec, source, bars)
-    return open(spec.out)
+    return open(spec.out) if spec.parameters.kind != "ivf" else None
 
 
 def append(
@@ -386,6 +389,106 @@ def export(
     options = export_options(to, out, ids, force)
     with _listener(progress) as bars:
         return run_export(index, options, bars)
+
+
+def join(
+    queries: NDArray[Any] | str | os.PathLike[str],
+    index: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    k: int = 10,
+    nprobe: int | None = None,
+    recall: float | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    work: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> JoinReport:
+    """Write the nearest vectors of many queries in an index of kind ivf to a Parquet file.
+
+    Every batch of the index is read once. A join that was killed, or that found a batch damaged, goes on with what is
+    left when it is run again.
+
+    Parameters
+    ----------
+    queries : array of shape (n_queries, dim), or path
+    out : path
+        Ends in ``.parquet``; `force` replaces a file there.
+    nprobe : int, optional
+        Lists that a query probes in every batch; all of them: exact.
+    recall : float, optional
+        In its place: the recall to reach; `nprobe` is learnt from 200 of the queries.
+    column, id_column : str, optional
+        Of a file of queries: the vectors, and ids that the result calls the queries by.
+    memory : int or str
+        Budget beside the page cache: two batches, the queries and their results.
+    workers : int
+        Threads; they do not change the bytes.
+    work : path, optional
+        Directory for partial results; default: beside `out`.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    JoinReport
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    from indexmill.jobs.joining import join_files
+
+    with _listener(progress) as bars:
+        return join_files(
+            queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
+            workers=workers, work=work, force=force, progress=bars,
+        )  # fmt: skip
+
+
+def truth(
+    base: Paths,
+    queries: NDArray[Any] | str | os.PathLike[str],
+    *,
+    k: int = 100,
+    metric: Literal["l2", "ip", "cosine"] | None = None,
+    column: str | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    progress: bool = False,
+) -> Truth:
+    """Return the true nearest vectors of queries, ties by the smaller vector id.
+
+    Parameters
+    ----------
+    base : path(s)
+        Files of vectors, which are streamed, or one index of kind ivf with flat lists.
+    metric : {"l2", "ip", "cosine"}, optional
+        Of files; l2 by default.
+    column, memory, workers, progress
+        As in `join`.
+
+    Returns
+    -------
+    Truth
+        ``ids`` and ``distances``, arrays of shape (n_queries, k).
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    from indexmill.jobs.joining import truth_of
+
+    with _listener(progress) as bars:
+        return truth_of(
+            _paths(base) or [], queries, k=k, metric=metric, column=column, memory=memory, workers=workers,
+            progress=bars,
+        )  # fmt: skip
 
 
 def open(

@@ -21,12 +21,14 @@ from indexmill.jobs import (
     cmd_export,
     cmd_import,
     cmd_inspect,
+    cmd_join,
     cmd_layout,
     cmd_merge,
     cmd_plan,
     cmd_score,
     cmd_search,
     cmd_status,
+    cmd_truth,
     cmd_verify,
 )
 from indexmill.jobs.failures import EXIT_CODES, exit_codes
@@ -78,6 +80,8 @@ for _module in (
     cmd_explain,
     cmd_status,
     cmd_search,
+    cmd_join,
+    cmd_truth,
     cmd_score,
     cmd_compare,
     cmd_verify,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ EXAMPLES = examples(
     "indexmill build --input words.parquet --id-column word --metric cosine --out words.index",
     "indexmill build --input base.u8bin --kind lsh --success 0.9 --out base.lsh",
     "indexmill build --input base.u8bin --kind lsh -c 2 -w 4 -m 15 --n-tables 25 -S 500 --out base.lsh",
+    "indexmill build --kind ivf --input base.u8bin --lists 4096 --out base.ivf",
 )
 
 
@@ -29,10 +31,11 @@ def command(spec: BuildSpec, json_: Json = False) -> None:
     from indexmill.jobs.opening import load_manifest
     from indexmill.jobs.progress import stderr_progress
     from indexmill.pipeline.build import run_build
+    from indexmill.pipeline.spec import KINDS
 
     with stderr_progress() as progress:
         run_build(spec, progress=progress)
-    manifest = load_manifest(Path(spec.out))
+    manifest = load_manifest(Path(spec.out), KINDS)
     if json_:
         print(json.dumps(manifest, indent=2))
     else:
@@ -52,7 +55,7 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
     console.print(f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}")
     rows = {
         "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
-        **(lsh_lines(manifest) if manifest["kind"] == "lsh" else graph_lines(manifest)),
+        **_ROWS[manifest["kind"]](manifest),
         **({"generation": generation_line(manifest)} if manifest.get("drift") else {}),
         "seconds": facts(run.get("seconds", {})),
         "peak memory": human_bytes(run["peak_memory_bytes"]) if "peak_memory_bytes" in run else "unknown",
@@ -62,7 +65,7 @@ def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None
     console.print(file_table(manifest["files"]))
 
 
-def graph_lines(manifest: dict[str, Any]) -> dict[str, str]:
+def _graph_rows(manifest: dict[str, Any]) -> dict[str, str]:
     """What a graph index is, by name."""
     from indexmill.jobs.tables import facts
 
@@ -75,7 +78,7 @@ def graph_lines(manifest: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def lsh_lines(manifest: dict[str, Any]) -> dict[str, str]:
+def _lsh_rows(manifest: dict[str, Any]) -> dict[str, str]:
     """What an LSH index is, by name: the parameters as they were solved for, radii, chains."""
     p, found = manifest["parameters"], manifest["lsh"]
     radii = found["radii"]
@@ -89,6 +92,29 @@ def lsh_lines(manifest: dict[str, Any]) -> dict[str, str]:
         "buckets": f"{found['n_buckets']:,} in {found['n_blocks']:,} blocks of {p['block_bytes']} bytes, at most "
         f"{longest:,} in one; bitmap of {found['bitmap_bytes']:,} bytes in memory",
     }
+
+
+def _ivf_rows(manifest: dict[str, Any]) -> dict[str, str]:
+    """What an index of inverted lists is, by name."""
+    ivf, c = manifest["ivf"], manifest["certificate"]
+    batches = ivf["batches"]
+    recalls = "none: too few vectors"
+    if c is not None:
+        pairs = zip(c["nprobe"], c["recall"], strict=True)
+        recalls = f"list recall@{c['k']} " + ", ".join(f"{r:.4f} at nprobe {p}" for p, r in pairs)
+    return {
+        "lists": f"{ivf['lists']:,}, {ivf['codec']}, {ivf['row_bytes']} bytes a vector",
+        "batches": f"{len(batches)} of at most {max(batches):,} vectors",
+        "certificate": recalls,
+    }
+
+
+#: What an index of each kind is, by name.
+_ROWS: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
+    "graph": _graph_rows,
+    "lsh": _lsh_rows,
+    "ivf": _ivf_rows,
+}
 
 
 def shards_line(graph: dict[str, Any]) -> str:

@@ -19,13 +19,15 @@ def command(index: IndexDir, json_: Json = False) -> None:
     """Show an index's manifest, file headers, certificate and how it was built."""
     from indexmill.jobs.opening import load_manifest
     from indexmill.jobs.tables import read_run
+    from indexmill.pipeline.spec import KINDS
 
-    manifest = load_manifest(index)
+    manifest = load_manifest(index, KINDS)
     headers = read_headers(index, manifest)
     run = read_run(index)
     if json_:
         value = {"index": str(index), "manifest": manifest, "headers": headers, "run": run}
-        value["memory_bytes"] = search_memory(headers)
+        if manifest["kind"] != "ivf":
+            value["memory_bytes"] = search_memory(headers)
         print(json.dumps(value, indent=2))
     else:
         from indexmill.jobs.tables import stdout_console
@@ -41,15 +43,16 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
     FormatError
         If a header is damaged.
     """
-    from indexmill.formats.index import KINDS
+    from indexmill.formats.index import page_file_kind
     from indexmill.formats.pagefile import PageFile, f64_from_bits
 
     headers = {}
     for entry in manifest["files"]:
         name = entry["name"]
-        if name not in KINDS:
+        kind = page_file_kind(name)
+        if kind is None:
             continue
-        with PageFile(index / name, KINDS[name]) as file:
+        with PageFile(index / name, kind) as file:
             fields: dict[str, Any] = dict(file.fields)
             for field in ("max_norm", "ratio", "width"):
                 if field in fields:
@@ -110,9 +113,10 @@ def _show(
         lines["imported"] = facts(
             {key: value for key, value in origin.items() if not isinstance(value, list)}
         )
-    memory = search_memory(headers)
-    parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
-    lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
+    if manifest["kind"] != "ivf":
+        memory = search_memory(headers)
+        parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
+        lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
     if manifest["kind"] == "graph":
         sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
         lines["navigation"] = f"{sample:,} vertices" if sample else "none"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from indexmill.jobs.options import IndexDir, Json, examples
 
@@ -18,13 +19,13 @@ def command(index: IndexDir, json_: Json = False) -> None:
     from indexmill.formats.errors import FormatError
     from indexmill.jobs.opening import check_is_index, load_manifest
     from indexmill.jobs.tables import human_bytes
-    from indexmill.reader import _native
+    from indexmill.pipeline.spec import KINDS
 
     check_is_index(index)
-    damages = [str(damage) for damage in _native.verify(str(index))]
+    damages = _damages(index)
     checked = {"files": 0, "bytes": 0}
     try:
-        files = load_manifest(index)["files"]
+        files = load_manifest(index, KINDS)["files"]
         checked = {"files": len(files), "bytes": sum(entry["bytes"] for entry in files)}
     except FormatError as error:
         if not damages:  # the native reader must never be content with a manifest that cannot be read
@@ -44,3 +45,17 @@ def command(index: IndexDir, json_: Json = False) -> None:
         )
     if damages:
         raise typer.Exit(FormatError.exit_code)
+
+
+def _damages(index: Path) -> list[str]:
+    """Look at an index with the reader that knows its kind."""
+    from indexmill.formats.errors import IndexmillError
+    from indexmill.formats.index import verify_index
+    from indexmill.formats.manifest import parse_manifest
+    from indexmill.reader import _native
+
+    try:
+        native = parse_manifest(index).kind != "ivf"
+    except IndexmillError:
+        native = True
+    return [str(damage) for damage in _native.verify(str(index))] if native else verify_index(index)

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
 
 #: Options that are keys at the top of a job file; the others are its parameters.
-_TOP = frozenset(
-    "input out column id_column metadata_columns memory scratch workers executor ray_address work force".split()  # noqa: SIM905
-)
+_TOP = (
+    "input", "out", "column", "id_column", "metadata_columns", "centroids", "memory", "scratch", "workers", "executor",
+    "ray_address", "work", "force",
+)  # fmt: skip
 #: Names in annotations that exist for type checkers only.
 _TYPES = {"BuildSpec": Any}
 
@@ -60,7 +61,11 @@ def resolve_job(
         str | None, typer.Option(metavar="A,B", help="Columns to keep beside the vectors.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(metavar="graph|lsh", help="Kind of index. (default graph)")
+        str | None,
+        typer.Option(
+            metavar="graph|lsh|ivf",
+            help="Kind of index: a graph, hash tables, or inverted lists for joins. (default graph)",
+        ),
     ] = None,
     builder: Annotated[
         str | None, typer.Option(metavar="vamana", help="How the graph is built. (default vamana)")
@@ -74,6 +79,24 @@ def resolve_job(
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="Pruning slack. (default 1.2)")] = None,
     pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
+    lists: Annotated[int | None, typer.Option(help="ivf: inverted lists. (default 4096)")] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(
+            metavar="flat|sq8|pq",
+            help="ivf: vectors in lists as they are, a byte a component, or codes. (default flat)",
+        ),
+    ] = None,
+    batch_vectors: Annotated[
+        int | None,
+        typer.Option(
+            help="ivf: vectors of a batch; default: as a join has room for twice in half the memory."
+        ),
+    ] = None,
+    centroids: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="ivf: centroids to use, in any input format; default: trained."),
+    ] = None,
     order: Annotated[
         str | None,
         typer.Option(

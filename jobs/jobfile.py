@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
 
 #: Keys whose values are paths, resolved against the folder of the job file.
-_PATHS = ("out", "work")
+_PATHS = ("out", "work", "centroids")
 
 
 def load_job(path: Path) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
 
     prefix = f"{source}: " if source else ""
     kind = parameters.get("kind", "graph")
-    if kind not in KINDS:
+    if kind not in tuple(KINDS):
         raise ConfigError(f"{prefix}kind: expected {' or '.join(KINDS)}, got {kind!r}")
     top = list(BuildSpec.model_fields)
     inner = _names(kind)
@@ -145,7 +145,7 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
             others = [other for other in KINDS if key in _names(other)]
             if others:
                 raise ConfigError(
-                    f"{prefix}{key}: belongs to kind {others[0]}, and the kind is {kind}; leave it out"
+                    f"{prefix}{key}: belongs to kind {' or '.join(others)}, and the kind is {kind}; leave it out"
                 )
             raise ConfigError(f"{prefix}unknown key 'parameters.{key}'; {nearest(key, inner)}")
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.errors import ConfigError, InputError, TooNew
 
 if TYPE_CHECKING:
     from indexmill.reader.choices import Place
@@ -55,6 +57,10 @@ _SHOWN_BY_KIND: dict[str, dict[str, dict[str, Any]]] = {
             "bitmap_bytes": int,
         },
     },
+    "ivf": {
+        "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list},
+        "certificate": {"k": int, "nprobe": list, "recall": list},
+    },
 }
 
 
@@ -67,19 +73,40 @@ def open_index(path: Path, engine: str = "auto") -> Index:
         If there is no index at `path`.
     FormatError
         If there is one that cannot be used.
-    ConfigError
+    ConfigError, OtherKind
         If it is of another kind.
     """
     check_is_index(path)
     from indexmill.reader.index import Index
 
-    return Index(path, engine)
+    with _unread_kinds(path, ("graph",)):
+        return Index(path, engine)
+
+
+@contextmanager
+def _unread_kinds(path: Path, kinds: Collection[str]) -> Iterator[None]:
+    """Tell an index of a kind that the native reader never opens from one that is too new for it.
+
+    Raises
+    ------
+    OtherKind
+        If it is of a kind that is not among `kinds`, naming the command that searches it.
+    FormatError
+        If its manifest cannot be used.
+    """
+    try:
+        yield
+    except TooNew:
+        from indexmill.formats.manifest import parse_manifest
+
+        parse_manifest(path, kinds)
+        raise
 
 
 def open_any(
     path: Path, engine: str = "auto", vectors: Place | None = None, tables: Place | None = None
 ) -> Index | LshIndex:
-    """Open the index at `path`, of whatever kind it is.
+    """Open the index at `path`, of any kind that is searched query by query.
 
     Parameters
     ----------
@@ -88,7 +115,7 @@ def open_any(
 
     Raises
     ------
-    InputError, FormatError
+    InputError, FormatError, OtherKind
         As `open_index`.
     ConfigError
         If `vectors` or `tables` is given for an index of another kind.
@@ -96,7 +123,9 @@ def open_any(
     check_is_index(path)
     from indexmill.reader import _native
 
-    if _native.index_kind(path) == "lsh":
+    with _unread_kinds(path, ("graph", "lsh")):
+        kind = _native.index_kind(path)
+    if kind == "lsh":
         from indexmill.reader.choices import DEFAULT_TABLES, DEFAULT_VECTORS
         from indexmill.reader.lsh import LshIndex
 
@@ -126,8 +155,8 @@ def check_is_index(path: Path) -> None:
         )
 
 
-def load_manifest(path: Path) -> dict[str, Any]:
-    """Check the manifest of the index at `path` and return its JSON.
+def load_manifest(path: Path, kinds: Collection[str] = ("graph",)) -> dict[str, Any]:
+    """Check the manifest of the index at `path` and return its JSON; `kinds` are those that the caller can show.
 
     Raises
     ------
@@ -135,14 +164,14 @@ def load_manifest(path: Path) -> dict[str, Any]:
         As `open_index`.
     """
     from indexmill.formats.frame import corrupt
-    from indexmill.formats.manifest import MANIFEST_NAME, REQUIRED_FILES, read_manifest
+    from indexmill.formats.manifest import MANIFEST_NAME, read_manifest
 
     check_is_index(path)
-    kind = read_manifest(path, tuple(REQUIRED_FILES)).kind
+    kind = read_manifest(path, kinds).kind
     manifest: dict[str, Any] = json.loads((path / MANIFEST_NAME).read_text(encoding="utf-8"))
-    for section, keys in {**_SHOWN, **_SHOWN_BY_KIND[kind]}.items():
+    for section, keys in (_SHOWN | _SHOWN_BY_KIND[kind]).items():
         values = manifest.get(section)  # read_manifest told the keys that may be missing or null
-        for key, kind in keys.items():
-            if values is not None and not isinstance(values.get(key), kind):
-                raise corrupt(path / MANIFEST_NAME, f"key '{section}.{key}'", kind, repr(values.get(key)))
+        for key, form in keys.items():
+            if values is not None and not isinstance(values.get(key), form):
+                raise corrupt(path / MANIFEST_NAME, f"key '{section}.{key}'", form, repr(values.get(key)))
     return manifest

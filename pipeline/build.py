@@ -12,20 +12,17 @@ from typing import Any
 
 from indexmill.formats.manifest import MANIFEST_NAME
 from indexmill.formats.source import VectorSource, open_source
-from indexmill.pipeline import budget, ingest, lsh_build, needs
+from indexmill.pipeline import ingest
 from indexmill.pipeline.allocator import hold_little
+from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.executor import make_executor
 from indexmill.pipeline.inputs import InputWatch
-from indexmill.pipeline.lsh_needs import LshSize
-from indexmill.pipeline.lsh_recipe import LshRecipe
+from indexmill.pipeline.kinds import blueprint
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish
-from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.record import run_record
-from indexmill.pipeline.room import check_free, check_scratch
-from indexmill.pipeline.scratch import needed_scratch, side_columns
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.stages import Mill, Stage, stages_of
 from indexmill.pipeline.status import StatusFile
 from indexmill.pipeline.storage import open_storage
@@ -60,14 +57,11 @@ def run_build(
     with output_lock(out):
         check_output(out, spec.force)
         opened = source or open_input(spec)
-        size = expect(spec, opened)
+        build = blueprint(spec, opened)
         store = open_store(spec)
         try:
-            if isinstance(size, LshSize):
-                store.scratch = lsh_build.scratch_limit(spec, opened, size, store)
-            else:
-                store.scratch = scratch_limit(spec, opened, size, store)
-            _build(spec, opened, size, store, progress or Silent(), out)
+            store.scratch = build.scratch_limit(store)
+            _build(build, store, progress or Silent(), out)
         except BaseException:
             store.close()
             raise
@@ -106,81 +100,23 @@ def default_work(out: Path) -> Path:
     return out.with_name(out.name + ".work")
 
 
-def expect(spec: BuildSpec, source: VectorSource) -> budget.Shape | LshSize:
-    """Return what a build will be like, found to fit its memory; for the errors see `resolve` of its kind."""
-    return (
-        resolve(spec, source) if isinstance(spec.parameters, Parameters) else lsh_build.resolve(spec, source)
-    )
-
-
-def resolve(spec: BuildSpec, source: VectorSource) -> budget.Shape:
-    """Return the shape of a graph build whose parameters say how large its shards are, found to fit its memory.
-
-    Raises
-    ------
-    ConfigError, InputError
-        If the metric does not suit the input.
-    BudgetError
-        If no build fits.
-    """
-    p = spec.parameters
-    assert isinstance(p, Parameters)
-    ingest.check_metric(source, p.metric)
-    dtype = ingest.stored_dtype(source.dtype, p.metric)
-    dim = source.dim + (p.metric == "ip")
-    asked = budget.Shape(source.n_vectors, dim, dtype, side_columns(source).ids, p)
-    shape = needs.fit_shards(asked, spec.memory, spec.executor, spec.workers)
-    needs.check_memory(shape, spec.memory, spec.executor, spec.workers, asked)
-    return shape
-
-
-def scratch_limit(spec: BuildSpec, source: VectorSource, shape: budget.Shape, store: StageStore) -> int:
-    """Return the bytes the work directory may take: what the job allows, else what a build of this kind may need.
-
-    What is there already, of this build or of others, comes on top where the job names the work directory.
-
-    Raises
-    ------
-    BudgetError
-        If the build needs more than the job allows, or than the file system has free.
-    """
-    need, _ = needed_scratch(shape, side_columns(source), spec.memory, keep=spec.work is not None)
-    held = store.used_bytes()
-    check_free(store.root, need - held)
-    beside = 0 if spec.work is None else held
-    if spec.scratch is None:
-        return budget.scratch_bound(shape) + beside + (0 if spec.work is None else need)
-    check_scratch(need, spec.scratch, store.root)
-    return spec.scratch + beside
-
-
-def _build(
-    spec: BuildSpec,
-    source: VectorSource,
-    size: budget.Shape | LshSize,
-    store: StageStore,
-    progress: Progress,
-    out: Path,
-) -> None:
+def _build(build: Blueprint, store: StageStore, progress: Progress, out: Path) -> None:
+    spec, source = build.spec, build.source
     started = datetime.now(UTC).isoformat(timespec="seconds")
     executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory)
     watch = InputWatch(store.root, source)
     try:
         with PeakMemory() as memory, StatusFile(progress, store, memory, spec.memory) as status:
-            mill = Mill(store, executor, status, keep=spec.work is not None)
+            mill = Mill(store, executor, status, keep=build.keep)
             first = _ingest(spec, source, mill, watch)
             summary = ingest.read_summary(mill.store.fetch(mill.make(first)))
             first.key = summary.fingerprint
-            recipe: GraphRecipe | LshRecipe
-            if isinstance(size, LshSize):
-                recipe = lsh_build.recipe(mill, first, summary, size, spec, source)
-            else:
-                recipe = GraphRecipe(mill, first, summary, size, spec.memory)
-            stages = stages_of(recipe.last)
+            recipe = build.recipe(mill, first, summary)
+            stages = stages_of(recipe.certify)
             if not mill.keep:
                 store.drop_others({stage.path for stage in stages})
             status.expect(list(dict.fromkeys(stage.name for stage in stages)))
-            mill.make(recipe.last)
+            mill.make(recipe.certify)
     finally:
         executor.close()
     emitted = mill.read(recipe.emit)

@@ -172,7 +172,7 @@ def emit_task(
     metadata = Path(inputs.ingest) / "metadata.parquet"
     if metadata.exists():
         shutil.copyfile(metadata, directory / metadata.name)
-    _seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()))
+    seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()))
 
 
 def write_pages(
@@ -231,8 +231,8 @@ def _nodes(
                 advance(len(records))
 
 
-def _seal(directory: Path, facts: dict[str, Any]) -> None:
-    """Write the build id into every page file; id, list of files and `facts` of the layout go into `RECORD`."""
+def seal(directory: Path, facts: dict[str, Any]) -> None:
+    """Write the build id into every page file; id, list of files and `facts` for the manifest go into `RECORD`."""
     names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
     identity, files = seal_files(directory, names)
     record = {"build_id": identity, "files": [asdict(file) for file in files], **facts}

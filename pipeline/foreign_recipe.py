@@ -64,7 +64,7 @@ class ImportRecipe(GraphRecipe):
         what = {"files": self._digests, "R": self.p.max_degree, "repair": self.origin.repair}
         return self._call(
             "build", foreign_tasks.GRAPH_VERSION, what, [self.comparable, self.cluster], self._graph_job,
-            by_vector=True,
+            counts=self.by_vector,
         )  # fmt: skip
 
     def _graph_job(self) -> tuple[Any, ...]:
@@ -80,7 +80,7 @@ class ImportRecipe(GraphRecipe):
             return super()._encode()
         return self._call(
             "encode", foreign_tasks.CODES_VERSION, {"files": self._digests}, [self.ingest],
-            lambda: (foreign_tasks.codes_task, codes, self.vectors), by_vector=True,
+            lambda: (foreign_tasks.codes_task, codes, self.vectors), counts=self.by_vector,
         )  # fmt: skip
 
     def _entries(self) -> Stage:

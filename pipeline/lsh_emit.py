@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +18,10 @@ from indexmill.formats.lsh_buckets import write_buckets
 from indexmill.formats.lsh_functions import HashFunctions, SearchDefaults, write_functions
 from indexmill.formats.lsh_shape import LshShape, pointers_to
 from indexmill.formats.lsh_tables import write_tables
-from indexmill.formats.manifest import seal_files
 from indexmill.formats.mapped import create_npy
 from indexmill.formats.pagefile import PageFile
 from indexmill.formats.vectors import RowFormat, write_vectors
-from indexmill.pipeline.emit import RECORD
+from indexmill.pipeline.emit import seal
 from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary
 from indexmill.pipeline.lsh import PART_KIND, LshPlan, extent
 
@@ -74,11 +71,7 @@ def emit_task(
     metadata = source / "metadata.parquet"
     if metadata.exists():
         shutil.copyfile(metadata, directory / metadata.name)
-    names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
-    identity, files = seal_files(directory, names)
-    facts = lsh_facts(solved, summary, metric, shape) | chains.facts()
-    record = {"build_id": identity, "files": [asdict(file) for file in files], "lsh": facts}
-    (directory / RECORD).write_text(json.dumps(record))
+    seal(directory, {"lsh": lsh_facts(solved, summary, metric, shape) | chains.facts()})
 
 
 def lsh_facts(solved: Solved, summary: InputSummary, metric: str, shape: LshShape) -> dict[str, Any]:

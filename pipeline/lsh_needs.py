@@ -20,7 +20,7 @@ from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.lsh import SAMPLED, LshPlan
 from indexmill.pipeline.lsh_emit import Part
-from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes
+from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.spec import DEFAULT_SUCCESS, LshParameters
 
 #: Keys of a record are u32, so that tables are made by groups if they have more buckets together.
@@ -203,9 +203,7 @@ def check_memory(size: LshSize, memory: int, executor: str, workers: int) -> Map
     BudgetError
         Naming the stage that needs most and the smallest budget that works.
     """
-    from indexmill.pipeline.needs import RAY_WORKER_BYTES
-
-    fixed = FIXED_BYTES + (workers * RAY_WORKER_BYTES if executor == "ray" else 0)
+    fixed = FIXED_BYTES + workers_bytes(executor, workers)
 
     def worst(budget: int) -> tuple[int, str]:
         stages = stage_bytes(size, budget, workers)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from indexmill.builders.entries import n_entries
-from indexmill.builders.exact import BLOCK_BYTES, BLOCK_ROWS
+from indexmill.builders.exact import BLOCK_BYTES
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.builders.scan import MARGIN
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import (
     FIXED_BYTES,
@@ -60,7 +61,7 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
     """
     p, n, sharded = shape.parameters, shape.n, shape.parameters.shard_vectors is not None
     stages = {
-        "ingest": _ingest(shape),
+        "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
         "sample": 8 * n + _drawn(shape) * shape.row_bytes,
         "cluster": _cluster(shape),
         "build": shard_bytes(largest or p.shard_vectors or n, shape, memory)
@@ -104,7 +105,7 @@ def expected_shards(shape: Shape) -> tuple[int, int]:
 
 def peak_bytes(stages: Mapping[str, int], executor: str, workers: int) -> dict[str, int]:
     """Return what all processes take during each of `stages`, whose own needs are given."""
-    loaded = LOADED_BYTES + _workers_bytes(executor, workers)
+    loaded = LOADED_BYTES + workers_bytes(executor, workers)
     return {name: loaded + own + KERNEL_BYTES * (name not in _BEFORE_KERNELS) for name, own in stages.items()}
 
 
@@ -140,7 +141,7 @@ def check_memory(
         "pack": "lower --workers",
     }
     if worst == "build":
-        fits = shard_size(shape, memory - _workers_bytes(executor, workers))
+        fits = shard_size(shape, memory - workers_bytes(executor, workers))
         hints[worst] = f"set --shard-vectors to {fits:,} or less" if fits else "lower --workers"
     if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
         hints[worst] = "take --order star"
@@ -197,13 +198,14 @@ def least_memory(shape: Shape, executor: str, workers: int) -> int:
     return high * _MIB
 
 
-def _workers_bytes(executor: str, workers: int) -> int:
+def workers_bytes(executor: str, workers: int) -> int:
+    """Return what worker processes take without vectors."""
     return workers * RAY_WORKER_BYTES if executor == "ray" else 0
 
 
 def _reserved(stage: int, executor: str, workers: int) -> int:
     """Return what a budget must have for a stage: kernels may have to be compiled before the first vector."""
-    return stage + FIXED_BYTES + _workers_bytes(executor, workers)
+    return stage + FIXED_BYTES + workers_bytes(executor, workers)
 
 
 def _doubt(shape: Shape, cells: int) -> float:
@@ -216,12 +218,8 @@ def _drawn(shape: Shape) -> int:
     return min(shape.parameters.sample_vectors, shape.n)
 
 
-def _ingest(shape: Shape) -> int:
-    return ingest_bytes(shape.n, shape.dim, shape.parameters.metric, shape.id_bytes)
-
-
 def ingest_bytes(n: int, dim: int, metric: str, id_bytes: float) -> int:
-    """Batches of 8 MiB: as they come, and under cosine in float64 twice."""
+    """Return what ingest takes: batches of 8 MiB as they come, and under cosine in float64 twice; ids."""
     batches = {"l2": 2, "ip": 3, "cosine": 6}[metric]
     norms = 28 * n if metric == "ip" else 0
     batch = min(8 << 20, 4 * n * dim)
@@ -229,7 +227,7 @@ def ingest_bytes(n: int, dim: int, metric: str, id_bytes: float) -> int:
 
 
 def ids_bytes(n: int, id_bytes: float) -> int:
-    """User ids while duplicates are looked for, and while they are put in slot order."""
+    """Return what ids take while duplicates are looked for, and while they are put in another order."""
     return int(n * (_ID_COPIES * id_bytes + _ID_BYTES)) if id_bytes else 0
 
 
@@ -290,11 +288,9 @@ def _emit(shape: Shape, memory: int) -> int:
 
 
 def exact_bytes(n: int, dim: int, queries: int, k: int, workers: int) -> int:
-    """Blocks of a brute-force search, and its candidates in float64."""
-    rows = min(BLOCK_ROWS, BLOCK_BYTES // (4 * dim) + 1, n)
-    searching = workers * rows * (4 * dim + 12 * queries)
-    ranking = min(3 * BLOCK_BYTES, 60 * queries * k * dim)
-    return max(searching, ranking) + (workers - 1) * THREAD_BYTES
+    """Return what a brute-force search takes: a block of float32 rows, candidates and products."""
+    block = 2 * min(BLOCK_BYTES, n * 4 * dim)
+    return block + workers * ((2 << 20) + 24 * queries * (k + MARGIN + 1)) + (workers - 1) * THREAD_BYTES
 
 
 def _assign(shape: Shape, memory: int, workers: int) -> int:

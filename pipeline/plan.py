@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.source import VectorSource
-from indexmill.pipeline import lsh_build, lsh_needs, lsh_plan, needs
-from indexmill.pipeline.budget import Shape
-from indexmill.pipeline.build import expect, open_input, work_directory
-from indexmill.pipeline.lsh_needs import LshSize
+from indexmill.pipeline import lsh_needs, needs
+from indexmill.pipeline.blueprint import Blueprint
+from indexmill.pipeline.build import open_input, work_directory
+from indexmill.pipeline.graph_build import GraphBlueprint
+from indexmill.pipeline.kinds import blueprint
+from indexmill.pipeline.lsh_build import LshBlueprint, solved_facts
+from indexmill.pipeline.lsh_plan import lsh_seconds
 from indexmill.pipeline.probe import probe, stage_seconds
-from indexmill.pipeline.room import check_free, check_scratch, existing_parent
-from indexmill.pipeline.scratch import needed_scratch, side_columns
-from indexmill.pipeline.spec import BuildSpec
+from indexmill.pipeline.room import existing_parent
+from indexmill.pipeline.spec import BuildSpec, IvfParameters
 
 #: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.
 START_SECONDS = 2.4
@@ -47,8 +51,8 @@ class Plan:
     peak_memory_bytes: int
     peak_scratch_bytes: int
     seconds: float
-    shards: ShardPlan | None
     stages: dict[str, StagePlan]
+    shards: ShardPlan | None = None
     lsh: dict[str, Any] | None = None
 
 
@@ -62,46 +66,41 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     IndexmillError
         As the build would, of parameters and input.
     """
-    opened = source or open_input(spec)
-    size = expect(spec, opened)
-    return _plan_lsh(spec, opened, size) if isinstance(size, LshSize) else _plan_graph(spec, opened, size)
+    if isinstance(spec.parameters, IvfParameters):
+        raise ConfigError(
+            "kind: expected graph or lsh, got ivf, whose builds are not predicted; run `indexmill build`, which "
+            "checks memory and scratch space before it starts"
+        )
+    build = blueprint(spec, source or open_input(spec))
+    place = work_directory(spec)
+    scratch, files = build.check_room(place, 0)
+    own, seconds, facts = _predicted(build, files, existing_parent(place))
+    memory = needs.peak_bytes(own, spec.executor, spec.workers)
+    return Plan(
+        peak_memory_bytes=max(memory.values()),
+        peak_scratch_bytes=scratch,
+        seconds=round(START_SECONDS + sum(seconds.values()), 1),
+        stages=_stages(seconds, memory, files),
+        **facts,
+    )
 
 
-def _plan_graph(spec: BuildSpec, opened: VectorSource, shape: Shape) -> Plan:
+def _predicted(
+    build: Blueprint, files: dict[str, int], place: Path
+) -> tuple[dict[str, int], dict[str, float], dict[str, Any]]:
+    """Return own memory and seconds of each stage, and what `Plan` says of the kind, having probed at `place`."""
+    spec, source = build.spec, build.source
+    if isinstance(build, LshBlueprint):
+        own = lsh_needs.stage_bytes(build.size, spec.memory, spec.workers)
+        seconds = lsh_seconds(source, build.size, spec.workers, place, files)
+        return own, seconds, {"lsh": solved_facts(build.size)}
+    assert isinstance(build, GraphBlueprint)
+    shape = build.shape
     n, largest = needs.expected_shards(shape)
     own = needs.stage_bytes(shape, spec.memory, spec.workers, largest)
-    memory = needs.peak_bytes(own, spec.executor, spec.workers)
-    scratch, files = needed_scratch(shape, side_columns(opened), spec.memory, keep=spec.work is not None)
-    place = work_directory(spec)
-    if spec.scratch is not None:
-        check_scratch(scratch, spec.scratch, place)
-    check_free(place, scratch)
-    rates = probe(opened, shape, spec.workers, existing_parent(place))
-    seconds = stage_seconds(rates, shape, files)
+    seconds = stage_seconds(probe(source, shape, spec.workers, place), shape, files)
     fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
-    return Plan(
-        peak_memory_bytes=max(memory.values()),
-        peak_scratch_bytes=scratch,
-        seconds=round(START_SECONDS + sum(seconds.values()), 1),
-        shards=ShardPlan(n, int(shape.n * fanout / n), fanout),
-        stages=_stages(seconds, memory, files),
-    )
-
-
-def _plan_lsh(spec: BuildSpec, opened: VectorSource, size: LshSize) -> Plan:
-    own = lsh_needs.stage_bytes(size, spec.memory, spec.workers)
-    memory = needs.peak_bytes(own, spec.executor, spec.workers)
-    place = work_directory(spec)
-    scratch, files = lsh_build.check_room(spec, opened, size, place, 0)
-    seconds = lsh_plan.lsh_seconds(opened, size, spec.workers, existing_parent(place), files)
-    return Plan(
-        peak_memory_bytes=max(memory.values()),
-        peak_scratch_bytes=scratch,
-        seconds=round(START_SECONDS + sum(seconds.values()), 1),
-        shards=None,
-        stages=_stages(seconds, memory, files),
-        lsh=lsh_build.solved_facts(size),
-    )
+    return own, seconds, {"shards": ShardPlan(n, int(shape.n * fanout / n), fanout)}
 
 
 def _stages(seconds: dict[str, float], memory: dict[str, int], files: dict[str, int]) -> dict[str, StagePlan]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from indexmill.builders.nearest import PRODUCT_ROWS
@@ -12,12 +10,13 @@ from indexmill.formats.manifest import Manifest
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
 from indexmill.pipeline.ingest import InputSummary
+from indexmill.pipeline.recipe_base import Recipe, sizes_of
 from indexmill.pipeline.record import emitted_manifest
 from indexmill.pipeline.spec import Parameters
 from indexmill.pipeline.stages import Mill, Stage, task_files
 
 
-class GraphRecipe:
+class GraphRecipe(Recipe):
     """Builds the web of stages behind an index; nothing runs before `certify` is made.
 
     Parameters
@@ -36,15 +35,11 @@ class GraphRecipe:
     def __init__(
         self, mill: Mill, ingest: Stage, summary: InputSummary, shape: budget.Shape, memory: int
     ) -> None:
-        self.mill = mill
-        self.ingest = ingest
-        self.summary = summary
+        super().__init__(mill, ingest, summary, memory)
         self.shape = shape
-        self.memory = memory
         self.p: Parameters = shape.parameters
         self.node = emit.node_format(str(shape.dtype), shape.dim, self.p.max_degree, self.p.node_dtype)
         emit.check_range(summary, self.node)
-        self.vectors = str(ingest.path / "vectors.npy")
         self.sample = self._sample()
         self.cluster = self._cluster()
         self.comparable = self._comparable()
@@ -116,7 +111,7 @@ class GraphRecipe:
         return self._call(
             "build", graph.BUILD_VERSION, g._asdict(), [self.comparable, self.cluster],
             lambda: (graph.build_task, self._rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
-            by_vector=True,
+            counts=self.by_vector,
         )  # fmt: skip
 
     def _build_sharded(self) -> Stage:
@@ -127,7 +122,7 @@ class GraphRecipe:
         bounds = budget.task_bounds(n, budget.unite_row_bytes(self.shape), self.memory)
         assign = self._tasks(
             "assign", graph.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
-            lambda: self._assign_tasks(spans), lambda: _sizes(spans), unit="vectors",
+            lambda: self._assign_tasks(spans), lambda: sizes_of(spans), unit="vectors",
         )  # fmt: skip
         chunks = task_files(assign.path, len(spans) - 1, "chunk")
 
@@ -154,7 +149,7 @@ class GraphRecipe:
                     for first, last in pairwise(bounds)
                 ],
             ),
-            lambda: _sizes(bounds), unit="vectors",
+            lambda: sizes_of(bounds), unit="vectors",
         )  # fmt: skip
         parts = task_files(unite.path, len(bounds) - 1, "npz")
         return self._call(
@@ -177,7 +172,7 @@ class GraphRecipe:
         return self._call(
             "encode", encode.VERSION, what, [self.ingest, self.sample],
             lambda: (encode.encode_task, self.vectors, str(self.sample.path), self.p.pq_bytes, self.p.seed),
-            by_vector=True,
+            counts=self.by_vector,
         )  # fmt: skip
 
     def _order(self) -> Stage:
@@ -221,7 +216,7 @@ class GraphRecipe:
                     for first, last in pairwise(spans)
                 ],
             ),
-            lambda: _sizes(spans), unit="vectors",
+            lambda: sizes_of(spans), unit="vectors",
         )  # fmt: skip
 
     def _emit(self) -> Stage:
@@ -234,17 +229,8 @@ class GraphRecipe:
             lambda: (
                 emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.merge_bytes(self.memory),
             ),
-            by_vector=True,
+            counts=self.by_vector,
         )  # fmt: skip
-
-    @property
-    def last(self) -> Stage:
-        """The stage that a build asks for."""
-        return self.certify
-
-    def certificate(self) -> dict[str, Any] | None:
-        """Return what `certify` measured."""
-        return certify.read_certificate(self.mill.read(self.certify))
 
     def manifest(self) -> Manifest:
         """Return what the manifest says of the emitted files, without a certificate."""
@@ -257,46 +243,3 @@ class GraphRecipe:
                 certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), self.p.seed,
             ),
         )  # fmt: skip
-
-    def _stage(
-        self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
-        run: Callable[[Path], None], *, cut: Sequence[int] = (), **options: Any,
-    ) -> Stage:  # fmt: skip
-        """Return a stage; `cut`, how it is divided into tasks, decides its place but not its key."""
-        key = self.mill.store.key(name, version, parameters, [stage.key for stage in inputs])
-        place = self.mill.store.key(name, version, {"cut": list(cut)}, [key]) if cut else key
-        return Stage(name, key, self.mill.store.path(name, place), inputs, run, **options)
-
-    def _call(
-        self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
-        job: Callable[[], tuple[Any, ...]], by_vector: bool = False,
-    ) -> Stage:  # fmt: skip
-        """A stage that is one task with all threads; `job` returns the task and its arguments."""
-
-        def write(directory: Path) -> None:
-            task, *arguments = job()
-            self.mill.call(directory, task, arguments, by_step=by_vector, memory=self.memory)
-
-        steps, unit = (self.summary.n_vectors, "vectors") if by_vector else (1, "tasks")
-        return self._stage(name, version, parameters, inputs, write, steps=steps, unit=unit)
-
-    def _tasks(
-        self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage], suffix: str,
-        cut: Sequence[int], jobs: Callable[[], tuple[Any, list[tuple[Any, ...]]]],
-        weights: Callable[[], list[int]], *, unit: str, wide: bool = False,
-    ) -> Stage:  # fmt: skip
-        """A stage of many tasks that write one file each, which go when everybody has read them."""
-
-        def write(directory: Path) -> None:
-            task, arguments = jobs()
-            memory = self.memory if wide else budget.task_bytes(self.memory)
-            self.mill.tasks(directory, task, arguments, suffix, wide=wide, memory=memory, weights=weights())
-
-        return self._stage(
-            name, version, parameters, inputs, write, cut=cut, resumable=True, temporary=True, unit=unit,
-            steps=lambda: sum(weights()),
-        )  # fmt: skip
-
-
-def _sizes(bounds: Sequence[int]) -> list[int]:
-    return [last - first for first, last in pairwise(bounds)]

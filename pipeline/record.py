@@ -12,48 +12,28 @@ from typing import Any
 from indexmill.formats.manifest import FileEntry, Manifest
 from indexmill.pipeline.emit import RECORD
 from indexmill.pipeline.ingest import InputSummary
-from indexmill.pipeline.spec import BuildSpec, LshParameters, Parameters
+from indexmill.pipeline.spec import AnyParameters, BuildSpec
 from indexmill.pipeline.store import software_versions
 
 
-def emitted_manifest(p: Parameters, summary: InputSummary, emitted: Path) -> Manifest:
+def emitted_manifest(p: AnyParameters, summary: InputSummary, emitted: Path) -> Manifest:
     """Return the manifest of the files in directory `emitted`, without a certificate."""
     made = json.loads((emitted / RECORD).read_text())
     return Manifest(
         kind=p.kind,
         build_id=made["build_id"],
         parameters=p.model_dump(),
-        input=_input(summary),
+        input={
+            "n_vectors": summary.n_vectors,
+            "dim": summary.dim,
+            "dtype": summary.dtype,
+            "fingerprint": summary.fingerprint,
+        },
         software=software_versions(),
-        layout=made["layout"],
-        graph=made["graph"],
         certificate=None,
         files=tuple(FileEntry(**file) for file in made["files"]),
+        **{key: made[key] for key in ("layout", "graph", "lsh", "ivf") if key in made},
     )
-
-
-def lsh_manifest(p: LshParameters, summary: InputSummary, emitted: Path) -> Manifest:
-    """Return the manifest of the files of an LSH index in directory `emitted`, without a certificate."""
-    made = json.loads((emitted / RECORD).read_text())
-    return Manifest(
-        kind=p.kind,
-        build_id=made["build_id"],
-        parameters=p.model_dump(),
-        input=_input(summary),
-        software=software_versions(),
-        lsh=made["lsh"],
-        certificate=None,
-        files=tuple(FileEntry(**file) for file in made["files"]),
-    )
-
-
-def _input(summary: InputSummary) -> dict[str, Any]:
-    return {
-        "n_vectors": summary.n_vectors,
-        "dim": summary.dim,
-        "dtype": summary.dtype,
-        "fingerprint": summary.fingerprint,
-    }
 
 
 def run_record(

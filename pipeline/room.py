@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 from indexmill.formats.errors import BudgetError
 
+Hint: TypeAlias = Callable[[int], str]
 
-def check_scratch(need: int, allowed: int, directory: Path, hint: str = "") -> None:
+
+def no_hint(room: int) -> str:
+    """Say nothing."""
+    return ""
+
+
+def check_scratch(need: int, allowed: int, directory: Path, hint: Hint = no_hint) -> None:
     """Refuse a build that fills more scratch space than its job allows.
 
     Parameters
     ----------
-    hint : str
-        What else would help, beginning with ", or".
+    hint : callable
+        Returns what else would help where there is so much room, beginning with ", or".
 
     Raises
     ------
@@ -24,7 +33,7 @@ def check_scratch(need: int, allowed: int, directory: Path, hint: str = "") -> N
     if need > allowed:
         raise BudgetError(
             f"scratch: this build fills {directory} with {need:,} bytes, the job allows {allowed:,}; "
-            f"give --scratch {need} or more{hint}"
+            f"give --scratch {need} or more{hint(allowed)}"
         )
 
 
@@ -36,12 +45,7 @@ def existing_parent(path: Path) -> Path:
     return path
 
 
-def free_bytes(directory: Path) -> int:
-    """Return what the file system of `directory`, which need not exist yet, has free."""
-    return shutil.disk_usage(existing_parent(directory)).free
-
-
-def check_free(directory: Path, need: int, job: str = "build", hint: str = "") -> None:
+def check_free(directory: Path, need: int, job: str = "build", hint: Hint = no_hint) -> None:
     """Refuse a job that the file system has no room for.
 
     Raises
@@ -49,9 +53,9 @@ def check_free(directory: Path, need: int, job: str = "build", hint: str = "") -
     BudgetError
         Naming the directory, what is needed and what is free.
     """
-    free = free_bytes(directory)
+    free = shutil.disk_usage(existing_parent(directory)).free
     if need > free:
         raise BudgetError(
             f"scratch: {directory}: the {job} needs {need:,} bytes there, {free:,} are free; make room, or name a "
-            f"--work directory elsewhere{hint}"
+            f"--work directory elsewhere{hint(free)}"
         )

@@ -6,6 +6,7 @@ sizes in place of files. So the prediction follows the recipe, whatever stages i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.needs import expected_shards
 from indexmill.pipeline.progress import Silent
 from indexmill.pipeline.recipe import GraphRecipe
+from indexmill.pipeline.recipe_base import Recipe
 from indexmill.pipeline.stages import Mill, Stage
 from indexmill.pipeline.store import StageStore
 
@@ -84,27 +86,54 @@ def node_bytes(shape: Shape) -> int:
 
 
 def needed_scratch(shape: Shape, side: SideColumns, memory: int, keep: bool) -> tuple[int, dict[str, int]]:
-    """Return the most bytes that the work directory will hold, and what each stage leaves there."""
-    store = PaperStore(stage_files(shape, side))
-    mill = PaperMill(store, LocalExecutor(1), Silent(), keep)
+    """Return the most bytes that the work directory of a graph build will hold, and what each stage leaves there."""
+
+    def recipe(mill: Mill, first: Stage, summary: InputSummary) -> Recipe:
+        return GraphRecipe(mill, first, summary, shape, memory)
+
+    return played(recipe, stage_files(shape, side), (shape.n, shape.dim, str(shape.dtype)), keep)
+
+
+def played(
+    recipe: Callable[[Mill, Stage, InputSummary], Recipe],
+    sizes: dict[str, int],
+    vectors: tuple[int, int, str],
+    keep: bool,
+) -> tuple[int, dict[str, int]]:
+    """Play a build through on paper; return the most bytes that its work directory holds, and what each stage leaves.
+
+    Parameters
+    ----------
+    recipe : callable
+        Returns the stages after ingest.
+    sizes : dict
+        Bytes of each stage's files.
+    vectors : tuple
+        Stored vectors, their components and type.
+    keep : bool
+        Whether stages stay for later builds.
+    """
+    store = _PaperStore(sizes)
+    mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
-    first = Stage("ingest", key, store.path("ingest", key), (), nothing)
-    zeros = [0.0] * shape.dim
-    summary = InputSummary(shape.n, shape.dim, str(shape.dtype), key, 0.0, zeros, zeros, zeros, "none")
+    first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
+    n, dim, dtype = vectors
+    zeros = [0.0] * dim
     mill.make(first)
-    mill.make(GraphRecipe(mill, first, summary, shape, memory).certify)
+    summary = InputSummary(n, dim, dtype, key, 0.0, zeros, zeros, zeros, "none")
+    mill.make(recipe(mill, first, summary).certify)
     mill.executor.close()
     return store.peak_bytes, store.finished
 
 
-class PaperMill(Mill):
+class _PaperMill(Mill):
     """Makes every stage at once."""
 
     def _run(self, stage: Stage) -> None:
         self.store.finish(stage.path)
 
 
-class PaperStore(StageStore):
+class _PaperStore(StageStore):
     """Sizes in place of directories."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
@@ -116,25 +145,21 @@ class PaperStore(StageStore):
         self._there: dict[Path, int] = {}
 
     def is_done(self, path: Path) -> bool:
-        """Tell whether a stage is finished."""
         return path in self._there
 
     def finish(self, path: Path) -> None:
-        """Note what a stage leaves."""
         stage = path.name.rpartition("-")[0]
         self.finished[stage] = self._there[path] = self._sizes[stage]
         self.check_space()
 
     def drop(self, path: Path) -> None:
-        """Let a stage go."""
         self._there.pop(path, None)
 
     def used_bytes(self) -> int:
-        """Return the bytes of what is there."""
         return sum(self._there.values())
 
 
-def nothing(directory: Path) -> None:
+def _nothing(directory: Path) -> None:
     """Make no file."""
 
 

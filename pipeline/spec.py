@@ -40,6 +40,8 @@ DEFAULT_GAMMA = 0.55
 DEFAULT_SUCCESS = 0.8
 #: Bytes of a bucket block: the least that NVMe devices read, and what the paper takes.
 DEFAULT_BLOCK_BYTES: Literal[512] = 512
+#: Inverted lists of an IVF index: the cells of the Batch Similarity Search paper.
+DEFAULT_LISTS = 4096
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
 
@@ -134,8 +136,23 @@ class LshParameters(BaseModel):
         return self
 
 
-#: Parameters of every kind of index.
-KINDS: dict[str, type[Parameters] | type[LshParameters]] = {"graph": Parameters, "lsh": LshParameters}
+class IvfParameters(BaseModel):
+    """Everything but the input and given centroids that decides the bytes of an IVF index."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    kind: Literal["ivf"] = "ivf"
+    lists: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LISTS
+    codec: Literal["flat", "sq8", "pq"] = "flat"
+    pq_bytes: Annotated[int, Field(ge=1, le=512)] = DEFAULT_PQ_BYTES
+    batch_vectors: Annotated[int, Field(ge=64)] | None = None
+    metric: Metric = "l2"
+    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+
+
+#: The parameters of each kind of index.
+KINDS: dict[str, type[BaseModel]] = {"graph": Parameters, "lsh": LshParameters, "ivf": IvfParameters}
 
 
 def _kind_of(parameters: Any) -> str:
@@ -144,7 +161,10 @@ def _kind_of(parameters: Any) -> str:
 
 
 AnyParameters = Annotated[
-    Annotated[Parameters, Tag("graph")] | Annotated[LshParameters, Tag("lsh")], Discriminator(_kind_of)
+    Annotated[Parameters, Tag("graph")]
+    | Annotated[LshParameters, Tag("lsh")]
+    | Annotated[IvfParameters, Tag("ivf")],
+    Discriminator(_kind_of),
 ]
 
 
@@ -160,6 +180,7 @@ class BuildSpec(BaseModel):
     id_column: str | None = None
     metadata_columns: list[str] = []
     out: str
+    centroids: str | None = None
     parameters: AnyParameters = Parameters()
     memory: Size = DEFAULT_MEMORY
     scratch: Size | None = None
@@ -173,4 +194,10 @@ class BuildSpec(BaseModel):
     def _out_is_not_an_input(self) -> BuildSpec:
         if self.out in self.input:
             raise ValueError("out: is also an input; name another directory")
+        return self
+
+    @model_validator(mode="after")
+    def _only_lists_have_centroids(self) -> BuildSpec:
+        if self.centroids is not None and not isinstance(self.parameters, IvfParameters):
+            raise ValueError(f"centroids: go with kind ivf, not with {self.parameters.kind}; leave them out")
         return self

@@ -1,7 +1,8 @@
 """Runs builds in forked children that a failpoint or a timer kills; compiled kernels are loaded once, before the forks.
 
 Reads one JSON object a line: ``source``, ``out``, ``shard`` and optionally ``failpoint``, ``delay``, ``work``,
-``force``, ``workers``, ``exchange`` (false: the file system cannot swap two names); answers with the wait status of the
+``force``, ``workers``, ``lists`` (an IVF index of so many), ``join`` (arguments of a join in place of a build),
+``exchange`` (false: the file system cannot swap two names); answers with the wait status of the
 child (negative: the signal that ended it) and its error message.
 """
 
@@ -16,13 +17,18 @@ import traceback
 from typing import Any
 
 from indexmill.formats.errors import IndexmillError
+from indexmill.jobs.joining import join_files
 from indexmill.pipeline import failpoint, publish
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec, IvfParameters, Parameters
 
 
 def build(command: dict[str, Any]) -> None:
-    parameters = Parameters(R=8, L=20, pq_bytes=4, shard_vectors=command["shard"] or None)
+    parameters: Parameters | IvfParameters = Parameters(
+        R=8, L=20, pq_bytes=4, shard_vectors=command["shard"] or None
+    )
+    if "lists" in command:
+        parameters = IvfParameters(lists=command["lists"], batch_vectors=command["shard"])
     run_build(
         BuildSpec(
             input=[command["source"]],
@@ -35,6 +41,13 @@ def build(command: dict[str, Any]) -> None:
     )
 
 
+def join(command: dict[str, Any]) -> None:
+    join_files(
+        command["source"], command["join"], command["out"], k=5, nprobe=3, recall=None, memory="1GiB", workers=1,
+        work=None, force=False, progress=None,
+    )  # fmt: skip
+
+
 def run(command: dict[str, Any]) -> tuple[int, str]:
     """Fork a child that builds; return how it ended."""
     read, write = os.pipe()
@@ -45,7 +58,7 @@ def run(command: dict[str, Any]) -> tuple[int, str]:
             publish.exchange = lambda first, second: False
         code = 0
         try:
-            build(command)
+            join(command) if "join" in command else build(command)
         except IndexmillError as error:
             code = error.exit_code
             os.write(write, str(error).encode())

@@ -13,8 +13,9 @@ from tests.lsh_support import build_lsh, clusters
 
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.source import array_source
-from indexmill.pipeline import lsh_build, lsh_needs
+from indexmill.pipeline import lsh_needs
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.lsh_build import LshBlueprint
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, LshParameters
 
@@ -95,8 +96,10 @@ def test_too_little_memory_is_refused_with_what_works(tmp_path: Path, vectors: n
     with pytest.raises(BudgetError, match=r"memory: stage .* give at least ([0-9,]+) bytes") as error:
         run_build(job(tmp_path / "index", memory=200 << 20), array_source(vectors))
     least = int(str(error.value).split("at least ")[1].split(" ")[0].replace(",", ""))
-    size = lsh_build.resolve(job(tmp_path / "index", memory=least), array_source(vectors))
-    assert max(lsh_needs.stage_bytes(size, least, 1).values()) < least
+    spec = job(tmp_path / "index", memory=least)
+    assert isinstance(spec.parameters, LshParameters)
+    build = LshBlueprint(spec, array_source(vectors), spec.parameters)
+    assert max(lsh_needs.stage_bytes(build.size, least, 1).values()) < least
 
 
 def test_the_command_builds_inspects_and_says_what_it_solved(vectors: np.ndarray, tmp_path: Path) -> None:
@@ -134,10 +137,10 @@ def test_the_command_builds_inspects_and_says_what_it_solved(vectors: np.ndarray
     [
         (
             ["--kind", "lsh", "--pq-bytes", "4"],
-            "pq_bytes: belongs to kind graph, and the kind is lsh; leave it out",
+            "pq_bytes: belongs to kind graph or ivf, and the kind is lsh; leave it out",
         ),
         (["--probes", "4"], "probes: belongs to kind lsh, and the kind is graph; leave it out"),
-        (["--kind", "tree"], "kind: expected graph or lsh, got 'tree'"),
+        (["--kind", "tree"], "kind: expected graph or lsh or ivf, got 'tree'"),
         (["--kind", "lsh", "-c", "1"], "--ratio (c): input should be greater than 1, got 1.0"),
         (
             ["--kind", "lsh", "--block-bytes", "500"],

@@ -69,7 +69,7 @@ write_entries(index / "entries.imx", entries, n)
 write_ids(index / "ids.imx", rng.permutation(n).astype(np.uint32), None)
 build_id, files = seal_files(index, [p.name for p in index.iterdir()])
 facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
-write_manifest(index, Manifest("graph", build_id, {}, facts, {}, {}, {}, None, files))
+write_manifest(index, Manifest("graph", build_id, {}, facts, {}, None, files))
 run_layout(index, LayoutRequest("random"), RunOptions(workers=1))  # loads what a run loads
 """
 

@@ -2,8 +2,9 @@
 
 ``build(vectors, out)`` builds an index, ``append(index, vectors)`` adds to one, ``merge(first, second)`` joins two,
 ``lay_out(index)`` lays one out for fewer page reads, ``import_index(path, out)`` takes one over from another program,
-``export(index, to, out)`` hands one to another and ``open(path)`` opens one for search. They load what they need when
-they are called, so importing this package costs next to nothing.
+``export(index, to, out)`` hands one to another, ``join(queries, index, out)`` answers many queries at once,
+``truth(base, queries)`` exactly, and ``open(path)`` opens an index for search. They load what they need when they are
+called, so importing this package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Index", "append", "build", "export", "import_index", "lay_out", "merge", "open"]
+__all__ = ["Index", "append", "build", "export", "import_index", "join", "lay_out", "merge", "open", "truth"]
 
 if TYPE_CHECKING:
-    from indexmill.jobs.api import append, build, export, import_index, lay_out, merge, open
+    from indexmill.jobs.api import append, build, export, import_index, join, lay_out, merge, open, truth
     from indexmill.reader.index import Index
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("append", "build", "export", "import_index", "lay_out", "merge", "open"):
+    if name in __all__ and name != "Index":
         from indexmill.jobs import api
 
         return getattr(api, name)

@@ -1,0 +1,142 @@
+"""The cells that vectors belong to and that queries probe: nearest centroids, exactly.
+
+Products find a few centroids that may be nearest, and distances computed in float64 decide. Bytes are compared with
+rounded centroids in integers first: what rounding may hide is bounded by the triangle inequality, and the few vectors
+for which the bound does not decide go through the products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.builders.distances import comparable
+from indexmill.builders.nearest import PRODUCT_ROWS, nearest_points
+from indexmill.builders.panels import MAX_DIM, in_panels, nearest_in_panels
+from indexmill.builders.parallel import map_blocks
+
+#: Centroids looked at beyond those wanted: products are float32; integers know rounded centroids only.
+_SPARE, _ROUNDED = 3, 4
+#: Cells up to which the nearest are found one by one, and rows whose cells are sorted at a time beyond.
+_MOST_FOUND, _SORTED = 256, 512
+#: Far more than float64 loses of a distance.
+_ROUNDING = 1e-6
+#: Rows whose cells are found at a time: two threads share what a few thousand queries probe.
+_PROBED = 1024
+#: Rows whose distances are computed at a time.
+_BLOCK = 4096
+
+
+class Cells:
+    """Finds the cell of each vector.
+
+    Memory: the centroids, and for bytes as much again in bytes; `nearest` holds 64 bytes a vector, and for each
+    thread 4,096 vectors as float32.
+
+    Parameters
+    ----------
+    centroids : float32 array, shape (n_cells, dim)
+    dtype : numpy dtype
+        Of the vectors to come.
+    """
+
+    def __init__(self, centroids: NDArray[np.float32], dtype: np.dtype[Any]) -> None:
+        self.centroids = centroids
+        self._panels = None
+        if dtype.name in ("uint8", "int8") and centroids.shape[1] <= MAX_DIM:
+            info = np.iinfo(dtype)
+            rounded = np.clip(np.rint(centroids), info.min, info.max)
+            self._panels = in_panels(comparable(rounded.astype(dtype)))
+            self._rounded = rounded.astype(np.float32)
+            self._off = (
+                float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max()) + _ROUNDING
+            )
+
+    def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
+        """Return the nearest centroid of each vector (m, dim), ties by the smaller number: uint32 (m,)."""
+        if self._panels is None:
+            return nearest_cells(vectors, self.centroids, 1, threads)[:, 0]
+        bytes_ = comparable(vectors)
+        fanout = min(_ROUNDED, len(self.centroids))
+        candidates = nearest_in_panels(bytes_, self._panels, fanout, threads)
+        cells, keys = _ranked(vectors, self.centroids, candidates, threads)
+        if fanout == len(self.centroids):
+            return cells[:, 0]
+        last = vectors.astype(np.float32) - self._rounded[candidates[:, -1]]
+        beyond = np.sqrt(np.einsum("ij,ij->i", last, last, dtype=np.float64)) - self._off
+        # Every other centroid is at least `beyond` away. Where that does not settle it, look at all of them.
+        doubtful = np.flatnonzero(np.sqrt(keys[:, 0]) >= beyond)
+        if len(doubtful):
+            cells[doubtful, 0] = nearest_cells(vectors[doubtful], self.centroids, 1, threads)[:, 0]
+        return cells[:, 0]
+
+
+def nearest_cells(
+    vectors: NDArray[Any], centroids: NDArray[np.float32], nprobe: int, threads: int = 1
+) -> NDArray[np.uint32]:
+    """Return the `nprobe` nearest centroids of each vector, nearest first, ties by the smaller number.
+
+    Parameters
+    ----------
+    vectors : array, shape (m, dim)
+    centroids : float32 array, shape (n_cells, dim)
+    nprobe : int
+        At most n_cells.
+
+    Returns
+    -------
+    uint32 array, shape (m, nprobe)
+    """
+    if nprobe > _MOST_FOUND:  # lists are kept by insertion, which does not go with long ones
+        parts = [np.empty((0, nprobe), np.uint32)]
+        for first in range(0, len(vectors), _SORTED):
+            some = vectors[first : first + _SORTED]
+            everywhere = np.tile(np.arange(len(centroids), dtype=np.uint32), (len(some), 1))
+            parts.append(_ranked(some, centroids, everywhere, threads)[0][:, :nprobe])
+        return np.concatenate(parts)
+    fanout = min(nprobe + _SPARE, len(centroids))
+
+    def block(first: int, last: int) -> NDArray[np.uint32]:
+        return nearest_points(vectors[first:last], centroids, fanout)
+
+    rows = PRODUCT_ROWS if threads == 1 else _PROBED  # of which products see tiles that are the same
+    found = [np.empty((0, fanout), np.uint32), *map_blocks(block, len(vectors), rows, threads)]
+    return _ranked(vectors, centroids, np.concatenate(found), threads)[0][:, :nprobe]
+
+
+def _ranked(
+    vectors: NDArray[Any], centroids: NDArray[np.float32], candidates: NDArray[np.uint32], threads: int
+) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
+    """Return candidates by their true distance, ties by number, and their squared distances."""
+    keys, points = np.empty(candidates.shape, np.float64), np.require(centroids, np.float32, ["C", "W"])
+
+    def block(first: int, last: int) -> None:
+        rows = np.require(vectors[first:last], np.float32, ["C", "W"])
+        _distances(rows, points, candidates[first:last], keys[first:last])
+
+    for _ in map_blocks(block, len(vectors), _BLOCK, threads):
+        pass
+    order = np.lexsort((candidates, keys), axis=1)
+    return np.take_along_axis(candidates, order, 1), np.take_along_axis(keys, order, 1)
+
+
+@njit(nogil=True, cache=True)
+def _distances(rows: Any, centroids: Any, candidates: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write squared distances, float64: four sums side by side, the same on every machine."""
+    dim = rows.shape[1]
+    whole = dim // 4 * 4
+    for i in range(rows.shape[0]):
+        for r in range(candidates.shape[1]):
+            centre = centroids[candidates[i, r]]
+            a = b = c = d = 0.0
+            for j in range(0, whole, 4):
+                a += (np.float64(rows[i, j]) - centre[j]) ** 2
+                b += (np.float64(rows[i, j + 1]) - centre[j + 1]) ** 2
+                c += (np.float64(rows[i, j + 2]) - centre[j + 2]) ** 2
+                d += (np.float64(rows[i, j + 3]) - centre[j + 3]) ** 2
+            for j in range(whole, dim):
+                a += (np.float64(rows[i, j]) - centre[j]) ** 2
+            out[i, r] = (a + b) + (c + d)

@@ -1,0 +1,158 @@
+"""Inverted lists in memory as kernels take them, and rows of every codec turned back into vectors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+#: Values of `RowFormat.kind`.
+FLOAT32, FLOAT16, UINT8, INT8, SQ8, PQ = range(6)
+_NONE = np.zeros((1, 1), np.float32)
+
+
+class Lists(NamedTuple):
+    """Inverted lists, one after the other.
+
+    Attributes
+    ----------
+    data : uint8 array
+        Rows of all lists.
+    names : uint32 array, shape (n,)
+        Number of each list.
+    sizes, at : int64 arrays, shape (n,)
+        Rows of each list, and the byte of `data` where they begin.
+    ids : uint32 array, shape (sizes.sum(),)
+        Vector ids, list after list. A vector's place is its index here.
+    """
+
+    data: NDArray[np.uint8]
+    names: NDArray[np.uint32]
+    sizes: NDArray[np.int64]
+    at: NDArray[np.int64]
+    ids: NDArray[np.uint32]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Place of the first vector of each list, and the number of vectors: int64 (n + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+
+
+class RowFormat(NamedTuple):
+    """What the bytes of a row mean.
+
+    Attributes
+    ----------
+    kind : int
+        `FLOAT32`, `FLOAT16`, `UINT8` and `INT8` are components as they are, `SQ8` codes of a scale, `PQ` codes of
+        what a vector has beyond its list's centroid.
+    dim, row_bytes : int
+    scale : float32 array, shape (2, dim)
+        Minimum and step of each component (`SQ8`).
+    pivots : float32 array, shape (K, dim)
+    offsets : int64 array, shape (M + 1,)
+        As `formats.codes.Codebook` (`PQ`).
+    halves : float32 array, shape (65536,)
+        Value of each float16 by its bits (`FLOAT16`).
+    """
+
+    kind: int
+    dim: int
+    row_bytes: int
+    scale: NDArray[np.float32] = _NONE
+    pivots: NDArray[np.float32] = _NONE
+    offsets: NDArray[np.int64] = np.zeros(2, np.int64)
+    halves: NDArray[np.float32] = _NONE[0]
+
+
+def plain_rows(dtype: np.dtype[Any], dim: int) -> RowFormat:
+    """Return the format of vectors as they are, of type float32, float16, uint8 or int8."""
+    kind = {"float32": FLOAT32, "float16": FLOAT16, "uint8": UINT8, "int8": INT8}[dtype.name]
+    made = RowFormat(kind, dim, dim * dtype.itemsize)
+    if kind != FLOAT16:
+        return made
+    with np.errstate(invalid="ignore"):
+        return made._replace(halves=np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32))
+
+
+@njit(nogil=True, cache=True)
+def decode(
+    data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
+) -> None:  # pragma: no cover - compiled
+    """Write the m rows of a list that begin at byte `at`, less its centroid, to `out` (m, dim), float32."""
+    kind, dim = form.kind, form.dim
+    if kind == FLOAT32:
+        wide = data[at : at + m * dim * 4].view(np.float32)
+        for i in range(m):
+            for j in range(dim):
+                out[i, j] = wide[i * dim + j] - centroid[j]
+    elif kind == FLOAT16:
+        bits = data[at : at + m * dim * 2].view(np.uint16)
+        for i in range(m):
+            for j in range(dim):
+                out[i, j] = form.halves[bits[i * dim + j]] - centroid[j]
+    elif kind == UINT8:
+        for i in range(m):
+            row = data[at + i * dim : at + (i + 1) * dim]
+            for j in range(dim):
+                out[i, j] = np.float32(row[j]) - centroid[j]
+    elif kind == INT8:
+        signed = data[at : at + m * dim].view(np.int8)
+        for i in range(m):
+            for j in range(dim):
+                out[i, j] = np.float32(signed[i * dim + j]) - centroid[j]
+    elif kind == SQ8:
+        low, step = form.scale[0], form.scale[1]
+        for i in range(m):
+            row = data[at + i * dim : at + (i + 1) * dim]
+            for j in range(dim):
+                out[i, j] = (low[j] + step[j] * np.float32(row[j])) - centroid[j]
+    else:
+        chunks = form.row_bytes
+        for i in range(m):
+            row = data[at + i * chunks : at + (i + 1) * chunks]
+            for c in range(chunks):
+                centre = form.pivots[row[c]]
+                for j in range(form.offsets[c], form.offsets[c + 1]):
+                    out[i, j] = centre[j]
+
+
+@njit(nogil=True, cache=True)
+def exact_keys(
+    queries: Any, first: Any, last: Any, places: Any, lists: Any, starts: Any, form: Any, centroids: Any,
+    by_product: Any, out: Any,
+) -> None:  # fmt: skip # pragma: no cover - compiled
+    """Write what queries `first` to `last` are ranked by to `out`, float64, computed from the rows themselves.
+
+    Squared distances; `by_product`: the inner product, negative. Both in float64.
+
+    Parameters
+    ----------
+    queries : float32 array, shape (n_queries, dim)
+    places : uint32 array, shape (n_queries, k)
+        At or above ``starts[-1]`` stands for nothing.
+    """
+    dim = form.dim
+    row = np.empty((1, dim), np.float32)
+    zero = np.zeros(dim, np.float32)
+    for i in range(first, last):
+        for r in range(places.shape[1]):
+            place = np.int64(places[i, r])
+            if place >= starts[-1]:
+                out[i, r] = np.inf
+                continue
+            entry = np.searchsorted(starts, place, side="right") - 1
+            at = lists.at[entry] + (place - starts[entry]) * form.row_bytes
+            decode(lists.data, at, 1, form, zero, row)
+            total = 0.0
+            for j in range(dim):
+                x = np.float64(row[0, j])
+                if form.kind == PQ:
+                    x += np.float64(centroids[lists.names[entry], j])
+                if by_product:
+                    total -= x * np.float64(queries[i, j])
+                else:
+                    total += (x - np.float64(queries[i, j])) ** 2
+            out[i, r] = total

@@ -1,0 +1,135 @@
+"""A whole IVF index directory: what its batches share, opened, and all of it checked (docs/formats/ivf.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import FormatError
+from indexmill.formats.frame import PAGE_BYTES, corrupt
+from indexmill.formats.ids import read_ids
+from indexmill.formats.ivf_batch import BatchFile, batch_name, batch_number, ids_offset
+from indexmill.formats.ivf_centroids import CENTROIDS_NAME, read_centroids
+from indexmill.formats.manifest import FileEntry, parse_manifest
+
+
+class IvfFiles:
+    """An IVF index, opened: manifest and centroids are read, batches are opened one by one.
+
+    Attributes
+    ----------
+    manifest : Manifest
+    centroids : Centroids
+    batches : list of FileEntry
+        By number; the files may be missing or damaged, which is found when one is opened.
+
+    Raises
+    ------
+    OtherKind
+        If it is an index of another kind.
+    FormatError
+        If the manifest or the centroids cannot be used.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.path = Path(directory)
+        self.manifest = parse_manifest(directory, ("ivf",))
+        self.identity = self.manifest.page_file_build_id
+        self.centroids = read_centroids(self.path / CENTROIDS_NAME, self.identity)
+        self.batches = self._batches()
+
+    def _batches(self) -> list[FileEntry]:
+        files = [file for file in self.manifest.files if batch_number(file.name) is not None]
+        names = [batch_name(i) for i in range(self.centroids.n_batches)]
+        if [file.name for file in files] != names:
+            where = self.path / CENTROIDS_NAME
+            raise corrupt(where, "field 'n_batches'", f"{len(files)} as in the manifest", len(names))
+        return files
+
+    def open_batch(self, number: int) -> BatchFile:
+        """Open the file of one batch.
+
+        Raises
+        ------
+        FormatError
+            If it is missing, damaged or of another build.
+        """
+        path = self.path / self.batches[number].name
+        c = self.centroids
+        if not path.is_file():
+            raise corrupt(path, "file", f"{self.batches[number].bytes} bytes", "no such file")
+        return BatchFile(path, number, c.n_lists, c.row_bytes, self.identity)
+
+    def user_ids(self) -> pa.Array | None:
+        """Return the user id of each vector by vector id, or None if the vector id is the user id.
+
+        Raises
+        ------
+        FormatError
+            If ids.imx cannot be used.
+        """
+        path = self.path / "ids.imx"
+        vector_ids, user_ids = read_ids(path, self.identity)
+        if len(vector_ids) != self.centroids.n_vectors or not np.array_equal(
+            vector_ids, np.arange(len(vector_ids), dtype=np.uint32)
+        ):
+            what = f"0..{self.centroids.n_vectors - 1} in order"
+            raise corrupt(path, "section 'vector_ids'", what, "others")
+        return user_ids
+
+
+def ivf_problems(index: IvfFiles) -> Iterator[str]:
+    """Read every list of an IVF index and yield what is wrong beside checksums, one message each."""
+    expected, n_vectors, codebook = 0, index.centroids.n_vectors, index.centroids.codebook
+    n_centres = 256 if codebook is None else len(codebook.pivots)
+    for number in range(len(index.batches)):
+        try:
+            with index.open_batch(number) as batch:
+                if batch.first_vector != expected:
+                    raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
+                expected += batch.n_vectors
+                yield from _batch_problems(batch, n_centres)
+        except (FormatError, OSError) as error:
+            yield str(error)
+            return
+    if expected != n_vectors:
+        yield str(corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, n_vectors))
+
+
+def _batch_problems(batch: BatchFile, n_centres: int) -> Iterator[str]:
+    seen = np.zeros(batch.n_vectors, bool)
+    for place in np.flatnonzero(batch.directory["size"]).tolist():
+        ids, rows = batch.read_list(place)
+        seen[ids - batch.first_vector] = True
+        if int(rows.max()) >= n_centres:
+            yield str(corrupt(batch.path, f"codes of list {place}", f"below {n_centres}", rows.max()))
+    if not seen.all():
+        missing = batch.first_vector + int(np.argmin(seen))
+        yield str(corrupt(batch.path, "ids", "every vector of the batch once", f"no vector {missing}"))
+
+
+def ids_in_lists(batch: BatchFile, lists: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
+    """Gather the ids of all lists, in file order, from the bytes of section ``lists``.
+
+    Parameters
+    ----------
+    lists : uint8 array
+        The section.
+    out : uint32 array, shape (batch.n_vectors,)
+
+    Raises
+    ------
+    CorruptFile
+        If ids are not of this batch, or do not ascend in a list.
+    """
+    sizes = batch.directory["size"].astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    offsets = batch.directory["first_page"].astype(np.int64) * PAGE_BYTES + ids_offset(sizes, batch.row_bytes)
+    for place in range(int(np.count_nonzero(sizes))):
+        at = int(offsets[place])
+        out[starts[place] : starts[place + 1]] = lists[at : at + 4 * int(sizes[place])].view("<u4")
+    batch.check_ids(out, starts[:-1])

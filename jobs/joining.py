@@ -1,0 +1,119 @@
+"""What `indexmill join`, `indexmill truth` and their Python twins share: arguments checked and files opened."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from indexmill.formats.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from indexmill.formats.truth import Truth
+    from indexmill.pipeline.join import JoinReport
+    from indexmill.pipeline.progress import Progress
+
+_METRICS = ("l2", "ip", "cosine")
+
+
+def join_files(
+    queries: NDArray[Any] | str | os.PathLike[str],
+    index: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
+    *,
+    k: int,
+    nprobe: int | None,
+    recall: float | None,
+    column: str | None = None,
+    id_column: str | None = None,
+    memory: int | str,
+    workers: int,
+    work: str | os.PathLike[str] | None,
+    force: bool,
+    progress: Progress | None,
+) -> JoinReport:
+    """Check the arguments of a join, read the queries, and run it.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    size = _memory(memory)
+    from indexmill.jobs.opening import check_is_index
+    from indexmill.jobs.results import check_writable
+    from indexmill.pipeline.join import JoinOptions, run_join
+
+    if out is None:
+        raise ConfigError("--out: missing; name the Parquet file to write")
+    target = Path(out)
+    if target.suffix != ".parquet":
+        raise ConfigError(f"--out: {target}: expected a name that ends in .parquet")
+    check_writable(target, force)
+    options = JoinOptions(k, nprobe, recall, size, workers, work)
+    check_is_index(Path(index))
+    rows, ids = _read_queries(queries, column, id_column)
+    return run_join(rows, index, target, options, ids, progress)
+
+
+def truth_of(
+    base: list[str],
+    queries: NDArray[Any] | str | os.PathLike[str],
+    *,
+    k: int,
+    metric: str | None,
+    column: str | None = None,
+    memory: int | str,
+    workers: int,
+    progress: Progress | None,
+) -> Truth:
+    """Return the truth of queries over vector files, or over the one IVF index that `base` names.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    size = _memory(memory)
+    from indexmill.formats.manifest import MANIFEST_NAME
+    from indexmill.formats.source import open_source
+    from indexmill.jobs.options import one_of
+    from indexmill.pipeline.truth import truth_of_index, truth_of_vectors
+
+    rows, _ = _read_queries(queries, column, None)
+    if len(base) == 1 and (Path(base[0]) / MANIFEST_NAME).is_file():
+        if metric is not None:
+            raise ConfigError("--metric: an index has its own; leave it out")
+        return truth_of_index(base[0], rows, k, workers, size, progress)
+    source = open_source(base, column=column)
+    return truth_of_vectors(
+        source, rows, k, one_of(metric or "l2", _METRICS, "--metric"), workers, size, progress
+    )
+
+
+def _memory(memory: int | str) -> int:
+    from indexmill.jobs.run_options import run_options
+
+    return run_options(None, memory, 1, False).memory
+
+
+def _read_queries(
+    queries: Any, column: str | None, id_column: str | None
+) -> tuple[NDArray[Any], pa.Array | None]:
+    """Return query vectors, and the ids of a column if one is named."""
+    import pyarrow as pa
+
+    from indexmill.formats.source import open_source, read_queries
+
+    if not isinstance(queries, (str, os.PathLike)):
+        return np.asarray(queries), None
+    if id_column is None:
+        return read_queries(os.fspath(queries), column=column), None
+    source = open_source(os.fspath(queries), column=column, id_column=id_column)
+    ids = [batch.ids for batch in source.batches()]
+    return read_queries(os.fspath(queries), column=column), pa.chunked_array(ids).combine_chunks()

@@ -1,0 +1,155 @@
+"""What the build of an IVF index takes: the sizes of its tasks and batches, and the memory and files of its stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.frame import PAGE_BYTES
+from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
+from indexmill.pipeline.certify import QUERIES, K
+from indexmill.pipeline.executor import MOST_NARROW
+from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
+from indexmill.pipeline.scratch import SideColumns
+from indexmill.pipeline.spec import IvfParameters
+
+#: The least vectors of a batch that the memory decides.
+_LEAST_BATCH = 1024
+#: Rows that tasks start at a multiple of, from the start of a batch: blocks of products then always are the same.
+_ALIGN = 8192
+_MIB = 1 << 20
+_SCRATCH_SLACK = 256 << 20
+
+
+@dataclass(frozen=True)
+class IvfShape:
+    """What memory depends on; see `budget.Shape`.
+
+    Attributes
+    ----------
+    n, dim : int
+    dtype : numpy dtype
+    id_bytes : float
+    parameters : IvfParameters
+    """
+
+    n: int
+    dim: int
+    dtype: np.dtype[np.generic]
+    id_bytes: float
+    parameters: IvfParameters
+
+    @property
+    def stored_bytes(self) -> int:
+        """A vector before the codec."""
+        return self.dim * self.dtype.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """A vector in its list, without its id."""
+        p = self.parameters
+        return {"flat": self.stored_bytes, "sq8": self.dim, "pq": min(p.pq_bytes, self.dim)}[p.codec]
+
+    @property
+    def batches(self) -> list[int]:
+        """The first vector of each batch, and the number of vectors."""
+        step = self.parameters.batch_vectors or self.n
+        return [*range(0, self.n, step), self.n]
+
+    @property
+    def drawn(self) -> int:
+        """Vectors of the sample."""
+        return min(self.parameters.sample_vectors, self.n)
+
+
+def with_batches(shape: IvfShape, memory: int) -> IvfShape:
+    """Return `shape` with the size of its batches, unless its job says it: two take half the memory, all are alike."""
+    if shape.parameters.batch_vectors is not None:
+        return shape
+    most = max(_LEAST_BATCH, memory // 4 // (shape.row_bytes + 4))
+    batches = -(-shape.n // most)
+    resolved = shape.parameters.model_copy(update={"batch_vectors": max(64, -(-shape.n // batches))})
+    return replace(shape, parameters=resolved)
+
+
+def spans(shape: IvfShape, memory: int) -> list[list[int]]:
+    """Return for each batch the bounds of its tasks."""
+    row = 2 * shape.stored_bytes + shape.row_bytes + 64
+    bounds = pairwise(shape.batches)
+    return [[first + at for at in task_bounds(last - first, row, memory, _ALIGN)] for first, last in bounds]
+
+
+def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
+    """Return the peak memory of every stage beside what processes take without vectors."""
+    p, n = shape.parameters, shape.n
+    cut = spans(shape, memory)
+    rows = max(last - first for batch in cut for first, last in pairwise(batch))
+    at_once = min(workers, sum(len(batch) - 1 for batch in cut), MOST_NARROW)
+    threads = (workers - 1) * THREAD_BYTES
+    centroids = p.lists * shape.dim * 4
+    cells = 4 * centroids + min(rows, _ALIGN) * (12 * shape.dim + 512)
+    largest = max(last - first for first, last in pairwise(shape.batches))
+    sample = shape.drawn * shape.dim * 4
+    training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
+    return {
+        "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
+        "sample": 8 * n + shape.drawn * shape.stored_bytes,
+        "centroids": sample + 20 * centroids + (8 << 20) + threads + training * (p.codec == "pq"),
+        "assign": at_once * (cells + 4 * rows + _ALIGN * shape.stored_bytes) + threads,
+        "pack": at_once * (rows * (shape.row_bytes + 64) + 2 * centroids + (4 << 20)) + threads,
+        "lists": min(workers, len(cut), MOST_NARROW) * (merge_bytes(memory) + 8 * largest + (8 << 20)),
+        "emit": 8 * n + ids_bytes(n, shape.id_bytes) + 2 * centroids,
+        "certify": 4 * n + exact_bytes(n, shape.dim, QUERIES, K, workers) + 24 * QUERIES * p.lists,
+    }
+
+
+def check_memory(shape: IvfShape, memory: int, executor: str, workers: int) -> None:
+    """Find that all stages fit.
+
+    Raises
+    ------
+    BudgetError
+        Naming the stage that needs most, and what works.
+    """
+    stages = stage_bytes(shape, memory, workers)
+    worst = max(stages, key=lambda name: stages[name])
+    need = stages[worst] + FIXED_BYTES + workers_bytes(executor, workers)
+    if need > memory:
+        raise BudgetError(
+            f"memory: stage {worst} needs {need:,} bytes for {shape.n:,} vectors in {shape.parameters.lists:,} lists, "
+            f"the budget is {memory:,}; give more, or lower --workers, --sample-vectors or --lists"
+        )
+
+
+def chunk_batch_bytes(shape: IvfShape, chunks: int, memory: int) -> int:
+    """Return the size of record batches such that the chunk files of a batch can be merged."""
+    return batch_bytes(chunks, shape.row_bytes, memory)
+
+
+def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
+    """Return the bytes that each stage's directory holds when it is finished."""
+    p, n = shape.parameters, shape.n
+    batches = len(shape.batches) - 1
+    lists = n * (shape.row_bytes + 4) * 4100 // 4096 + batches * p.lists * (PAGE_BYTES + 16)
+    metadata = int(n * side.metadata)
+    centroids = p.lists * shape.dim * 4 + N_CENTRES * 4 * shape.dim
+    return {
+        "ingest": n * shape.stored_bytes + int(n * side.ids_file) + metadata,
+        "sample": shape.drawn * shape.stored_bytes,
+        "centroids": centroids,
+        "assign": 4 * n,
+        "pack": n * (shape.row_bytes + 8),
+        "lists": lists,
+        "emit": lists + centroids + int(n * (4 + side.ids)) + metadata,
+        "certify": 0,
+    }
+
+
+def scratch_bound(shape: IvfShape) -> int:
+    """Return the most bytes that the work directory of a build may take: the input, and twice the output."""
+    files = stage_files(shape, SideColumns(2 * shape.id_bytes, 2 * shape.id_bytes))
+    return 2 * sum(files.values()) + _SCRATCH_SLACK

@@ -1,0 +1,194 @@
+"""The stages of an IVF index: *centroids*, *assign*, *pack*, *lists* and *emit* (Batch Similarity Search, 4.2).
+
+Vectors are cut into batches by vector id. A sort-merge by (list, vector id) makes the lists of a batch: *assign* finds
+the cell of every vector, *pack* writes them as records (place of the list in the file; vector id; row), and *lists*
+merges the records of a batch into its file. Deviation from Equation 5 of the paper: one set of centroids serves all
+batches, so that the lists that a query probes are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.cells import Cells, nearest_cells
+from indexmill.builders.kmeans import fit_centroids
+from indexmill.builders.pq import encode_pq, train_pq
+from indexmill.builders.scalar import Scale, fit_scale
+from indexmill.formats.atomic import link_or_copy
+from indexmill.formats.chunkfile import Records
+from indexmill.formats.chunkwriter import write_chunk
+from indexmill.formats.codes import Codebook
+from indexmill.formats.ids import write_ids
+from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf_centroids import CENTROIDS_NAME, Centroids, write_centroids
+from indexmill.pipeline.emit import seal
+from indexmill.pipeline.ingest import read_ids, read_summary
+from indexmill.pipeline.ivf_recall import certify
+from indexmill.pipeline.merge import merge
+from indexmill.pipeline.spec import IvfParameters
+
+CENTROIDS_VERSION = 1
+ASSIGN_VERSION = 1
+PACK_VERSION = 1
+LISTS_VERSION = 1
+EMIT_VERSION = 1
+CERTIFY_VERSION = 1
+#: Rows whose cells are found, or that are encoded, at a time.
+_BLOCK = 8192
+
+
+class Batch(NamedTuple):
+    """Vectors `first` to `last`, whose cells are in the files `labels`, in order."""
+
+    number: int
+    first: int
+    last: int
+    labels: tuple[str, ...]
+
+
+def centroids_task(
+    ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
+) -> None:
+    """Write ``centroids.npy``, and ``scale.npy`` or ``codebook.npz`` as the codec needs them."""
+    directory = Path(out)
+    rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
+    centroids = fit_centroids(rows, p.lists, p.seed, threads) if given is None else given
+    np.save(directory / "centroids.npy", centroids)
+    if p.codec == "sq8":
+        summary = read_summary(Path(ingest))
+        scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), 8)
+        np.save(directory / "scale.npy", np.stack([scale.minimum, scale.step]))
+    if p.codec == "pq":
+        residuals = np.asarray(rows, np.float32) - centroids[nearest_cells(rows, centroids, 1, threads)[:, 0]]
+        book = train_pq(residuals, p.pq_bytes, seed=p.seed, threads=threads)
+        np.savez(directory / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+
+
+def load_centroids(directory: Path) -> NDArray[np.float32]:
+    """Read the centroids that `centroids_task` wrote."""
+    centroids: NDArray[np.float32] = np.load(directory / "centroids.npy")
+    return centroids
+
+
+def _load_codec(directory: Path) -> tuple[NDArray[np.float32] | None, Codebook | None]:
+    """Read what the codec was fitted to: a scale, a codebook, or neither."""
+    if (directory / "scale.npy").exists():
+        return np.load(directory / "scale.npy"), None
+    if not (directory / "codebook.npz").exists():
+        return None, None
+    with np.load(directory / "codebook.npz") as arrays:
+        return None, Codebook(arrays["pivots"], arrays["offsets"])
+
+
+def assign_task(vectors: str, centroids: str, first: int, last: int, out: str) -> None:
+    """Write the cell of each of the rows `first` to `last`, uint32, as a .npy file."""
+    rows = np.load(vectors, mmap_mode="r")[first:last]
+    cells = Cells(load_centroids(Path(centroids)), rows.dtype)
+    labels = np.empty(len(rows), np.uint32)
+    for at in range(0, len(rows), _BLOCK):
+        labels[at : at + _BLOCK] = cells.nearest(np.asarray(rows[at : at + _BLOCK]))
+    with open(out, "wb") as file:
+        np.save(file, labels)
+
+
+def list_sizes(batch: Batch, n_lists: int) -> NDArray[np.int64]:
+    """Return the vectors of each list of a batch."""
+    sizes = np.zeros(n_lists, np.int64)
+    for labels in batch.labels:
+        sizes += np.bincount(np.load(labels, mmap_mode="r"), minlength=n_lists)
+    return sizes
+
+
+def pack_task(
+    vectors: str, centroids: str, batch: Batch, labels: str, first: int, last: int, batch_bytes: int, out: str
+) -> None:
+    """Write rows `first` to `last` of a batch as a chunk file: key place of the list, value vector id, payload row."""
+    directory = Path(centroids)
+    centres = load_centroids(directory)
+    order = longest_first(list_sizes(batch, len(centres)))
+    places = np.empty(len(order), np.uint32)
+    places[order] = np.arange(len(order), dtype=np.uint32)
+    cells = np.load(labels)
+    rows = _encoded(np.load(vectors, mmap_mode="r")[first:last], centres, cells, *_load_codec(directory))
+    records = Records(places[cells], np.arange(first, last, dtype=np.uint32), rows)
+    write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
+
+
+def _encoded(
+    vectors: NDArray[Any],
+    centroids: NDArray[np.float32],
+    cells: NDArray[np.uint32],
+    scale: NDArray[np.float32] | None,
+    codebook: Codebook | None,
+) -> NDArray[np.uint8]:
+    """Return the rows of lists, uint8 (m, row_bytes)."""
+    if scale is None and codebook is None:
+        return np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
+    parts = []
+    for at in range(0, len(vectors), _BLOCK):
+        some = np.asarray(vectors[at : at + _BLOCK], np.float32)
+        if scale is not None:
+            parts.append(Scale(scale[0], scale[1], 8).encode(some))
+        elif codebook is not None:
+            parts.append(encode_pq(some - centroids[cells[at : at + _BLOCK]], codebook))
+    return np.concatenate(parts)
+
+
+def lists_task(
+    batch: Batch, n_lists: int, row_bytes: int, chunks: list[str], buffer_bytes: int, out: str
+) -> None:
+    """Merge the chunk files of a batch into its file."""
+
+    def pieces() -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
+        for _, ids, rows in merge(chunks, 0, n_lists, buffer_bytes=buffer_bytes):
+            yield ids, rows
+
+    write_batch(out, batch.number, batch.first, list_sizes(batch, n_lists), row_bytes, pieces())
+
+
+def emit_task(
+    ingest: str, centroids: str, lists: list[str], sizes: list[int], p: IvfParameters, out: str, threads: int
+) -> None:
+    """Put the files of an index together, all but its manifest, stamped.
+
+    Parameters
+    ----------
+    lists : list of str
+        The file of each batch.
+    sizes : list of int
+        Vectors of each batch.
+    """
+    directory, summary = Path(out), read_summary(Path(ingest))
+    stored = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    scale, codebook = _load_codec(Path(centroids))
+    shared = Centroids(
+        load_centroids(Path(centroids)), str(stored.dtype), p.metric, summary.max_norm, len(stored), len(lists),
+        p.codec, scale, codebook,
+    )  # fmt: skip
+    write_centroids(directory / CENTROIDS_NAME, shared)
+    for number, file in enumerate(lists):
+        link_or_copy(file, directory / batch_name(number))
+    write_ids(directory / "ids.imx", np.arange(len(stored), dtype=np.uint32), read_ids(Path(ingest)))
+    metadata = Path(ingest) / "metadata.parquet"
+    if metadata.exists():
+        shutil.copyfile(metadata, directory / metadata.name)
+    facts = {"lists": shared.n_lists, "codec": p.codec, "row_bytes": shared.row_bytes, "batches": sizes}
+    seal(directory, {"ivf": facts})
+
+
+def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int) -> None:
+    """Write ``certificate.json``: what share of true neighbours lies in the lists that are probed, leave-one-out.
+
+    That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.
+    """
+    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    cells = np.concatenate([np.load(file) for file in labels])
+    certificate = certify(vectors, cells, load_centroids(Path(centroids)), seed, threads)
+    (Path(out) / "certificate.json").write_text(json.dumps(certificate))

@@ -1,0 +1,113 @@
+"""Batches of an IVF index in memory, one after the other: the next is loaded while one is searched.
+
+Algorithm 1 of the Batch Similarity Search paper, double-buffered. A batch that cannot be read does not keep the others
+from being searched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.list_rows import PQ, SQ8, Lists, RowFormat, plain_rows
+from indexmill.formats.direct import aligned_buffer, read_section
+from indexmill.formats.errors import FormatError
+from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.ivf_centroids import Centroids
+from indexmill.formats.ivf_index import IvfFiles, ids_in_lists
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A batch in memory.
+
+    Attributes
+    ----------
+    number, first_vector : int
+    lists : Lists
+        Good until the batch after the next one is asked for.
+    bytes : int
+        That were read.
+    seconds : float
+        From its first read to its last check.
+    """
+
+    number: int
+    first_vector: int
+    lists: Lists
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A batch that cannot be read, and why."""
+
+    number: int
+    error: FormatError | OSError
+
+
+def row_format(shared: Centroids) -> RowFormat:
+    """Return what the rows of an index's lists mean."""
+    if shared.scale is not None:
+        return RowFormat(
+            SQ8, shared.dim, shared.row_bytes, scale=np.require(shared.scale, requirements=["C", "W"])
+        )
+    if shared.codebook is not None:
+        pivots = np.require(shared.codebook.pivots, requirements=["C", "W"])
+        offsets = shared.codebook.offsets.astype(np.int64)
+        return RowFormat(PQ, shared.dim, shared.row_bytes, pivots=pivots, offsets=offsets)
+    return plain_rows(np.dtype(shared.dtype), shared.dim)
+
+
+def buffers_bytes(index: IvfFiles) -> int:
+    """Return what two batches and their ids take in memory."""
+    largest = max(file.bytes for file in index.batches)
+    rows = min(largest // (index.centroids.row_bytes + 4), index.centroids.n_vectors)
+    return 2 * (largest + 4 * rows)
+
+
+def load_batches(index: IvfFiles, numbers: Sequence[int]) -> Iterator[Loaded | Unread]:
+    """Yield batches in order, each while the one after it is read on another thread.
+
+    Memory: two batches (`buffers_bytes`).
+    """
+    if not len(numbers):
+        return
+    largest = max(index.batches[number].bytes for number in numbers)
+    buffers = [aligned_buffer(largest) for _ in range(min(2, len(numbers)))]
+    with ThreadPoolExecutor(1, "join-load") as thread:
+        pending = thread.submit(_load, index, numbers[0], buffers[0])
+        for i in range(len(numbers)):
+            loaded = pending.result()
+            if i + 1 < len(numbers):
+                pending = thread.submit(_load, index, numbers[i + 1], buffers[(i + 1) % 2])
+            yield loaded
+            del loaded
+
+
+def _load(index: IvfFiles, number: int, buffer: NDArray[np.uint8]) -> Loaded | Unread:
+    began = time.perf_counter()
+    try:
+        with index.open_batch(number) as batch:
+            data = buffer[: batch.lists_bytes]
+            read_section(batch.file, "lists", data)
+            ids = np.empty(batch.n_vectors, np.uint32)
+            ids_in_lists(batch, data, ids)
+            entries = batch.directory
+            lists = Lists(
+                data,
+                entries["list"].astype(np.uint32),
+                entries["size"].astype(np.int64),
+                entries["first_page"].astype(np.int64) * PAGE_BYTES,
+                ids,
+            )
+            seconds = time.perf_counter() - began
+            return Loaded(number, batch.first_vector, lists, batch.lists_bytes, seconds)
+    except (FormatError, OSError) as error:
+        return Unread(number, error)

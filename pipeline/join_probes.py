@@ -1,0 +1,82 @@
+"""The lists to probe for a wanted recall, learnt from where the true neighbours of some queries lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.cells import nearest_cells
+from indexmill.builders.panels import NOTHING
+from indexmill.builders.scan import nothing, united
+from indexmill.formats.errors import CorruptFile
+from indexmill.formats.ivf_index import IvfFiles
+from indexmill.pipeline.ivf_recall import list_recalls, ranks_of
+from indexmill.pipeline.join_batches import Loaded, Unread, load_batches
+from indexmill.pipeline.join_search import Search
+from indexmill.pipeline.progress import Progress
+from indexmill.pipeline.recall import mean_recall
+
+#: Queries that teach.
+_SAMPLE = 200
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """How many lists to probe, and the recall of the queries that taught it, with the 95% interval."""
+
+    nprobe: int
+    recall: float
+    recall_low: float
+    recall_high: float
+    learnt_from: int
+
+
+def learn_nprobe(
+    files: IvfFiles, queries: NDArray[Any], k: int, recall: float, threads: int, progress: Progress
+) -> Learnt:
+    """Return the fewest lists with which the mean recall of at most 200 evenly spaced queries is at least `recall`.
+
+    One pass over all batches finds their true neighbours, by the distances of the lists' codec, and with them the
+    lists they lie in.
+
+    Raises
+    ------
+    CorruptFile
+        If a batch cannot be read.
+    """
+    chosen = np.unique(np.linspace(0, len(queries) - 1, min(_SAMPLE, len(queries))).astype(np.int64))
+    search = Search(files.centroids, queries[chosen], k, files.centroids.n_lists, threads)
+    best, homes = nothing(len(chosen), k), []
+    progress.start("learn", len(files.batches), "batches")
+    for batch in load_batches(files, range(len(files.batches))):
+        if isinstance(batch, Unread):
+            raise CorruptFile(
+                f"recall: cannot be learnt while a batch is missing: {batch.error}"
+            ) from batch.error
+        found = search.run(batch.lists)
+        homes.append(_homes(batch, found.ids))
+        best = united([best, found], k)
+        progress.advance(1)
+    progress.finish()
+    ids, cells = (np.concatenate(columns) for columns in zip(*homes, strict=True))
+    order = np.argsort(ids)
+    there = best.ids != NOTHING
+    known = np.searchsorted(ids[order], np.where(there, best.ids, ids[order][0]))
+    n_lists = files.centroids.n_lists
+    places = nearest_cells(search.queries, files.centroids.centroids, n_lists, threads)
+    ranks = np.where(there, ranks_of(cells[order][known], places), -1)
+    recalls = list_recalls(ranks, n_lists)
+    nprobe = min(int(np.searchsorted(recalls.mean(axis=0), recall - 1e-9)) + 1, n_lists)
+    measured = mean_recall(recalls[:, nprobe - 1])
+    return Learnt(nprobe, measured.mean, measured.low, measured.high, len(chosen))
+
+
+def _homes(batch: Loaded, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return the vector ids that were found in a batch, and the lists they lie in."""
+    wanted = np.unique(ids[ids != NOTHING])
+    cells = np.empty(len(batch.lists.ids), np.uint32)
+    cells[batch.lists.ids - batch.first_vector] = np.repeat(batch.lists.names, batch.lists.sizes)
+    return wanted, cells[wanted - batch.first_vector]

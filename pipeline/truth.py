@@ -1,0 +1,159 @@
+"""The true nearest vectors of queries, streamed: from the vectors themselves, or from flat lists of an IVF index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from indexmill.builders.exact import BLOCK_BYTES, ExactSearch
+from indexmill.builders.scan import MARGIN, Nearest, nothing, united
+from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.source import VectorSource
+from indexmill.formats.truth import Truth
+from indexmill.formats.validate import check_batch
+from indexmill.pipeline.budget import FIXED_BYTES
+from indexmill.pipeline.join import JoinOptions, check_memory
+from indexmill.pipeline.join_batches import Unread, load_batches
+from indexmill.pipeline.join_search import Search
+from indexmill.pipeline.metric import unit
+from indexmill.pipeline.progress import Progress, Silent
+
+#: Vector ids of a truth file are uint32, and one of them stands for nothing.
+_MOST_VECTORS = 2**32 - 1
+
+
+def truth_of_vectors(
+    source: VectorSource,
+    queries: NDArray[Any],
+    k: int,
+    metric: str = "l2",
+    threads: int = 2,
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> Truth:
+    """Return the k nearest vectors of each query by `metric`, reading the vectors once (twice for ip).
+
+    Distances are squared Euclidean ones: under cosine of unit vectors, under inner product with the added component.
+
+    Memory: the queries twice, 40 bytes a query and neighbour, and about 64 MiB a thread.
+
+    Raises
+    ------
+    ConfigError
+        If `metric` is ip and the vectors are integers.
+    InputError
+        If the queries do not suit the vectors, there are fewer than k, or a vector is no finite one.
+    BudgetError
+        If queries and neighbours do not fit `memory`.
+    """
+    _check(source.n_vectors, source.dim, queries, k)
+    if metric == "ip" and source.dtype.kind != "f":
+        raise ConfigError(f"metric: ip needs float vectors, but {source.paths[0]} holds {source.dtype}")
+    need = FIXED_BYTES + len(queries) * (8 * source.dim + 40 * (k + MARGIN)) + threads * (64 << 20)
+    if memory is not None and need > memory:
+        raise BudgetError(f"memory: {len(queries):,} queries need {need:,} bytes, the budget is {memory:,}")
+    rows = max(1, BLOCK_BYTES // (source.dim * source.dtype.itemsize))
+    with threadpool_limits(1):
+        prepare, asked = _euclidean(source, queries, metric, rows)
+        search = ExactSearch(asked, k, threads)
+        listener = progress or Silent()
+        listener.start("truth", source.n_vectors, "vectors")
+        for batch in source.batches(rows):
+            check_batch(batch, metric)
+            search.add(batch.start, prepare(np.asarray(batch.vectors)))
+            listener.advance(len(batch.vectors))
+        listener.finish()
+    return _as_truth(search.found)
+
+
+def truth_of_index(
+    index: str | os.PathLike[str],
+    queries: NDArray[Any],
+    k: int,
+    threads: int = 2,
+    memory: int | None = None,
+    progress: Progress | None = None,
+) -> Truth:
+    """Return the k nearest vectors of each query by an IVF index's metric: a join that probes all lists.
+
+    Raises
+    ------
+    ConfigError
+        If the lists are not flat, so that the vectors themselves are not there.
+    FormatError
+        If a batch cannot be read.
+    IndexmillError
+        As `truth_of_vectors`.
+    """
+    files = IvfFiles(os.fspath(index))
+    shared = files.centroids
+    if shared.codec != "flat":
+        raise ConfigError(
+            f"{index}: its lists hold codes ({shared.codec}); name the files of the vectors instead"
+        )
+    _check(shared.n_vectors, shared.dim - (shared.metric == "ip"), queries, k)
+    if memory is not None:
+        check_memory(files, len(queries), JoinOptions(k, shared.n_lists, memory=memory, workers=threads))
+    best, listener = nothing(len(queries), k), progress or Silent()
+    with threadpool_limits(1):
+        search = Search(shared, queries, k, shared.n_lists, threads, by_distance=True)
+        listener.start("truth", len(files.batches), "batches")
+        for batch in load_batches(files, range(len(files.batches))):
+            if isinstance(batch, Unread):
+                raise batch.error
+            best = united([best, search.run(batch.lists)], k)
+            listener.advance(1)
+        listener.finish()
+    return _as_truth(best)
+
+
+def _check(n_vectors: int, dim: int, queries: NDArray[Any], k: int) -> None:
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        got = queries.shape[-1] if queries.ndim else 0
+        raise InputError(
+            f"queries: {got} dimensions, but the vectors have {dim}; pass the queries that belong to them"
+        )
+    if n_vectors > _MOST_VECTORS:
+        raise InputError(
+            f"{n_vectors:,} vectors: a truth file names at most {_MOST_VECTORS:,}; split the input"
+        )
+    if not 1 <= k <= n_vectors:
+        raise InputError(
+            f"k: {k} neighbours wanted of {n_vectors:,} vectors; use at least 1 and at most that many"
+        )
+
+
+def _euclidean(
+    source: VectorSource, queries: NDArray[Any], metric: str, rows: int
+) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], NDArray[Any]]:
+    """Return what maps vectors to where the nearest by `metric` are the nearest, and the queries mapped so."""
+    if metric == "cosine":
+        zero = np.flatnonzero(~queries.any(axis=1))
+        if len(zero):
+            raise InputError(f"queries: row {zero[0]} is zero, which has no direction; leave it out")
+        return unit, unit(queries)
+    if metric == "l2":
+        return lambda vectors: vectors, queries
+    most = max(float(_squares(batch.vectors).max()) for batch in source.batches(rows))
+
+    def lifted(vectors: NDArray[Any]) -> NDArray[Any]:
+        return np.column_stack(
+            [vectors.astype(np.float32), np.sqrt(most - _squares(vectors)).astype(np.float32)]
+        )
+
+    return lifted, np.column_stack([queries.astype(np.float32), np.zeros(len(queries), np.float32)])
+
+
+def _squares(vectors: NDArray[Any]) -> NDArray[np.float64]:
+    squares: NDArray[np.float64] = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    return squares
+
+
+def _as_truth(found: Nearest) -> Truth:
+    return Truth(found.ids, found.keys.astype(np.float32))
