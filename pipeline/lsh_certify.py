@@ -25,25 +25,27 @@ VERSION = 1
 _STREAM = 0xCE57
 
 
-def certify_task(emitted: str, manifest: Manifest, ingest: str, seed: int, out: str, threads: int) -> None:
+def certify_task(
+    emitted: str, manifest: Manifest, ingest: str, seed: int, in_memory: bool, out: str, threads: int
+) -> None:
     """Write ``certificate.json``: overall ratio and recall with intervals, and reads; null when there is one vector.
 
-    The files in `emitted` are opened as the index that they will be, under `manifest`.
+    The files in `emitted` are opened as the index that they will be, under `manifest`, with the vectors
+    `in_memory` or on storage, which changes no figure.
     """
     vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
     with tempfile.TemporaryDirectory(dir=out) as index:
         for file in manifest.files:
             link_or_copy(Path(emitted) / file.name, Path(index) / file.name)
         write_manifest(Path(index), manifest)
-        certificate = measure(index, vectors, manifest.parameters["metric"], seed, threads)
+        certificate = measure(index, vectors, manifest.parameters["metric"], seed, in_memory, threads)
     (Path(out) / "certificate.json").write_text(json.dumps(certificate))
 
 
-def measure(index: str, vectors: NDArray[Any], metric: str, seed: int, threads: int) -> dict[str, Any] | None:
-    """Search the index at `index` for rows of `vectors`, shape (n_vectors, stored dim); None when there is one.
-
-    Vectors and tables stay on storage, so that memory does not grow with the index.
-    """
+def measure(
+    index: str, vectors: NDArray[Any], metric: str, seed: int, in_memory: bool, threads: int
+) -> dict[str, Any] | None:
+    """Search the index at `index` for rows of `vectors`, shape (n_vectors, stored dim); None when there is one."""
     from indexmill.reader.lsh import LshIndex
 
     n = len(vectors)
@@ -53,7 +55,7 @@ def measure(index: str, vectors: NDArray[Any], metric: str, seed: int, threads: 
     rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(QUERIES, n), replace=False))
     compared = as_hashed(vectors[rows]) if metric == "ip" else vectors[rows]
     _, truth = exact_neighbours(vectors, compared, k, threads, skip=rows)
-    opened = LshIndex(index, vectors="storage", tables="storage")
+    opened = LshIndex(index, vectors="memory" if in_memory else "storage", tables="storage")
     result = opened.search(vectors[rows][:, : opened.native.dim], min(k + 1, n), threads=threads)
     squared = distances_without_self(vectors, compared, rows, result.slots, k)
     ratio = overall_ratio(np.sqrt(squared), np.sqrt(truth.astype(np.float64)))

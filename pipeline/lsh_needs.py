@@ -175,6 +175,8 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
     functions = 4 * shape.n_tables * size.solved.n_functions * (size.dim + shape.n_radii)
     laid = widest * (_BUCKET_BYTES * shape.buckets_per_table + _BLOCK_BYTES * blocks)
     sums = 4 * (output_bytes(size) // PAGE_BYTES)  # checksums that an open index holds
+    if certified_in_memory(size, memory):
+        sums += size.n * RowFormat(size.dim, size.dtype.name).vector_bytes
     searched = 2 * functions + shape.bitmap_bytes + sums + (16 << 20)
     return {
         "ingest": ingest_bytes(size.n, size.dim, size.parameters.metric, size.id_bytes),
@@ -186,6 +188,11 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
         "certify": exact_bytes(size.n, size.dim, QUERIES, K, workers) + searched,
         "emit": laid + _SEALING_BYTES + 2 * functions + 12 * size.n + ids_bytes(size.n, size.id_bytes),
     }
+
+
+def certified_in_memory(size: LshSize, memory: int) -> bool:
+    """Tell whether *certify* may hold all vectors: reads of single ones would take most of its time."""
+    return size.n * RowFormat(size.dim, size.dtype.name).vector_bytes <= task_bytes(memory)
 
 
 def check_memory(size: LshSize, memory: int, executor: str, workers: int) -> Mapping[str, int]:

@@ -116,10 +116,11 @@ class LshRecipe(Recipe):
         )  # fmt: skip
 
     def _certify(self) -> Stage:
-        p = self.size.parameters
+        p, in_memory = self.size.parameters, lsh_needs.certified_in_memory(self.size, self.memory)
         return self._call(
             "certify", lsh_certify.VERSION, {"seed": p.seed}, [self.emit, self.ingest],
             lambda: (
                 lsh_certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), p.seed,
+                in_memory,
             ),
         )  # fmt: skip

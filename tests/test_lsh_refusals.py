@@ -86,7 +86,7 @@ def test_a_build_stays_within_the_scratch_space_it_is_planned_with(
     used = json.loads((index / "run.json").read_text())["peak_scratch_bytes"]
     assert 0.5 * plan.peak_scratch_bytes < used < 1.3 * plan.peak_scratch_bytes
     assert set(plan.stages) == {"ingest", "sample", "solve", "hash", "chain", "emit", "certify"}
-    assert plan.seconds > 0
+    assert 0 <= plan.seconds < 60  # so small a job may round to 0.0
     assert plan.lsh is not None
     assert plan.lsh["n_tables"] == 5
     assert plan.shards is None
