@@ -139,7 +139,7 @@ def test_a_kind_of_the_future_is_too_new(index: Path, tmp_path: Path) -> None:
     body = text[:-81]
     digest = hashlib.sha256(body.encode()).hexdigest()
     (tmp_path / "manifest.json").write_text(f'{body}  "digest": "{digest}"\n}}\n')
-    with pytest.raises(TooNew, match="expected 'graph' or 'lsh', got 'tsh'"):
+    with pytest.raises(TooNew, match="expected 'graph' or 'lsh' or 'ivf', got 'tsh'"):
         parse_manifest(tmp_path)
 
 
