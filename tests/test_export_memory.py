@@ -40,7 +40,7 @@ def write(index, n):
     write_ids(index / "ids.imx", rng.permutation(n).astype(np.uint32), pa.array(rng.permutation(n)))
     build_id, files = seal_files(index, [p.name for p in index.iterdir()])
     facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
-    write_manifest(index, Manifest("graph", build_id, {}, facts, {}, {}, {}, None, files))
+    write_manifest(index, Manifest("graph", build_id, {}, facts, {}, None, files))
 
 def export(name):
     indexmill.export(path / name, "faiss", path / f"{name}-faiss")
