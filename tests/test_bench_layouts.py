@@ -251,7 +251,7 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
 ) -> None:
     from indexmill.layout import portfolio
 
-    some = {name: portfolio.ORDERS[name] for name in ("star", "gorder")}
+    some = {name: portfolio.ORDERS[name] for name in ("identity", "star", "gorder")}
     monkeypatch.setattr(portfolio, "ORDERS", some)
     sift, _ = raw_sets(tmp_path, 1500)
     space = Workspace(Dataset(sift), tmp_path)

@@ -159,7 +159,7 @@ def lay_out_and_die(victim: str, index: Path, failpoint: str = "") -> int:
 def test_killed_anywhere_there_is_always_a_whole_index(index: Path, old: Path) -> None:
     whole = index.parent / "whole"
     indexmill.lay_out(old, "star", out=whole)
-    for step in ("unpack", "write_files"):
+    for step in ("unpack", "write_index"):
         assert lay_out_and_die(step, index) == -signal.SIGKILL, step
         assert data_files(index) == data_files(old), step
         assert (index.parent / ".ix.indexmill-scratch").is_dir()
