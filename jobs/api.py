@@ -238,7 +238,7 @@ def lay_out(
     prune_edges : bool
         Experimental: choose neighbour lists anew for the pages of the order, and keep them if that saves page reads.
     work : path, optional
-        Directory for scratch files, twice the index; default: beside the output.
+        Directory for scratch files, three to four times the index; default: beside the output.
     certify : bool
         Measure recall and page reads again, as a build does; that holds the codes in memory.
     out, memory, workers, force, progress

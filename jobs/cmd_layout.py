@@ -67,7 +67,9 @@ def command(
     out: NewOut = None,
     work: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Scratch files, twice the index; default: beside the output."),
+        typer.Option(
+            metavar="DIR", help="Scratch files, three to four times the index; default: beside the output."
+        ),
     ] = None,
     certify: Annotated[
         bool,

@@ -128,11 +128,16 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
         monkeypatch.setattr(module, "Views", FakeViews)
     monkeypatch.setattr(layouts_reads, "write", lambda case, order: case.laid_out(order))
     cost = {"wall_s": 20.0, "cpu_s": 30.0, "stage_s": {}, "told_peak_bytes": 9e7}
-    monkeypatch.setattr(layouts_written, "_lay_out", lambda case, name, options: cost)
+
+    def lay_out(case: Case, name: str, options: list[Any]) -> dict[str, Any]:
+        if layouts_written.PRUNE in options:
+            raise RuntimeError("exit code 8 of: indexmill layout\nerror: nothing was published")
+        return cost
+
+    monkeypatch.setattr(layouts_written, "_lay_out", lay_out)
     made = {"order": "polish", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
     made["choice"] = {"sample_vectors": 50_000, "candidates": []}
     monkeypatch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
-    monkeypatch.setattr(layouts_written, "can_prune", lambda: False)
     sift, text = raw_sets(tmp_path, 300)
     return make_space(sift, text, tmp_path / "out", None)
 
@@ -167,7 +172,7 @@ def test_every_part_is_measured_recorded_and_rendered(
         "Beside the paper",
     ):
         assert f"### {title}" in text
-    assert "not measured: this version" in text
+    assert "kept none: error: nothing was published" in text
     pages = space.out / "page.md", space.out / "guide.md"
     for page in pages:
         page.write_text("before\n{}\nold\n{}\nafter\n".format(*tables_layouts.MARKS))
@@ -175,7 +180,9 @@ def test_every_part_is_measured_recorded_and_rendered(
     assert text in pages[0].read_text()
     assert "| polish | 5.0 | 30 |" in pages[1].read_text()
     assert "old" not in pages[1].read_text()
-    monkeypatch.setattr(layouts_written, "can_prune", lambda: True)
+    monkeypatch.setattr(
+        layouts_written, "_lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
+    )
     pruned = layouts.PARTS["prune-sift1m-R32"](space)
     # In `Written` a pruned index reads what `polish` reads; it is laid out as the best order is.
     assert pruned["order"] == "gorder"

@@ -78,11 +78,23 @@ def test_only_the_queries_given_are_looked_at(shuffled: Path, tmp_path: Path, wi
     assert (choice["queries"], choice["queries_from"], choice["recall"]) == (80, "the caller", 0.95)
 
 
-def test_given_queries_tune_on_a_sample_by_those_that_lie_in_it(
-    shuffled: Path, tmp_path: Path, sampled: None
+def test_vectors_of_a_sample_make_up_for_given_queries_that_lie_outside_of_it(
+    shuffled: Path, tmp_path: Path, sampled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    indexmill.lay_out(shuffled, out=tmp_path / "ix", effort="low", queries=points(120, 9))
-    assert 50 <= manifest(tmp_path / "ix")["layout"]["choice"]["queries"] < 120
+    seen: list[TuningQueries] = []
+    judge = auto.Judge
+    monkeypatch.setattr(
+        auto, "Judge", lambda rows, queries, threads: (seen.append(queries), judge(rows, queries, threads))[1]
+    )
+    given = points(120, 9)
+    indexmill.lay_out(shuffled, out=tmp_path / "ix", effort="low", queries=given)
+    choice = manifest(tmp_path / "ix")["layout"]["choice"]
+    assert (choice["queries"], choice["queries_from"]) == (TINY.queries, "the caller and the index")
+    own = seen[0].own
+    assert own is not None
+    assert 50 <= np.count_nonzero(own < 0) < TINY.queries
+    inside = {row.tobytes() for row in given}
+    assert [row.tobytes() in inside for row in seen[0].vectors] == (own < 0).tolist()
 
 
 def test_counts_are_those_of_the_index_that_is_published(shuffled: Path, tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ VECTORS = rows(2500, 1)
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph that was built in haste, so that other edges help for certain."""
-    return build(tmp_path_factory.mktemp("prune") / "old", VECTORS, R=8, L=8, alpha=1.0, pq_bytes=16)
+    return build(
+        tmp_path_factory.mktemp("prune") / "old", VECTORS, order="identity", R=8, L=8, alpha=1.0, pq_bytes=16
+    )
 
 
 @pytest.fixture(scope="module")

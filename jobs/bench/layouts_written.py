@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from typing import Any
 
 import layouts_fit
@@ -17,7 +16,9 @@ from process import run_measured
 from settings import lockstep
 from workspace import THREADS, indexmill_command
 
-#: Experimental option of `indexmill layout`: edges that leave the page may be dropped once a layout is known.
+from indexmill.formats.errors import NothingToGain
+
+#: Experimental option of `indexmill layout`: neighbour lists are chosen anew once a layout is known.
 PRUNE = "--prune-edges"
 
 
@@ -39,7 +40,7 @@ def auto(case: Case) -> dict[str, Any]:
 
 
 def prune(case: Case, best: str) -> dict[str, Any]:
-    """Lay the index out in the best order and let edges be dropped; say so where the command has no such option.
+    """Lay the index out in the best order with edges chosen for its pages; say so where that saves nothing.
 
     Parameters
     ----------
@@ -47,10 +48,13 @@ def prune(case: Case, best: str) -> dict[str, Any]:
     best : str
         The order with the fewest page reads; what is gained is told beside it.
     """
-    if not can_prune():
-        return {"reason": f"this version of indexmill layout has no option {PRUNE}"}
     name = case.laid_out("pruned")
-    cost = _lay_out(case, name, ["--order", best, PRUNE])
+    try:
+        cost = _lay_out(case, name, ["--order", best, PRUNE])
+    except RuntimeError as error:
+        if not str(error).startswith(f"exit code {NothingToGain.exit_code} of"):
+            raise
+        return {"reason": str(error).splitlines()[-1]}
     made = ours.manifest(case.space.index(name))
     return {
         "reason": None,
@@ -60,14 +64,6 @@ def prune(case: Case, best: str) -> dict[str, Any]:
         **cost,
         **_judged(case, name, best),
     }
-
-
-def can_prune() -> bool:
-    """Whether `indexmill layout` knows the option."""
-    told = subprocess.run(
-        [indexmill_command(), "layout", "--help"], capture_output=True, text=True, check=True
-    )
-    return PRUNE in told.stdout
 
 
 def _lay_out(case: Case, name: str, options: list[Any]) -> dict[str, Any]:

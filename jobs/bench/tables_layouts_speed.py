@@ -61,7 +61,7 @@ def _prune(pruned: dict[str, Any]) -> str:
     rows = []
     for case, part in pruned.items():
         if part["reason"]:
-            rows.append((case, f"not measured: {part['reason']}", "", "", "", ""))
+            rows.append((case, f"kept none: {part['reason']}", "", "", "", ""))
             continue
         cells = [
             figure(part["policies"][policy][what]["0.95"], digits, unit)

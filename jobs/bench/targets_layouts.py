@@ -22,7 +22,7 @@ def _reads(case: str) -> list[Target]:
     return [
         Target(f"{at}, star / identity, navigation entry, {case}", part,
                _ratio("page navigation", "star / identity"), 0.66, "<=", TIMES),
-        Target("the same, stretch", part, _ratio("page navigation", "star / identity"), 0.60, "<=", TIMES),
+        Target(f"the same, stretch, {case}", part, _ratio("page navigation", "star / identity"), 0.60, "<=", TIMES),
         Target(f"{at}, star / identity, centroid entries, {case}", part,
                _ratio("page centroids", "star / identity"), 0.66, "<=", TIMES),
         Target(f"{at}, best order / star, navigation entry, {case}", part,

@@ -16,7 +16,7 @@ from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.relayout.judge import Cost, Judge
+from indexmill.pipeline.relayout.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.sample_index import Sample, nodes_within
@@ -234,7 +234,7 @@ def choose(
         "sample_vectors": len(trial.points),
         **memory_record(index, len(trial.points), how, memory),
         "queries": len(queries),
-        "queries_from": "the caller" if given is not None else "the index",
+        "queries_from": _whose(given, queries),
         "k": queries.k,
         "recall": round(judge.target, 6),
         "candidates": rows,
@@ -250,6 +250,12 @@ def candidates(index: OpenedIndex, size: int, memory: int) -> list[str]:
     names = (name for name in ORDERS if name not in _BASELINES)
     orders = [name for name in names if needed_memory(index, name) <= memory]
     return [CURRENT, *orders] if size == index.n else orders
+
+
+def _whose(given: GivenQueries | None, queries: TuningQueries) -> str:
+    if given is None:
+        return "the index"
+    return "the caller" if queries.own is None else "the caller and the index"
 
 
 def decide(tried: list[Candidate]) -> tuple[Candidate, list[dict[str, Any]]]:

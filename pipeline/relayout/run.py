@@ -72,7 +72,7 @@ class LayoutRequest:
             raise ConfigError(f"order: expected one of {', '.join((AUTO, *ORDERS))}, got {self.order!r}")
         if self.effort is not None and self.effort not in EFFORTS:
             raise ConfigError(f"effort: expected one of {', '.join(EFFORTS)}, got {self.effort!r}")
-        if self.effort is not None and self.order_file is not None:
+        if self.effort is not None and self.order_file is not None and not self.prune_edges:
             raise ConfigError("effort: an order from a file takes no work to find; leave --effort out")
         if self.queries is not None and not self.prune_edges and self.name != AUTO:
             raise ConfigError(
@@ -147,7 +147,10 @@ def run_layout(
                 advance(1)
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
         vector_ids = unpacked.vector_ids
-        if run.in_place and not request.prune_edges and np.array_equal(fitted.order, vector_ids):
+        as_asked = not request.prune_edges and (
+            not request.certify or opened.manifest.certificate is not None
+        )
+        if run.in_place and as_asked and np.array_equal(fitted.order, vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice)
         points, work = unpacked.points if request.certify else None, fitted.work
         if request.prune_edges:

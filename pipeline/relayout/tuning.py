@@ -88,7 +88,8 @@ def tuning_queries(
     Parameters
     ----------
     given : GivenQueries, optional
-        Only these are used then: those that lie in the region.
+        Those that lie in the region; vectors of a sample make up for what is missing to `count`, for a few dozen
+        queries do not tell one order from another.
     rows : uint8 or float32 array, shape (s, stored dim)
         Vectors of the region, as compared.
 
@@ -100,12 +101,7 @@ def tuning_queries(
     n = len(rows)
     k = min(K, n - 1)
     if given is None:
-        own = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(count, n), replace=False))
-        queries = np.array(rows[own])
-        queries[:, index.dim :] = 0  # inner product: a query has nothing in the added dimension
-        _, distances = exact_neighbours(rows, queries, k, threads, skip=own)
-        vectors = index.space.as_given(queries)[:, : index.dim]
-        return TuningQueries(vectors, queries.astype(np.float32), distances[:, -1].astype(np.float64), k, own)
+        return _of_region(index, rows, min(count, n), k, seed, threads)
     compared = as_compared(index, given.vectors)
     chosen = _inside(compared, region, count) if n < index.n else np.arange(min(count, len(compared)))
     compared = compared[chosen]
@@ -113,7 +109,32 @@ def tuning_queries(
         kth = exact_neighbours(rows, compared, k, threads)[1][:, -1].astype(np.float64)
     else:
         kth = distances_to(rows, _kth_of_truth(index, given.truth[chosen], k), compared)[:, 0]
-    return TuningQueries(given.vectors[chosen], compared, kth, k, None)
+    found = TuningQueries(given.vectors[chosen], compared, kth, k, None)
+    missing = min(count - len(chosen), n)
+    if n == index.n or missing <= 0:
+        return found
+    return _joined(found, _of_region(index, rows, missing, k, seed, threads))
+
+
+def _of_region(
+    index: OpenedIndex, rows: NDArray[Any], count: int, k: int, seed: int, threads: int
+) -> TuningQueries:
+    """Draw `count` of `rows`, each left out of its own neighbours."""
+    own = np.sort(np.random.default_rng([seed, _STREAM]).choice(len(rows), count, replace=False))
+    queries = np.array(rows[own])
+    queries[:, index.dim :] = 0  # inner product: a query has nothing in the added dimension
+    _, distances = exact_neighbours(rows, queries, k, threads, skip=own)
+    vectors = index.space.as_given(queries)[:, : index.dim]
+    return TuningQueries(vectors, queries.astype(np.float32), distances[:, -1].astype(np.float64), k, own)
+
+
+def _joined(given: TuningQueries, drawn: TuningQueries) -> TuningQueries:
+    """Return both; those that were given have no vector of their own."""
+    assert drawn.own is not None
+    own = np.concatenate([np.full(len(given), -1), drawn.own])
+    vectors = np.concatenate([given.vectors, drawn.vectors.astype(given.vectors.dtype)])
+    compared = np.concatenate([given.compared, drawn.compared])
+    return TuningQueries(vectors, compared, np.concatenate([given.kth, drawn.kth]), given.k, own)
 
 
 def _kth_of_truth(index: OpenedIndex, truth: NDArray[np.int64], k: int) -> NDArray[np.int64]:
