@@ -111,6 +111,10 @@ def _read_queries(
     from indexmill.formats.source import open_source, read_queries
 
     if not isinstance(queries, (str, os.PathLike)):
+        if id_column is not None:
+            raise ConfigError(
+                "id_column: an array of queries has no columns; name a file, or leave id_column out"
+            )
         return np.asarray(queries), None
     if id_column is None:
         return read_queries(os.fspath(queries), column=column), None

@@ -8,8 +8,9 @@ from itertools import pairwise
 import numpy as np
 
 from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
-from indexmill.formats.errors import BudgetError
+from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.ivf_centroids import MAX_BATCHES
 from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
@@ -68,7 +69,13 @@ class IvfShape:
 
 def with_batches(shape: IvfShape, memory: int) -> IvfShape:
     """Return `shape` with the size of its batches, unless its job says it: two take half the memory, all are alike."""
-    if shape.parameters.batch_vectors is not None:
+    given = shape.parameters.batch_vectors
+    if given is not None:
+        if -(-shape.n // given) > MAX_BATCHES:
+            raise ConfigError(
+                f"batch_vectors: {shape.n:,} vectors make more than {MAX_BATCHES:,} batches of {given:,}; give "
+                f"at least {-(-shape.n // MAX_BATCHES):,}"
+            )
         return shape
     most = max(_LEAST_BATCH, memory // 4 // (shape.row_bytes + 4))
     batches = -(-shape.n // most)

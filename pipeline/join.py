@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -155,8 +156,8 @@ def run_join(
     with output_lock(target), threadpool_limits(1):
         files = IvfFiles(os.fspath(index))
         check_nprobe(files, options.nprobe)
+        check_memory(files, len(np.atleast_2d(queries)), options)
         rows = stored_queries(files.centroids, queries)
-        check_memory(files, len(rows), options)
         partials = Partials(scratch_directory(target, options.work, "join"), _job(files, rows, options))
         report = JoinReport(len(rows), options.k, batches=len(files.batches))
         with _room(target, partials.folder):

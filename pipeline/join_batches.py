@@ -59,7 +59,8 @@ def row_format(shared: Centroids) -> RowFormat:
             SQ8, shared.dim, shared.row_bytes, scale=np.require(shared.scale, requirements=["C", "W"])
         )
     if shared.codebook is not None:
-        pivots = np.require(shared.codebook.pivots, requirements=["C", "W"])
+        pivots = np.zeros((256, shared.dim), np.float32)  # so that no byte of a damaged list leads outside
+        pivots[: len(shared.codebook.pivots)] = shared.codebook.pivots
         offsets = shared.codebook.offsets.astype(np.int64)
         return RowFormat(PQ, shared.dim, shared.row_bytes, pivots=pivots, offsets=offsets)
     return plain_rows(np.dtype(shared.dtype), shared.dim)

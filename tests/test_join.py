@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import faiss
 import numpy as np
@@ -20,9 +21,11 @@ from tests.oracles import ivf as oracle
 import indexmill
 from indexmill.formats import direct
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError
+from indexmill.formats.ivf_centroids import MAX_BATCHES
 from indexmill.formats.ivf_index import IvfFiles
 from indexmill.formats.truth import read_truth
 from indexmill.pipeline import join as join_module
+from indexmill.pipeline.ivf_budget import IvfShape, with_batches
 
 QUERIES = 60
 
@@ -319,3 +322,18 @@ def test_truth_refuses_codes_and_more_neighbours_than_vectors(tmp_path: Path) ->
         indexmill.truth(tmp_path / "ix.npy", queries_of("float32"), k=301)
     assert indexmill.truth(tmp_path / "ix.npy", queries_of("float32"), k=3).ids.shape == (QUERIES, 3)
     assert N > 300
+
+
+def test_queries_in_memory_have_no_column_of_ids(indexes: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="an array of queries has no columns; name a file, or leave id_column out"
+    ):
+        indexmill.join(
+            queries_of("float32"), indexes["float32"], tmp_path / "r.parquet", nprobe=1, id_column="sku"
+        )
+
+
+def test_more_batches_than_a_file_names_are_refused() -> None:
+    shape = SimpleNamespace(n=MAX_BATCHES * 64 + 1, parameters=SimpleNamespace(batch_vectors=64))
+    with pytest.raises(ConfigError, match=r"batch_vectors: 64,000,001 vectors .*; give at least 65"):
+        with_batches(cast(IvfShape, shape), 1 << 30)

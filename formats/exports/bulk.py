@@ -138,7 +138,7 @@ cd {shlex.quote(str(folder))}  # {engine}.json is for this engine, beside it are
 curl -fsS -X PUT localhost:9200/vectors -H 'Content-Type: application/json' --data-binary @{engine}.json
 for part in bulk-*.ndjson; do
   curl -fsS -X POST localhost:9200/vectors/_bulk -H 'Content-Type: application/x-ndjson' \\
-    --data-binary "@$part" -o /dev/null
+    --data-binary "@$part" | grep -q '"errors":false' || {{ echo "$part: documents were refused"; break; }}
 done
 """
 
