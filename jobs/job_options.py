@@ -68,7 +68,12 @@ def resolve_job(
         ),
     ] = None,
     builder: Annotated[
-        str | None, typer.Option(metavar="vamana", help="How the graph is built. (default vamana)")
+        str | None,
+        typer.Option(
+            metavar="vamana|partition",
+            help="How the graph is built: by searches, or several times faster by comparing all pairs of small sets. "
+            "(default vamana)",
+        ),
     ] = None,
     max_degree: Annotated[
         int | None, typer.Option("-R", "--max-degree", help="Neighbours a vertex keeps. (default 32)")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from indexmill.builders.partition import partitioned_bytes
 from indexmill.builders.vamana import list_capacity
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
@@ -106,8 +107,16 @@ def unite_row_bytes(shape: Shape) -> int:
     return int((2 * (1 + p.overlap) + 1) * p.max_degree * 4) + 16
 
 
-def graph_bytes(m: int, shape: Shape, max_degree: int) -> int:
+def built_bytes(m: int, shape: Shape) -> int:
     """Return what building the graph of `m` vectors in one piece takes."""
+    p = shape.parameters
+    if p.builder == "partition":
+        return partitioned_bytes(m, shape.comparable_bytes, p.max_degree)
+    return graph_bytes(m, shape, p.max_degree)
+
+
+def graph_bytes(m: int, shape: Shape, max_degree: int) -> int:
+    """Return what inserting `m` vectors into a graph in one piece takes."""
     batch = max_degree // 4 + 1  # edges of the vertices that are inserted at a time
     return m * (shape.comparable_bytes + 4 * list_capacity(max_degree) + 16 + batch)
 
@@ -119,7 +128,7 @@ def shard_bytes(m: int, shape: Shape, memory: int) -> int:
     """
     collecting = m * shape.row_bytes + merge_bytes(memory) // 4
     converting = m * (shape.row_bytes + shape.comparable_bytes) * shape.is_converted
-    return 8 * m + max(collecting, converting, graph_bytes(m, shape, shape.parameters.max_degree))
+    return 8 * m + max(collecting, converting, built_bytes(m, shape))
 
 
 def scratch_bound(shape: Shape) -> int:
@@ -151,7 +160,7 @@ def output_bytes(shape: Shape) -> int:
 def shard_size(shape: Shape, memory: int) -> int:
     """Return how many vectors a shard may hold within `memory` bytes: all, or as few as none worth building."""
     room = memory - FIXED_BYTES
-    if graph_bytes(shape.n, shape, shape.parameters.max_degree) <= room:
+    if built_bytes(shape.n, shape) <= room:
         return shape.n
     if shard_bytes(LEAST_SHARD, shape, memory) > room:
         return 0

@@ -1,4 +1,4 @@
-"""Stages *build*, and for shards *assign*, *build*, *unite* and *merge*: one Vamana graph of all vectors.
+"""Stages *build*, and for shards *assign*, *build*, *unite* and *merge*: one graph of all vectors.
 
 A build that fits the budget is made in one piece. Otherwise a sort-merge by shard id hands every shard its
 vectors, each shard's graph becomes records (vertex, neighbours), and a second sort-merge by vertex id unites the
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.distances import comparable
 from indexmill.builders.entries import medoid
+from indexmill.builders.partition import build_partitioned
 from indexmill.builders.shards import ShardPlan
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
@@ -49,11 +50,18 @@ class GraphParameters(NamedTuple):
     build_list_size: int
     alpha: float
     seed: int
+    builder: str = "vamana"
 
     @property
     def vamana(self) -> VamanaParameters:
         """The builder's part."""
         return VamanaParameters(self.max_degree, self.build_list_size, self.alpha)
+
+    def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
+        """Build the graph of comparable rows; `advance` is told of vertices, unless it is None."""
+        build = {"vamana": build_vamana, "partition": build_partitioned}[self.builder]
+        report = {} if advance is None else {"advance": advance}
+        return build(vectors, entry, self.vamana, seed=self.seed, threads=threads, **report)
 
 
 def save_graph(graph: Graph, out: Path) -> None:
@@ -99,9 +107,7 @@ def build_task(
     vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
 ) -> None:
     """Build the graph of all vectors, comparable rows, in one piece."""
-    report = {} if advance is None else {"advance": advance}
-    rows = np.load(vectors)
-    save_graph(build_vamana(rows, entry, p.vamana, seed=p.seed, threads=threads, **report), Path(out))
+    save_graph(p.build(np.load(vectors), entry, threads, advance), Path(out))
 
 
 def assign_task(vectors: str, plan: ShardPlan, first: int, last: int, batch_bytes: int, out: str) -> None:
@@ -144,8 +150,7 @@ def build_shard_task(
         vectors = comparable(payload)
         del payload
         entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
-        report = {} if advance is None else {"advance": advance}
-        graph = build_vamana(vectors, entry, p.vamana, seed=p.seed, threads=threads, **report)
+        graph = p.build(vectors, entry, threads, advance)
         lists = graph.neighbours
         _name_globally(lists, graph.degrees, ids)
         del vectors, graph

@@ -20,6 +20,7 @@ from indexmill.pipeline.budget import (
     LEAST_SHARD,
     Shape,
     batch_bytes,
+    built_bytes,
     graph_bytes,
     node_format,
     shard_bytes,
@@ -66,7 +67,7 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
         "cluster": _cluster(shape),
         "build": shard_bytes(largest or p.shard_vectors or n, shape, memory)
         if sharded
-        else graph_bytes(n, shape, p.max_degree),
+        else built_bytes(n, shape),
         "encode": _encode(shape, workers),
         "entries": _entries(shape, workers),
         "navigation": _navigation(shape),

@@ -104,7 +104,8 @@ class GraphRecipe(Recipe):
 
     @property
     def _graph_parameters(self) -> graph.GraphParameters:
-        return graph.GraphParameters(self.p.max_degree, self.p.build_list_size, self.p.alpha, self.p.seed)
+        p = self.p
+        return graph.GraphParameters(p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder)
 
     def _build(self) -> Stage:
         g = self._graph_parameters

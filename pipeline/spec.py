@@ -90,7 +90,7 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     kind: Literal["graph"] = "graph"
-    builder: Literal["vamana"] = "vamana"
+    builder: Literal["vamana", "partition"] = "vamana"
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA

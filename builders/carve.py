@@ -1,0 +1,163 @@
+"""Randomized ball carving: small overlapping sets of near vectors (PiPNN, arXiv 2602.21247).
+
+Random vectors are leaders, and every vector goes to the few leaders nearest to it. The cell of a leader is carved again
+until it holds at most `LEAF_MOST` vectors. A vector lies in as many leaves as the fanouts of all levels multiply to, in
+different company each time.
+
+Deviations from the paper: fanouts are given for two levels, whose leaders are about equally many, and are 1 on
+those that follow. A cell that does not get smaller, as one of equal vectors, is cut at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.builders.nearest import nearest_points
+from indexmill.builders.panels import fits_panels, in_panels, nearest_in_panels
+from indexmill.builders.parallel import map_blocks
+
+#: Vectors of a leaf, at most, and about: all pairs of a leaf are compared while it lies in a core's cache.
+LEAF_MOST, LEAF_MEAN = 1024, 470
+#: Leaves with fewer are joined to others.
+_LEAF_LEAST = 64
+#: A cell with a larger share of the vectors it was carved from is cut at random.
+_STUCK = 0.95
+
+
+class Leaves(NamedTuple):
+    """Overlapping sets of vectors.
+
+    Attributes
+    ----------
+    members : uint32 array, shape (n_copies,)
+        Ids of the vectors of each leaf, ascending.
+    starts : int64 array, shape (n_leaves + 1,)
+        The members of leaf i are ``starts[i]`` to ``starts[i + 1]``.
+    """
+
+    members: NDArray[np.uint32]
+    starts: NDArray[np.int64]
+
+
+def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: int = 1) -> Leaves:
+    """Carve vectors into leaves of at most `LEAF_MOST`.
+
+    Memory: 4 bytes a copy, twice; with vectors that are not uint8, float32 rows of one cell a thread.
+
+    Parameters
+    ----------
+    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    fanouts : sequence of int
+        Leaders that a vector goes to, of the first level and those that follow; 1 beyond the last.
+    seed : int
+
+    Returns
+    -------
+    Leaves
+        The same for every number of threads. Every vector is in one leaf at least, and in any one at most once.
+    """
+    if len(vectors) <= LEAF_MOST:
+        return Leaves(np.arange(len(vectors), dtype=np.uint32), np.array([0, len(vectors)]))
+    cells = _cells(vectors, fanouts, np.random.default_rng([seed, _STREAM]), threads)
+
+    def leaves(first: int, _: int) -> list[NDArray[np.uint32]]:
+        path = [seed, _STREAM, first]
+        return list(_leaves(vectors, cells[first], len(vectors), fanouts[1:], path))
+
+    found = [leaf for part in map_blocks(leaves, len(cells), 1, threads) for leaf in part]
+    return Leaves(np.concatenate(found), np.cumsum([0, *map(len, found)]))
+
+
+#: Keeps these random numbers apart from those of other steps with the same seed.
+_STREAM = 0xCA7E
+
+
+def _leaves(
+    vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int]
+) -> Iterator[NDArray[np.uint32]]:
+    """Yield the leaves of a `cell`, which was carved from `parent` vectors."""
+    if len(cell) <= LEAF_MOST:
+        yield cell
+        return
+    rng = np.random.default_rng(path)
+    if len(cell) > _STUCK * parent:
+        yield from (
+            np.sort(part) for part in np.array_split(rng.permutation(cell), -(-len(cell) // LEAF_MEAN))
+        )
+        return
+    for i, part in enumerate(_cells(vectors[cell], fanouts, rng, 1)):
+        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i])
+
+
+def _cells(
+    vectors: NDArray[Any], fanouts: Sequence[int], rng: np.random.Generator, threads: int
+) -> list[NDArray[np.uint32]]:
+    """Return the rows of `vectors` that go to each of some random leaders, small cells joined."""
+    copies = len(vectors) * math.prod(fanouts)
+    levels = max(len(fanouts), 1)
+    n_leaders = min(max(2, math.ceil((copies / LEAF_MEAN) ** (1 / levels))), len(vectors))
+    fanout = min(fanouts[0] if fanouts else 1, n_leaders // 2)
+    leaders = vectors[np.sort(rng.choice(len(vectors), n_leaders, replace=False))]
+    found = _nearest(vectors, leaders, fanout, threads)
+    members, starts = grouped(found, n_leaders)
+    return list(_joined(members, starts))
+
+
+def _nearest(vectors: NDArray[Any], leaders: NDArray[Any], fanout: int, threads: int) -> NDArray[np.uint32]:
+    if fits_panels(vectors):
+        return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
+    return nearest_points(vectors, leaders, fanout, threads)
+
+
+def grouped(labels: NDArray[np.uint32], n_groups: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the rows of each group, ascending, and where each group starts.
+
+    Parameters
+    ----------
+    labels : uint32 array, shape (n_rows, any)
+        Groups of each row, below `n_groups`.
+
+    Returns
+    -------
+    rows : uint32 array, shape (n_rows * any,)
+    starts : int64 array, shape (n_groups + 1,)
+    """
+    rows = np.empty(labels.size, np.uint32)
+    starts = np.zeros(n_groups + 1, np.int64)
+    _group(labels, rows, starts)
+    return rows, starts
+
+
+@njit(nogil=True, cache=True)
+def _group(labels: Any, rows: Any, starts: Any) -> None:  # pragma: no cover - compiled
+    n, width = labels.shape
+    for i in range(n):
+        for j in range(width):
+            starts[labels[i, j] + 1] += 1
+    for group in range(starts.size - 1):
+        starts[group + 1] += starts[group]
+    ends = starts[:-1].copy()
+    for i in range(n):
+        for j in range(width):
+            group = labels[i, j]
+            rows[ends[group]] = i
+            ends[group] += 1
+
+
+def _joined(members: NDArray[np.uint32], starts: NDArray[np.int64]) -> Iterator[NDArray[np.uint32]]:
+    """Yield cells, those next to each other together while they are small."""
+    first = 0
+    for group in range(1, len(starts)):
+        if starts[group] - starts[first] >= _LEAF_LEAST or group == len(starts) - 1:
+            cell = members[starts[first] : starts[group]]
+            if group - first > 1:
+                cell = np.unique(cell)
+            if len(cell):
+                yield cell
+            first = group

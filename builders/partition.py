@@ -1,0 +1,96 @@
+"""Partition-based construction (PiPNN, arXiv 2602.21247): dense products in small overlapping sets, no searches.
+
+Vectors are carved into overlapping leaves; in each, the nearest others of every member are found by comparing all
+pairs. What a vertex met in all of its leaves is pruned to its list; edges are then added the other way, and lists
+pruned again.
+
+Deviations from the paper: no reservoirs (HashPrune). A copy's nearest others are kept as 16-bit places in its leaf,
+which takes less than a reservoir would, so that the prune sees all of them in the order of their exact distances; nor
+does the result depend on an order of arrival. Vertices that the entry cannot reach are linked in the end, see
+`builders.connect`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.carve import LEAF_MEAN, carve
+from indexmill.builders.choose import Copies, add_reversed
+from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.leaf_lists import leaf_lists
+from indexmill.builders.vamana import Graph, VamanaParameters, sort_lists
+
+#: Leaders that a vector goes to on the first level and on the second one.
+FANOUTS = (10, 2)
+#: Candidates of a vertex before its list is chosen, in lists.
+_CANDIDATES = 2
+#: A list has so many times the neighbours that a leaf contributes.
+_SHARE = 6
+#: Copies of a cell that threads hold together, with their products, at most.
+_CELLS = 8
+
+
+def neighbours_a_leaf(max_degree: int) -> int:
+    """Return how many neighbours of a vertex each of its leaves finds."""
+    return max(2, -(-max_degree // _SHARE))
+
+
+def partitioned_bytes(n: int, row_bytes: int, max_degree: int) -> int:
+    """Return the memory that building a graph of `n` rows of so many bytes takes, the rows included."""
+    copies = math.prod(FANOUTS)
+    cell = row_bytes * min(n, FANOUTS[0] * math.isqrt(n * LEAF_MEAN // copies))  # of the first level
+    choosing = copies * (12 + 2 * neighbours_a_leaf(max_degree)) + 4 * max_degree + 28
+    adding = 8 * max_degree + 28
+    return n * (row_bytes + max(choosing, adding)) + _CELLS * cell
+
+
+def build_partitioned(
+    vectors: NDArray[Any],
+    entry: int,
+    parameters: VamanaParameters,
+    *,
+    seed: int,
+    threads: int = 1,
+    advance: Callable[[int], None] = lambda vertices: None,
+) -> Graph:
+    """Build a graph as good as Vamana's, several times faster.
+
+    Memory: `partitioned_bytes`, most of it 12 bytes and 2 a neighbour for each of a vertex's copies, as many as
+    `FANOUTS` multiply to.
+
+    Parameters
+    ----------
+    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    entry : int
+        Where searches start: the medoid.
+    parameters : VamanaParameters
+        `build_list_size` and `passes` are of no use here, but for linking what is unreachable.
+    seed : int
+        Decides the leaders.
+    advance : callable
+        Told the number of vertices that were finished: half when their lists are chosen, half when edges are added.
+
+    Returns
+    -------
+    Graph
+        The same for every number of threads.
+    """
+    n, r, alpha = len(vectors), parameters.max_degree, parameters.alpha
+    neighbours = np.zeros((n, r), np.uint32)
+    degrees = np.zeros(n, np.int32)
+    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads)
+    copies = Copies(leaves, leaf_lists(vectors, leaves, neighbours_a_leaf(r), threads), n)
+    order = copies.order
+    for done in copies.choose_all(vectors, _CANDIDATES * r, alpha, neighbours, degrees, threads):
+        advance(done - done // 2)
+    del copies, leaves
+    for done in add_reversed(vectors, order, alpha, neighbours, degrees, threads):
+        advance(done // 2)
+    sort_lists(vectors, neighbours, degrees, threads)
+    added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
+    return Graph(neighbours, degrees, entry, added)

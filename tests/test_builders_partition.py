@@ -1,0 +1,140 @@
+"""The partition builder: leaves, their lists, and the graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.oracles import vamana as oracle
+
+from indexmill.builders import choose
+from indexmill.builders.carve import LEAF_MOST, carve
+from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.greedy import search_rows
+from indexmill.builders.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.partition import build_partitioned
+from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
+
+SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
+
+
+def points(n: int, dim: int, dtype: str, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if dtype == "uint8":
+        return rng.integers(0, 256, (n, dim), dtype=np.uint8)
+    return rng.normal(size=(n, dim)).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_every_vector_is_in_leaves_and_in_none_twice(dtype: str) -> None:
+    leaves = carve(points(6000, 9, dtype, 1), (4, 2), seed=1)
+    sizes = np.diff(leaves.starts)
+    assert sizes.max() <= LEAF_MOST
+    assert np.bincount(leaves.members, minlength=6000).min() >= 1
+    assert 6 * 6000 < len(leaves.members) <= 8 * 6000
+    for first, last in zip(leaves.starts[:-1], leaves.starts[1:], strict=True):
+        assert (np.diff(leaves.members[first:last].astype(np.int64)) > 0).all()
+
+
+def test_leaves_hold_near_vectors() -> None:
+    vectors = points(5000, 4, "float32", 2)
+    leaves = carve(vectors, (4, 2), seed=1)
+    near = exact_neighbours(vectors, vectors[:100], 6)[0][:, 1:]
+    together = [
+        set(leaves.members[a:b].tolist()) for a, b in zip(leaves.starts[:-1], leaves.starts[1:], strict=True)
+    ]
+    met = [any(v in leaf and u in leaf for leaf in together) for v in range(100) for u in near[v].tolist()]
+    assert np.mean(met) > 0.95
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_lists_of_leaves_are_the_nearest_others(dtype: str) -> None:
+    vectors = points(1500, 11, dtype, 3)
+    leaves = carve(vectors, (2, 2), seed=5)
+    lists = leaf_lists(vectors, leaves, 5, threads=2)
+    for leaf in range(0, len(leaves.starts) - 1, 3):
+        first, last = leaves.starts[leaf : leaf + 2]
+        members = leaves.members[first:last]
+        own = vectors[members].astype(np.float64)
+        squared = ((own[:, None] - own[None]) ** 2).sum(axis=2)
+        np.fill_diagonal(squared, np.inf)
+        expected = np.sort(squared, axis=1)[:, :5]
+        got = np.take_along_axis(squared, lists[first:last].astype(np.int64), 1)
+        assert got == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_leaf_of_few_leaves_places_empty() -> None:
+    vectors = points(3, 5, "uint8", 1)
+    lists = leaf_lists(vectors, carve(vectors, (10, 2), seed=1), 4)
+    assert (lists[:, 2:] == NOBODY).all()
+    assert sorted(lists[1, :2].tolist()) == [0, 2]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_a_graph_is_as_good_as_vamana(dtype: str) -> None:
+    vectors, queries = points(4000, 12, dtype, 3), points(100, 12, dtype, 4)
+    p = VamanaParameters(24, 60, 1.2)
+    truth, _ = exact_neighbours(vectors, queries, 10)
+    recalls, distances = [], []
+    for build in (build_vamana, build_partitioned):
+        graph = build(vectors, 0, p, seed=1, threads=2)
+        found = np.zeros((100, 10), np.uint32)
+        distances.append(search_rows(queries, vectors, graph.neighbours, graph.degrees, 0, 40, found))
+        recalls.append(
+            np.mean([len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist(), strict=True)])
+        )
+    assert recalls[1] > recalls[0] - 0.1
+    assert distances[1] < 1.1 * distances[0]
+
+
+def check(graph: Graph, vectors: np.ndarray, max_degree: int) -> None:
+    assert graph.neighbours.shape == (len(vectors), max_degree)
+    assert graph.degrees.max() <= max_degree
+    assert (graph.neighbours[np.arange(max_degree) >= graph.degrees[:, None]] == 0).all()
+    for v in range(0, len(vectors), 7):
+        row = graph.neighbours[v, : graph.degrees[v]].tolist()
+        assert v not in row
+        assert len(set(row)) == len(row)
+        distances = [oracle.squared(vectors, v, u) for u in row]
+        assert distances == pytest.approx(sorted(distances), rel=1e-5)
+    assert oracle.reachable(graph.neighbours, graph.degrees, graph.entry) == set(range(len(vectors)))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_graph_obeys_its_limits(dtype: str) -> None:
+    vectors = points(2500, 12, dtype, 1)
+    check(build_partitioned(vectors, 5, SMALL, seed=1), vectors, 8)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9, LEAF_MOST, LEAF_MOST + 1])
+def test_any_number_of_vectors_makes_a_graph(n: int) -> None:
+    vectors = points(n, 4, "float32", n)
+    check(build_partitioned(vectors, n // 2, SMALL, seed=1), vectors, 8)
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 7])
+def test_equal_vectors_by_the_thousand_end_in_a_connected_graph(distinct: int) -> None:
+    vectors = np.repeat(points(distinct, 5, "uint8", 1), 4000 // distinct, axis=0)
+    check(build_partitioned(vectors, 0, SMALL, seed=1, threads=2), vectors, 8)
+
+
+def test_a_dense_blob_beside_far_vectors_and_constant_components() -> None:
+    rng = np.random.default_rng(1)
+    vectors = np.zeros((4000, 6), np.float32)
+    vectors[:, :3] = rng.normal(size=(4000, 3)) * 1e-3
+    vectors[:40, :3] *= 1e6
+    check(build_partitioned(vectors, 0, SMALL, seed=1), vectors, 8)
+
+
+def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "BLOCK", 50)
+    vectors = points(3000, 10, "float32", 2)
+    one, two = (build_partitioned(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
+    np.testing.assert_array_equal(one.neighbours, two.neighbours)
+    other = build_partitioned(vectors, 3, SMALL, seed=6)
+    assert (one.neighbours != other.neighbours).any()
+
+
+def test_progress_counts_every_vertex_once() -> None:
+    told: list[int] = []
+    build_partitioned(points(3001, 4, "uint8", 1), 0, SMALL, seed=1, advance=told.append)
+    assert sum(told) == 3001
