@@ -57,6 +57,7 @@ class LshBlueprint(Blueprint):
 
     def _check_memory(self) -> None:
         lsh_needs.groups(self.size.shape)
+        lsh_needs.check_probes(self.size)
         lsh_needs.check_memory(self.size, self.spec.memory, self.spec.executor, self.spec.workers)
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:

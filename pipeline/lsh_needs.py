@@ -13,7 +13,7 @@ from indexmill.builders.lsh import PRODUCT_ROWS
 from indexmill.builders.lsh_solve import Asked, Solved, success_of
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.lsh_shape import LshShape, block_capacity
+from indexmill.formats.lsh_shape import MOST_TARGETS, LshShape, block_capacity, most_probes
 from indexmill.formats.vectors import RowFormat
 from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds, task_bytes
 from indexmill.pipeline.certify import QUERIES, K
@@ -91,7 +91,7 @@ class LshSize:
         try:
             return LshShape(self.n, s.n_tables, len(s.radii), s.hash_bits, self.parameters.block_bytes)
         except ValueError as error:
-            raise ConfigError(f"{error}; lower --success or --gamma, or give --n-tables") from None
+            raise ConfigError(f"{error}; {_advice(str(error))}") from None
 
     @property
     def plan(self) -> LshPlan:
@@ -116,6 +116,33 @@ class LshSize:
         """Return the same index with so many tables."""
         s = self.solved
         return replace(self, solved=replace(s, n_tables=n_tables, success=success_of(s.met, n_tables)))
+
+
+def _advice(refusal: str) -> str:
+    """Return what to change where an index would have too many of what `refusal` begins with."""
+    remedies = {
+        "n_tables": "lower --success or --gamma, or give --n-tables",
+        "n_radii": "raise --ratio or --first-radius, or give --n-radii",
+        "hash_bits": "give fewer --hash-bits",
+    }
+    return remedies.get(refusal.partition(":")[0], "build fewer vectors")
+
+
+def check_probes(size: LshSize) -> None:
+    """Find that a search can look at as many buckets as the index will tell it to.
+
+    Raises
+    ------
+    ConfigError
+        Naming the most that it can.
+    """
+    probes, tables = size.parameters.probes, size.solved.n_tables
+    most = most_probes(tables)
+    if probes > most:
+        raise ConfigError(
+            f"probes: {tables:,} tables and {probes:,} more buckets of each are more than the {MOST_TARGETS:,} buckets "
+            f"of a radius that a search looks at; give {most} or fewer --probes, or fewer --n-tables"
+        )
 
 
 def groups(shape: LshShape) -> list[tuple[int, int]]:
@@ -249,7 +276,10 @@ def output_bytes(size: LshSize, metadata: float = 0.0) -> int:
 
 
 def stage_files(size: LshSize, memory: int, ids_file: float, metadata: float) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished; of hash and chain those of a group."""
+    """Return the bytes that each stage's directory holds at most; of hash and chain those of a group.
+
+    That is what it holds when it is finished, but for the pointers that *emit* puts together in a file and removes.
+    """
     shape = size.shape
     bounds, n_groups = spans(size, memory), len(groups(shape))
     rows = size.n // (len(bounds) - 1)
@@ -260,7 +290,7 @@ def stage_files(size: LshSize, memory: int, ids_file: float, metadata: float) ->
         "solve": 1024,
         "hash": int(shape.n_entries * (8 + key)) // n_groups,
         "chain": (expected_blocks(shape) * shape.block_bytes + 4 * shape.n_pointers) // n_groups,
-        "emit": output_bytes(size, metadata),
+        "emit": output_bytes(size, metadata) + 8 * shape.n_pointers,
         "certify": 0,  # links to what emit wrote
     }
 
