@@ -87,13 +87,17 @@ class Latency(_Part):
 
 
 class Reads(_Part):
-    """One measurement: random reads of `bytes` each, `depth` of them in flight, shared out among `threads`."""
+    """One measurement: random reads of `bytes` each, `depth` of them in flight, shared out among `threads`.
+
+    `cpu_us` is the processor's time for one, of user and system together; None in profiles from before it was measured.
+    """
 
     bytes: Annotated[int, Field(gt=0)]
     depth: Annotated[int, Field(gt=0)]
     threads: Annotated[int, Field(gt=0)]
     iops: Positive
     mb_per_s: Positive
+    cpu_us: NotNegative | None = None
     latency_us: Latency
     quantiles_us: Annotated[list[NotNegative], Field(min_length=QUANTILES, max_length=QUANTILES)]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.builders.lsh_solve import Solved, extent_of
 from indexmill.formats.source import VectorSource
@@ -14,6 +15,7 @@ from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.lsh_recipe import LshRecipe
+from indexmill.pipeline.lsh_sample import table_blocks
 from indexmill.pipeline.metric import added_component, unit
 from indexmill.pipeline.scratch import played, side_columns
 from indexmill.pipeline.spec import BuildSpec, LshParameters
@@ -45,15 +47,21 @@ class LshBlueprint(Blueprint):
         super().__init__(spec, source)
         ingest.check_metric(source, p.metric)
         self._side = side_columns(source)
-        self.size = LshSize(
+        self._rows, norm = _first_rows(source, p.metric)
+        size = LshSize(
             n=source.n_vectors,
             dim=source.dim + (p.metric == "ip"),
             dtype=ingest.stored_dtype(source.dtype, p.metric),
             id_bytes=self._side.ids,
             parameters=p,
-            solved=_preview(source, p),
+            solved=_preview(self._rows, norm, source.n_vectors, p),
         )
+        self.size = self._filled(size)
         self._check_memory()
+
+    def _filled(self, size: LshSize) -> LshSize:
+        """Return `size` with the blocks that its tables take, judged by the first rows."""
+        return replace(size, table_blocks=table_blocks(self._rows, size.plan, size.n))
 
     def _check_memory(self) -> None:
         lsh_needs.groups(self.size.shape)
@@ -101,32 +109,37 @@ class LshBlueprint(Blueprint):
             As at first, now that all vectors were read.
         """
         recipe = LshRecipe(mill, first, summary, self.size.parameters, self.spec.memory)
-        self.size = replace(self.size, solved=recipe.make_solved())
+        self.size = self._filled(replace(self.size, solved=recipe.make_solved()))
         self._check_memory()
         mill.store.scratch = self.scratch_limit(mill.store)
         return recipe.complete(self.size)
 
 
-def _preview(source: VectorSource, p: LshParameters) -> Solved:
-    """Solve for what the first rows show: too few radii rather than too many."""
+def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[np.float32], float | None]:
+    """Return the first rows as they will be stored, as float32, and the norm that none of them exceeds, if known."""
     wanted = min(_ROWS, max(512, _BYTES // (4 * source.dim)))
     vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted], np.float32)
     vectors = vectors[np.isfinite(vectors).all(axis=1)]  # ingest refuses the others
     norm = None
-    if p.metric == "cosine":
+    if metric == "cosine":
         vectors, norm = unit(vectors[(vectors != 0).any(axis=1)]), 1.0
-    if p.metric == "ip" and len(vectors):
+    if metric == "ip" and len(vectors):
         squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
         vectors, norm = np.column_stack([vectors, added_component(squares)]), float(np.sqrt(squares.max()))
     if not len(vectors):
-        vectors = np.zeros((1, source.dim), np.float32)
+        vectors = np.zeros((1, source.dim + (metric == "ip")), np.float32)
+    return vectors, norm
+
+
+def _preview(vectors: NDArray[np.float32], norm: float | None, n: int, p: LshParameters) -> Solved:
+    """Solve for what the first rows show."""
     extent = extent_of(vectors.min(axis=0).astype(float), vectors.max(axis=0).astype(float), norm)
     nearest = lsh.nearest_distances(vectors, p.metric, p.seed, 1)
     asked = lsh_needs.asked(p)
     if asked.n_radii is not None:  # whether they make sense is for all vectors to say
         reach = (asked.first_radius or 1.0) * asked.ratio**asked.n_radii
         extent = max(extent, reach, extent * asked.ratio**asked.n_radii)
-    return lsh.solved(asked, source.n_vectors, extent, nearest)
+    return lsh.solved(asked, n, extent, nearest)
 
 
 def solved_facts(size: LshSize) -> dict[str, Any]:
