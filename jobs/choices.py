@@ -15,7 +15,7 @@ def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -
     Parameters
     ----------
     with_memory : bool
-        Whether ``memory`` is one, which only indexes of kind ``lsh`` know.
+        Whether ``memory`` is one, which indexes of kinds ``lsh`` and ``ivf`` know.
 
     Raises
     ------

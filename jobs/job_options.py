@@ -103,6 +103,23 @@ def resolve_job(
             help="ivf: vectors of a batch; default: as a join has room for twice in half the memory."
         ),
     ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(help="ivf: lists that a vector may lie in, those near it on all sides. (default 1)"),
+    ] = None,
+    closure: Annotated[
+        float | None,
+        typer.Option(
+            help="ivf: with --copies, how much farther their centroids may be than the nearest: 1 + CLOSURE times. "
+            "(default 0.3)"
+        ),
+    ] = None,
+    keep_vectors: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-vectors", help="ivf: keep exact vectors beside codes, for searches to rerank by."
+        ),
+    ] = None,
     centroids: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="ivf: centroids to use, in any input format; default: trained."),

@@ -13,7 +13,6 @@ import pytest
 from tests.ivf_support import BATCH, DIM, LISTS, N, build_lists, files_of, make_vectors
 from tests.oracles import ivf as oracle
 
-import indexmill
 from indexmill.builders import cells as cells_module
 from indexmill.builders.cells import Cells, nearest_cells
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
@@ -162,14 +161,12 @@ def test_the_certificate_tells_the_recall_of_lists(tmp_path: Path) -> None:
     assert 0.5 < certificate["recall"][0] < certificate["recall"][-1] > 0.99
 
 
-def test_graph_commands_name_the_one_for_lists(tmp_path: Path) -> None:
+def test_graph_commands_name_those_for_lists(tmp_path: Path) -> None:
     path = build_lists(tmp_path / "ix", make_vectors("float32", 300))
     with pytest.raises(
-        OtherKind, match="of kind graph, got one of kind ivf; search it with `indexmill join`"
+        OtherKind, match="of kind graph, got one of kind ivf; search it with `indexmill search`"
     ):
         open_index(path)
-    with pytest.raises(OtherKind, match="graph or lsh, got one of kind ivf; search it with `indexmill join`"):
-        indexmill.open(path)
 
 
 def test_a_build_that_is_not_predicted_says_what_checks_it(tmp_path: Path) -> None:
