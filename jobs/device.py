@@ -44,6 +44,8 @@ LARGE_BYTES, LARGE_DEPTHS = 1 << 20, (1, 8)
 READS_A_THREAD = 4
 #: Below this size a device may answer from memory of its own.
 SMALL_BYTES = 64 * 2**20
+#: What searches read of an index, by its kind: graph, lsh, ivf.
+_READ_FILES = ("graph.imx", "buckets.imx", "batch-000000.imx")
 #: Bytes of a temporary file written at once.
 _CHUNK_BYTES = 4 * 2**20
 #: Shares of the reads at which the model's latency is kept: dense where the tail begins.
@@ -209,7 +211,7 @@ def _notes(target: Target, profile: DeviceProfile, refused: str | None) -> Itera
 
 @contextmanager
 def open_target(path: Path, file_bytes: int, seed: int, progress: Progress) -> Iterator[Target]:
-    """Find what to read for `path`: the file itself, an index's graph.imx, or a temporary file in a directory.
+    """Find what to read for `path`: the file itself, what an index is searched in, or a temporary file in a directory.
 
     A temporary file is removed in the end, however the block ends.
 
@@ -223,12 +225,13 @@ def open_target(path: Path, file_bytes: int, seed: int, progress: Progress) -> I
     if not path.exists():
         raise InputError(f"{path}: no such file or directory; name one on the device to measure")
     if path.is_dir() and (path / "manifest.json").exists():
-        graph = path / "graph.imx"
-        if not graph.is_file():
+        files = [path / name for name in _READ_FILES]
+        found = next((file for file in files if file.is_file()), None)
+        if found is None:
             raise InputError(
-                f"{graph}: no such file, though {path} has a manifest; see: indexmill verify {path}"
+                f"{files[0]}: no such file, though {path} has a manifest; see: indexmill verify {path}"
             )
-        path = graph
+        path = found
     if not path.is_dir():
         with open(path, "rb") as file:
             yield Target(path, file.seek(0, os.SEEK_END), path)

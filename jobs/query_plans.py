@@ -63,9 +63,7 @@ def query_cost(path: Path, kind: str, queries: Any, k: int, values: dict[str, An
     if kind == "lsh":
         return cost_query.lsh_cost(path, queries, k, given)
     if kind == "ivf":
-        if "nprobe" not in given:
-            raise ConfigError("--nprobe: missing; say how many lists a query probes")
-        return cost_query.ivf_cost(path, queries, k, given["nprobe"])
+        return cost_query.ivf_cost(path, queries, k, given)
     if "build_list_size" in given:
         given["L"] = given.pop("build_list_size")
     if "policy" in given:

@@ -1,8 +1,8 @@
 """What a query of an index costs, whatever it is read from: reads, bytes, rounds of reads, and processor time.
 
 A sample of queries is searched with the index in memory, more than once, so that no device has a part in the time.
-A graph is searched through a map of its file, which the page cache then holds; hash tables by the engine that loads
-them.
+A graph is searched through a map of its file, which the page cache then holds; hash tables and lists by the engine that
+loads them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.pipeline.cost_lists import ListSearch
 from indexmill.reader.index import Index
+from indexmill.reader.ivf import IvfIndex
 from indexmill.reader.lsh import LshIndex
 
 T = TypeVar("T")
@@ -92,19 +92,21 @@ def lsh_cost(path: Path, queries: NDArray[Any], k: int, options: Mapping[str, An
     return QueryCost("lsh", len(queries), seconds, reads, _each(n_bytes, reads), 2 * radii)
 
 
-def ivf_cost(path: Path, queries: NDArray[Any], k: int, nprobe: int) -> QueryCost:
-    """Measure what probing `nprobe` lists takes: each is one sequential read of its pages, all in one round.
+def ivf_cost(path: Path, queries: NDArray[Any], k: int, options: Mapping[str, Any]) -> QueryCost:
+    """Measure searches of inverted lists; `options` are those of `IvfIndex.search`.
+
+    All lists are one round of sequential reads; where candidates are measured by their exact vectors, that is another.
 
     Raises
     ------
     InputError, ConfigError, FormatError
-        If the queries or `nprobe` do not suit the index, or it cannot be read.
+        As opening and searching it.
     """
-    search = ListSearch(path, queries, k, nprobe)
-    choosing, _ = _timed(search.choose, len(queries))
-    scanning, _ = _timed(search.scan, len(queries))
-    seconds, each = choosing + scanning * search.scale, _each(search.bytes, search.reads)
-    return QueryCost("ivf", len(queries), seconds, search.reads, each, 1.0)
+    index = IvfIndex(path, "memory")
+    seconds, counters = _timed(lambda: index.search(queries, k, **options).counters, len(queries))
+    lists, vectors, n_bytes = _means(counters, "reads", "vector_reads", "bytes_read")
+    reads, rounds = lists + vectors, 2.0 if vectors else 1.0
+    return QueryCost("ivf", len(queries), seconds, reads, _each(n_bytes, reads), rounds)
 
 
 def _timed(run: Callable[[], T], queries: int) -> tuple[float, T]:

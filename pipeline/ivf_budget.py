@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, tas
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.ivf_tasks import GRAPH_FROM
+from indexmill.pipeline.merge import STEP_BYTES
 from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.scratch import SideColumns
 from indexmill.pipeline.spec import IvfParameters
@@ -117,7 +119,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         )
         + threads,
         "lists": min(workers, len(cut), MOST_NARROW)
-        * (merge_bytes(memory) + 8 * p.copies * largest + (8 << 20)),
+        * (_merged_bytes(shape, cut, memory) + 8 * p.copies * largest + (8 << 20)),
         "emit": 8 * n
         + 140 * p.lists * (p.lists >= GRAPH_FROM)
         + (8 << 20) * p.keep_vectors
@@ -125,6 +127,13 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         + 2 * centroids,
         "certify": 5 * p.copies * n + exact_bytes(n, shape.dim, QUERIES, K, workers) + 24 * QUERIES * p.lists,
     }
+
+
+def _merged_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
+    """What merging the chunk files of a batch holds: one record batch of each and three more, and two steps."""
+    chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.row_bytes
+    held = (chunks + 3) * chunk_batch_bytes(shape, chunks, memory) * (record + 48) // record + 2 * STEP_BYTES
+    return min(merge_bytes(memory), held)
 
 
 def check_memory(shape: IvfShape, memory: int, executor: str, workers: int) -> None:
@@ -155,7 +164,12 @@ def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
     p, n = shape.parameters, shape.n
     batches = len(shape.batches) - 1
     copied = n * p.copies
-    lists = copied * (shape.row_bytes + 4) * 4100 // 4096 + batches * p.lists * (PAGE_BYTES + 16)
+    filled = (
+        batches * p.lists * -math.expm1(-copied / (batches * p.lists))
+    )  # those that hold anything end in a page
+    lists = (
+        copied * (shape.row_bytes + 4) * 4100 // 4096 + int(filled * PAGE_BYTES / 2) + 16 * batches * p.lists
+    )
     metadata = int(n * side.metadata)
     centroids = p.lists * (shape.dim * 4 + 132 * (p.lists >= GRAPH_FROM)) + N_CENTRES * 4 * shape.dim
     kept = n * (shape.stored_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least

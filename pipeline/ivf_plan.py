@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.builders.cells import nearest_cells
+from indexmill.builders.closure import NO_CELL
 from indexmill.builders.kmeans import PASSES, mini_batches
+from indexmill.builders.leader_graph import LeaderGraph
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.formats.source import VectorSource
 from indexmill.formats.validate import check_batch
@@ -92,29 +94,37 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
     wide = rows.astype(np.float32)
     centroids = _stand_ins(wide, p.lists)
     _write_inputs(work, rows, wide, centroids, shape)
-    labels, chunk, lists = (str(work / name) for name in ("labels.npy", "0.chunk", "lists.imx"))
+    few, labels, chunk, lists = (str(work / name) for name in ("few", "labels.npy", "0.chunk", "lists.imx"))
     mine, n = Batch(0, 0, len(rows), (labels,)), len(rows)
+    n_few = max(1, p.lists * n // max(shape.n, n))  # lists as long as those of the index
+    _write_inputs(Path(few), rows, wide, centroids[:n_few], shape)
     vectors, deadline = str(work / "vectors.npy"), time.perf_counter() + _SECONDS
 
     def assign() -> None:
-        ivf_tasks.assign_task(vectors, str(work), 0, n, labels)
+        ivf_tasks.assign_task(vectors, str(work), p.copies, p.closure, 0, n, labels)
 
     def pack() -> None:
-        ivf_tasks.pack_task(vectors, str(work), mine, labels, 0, n, _CHUNK_BATCH, chunk)
+        ivf_tasks.pack_task(vectors, few, mine, labels, 0, n, _CHUNK_BATCH, chunk)
 
     def merge() -> None:
         Path(lists).unlink(missing_ok=True)
-        ivf_tasks.lists_task(mine, len(centroids), shape.row_bytes, [chunk], _BUFFER, lists)
+        ivf_tasks.lists_task(mine, n_few, shape.row_bytes, False, [chunk], _BUFFER, lists)
 
-    seconds = []
-    for task in (assign, pack, merge):
-        task()
-        seconds.append(least(task, deadline) / n)
+    assign()
+    assigning = least(assign, deadline) / n
+    cells = np.load(labels)
+    copies = np.count_nonzero(cells != NO_CELL) / n
+    np.save(labels, cells[:, :1] % np.uint32(n_few))
+    pack()
+    packing = copies * least(pack, deadline) / n
+    merge()
+    merging = copies * least(merge, deadline) / n
     asked = wide[: min(_ASKED, n)]
     comparing = least(lambda: wide @ asked.T, deadline) / (n * len(asked))
     nearest_cells(asked, centroids, len(centroids))
     ranking = least(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
-    return Rates(reading, *seconds, _training_seconds(wide, shape, deadline), comparing, ranking)
+    training = _training_seconds(wide, shape, deadline)
+    return Rates(reading, assigning, packing, merging, training, comparing, ranking)
 
 
 def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
@@ -128,6 +138,7 @@ def _write_inputs(
 ) -> None:
     """Write what the tasks read: vectors, centroids, and a scale or a codebook."""
     p = shape.parameters
+    work.mkdir(exist_ok=True)
     np.save(work / "vectors.npy", rows)
     np.save(work / "centroids.npy", centroids)
     if p.codec == "sq8":
@@ -153,4 +164,16 @@ def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: floa
         book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
         encoding = least(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
         seconds += min(shape.drawn, TRAINING_VECTORS) * _TRAINING_ROUNDS * encoding
+    if p.lists >= ivf_tasks.GRAPH_FROM:
+        seconds += _graph_seconds(rows, p.lists)
     return seconds
+
+
+def _graph_seconds(rows: NDArray[np.float32], lists: int) -> float:
+    """Seconds of the graph over `lists` centroids on one thread; an insertion costs about the logarithm of its size."""
+    some = rows[:_MOST_CENTROIDS]
+    LeaderGraph(some[:64], seed=0, threads=1)
+    begun = time.perf_counter()
+    LeaderGraph(some, seed=0, threads=1)
+    each = (time.perf_counter() - begun) / len(some)
+    return lists * each * max(1.0, np.log(lists) / np.log(max(len(some), 2)))

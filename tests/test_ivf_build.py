@@ -169,10 +169,27 @@ def test_graph_commands_name_those_for_lists(tmp_path: Path) -> None:
         open_index(path)
 
 
-def test_a_build_that_is_not_predicted_says_what_checks_it(tmp_path: Path) -> None:
-    spec = BuildSpec(input=["v.npy"], out=str(tmp_path / "ix"), parameters=IvfParameters())
-    with pytest.raises(ConfigError, match="expected graph or lsh, got ivf, whose builds are not predicted"):
-        make_plan(spec)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"codec": "sq8", "metric": "cosine"}, {"codec": "pq", "pq_bytes": 4}, {"copies": 3}]
+)
+def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, parameters: dict[str, Any]) -> None:
+    np.save(tmp_path / "v.npy", make_vectors("float32"))
+    settings = {"lists": LISTS, "batch_vectors": BATCH, "sample_vectors": 1000, **parameters}
+    spec = BuildSpec(
+        input=[str(tmp_path / "v.npy")], out=str(tmp_path / "ix"), parameters=IvfParameters(**settings)
+    )
+    plan = make_plan(spec)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
+    manifest = run_build(spec)
+    run = json.loads((tmp_path / "ix" / "run.json").read_text())
+    assert plan.ivf is not None
+    assert plan.ivf["batches"] == len(manifest["ivf"]["batches"]) == 3
+    assert plan.peak_memory_bytes > 0
+    assert set(run["seconds"]) - {"publish"} <= set(plan.stages)
+    assert all(stage.seconds >= 0 for stage in plan.stages.values())
+    if "copies" not in parameters:  # how many lists hold a vector is bounded, not foretold
+        assert plan.peak_scratch_bytes == pytest.approx(run["peak_scratch_bytes"], rel=0.1)
+    assert plan.peak_scratch_bytes > 0.9 * run["peak_scratch_bytes"]
 
 
 @pytest.mark.parametrize(
