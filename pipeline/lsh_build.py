@@ -23,8 +23,8 @@ from indexmill.pipeline.stages import Mill, Stage
 
 #: Samples and page headers: scratch space that does not grow with the input.
 _SLACK = 64 << 20
-#: Rows of the input that a first estimate looks at, and their bytes at most.
-_ROWS, _BYTES = 16_384, 32 << 20
+#: Rows of the input that a first estimate looks at, and their bytes at most; bytes of an input that is read whole.
+_ROWS, _BYTES, _WHOLE_BYTES = 16_384, 32 << 20, 64 << 20
 
 
 class LshBlueprint(Blueprint):
@@ -47,14 +47,15 @@ class LshBlueprint(Blueprint):
         super().__init__(spec, source)
         ingest.check_metric(source, p.metric)
         self._side = side_columns(source)
-        self._rows, norm = _first_rows(source, p.metric)
+        rows, norm = _first_rows(source, p.metric)
+        self._rows = np.asarray(rows[:_ROWS], np.float32)
         size = LshSize(
             n=source.n_vectors,
             dim=source.dim + (p.metric == "ip"),
             dtype=ingest.stored_dtype(source.dtype, p.metric),
             id_bytes=self._side.ids,
             parameters=p,
-            solved=_preview(self._rows, norm, source.n_vectors, p),
+            solved=_preview(rows, norm, source.n_vectors, p),
         )
         self.size = self._filled(size)
         self._check_memory()
@@ -115,10 +116,17 @@ class LshBlueprint(Blueprint):
         return recipe.complete(self.size)
 
 
-def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[np.float32], float | None]:
-    """Return the first rows as they will be stored, as float32, and the norm that none of them exceeds, if known."""
-    wanted = min(_ROWS, max(512, _BYTES // (4 * source.dim)))
-    vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted], np.float32)
+def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float | None]:
+    """Return the first rows as they will be stored, and the norm that none of them exceeds, if known.
+
+    A small input is read to its end, so that its parameters are those that the build will find.
+    """
+    dtype = ingest.stored_dtype(source.dtype, metric)
+    if source.n_vectors * source.dim * dtype.itemsize <= _WHOLE_BYTES:
+        vectors = np.concatenate([batch.vectors for batch in source.batches(_ROWS)]).astype(dtype, copy=False)
+    else:
+        wanted = min(_ROWS, max(512, _BYTES // (4 * source.dim)))
+        vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted], dtype)
     vectors = vectors[np.isfinite(vectors).all(axis=1)]  # ingest refuses the others
     norm = None
     if metric == "cosine":
@@ -131,7 +139,7 @@ def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[np.float32],
     return vectors, norm
 
 
-def _preview(vectors: NDArray[np.float32], norm: float | None, n: int, p: LshParameters) -> Solved:
+def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters) -> Solved:
     """Solve for what the first rows show."""
     extent = extent_of(vectors.min(axis=0).astype(float), vectors.max(axis=0).astype(float), norm)
     nearest = lsh.nearest_distances(vectors, p.metric, p.seed, 1)
