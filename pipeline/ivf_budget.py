@@ -160,7 +160,7 @@ def chunk_batch_bytes(shape: IvfShape, chunks: int, memory: int) -> int:
 
 
 def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished."""
+    """Return the bytes that each stage's directory holds when it is finished; *emit* has the lists as links."""
     p, n = shape.parameters, shape.n
     batches = len(shape.batches) - 1
     copied = n * p.copies
@@ -180,7 +180,7 @@ def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
         "assign": 4 * copied,
         "pack": copied * (shape.row_bytes + 8),
         "lists": lists,
-        "emit": lists + centroids + kept + int(n * (4 + side.ids)) + metadata,
+        "emit": centroids + kept + int(n * (4 + side.ids)) + metadata,
         "certify": 0,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from pathlib import Path
@@ -75,7 +76,7 @@ def ivf_seconds(
         "assign": n * rates.assigning / tasks,
         "pack": n * rates.packing / tasks,
         "lists": n * rates.merging / min(workers, len(cuts)),
-        "emit": files["emit"] * _HASH_SECONDS,
+        "emit": (files["lists"] + files["emit"]) * _HASH_SECONDS,
         "certify": QUERIES * (n * rates.comparing + rates.ranking) / workers,
     }
     writing = write_seconds(directory)
@@ -176,4 +177,4 @@ def _graph_seconds(rows: NDArray[np.float32], lists: int) -> float:
     begun = time.perf_counter()
     LeaderGraph(some, seed=0, threads=1)
     each = (time.perf_counter() - begun) / len(some)
-    return lists * each * max(1.0, np.log(lists) / np.log(max(len(some), 2)))
+    return lists * each * max(1.0, math.log(lists) / math.log(max(len(some), 2)))

@@ -13,6 +13,7 @@ from indexmill.formats.source import VectorSource
 from indexmill.pipeline import ingest, lsh, lsh_needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary
+from indexmill.pipeline.lsh_limits import check_probes
 from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.lsh_recipe import LshRecipe
 from indexmill.pipeline.lsh_sample import table_blocks
@@ -66,7 +67,7 @@ class LshBlueprint(Blueprint):
 
     def _check_memory(self) -> None:
         lsh_needs.groups(self.size.shape)
-        lsh_needs.check_probes(self.size)
+        check_probes(self.size.parameters.probes, self.size.solved.n_tables)
         lsh_needs.check_memory(self.size, self.spec.memory, self.spec.executor, self.spec.workers)
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:

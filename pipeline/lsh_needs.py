@@ -13,13 +13,14 @@ from indexmill.builders.lsh import PRODUCT_ROWS
 from indexmill.builders.lsh_solve import Asked, Solved, success_of
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.lsh_shape import MOST_TARGETS, LshShape, block_capacity, most_probes
+from indexmill.formats.lsh_shape import LshShape, block_capacity
 from indexmill.formats.vectors import RowFormat
 from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds, task_bytes
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.lsh import SAMPLED, LshPlan
 from indexmill.pipeline.lsh_emit import Part
+from indexmill.pipeline.lsh_limits import advice
 from indexmill.pipeline.merge import STEP_BYTES
 from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.spec import DEFAULT_SUCCESS, LshParameters
@@ -34,6 +35,8 @@ _SORT_BYTES = 72
 _RECORD_BYTES, _MERGED_BYTES = 12, 60
 #: A record of a piece of a merge while it becomes an entry of a block; bytes of a piece at most, about.
 _CHAIN_BYTES, _PIECE_BYTES = 120, 10 << 20
+#: Blocks over those that a sample foretells, so that a build does not outgrow what it was promised.
+_SPARE = 1.02
 #: Blocks on their way to buckets.imx, with what they are read from and written by.
 _SEALING_BYTES = 24 << 20
 #: A bucket and a block of a part while the part is laid: counts, lengths, ends.
@@ -97,7 +100,7 @@ class LshSize:
         try:
             return LshShape(self.n, s.n_tables, len(s.radii), s.hash_bits, self.parameters.block_bytes)
         except ValueError as error:
-            raise ConfigError(f"{error}; {_advice(str(error))}") from None
+            raise ConfigError(f"{error}; {advice(str(error))}") from None
 
     @property
     def plan(self) -> LshPlan:
@@ -122,33 +125,6 @@ class LshSize:
         """Return the same index with so many tables."""
         s = self.solved
         return replace(self, solved=replace(s, n_tables=n_tables, success=success_of(s.met, n_tables)))
-
-
-def _advice(refusal: str) -> str:
-    """Return what to change where an index would have too many of what `refusal` begins with."""
-    remedies = {
-        "n_tables": "lower --success or --gamma, or give --n-tables",
-        "n_radii": "raise --ratio or --first-radius, or give --n-radii",
-        "hash_bits": "give fewer --hash-bits",
-    }
-    return remedies.get(refusal.partition(":")[0], "build fewer vectors")
-
-
-def check_probes(size: LshSize) -> None:
-    """Find that a search can look at as many buckets as the index will tell it to.
-
-    Raises
-    ------
-    ConfigError
-        Naming the most that it can.
-    """
-    probes, tables = size.parameters.probes, size.solved.n_tables
-    most = most_probes(tables)
-    if probes > most:
-        raise ConfigError(
-            f"probes: {tables:,} tables and {probes:,} more buckets of each are more than the {MOST_TARGETS:,} buckets "
-            f"of a radius that a search looks at; give {most} or fewer --probes, or fewer --n-tables"
-        )
 
 
 def groups(shape: LshShape) -> list[tuple[int, int]]:
@@ -204,7 +180,7 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
     records = widest * size.n
     piece = min(_PIECE_BYTES // _MERGED_BYTES, records) * _CHAIN_BYTES
     batch = min(hash_batch_bytes(size, memory), _RECORD_BYTES * rows)  # no batch holds two tables or radii
-    held = (len(bounds) + 3) * batch * _MERGED_BYTES // _RECORD_BYTES + 2 * STEP_BYTES
+    held = (len(bounds) + 3) * batch * _MERGED_BYTES // _RECORD_BYTES + STEP_BYTES
     buffers = min(merge_bytes(memory), held, 3 * _MERGED_BYTES * records + _MIB)
     blocks = expected_blocks(size) // (shape.n_tables * shape.n_radii) + 1
     functions = 4 * shape.n_tables * size.solved.n_functions * (size.dim + shape.n_radii)
@@ -219,7 +195,7 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
         "solve": 0,
         "hash": hashing * (rows * _hash_row_bytes(size) + _products(size) + (8 << 20) + functions)
         + (workers - 1) * THREAD_BYTES,
-        "chain": chaining * (buffers + piece + 4 * widest * shape.buckets_per_table + (8 << 20)),
+        "chain": chaining * (buffers + piece + 4 * widest * shape.buckets_per_table),
         "certify": exact_bytes(size.n, size.dim, QUERIES, K, workers) + searched,
         "emit": laid + _SEALING_BYTES + 2 * functions + 12 * size.n + ids_bytes(size.n, size.id_bytes),
     }
@@ -264,7 +240,7 @@ def expected_blocks(size: LshSize) -> int:
     """Return about how many blocks there will be; without a sample, more than hashes spread evenly fill."""
     shape = size.shape
     if size.table_blocks is not None:
-        return math.ceil(size.table_blocks * shape.n_tables)
+        return math.ceil(_SPARE * size.table_blocks * shape.n_tables)
     load = shape.n_vectors / shape.buckets_per_table
     a_bucket = max(-math.expm1(-load), load / shape.capacity + 0.5 * -math.expm1(-load))
     tables = shape.n_tables * shape.n_radii

@@ -113,7 +113,7 @@ def _lists(shape: IvfShape, files: dict[str, int]) -> dict[str, Any]:
         "codec": p.codec,
         "batches": batches,
         "batch_vectors": min(p.batch_vectors or shape.n, shape.n),
-        "index_bytes": files["emit"],
+        "index_bytes": files["lists"] + files["emit"],
     }
 
 
