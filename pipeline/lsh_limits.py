@@ -28,6 +28,6 @@ def check_probes(probes: int, n_tables: int) -> None:
     most = most_probes(n_tables)
     if probes > most:
         raise ConfigError(
-            f"probes: {n_tables:,} tables and {probes:,} more buckets of each are more than the {MOST_TARGETS:,} that a "
+            f"probes: {n_tables:,} tables and {probes:,} more buckets of each are more than the {MOST_TARGETS:,} a "
             f"search looks at in a radius; give {most} or fewer --probes, or fewer --n-tables"
         )
