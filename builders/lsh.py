@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 #: Rows that a matrix product takes at a time: part of the result, see `builders.nearest.PRODUCT_ROWS`.
 PRODUCT_ROWS = 8192
+#: Tables that it takes at a time, from a multiple of it on: the functions of one alone are too few for BLAS.
+TABLES_TOGETHER = 4
 #: Rows whose sums stay in a core's own cache while they go through the functions.
 _TILE = 1024
 #: Beyond this a cell of the grid is no longer a whole number in float64.
@@ -58,20 +60,21 @@ _STREAM = 0x15A
 
 
 def project(vectors: NDArray[np.float32], projections: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return a . o, float32 (n_functions, n_vectors): by function, so that a hash streams through rows.
+    """Return a . o, float32 (n_tables, n_functions, n_vectors): by function, so that a hash streams through rows.
 
     Parameters
     ----------
     vectors : float32 array, shape (n_vectors, dim)
         Products are taken by blocks of `PRODUCT_ROWS` of them from the first on.
-    projections : float32 array, shape (n_functions, dim)
-        Of one table.
+    projections : float32 array, shape (n_tables, n_functions, dim)
+        Of `TABLES_TOGETHER` tables, or those that are left.
     """
-    out = np.empty((len(projections), len(vectors)), np.float32)
+    functions = projections.reshape(-1, projections.shape[2])
+    out = np.empty((len(functions), len(vectors)), np.float32)
     for first in range(0, len(vectors), PRODUCT_ROWS):
         rows = vectors[first : first + PRODUCT_ROWS]
-        out[:, first : first + len(rows)] = projections @ rows.T
-    return out
+        out[:, first : first + len(rows)] = functions @ rows.T
+    return out.reshape(*projections.shape[:2], len(vectors))
 
 
 def hash_rows(

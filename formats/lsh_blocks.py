@@ -1,4 +1,4 @@
-"""Bucket blocks: entries of chains to blocks and back, many at a time (docs/formats/lsh.md)."""
+"""Bucket blocks, many at a time: headers, checksums, entries (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -8,69 +8,14 @@ from numpy.typing import NDArray
 
 from indexmill.formats.lsh_shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
 
-_CRC, _COUNT, _NEXT = slice(0, 4), slice(4, 6), slice(8, 16)
-
-
-class BlockPacker:
-    """Turns entries that come in the order of their buckets into blocks, whose headers lack pointer and checksum.
-
-    A bucket may come in many pieces: what does not fill a block waits for the next one. Memory: three times the
-    entries of a piece.
-
-    Parameters
-    ----------
-    block_bytes : int
-    """
-
-    def __init__(self, block_bytes: int) -> None:
-        self._block_bytes = block_bytes
-        self._capacity = block_capacity(block_bytes)
-        self._buckets = np.empty(0, np.int64)
-        self._entries = np.empty(0, np.uint64)
-
-    def add(self, buckets: NDArray[np.int64], entries: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        """Take `entries` of ascending `buckets`; return the blocks that are finished, uint8 (n_blocks, block_bytes)."""
-        buckets = np.concatenate([self._buckets, buckets])
-        entries = np.concatenate([self._entries, entries])
-        if not len(entries):
-            return np.empty((0, self._block_bytes), np.uint8)
-        last = int(np.searchsorted(buckets, buckets[-1]))
-        last += (len(entries) - last - 1) // self._capacity * self._capacity
-        self._buckets, self._entries = buckets[last:].copy(), entries[last:].copy()
-        return _packed(buckets[:last], entries[:last], self._block_bytes)
-
-    def finish(self) -> NDArray[np.uint8]:
-        """Return the last block, if there is one."""
-        buckets, entries = self._buckets, self._entries
-        self._buckets, self._entries = buckets[:0], entries[:0]
-        return _packed(buckets, entries, self._block_bytes)
-
-
-def _packed(buckets: NDArray[np.int64], entries: NDArray[np.uint64], block_bytes: int) -> NDArray[np.uint8]:
-    capacity = block_capacity(block_bytes)
-    starts = np.flatnonzero(np.diff(buckets, prepend=-1))
-    sizes = np.diff(np.append(starts, len(buckets)))
-    lengths = -(-sizes // capacity)
-    ends = np.cumsum(lengths)
-    n_blocks = int(ends[-1]) if len(ends) else 0
-    places = np.arange(len(entries)) + np.repeat((ends - lengths) * capacity - starts, sizes)
-    laid = np.zeros(n_blocks * capacity, f"V{ENTRY_BYTES}")
-    raw = np.ascontiguousarray(entries, "<u8").view(np.uint8).reshape(-1, 8)[:, :ENTRY_BYTES]
-    laid[places] = np.ascontiguousarray(raw).view(laid.dtype).reshape(-1)
-    blocks = np.zeros((n_blocks, block_bytes), np.uint8)
-    blocks[:, HEADER_BYTES : HEADER_BYTES + ENTRY_BYTES * capacity] = laid.view(np.uint8).reshape(
-        n_blocks, ENTRY_BYTES * capacity
-    )
-    counts = np.full(n_blocks, capacity, "<u2")
-    counts[ends - 1] = sizes - (lengths - 1) * capacity
-    blocks[:, _COUNT] = counts.view(np.uint8).reshape(-1, 2)
-    return blocks
+#: Where the fields of a block's header lie.
+CRC, COUNT, NEXT = slice(0, 4), slice(4, 6), slice(8, 16)
 
 
 def seal_blocks(blocks: NDArray[np.uint8], following: NDArray[np.uint64]) -> None:
     """Write the pointers `following` to the next blocks into `blocks`, uint8 (n, block_bytes), and their checksums."""
-    blocks[:, _NEXT] = following.astype("<u8").view(np.uint8).reshape(-1, 8)
-    blocks[:, _CRC] = _checksums(blocks).view(np.uint8).reshape(-1, 4)
+    blocks[:, NEXT] = following.astype("<u8").view(np.uint8).reshape(-1, 8)
+    blocks[:, CRC] = _checksums(blocks).view(np.uint8).reshape(-1, 4)
 
 
 def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:
@@ -82,17 +27,17 @@ def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:
 
 def bad_checksums(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return which of `blocks`, uint8 (n, block_bytes), have another checksum than they state."""
-    return np.flatnonzero(_checksums(blocks) != _field(blocks, _CRC, "<u4"))
+    return np.flatnonzero(_checksums(blocks) != _field(blocks, CRC, "<u4"))
 
 
 def counts_of(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Return the number of entries that each block states."""
-    return _field(blocks, _COUNT, "<u2").astype(np.int64)
+    return _field(blocks, COUNT, "<u2").astype(np.int64)
 
 
 def next_of(blocks: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """Return the pointer of each block."""
-    return _field(blocks, _NEXT, "<u8")
+    return _field(blocks, NEXT, "<u8")
 
 
 def entries_of(blocks: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.exact import exact_neighbours
-from indexmill.builders.lsh import Drawn, draw_functions, hash_rows, project, sort_rows
+from indexmill.builders.lsh import TABLES_TOGETHER, Drawn, draw_functions, hash_rows, project, sort_rows
+from indexmill.builders.lsh_pack import BlockPacker
 from indexmill.builders.lsh_solve import Asked, Solved, extent_of, solve
 from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_runs
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.lsh_blocks import BlockPacker
 from indexmill.formats.lsh_shape import LshShape
 from indexmill.formats.pagefile import PageFileWriter
 from indexmill.pipeline.ingest import InputSummary, read_summary
@@ -29,7 +29,7 @@ from indexmill.pipeline.merge import merge
 
 SAMPLE_VERSION = 1
 SOLVE_VERSION = 1
-HASH_VERSION = 1
+HASH_VERSION = 2
 CHAIN_VERSION = 1
 #: Vectors whose nearest distances say where the radii begin.
 SAMPLED = 100
@@ -158,15 +158,15 @@ def _hashed(rows: NDArray[Any], plan: LshPlan, tables: tuple[int, int], first: i
     shape, drawn = plan.shape, plan.draw()
     wide = np.asarray(rows, np.float32)
     low, high = tables
-    for table in range(low, high):
-        projected = project(wide, drawn.projections[table])
-        for i, radius in enumerate(plan.radii):
-            hashes = hash_rows(
-                projected, radius, plan.width, drawn.offsets[i, table], drawn.multipliers[table]
-            )
-            keys, fingerprints, ids = sort_rows(hashes, first, shape.hash_bits, shape.fingerprint_bits)
-            keys += np.uint32(((table - low) * shape.n_radii + i) << shape.hash_bits)
-            yield Records(keys, fingerprints, ids.reshape(-1, 1))
+    for start in range(low - low % TABLES_TOGETHER, high, TABLES_TOGETHER):
+        projected = project(wide, drawn.projections[start : start + TABLES_TOGETHER])
+        for table in range(max(start, low), min(start + TABLES_TOGETHER, high)):
+            for i, radius in enumerate(plan.radii):
+                offsets, multipliers = drawn.offsets[i, table], drawn.multipliers[table]
+                hashes = hash_rows(projected[table - start], radius, plan.width, offsets, multipliers)
+                keys, fingerprints, ids = sort_rows(hashes, first, shape.hash_bits, shape.fingerprint_bits)
+                keys += np.uint32(((table - low) * shape.n_radii + i) << shape.hash_bits)
+                yield Records(keys, fingerprints, ids.reshape(-1, 1))
 
 
 def chain_task(
@@ -174,20 +174,13 @@ def chain_task(
 ) -> None:
     """Fill the blocks of buckets `first` to `last` (keys of *hash*), and count the entries of each bucket.
 
-    Memory: `buffer_bytes` for the merge, a few times a piece of it, and 4 bytes a bucket.
+    Memory: `buffer_bytes` for the merge, the blocks of a piece of it, and 4 bytes a bucket.
     """
-    counts = np.zeros(last - first, "<u4")
-    packer = BlockPacker(shape.block_bytes)
-    id_bits = np.uint64(shape.id_bits)
+    packer = BlockPacker(shape.block_bytes, shape.id_bits, first, last)
     with PageFileWriter(out, PART_KIND, {"first": first, "last": last}) as file:
         with file.section("blocks") as section:
             for keys, fingerprints, payload in merge(chunks, first, last, buffer_bytes=buffer_bytes):
-                starts = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
-                counts[keys[starts] - np.uint32(first)] += np.diff(np.append(starts, len(keys))).astype(
-                    np.uint32
-                )
-                entries = fingerprints.astype(np.uint64) << id_bits | payload[:, 0]
-                section.write(packer.add(keys.astype(np.int64), entries))
+                section.write(packer.add(keys, fingerprints, payload[:, 0]))
             section.write(packer.finish())
         with file.section("counts") as section:
-            section.write(counts)
+            section.write(packer.counts)

@@ -21,6 +21,7 @@ from indexmill.formats.lsh_tables import write_tables
 from indexmill.formats.mapped import create_npy
 from indexmill.formats.pagefile import PageFile
 from indexmill.formats.vectors import RowFormat, write_vectors
+from indexmill.pipeline.ahead import read_ahead
 from indexmill.pipeline.emit import seal
 from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary
 from indexmill.pipeline.lsh import PART_KIND, LshPlan, extent
@@ -63,7 +64,11 @@ def emit_task(
     write_functions(directory / "functions.imx", shape, functions, defaults)
     chains = _Chains(directory / "pointers.npy", shape, parts)
     write_buckets(
-        directory / "buckets.imx", shape, chains.n_blocks, max(chains.longest), chains.sealed(advance)
+        directory / "buckets.imx",
+        shape,
+        chains.n_blocks,
+        max(chains.longest),
+        read_ahead(chains.sealed(advance)),
     )
     write_tables(directory / "tables.imx", shape, chains.pointers)
     chains.close()

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from indexmill.builders.lsh import PRODUCT_ROWS
+from indexmill.builders.lsh import PRODUCT_ROWS, TABLES_TOGETHER
 from indexmill.builders.lsh_solve import Asked, Solved, success_of
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.frame import PAGE_BYTES
@@ -283,10 +283,14 @@ def stage_files(size: LshSize, memory: int, ids_file: float, metadata: float) ->
 
 
 def _hash_row_bytes(size: LshSize) -> int:
-    """A vector in a hash task: its components as float32, the products of a table, and what sorting takes."""
+    """A vector in a hash task: its components as float32, products, and what sorting takes."""
     copied = 0 if size.dtype == np.float32 else 4 * size.dim
-    return copied + 4 * size.solved.n_functions + _SORT_BYTES
+    return copied + 4 * size.solved.n_functions * _together(size) + _SORT_BYTES
 
 
 def _products(size: LshSize) -> int:
-    return min(size.n, PRODUCT_ROWS) * 4 * size.solved.n_functions
+    return min(size.n, PRODUCT_ROWS) * 4 * size.solved.n_functions * _together(size)
+
+
+def _together(size: LshSize) -> int:
+    return min(TABLES_TOGETHER, size.solved.n_tables)

@@ -30,7 +30,7 @@ def test_hashes_are_those_of_the_formula() -> None:
     drawn = draw_functions(2, 5, 3, 7, 4.0, seed=9)
     near = 0
     for table in range(2):
-        projected = project(vectors, drawn.projections[table])
+        projected = project(vectors, drawn.projections[table : table + 1])[0]
         for radius in range(3):
             got = hash_rows(projected, 1.5, 4.0, drawn.offsets[radius, table], drawn.multipliers[table])
             for row, vector in enumerate(vectors.astype(np.float64)):
@@ -57,9 +57,9 @@ def test_functions_of_a_table_do_not_depend_on_how_many_there_are() -> None:
 
 def test_products_do_not_depend_on_where_tasks_begin() -> None:
     vectors = RNG.normal(size=(PRODUCT_ROWS + 100, 16)).astype(np.float32)
-    a = RNG.normal(size=(6, 16)).astype(np.float32)
+    a = RNG.normal(size=(4, 6, 16)).astype(np.float32)
     whole = project(vectors, a)
-    assert np.array_equal(whole[:, PRODUCT_ROWS:], project(vectors[PRODUCT_ROWS:], a))
+    assert np.array_equal(whole[:, :, PRODUCT_ROWS:], project(vectors[PRODUCT_ROWS:], a))
 
 
 def test_rows_are_sorted_by_bucket_fingerprint_and_row() -> None:
@@ -77,7 +77,7 @@ def test_collisions_happen_as_often_as_foretold() -> None:
         pair = np.zeros((2, 8), np.float32)
         pair[1, 3] = distance
         cells = [
-            np.floor((project(pair, drawn.projections[0]) + drawn.offsets[i, 0][:, None]) / 4.0)
+            np.floor((project(pair, drawn.projections)[0] + drawn.offsets[i, 0][:, None]) / 4.0)
             for i in range(40)
         ]
         share = float(np.mean([c[:, 0] == c[:, 1] for c in cells]))

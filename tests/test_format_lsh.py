@@ -12,6 +12,7 @@ import pytest
 from tests.lsh_support import build_lsh, clusters, damaged
 from tests.oracles import lsh as oracle
 
+from indexmill.builders.lsh_pack import BlockPacker
 from indexmill.formats import lsh_blocks
 from indexmill.formats.errors import CorruptFile, OtherKind, TooNew
 from indexmill.formats.frame import checksum
@@ -57,16 +58,30 @@ def test_a_slot_that_needs_many_bits_leaves_the_fingerprint_fewer() -> None:
 def test_packed_blocks_hold_what_was_put_in_however_it_was_cut() -> None:
     rng = np.random.default_rng(1)
     sizes = rng.integers(0, 120, 40)
-    buckets = np.repeat(np.arange(40), sizes)
-    entries = rng.integers(0, 2**40, len(buckets), np.uint64)
-    whole = lsh_blocks.BlockPacker(128)
-    expected = np.concatenate([whole.add(buckets, entries), whole.finish()])
+    buckets = np.repeat(np.arange(7, 47, dtype=np.uint32), sizes)
+    fingerprints, slots = (rng.integers(0, 2**20, len(buckets), np.uint32) for _ in range(2))
+    pieces, counts = packed(buckets, fingerprints, slots, len(buckets))
+    expected = np.concatenate(pieces)
     assert len(expected) == int((-(-sizes // 22)).sum())
+    entries = fingerprints.astype(np.uint64) << np.uint64(20) | slots
     assert np.array_equal(lsh_blocks.entries_of(expected), entries)
+    assert counts.tolist() == sizes.tolist()
     for cut in (1, 7, 50):
-        packer = lsh_blocks.BlockPacker(128)
-        pieces = [packer.add(buckets[a : a + cut], entries[a : a + cut]) for a in range(0, len(buckets), cut)]
-        assert np.array_equal(np.concatenate([*pieces, packer.finish()]), expected)
+        pieces, again = packed(buckets, fingerprints, slots, cut)
+        assert np.array_equal(np.concatenate(pieces), expected)
+        assert np.array_equal(again, counts)
+
+
+def packed(
+    buckets: np.ndarray, fingerprints: np.ndarray, slots: np.ndarray, cut: int
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Blocks and counts of entries that come `cut` at a time."""
+    packer = BlockPacker(128, 20, 7, 47)
+    pieces = [
+        packer.add(buckets[a : a + cut], fingerprints[a : a + cut], slots[a : a + cut])
+        for a in range(0, len(buckets), cut)
+    ]
+    return [*pieces, packer.finish()], packer.counts
 
 
 def test_a_run_longer_than_16_bits_is_cut_and_an_empty_bucket_is_zero() -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from indexmill.builders.lsh_pack import BlockPacker
 from indexmill.formats.ids import write_ids
-from indexmill.formats.lsh_blocks import BlockPacker, seal_blocks
+from indexmill.formats.lsh_blocks import seal_blocks
 from indexmill.formats.lsh_buckets import write_buckets
 from indexmill.formats.lsh_functions import HashFunctions, SearchDefaults, write_functions
 from indexmill.formats.lsh_shape import LshShape, pointers_to
@@ -65,12 +66,9 @@ def write_golden(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     pointers, pieces, longest, done = np.zeros((2, 2, 4), np.uint64), [], 0, 0
     for (radius, table), mine in places().items():
-        columns = np.array(mine)
-        packer = BlockPacker(128)
-        entries = columns[:, 1].astype(np.uint64) << np.uint64(SHAPE.id_bits) | columns[:, 2].astype(
-            np.uint64
-        )
-        blocks = np.concatenate([packer.add(columns[:, 0], entries), packer.finish()])
+        columns = np.array(mine, np.uint32)
+        packer = BlockPacker(128, SHAPE.id_bits, 0, 4)
+        blocks = np.concatenate([packer.add(*columns.T), packer.finish()])
         lengths = -(-np.bincount(columns[:, 0], minlength=4) // SHAPE.capacity)
         ends = np.cumsum(lengths)
         pointers[radius, table] = pointers_to(done + ends - lengths, lengths, 128)

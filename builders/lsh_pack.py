@@ -1,0 +1,107 @@
+"""Fills bucket blocks with sorted hashes: the entries of a bucket one after the other, a new block for each bucket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.formats.lsh_blocks import COUNT
+from indexmill.formats.lsh_shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
+
+_ENTRY_BYTES, _HEADER_BYTES, _COUNT = ENTRY_BYTES, HEADER_BYTES, COUNT.start
+
+
+class BlockPacker:
+    """Turns entries that come in the order of their buckets into blocks, whose headers lack pointer and checksum.
+
+    A bucket may come in many pieces: the last block waits for more of its entries. Memory: the blocks of a piece.
+
+    Parameters
+    ----------
+    block_bytes : int
+    id_bits : int
+        Lower bits of an entry, which are the slot; the others are the fingerprint.
+    first, last : int
+        Buckets are ``first <= bucket < last``.
+
+    Attributes
+    ----------
+    counts : uint32 array, shape (last - first,)
+        Entries of each bucket so far.
+    """
+
+    def __init__(self, block_bytes: int, id_bits: int, first: int, last: int) -> None:
+        self.counts = np.zeros(last - first, "<u4")
+        self._first = first
+        self._id_bits = id_bits
+        self._capacity = block_capacity(block_bytes)
+        self._open = np.empty((0, block_bytes), np.uint8)  # the block that is not full yet, once there is one
+        self._bucket, self._size = -1, 0  # what it belongs to, and its entries
+
+    def add(
+        self, buckets: NDArray[np.uint32], fingerprints: NDArray[np.uint32], slots: NDArray[np.uint32]
+    ) -> NDArray[np.uint8]:
+        """Take entries of ascending `buckets`; return the blocks that are finished, uint8 (n_blocks, block_bytes)."""
+        begun = _count_begun(buckets, self._bucket, self._size, self._capacity)
+        held = len(self._open)
+        blocks = np.zeros((held + begun, self._open.shape[1]), np.uint8)
+        blocks[:held] = self._open
+        self._bucket, self._size = _fill(
+            buckets,
+            fingerprints,
+            slots,
+            self._id_bits,
+            self._bucket,
+            self._size,
+            self._capacity,
+            held - 1,
+            blocks,
+        )
+        _count(buckets, self._first, self.counts)
+        self._open = blocks[-1:].copy()
+        return blocks[:-1]
+
+    def finish(self) -> NDArray[np.uint8]:
+        """Return the last block, if there is one."""
+        last, self._open = self._open, self._open[:0]
+        return last
+
+
+@njit(nogil=True, cache=True)
+def _count_begun(buckets: Any, bucket: Any, size: int, capacity: int) -> int:  # pragma: no cover - compiled
+    begun = 0
+    for i in range(buckets.size):
+        if buckets[i] != bucket or size == capacity:
+            begun += 1
+            bucket, size = np.int64(buckets[i]), 0
+        size += 1
+    return begun
+
+
+@njit(nogil=True, cache=True)
+def _fill(
+    buckets: Any, fingerprints: Any, slots: Any, id_bits: int, bucket: Any, size: int, capacity: int, at: int,
+    blocks: Any,
+) -> tuple[int, int]:  # fmt: skip  # pragma: no cover - compiled
+    for i in range(buckets.size):
+        if buckets[i] != bucket or size == capacity:
+            at += 1
+            bucket, size = np.int64(buckets[i]), 0
+        entry = np.uint64(fingerprints[i]) << np.uint64(id_bits) | np.uint64(slots[i])
+        block = blocks[at]
+        place = _HEADER_BYTES + _ENTRY_BYTES * size
+        for byte in range(_ENTRY_BYTES):
+            block[place + byte] = np.uint8(entry >> np.uint64(8 * byte))
+        size += 1
+        block[_COUNT] = np.uint8(size)
+        block[_COUNT + 1] = np.uint8(size >> 8)
+    return bucket, size
+
+
+@njit(nogil=True, cache=True)
+def _count(buckets: Any, first: int, counts: Any) -> None:  # pragma: no cover - compiled
+    for i in range(buckets.size):
+        counts[np.int64(buckets[i]) - first] += np.uint32(1)
