@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lsh import hash_rows, project
+from indexmill.builders.lsh import TABLES_TOGETHER, hash_rows, project
 from indexmill.builders.lsh_fill import expected_blocks
 from indexmill.pipeline.lsh import LshPlan
 
-#: Tables that are filled, fewer where they have many buckets; with more bits a table is too large to try.
-_TABLES, _BUCKETS, _MOST_BITS = 4, 1 << 21, 22
+#: Buckets that are filled, in up to `TABLES_TOGETHER` tables; with more bits a table is too large to try.
+_BUCKETS, _MOST_BITS = 1 << 21, 22
 
 
 def table_blocks(rows: NDArray[np.float32], plan: LshPlan, n: int) -> float | None:
@@ -24,10 +24,10 @@ def table_blocks(rows: NDArray[np.float32], plan: LshPlan, n: int) -> float | No
     shape = plan.shape
     if shape.hash_bits > _MOST_BITS:
         return None
-    tables = max(1, min(_TABLES, shape.n_tables, _BUCKETS >> shape.hash_bits))
+    tables = max(1, min(TABLES_TOGETHER, shape.n_tables, _BUCKETS >> shape.hash_bits))
     drawn = plan._replace(shape=replace(shape, n_tables=tables)).draw()
     mask, buckets = np.uint32(shape.buckets_per_table - 1), shape.buckets_per_table
-    projected = [project(rows, drawn.projections[table]) for table in range(tables)]
+    projected = project(rows, drawn.projections)
     total = 0.0
     for i, radius in enumerate(plan.radii):
         try:

@@ -177,10 +177,10 @@ def _compared(case: Case, index: Opened, cost: QueryCost, profile: DeviceProfile
 
 
 def _searched(case: Case, index: Opened) -> tuple[float, float, float]:
-    """Seconds of a query by the clock and of the processor, all queries over and over, and what was waited for a core.
+    """Seconds of a query by the clock and of the processor, all queries over and over.
 
-    The clock stands still while this thread, which searches, waits for a core that something else has; the share of the
-    time that it did so is the third value.
+    The third value is the share of the time in which this thread, which searches, waited for a core that something
+    else had: where it is more than a few percent the clock tells of that, not of the search.
     """
     search = partial(index.search, case.queries, K, threads=THREADS, **case.options)
     search()
@@ -189,7 +189,7 @@ def _searched(case: Case, index: Opened) -> tuple[float, float, float]:
         search()
         count += len(case.queries)
     elapsed, waited = time.perf_counter() - began, _waited_seconds() - waited
-    return (elapsed - waited) / count, (time.process_time() - cpu) / count, waited / elapsed
+    return elapsed / count, (time.process_time() - cpu) / count, waited / elapsed
 
 
 def _waited_seconds() -> float:
