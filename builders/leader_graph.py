@@ -46,13 +46,13 @@ class LeaderGraph:
     ) -> None:
         self.leaders, self.list_size = comparable(leaders), list_size
         entry = medoid(self.leaders, self.leaders.mean(axis=0, dtype=np.float64))
-        self._graph = build_vamana(self.leaders, entry, LEADER_VAMANA, seed=seed, threads=threads)
+        self.graph = build_vamana(self.leaders, entry, LEADER_VAMANA, seed=seed, threads=threads)
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
         """See `builders.leaders.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
         found = np.empty((len(rows), fanout), np.uint32)
-        graph, list_size = self._graph, max(self.list_size, fanout)
+        graph, list_size = self.graph, max(self.list_size, fanout)
 
         def block(first: int, last: int) -> None:
             search_rows(

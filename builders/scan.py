@@ -63,6 +63,23 @@ def united(parts: list[Nearest], k: int) -> Nearest:
     return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1))
 
 
+def once(found: Nearest, k: int) -> Nearest:
+    """Return the k nearest vectors, of copies the nearest one.
+
+    Parameters
+    ----------
+    found : Nearest
+        k times the copies of a vector, so that k different ones are among them.
+    """
+    order = np.lexsort((found.keys, found.ids), axis=1)
+    ids, keys = np.take_along_axis(found.ids, order, 1), np.take_along_axis(found.keys, order, 1)
+    again = np.zeros(ids.shape, np.bool_)
+    again[:, 1:] = ids[:, 1:] == ids[:, :-1]
+    ids[again], keys[again] = NOTHING, np.inf
+    best = np.lexsort((ids, keys), axis=1)[:, :k]
+    return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1))
+
+
 def scan(
     lists: Lists,
     form: RowFormat,

@@ -62,6 +62,7 @@ def write_batch(
     sizes: NDArray[Any],
     row_bytes: int,
     pieces: Iterable[tuple[NDArray[np.uint32], NDArray[np.uint8]]],
+    n_vectors: int | None = None,
 ) -> None:
     """Write the file of one batch, streamed; memory is one piece and the ids of one list.
 
@@ -70,9 +71,11 @@ def write_batch(
     number, first_vector : int
         Batch `number` holds the vectors from id `first_vector` on.
     sizes : integer array, shape (n_lists,)
-        Vectors of each list, by number.
+        Rows of each list, by number.
     pieces : iterable of (ids, rows)
         uint32 (m,) and uint8 (m, row_bytes): list after list in file order, ids ascending within one.
+    n_vectors : int, optional
+        Vectors of the batch, where some lie in several lists; default: as many as rows.
 
     Raises
     ------
@@ -84,10 +87,12 @@ def write_batch(
     fields = {
         "batch": number,
         "first_vector": first_vector,
-        "n_vectors": n,
+        "n_vectors": n if n_vectors is None else n_vectors,
         "n_lists": len(directory),
         "row_bytes": row_bytes,
     }
+    if n_vectors is not None:
+        fields["n_rows"] = n
     with PageFileWriter(path, KIND, fields) as file:
         with file.section("directory") as section:
             section.write(directory)
@@ -142,7 +147,8 @@ class BatchFile:
 
     Attributes
     ----------
-    number, first_vector, n_vectors, row_bytes : int
+    number, first_vector, n_vectors, n_rows, row_bytes : int
+        Rows of all lists are more than vectors where some lie in several.
     directory : structured array of `ENTRY`, shape (n_lists,)
         In file order.
 
@@ -153,7 +159,13 @@ class BatchFile:
     """
 
     def __init__(
-        self, path: str | Path, number: int, n_lists: int, row_bytes: int, build_id: bytes | None = None
+        self,
+        path: str | Path,
+        number: int,
+        n_lists: int,
+        row_bytes: int,
+        build_id: bytes | None = None,
+        copies: int = 1,
     ) -> None:
         self.path = Path(path)
         with ExitStack() as stack:
@@ -161,6 +173,8 @@ class BatchFile:
             self.number = file.field("batch", number, number)
             self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
             self.first_vector = file.field("first_vector", 0, 2**32 - 1 - self.n_vectors)
+            n = self.n_vectors
+            self.n_rows = n if copies == 1 else file.field("n_rows", n, n * copies)
             file.field("n_lists", n_lists, n_lists)
             self.row_bytes = file.field("row_bytes", row_bytes, row_bytes)
             self.directory = np.frombuffer(file.section("directory", ENTRY.itemsize * n_lists), ENTRY)
@@ -184,8 +198,8 @@ class BatchFile:
         if not np.array_equal(np.sort(d["list"]), np.arange(n_lists)):
             raise corrupt(self.path, "section 'directory': lists", f"each of 0..{n_lists - 1} once", "others")
         total = int(d["size"].sum(dtype=np.uint64))
-        if total != self.n_vectors:
-            raise corrupt(self.path, "section 'directory': sizes", f"{self.n_vectors} in all", total)
+        if total != self.n_rows or int(d["size"].max()) > self.n_vectors:
+            raise corrupt(self.path, "section 'directory': sizes", f"{self.n_rows} in all", total)
         sizes = np.zeros(n_lists, np.uint32)
         sizes[d["list"]] = d["size"]
         if not np.array_equal(d, make_directory(sizes, self.row_bytes)):

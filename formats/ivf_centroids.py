@@ -23,8 +23,27 @@ CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2}
 #: Types that flat lists keep as they are; the codes of field ``dtype``.
 STORED = ("float32", "float16", "uint8", "int8")
 MAX_LISTS = 1 << 24
+MAX_COPIES = 255
+#: Edges of a centroid in the graph over them.
+MAX_DEGREE = 512
 #: As many as the decimal digits of a batch file's name can tell.
 MAX_BATCHES = 10**6
+
+
+@dataclass(frozen=True, eq=False)
+class CellGraph:
+    """A graph over the centroids, searched in memory for those near a query.
+
+    Attributes
+    ----------
+    neighbours : uint32 array, shape (n_lists, degree)
+        Filled up with the centroid's own number.
+    entry : int
+        Where a search starts.
+    """
+
+    neighbours: NDArray[np.uint32]
+    entry: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +65,10 @@ class Centroids:
         sq8: minimum and step of each component.
     codebook : Codebook or None
         pq: of residuals, a vector less the centroid of its list.
+    copies : int
+        Lists that a vector lies in at most.
+    graph : CellGraph or None
+        Where centroids are many.
     """
 
     centroids: NDArray[np.float32]
@@ -57,6 +80,8 @@ class Centroids:
     codec: Codec
     scale: NDArray[np.float32] | None = None
     codebook: Codebook | None = None
+    copies: int = 1
+    graph: CellGraph | None = None
 
     @property
     def n_lists(self) -> int:
@@ -101,6 +126,10 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
     }
     if made.codebook is not None:
         fields |= {"n_chunks": len(made.codebook.offsets) - 1, "n_centres": len(made.codebook.pivots)}
+    if made.copies > 1:
+        fields["copies"] = made.copies
+    if made.graph is not None:
+        fields |= {"degree": made.graph.neighbours.shape[1], "entry": made.graph.entry}
     with PageFileWriter(path, KIND, fields) as file:
         with file.section("centroids") as section:
             section.write(np.ascontiguousarray(made.centroids, "<f4"))
@@ -114,6 +143,9 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
                 section.write(np.ascontiguousarray(made.codebook.offsets, "<u4"))
             with file.section("pivots") as section:
                 section.write(np.ascontiguousarray(made.codebook.pivots, "<f4"))
+        if made.graph is not None:
+            with file.section("neighbours") as section:
+                section.write(np.ascontiguousarray(made.graph.neighbours, "<u4"))
 
 
 def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids:
@@ -141,11 +173,23 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
             codec=codec,
             scale=_floats(file, "scale", (2, dim)) if codec == "sq8" else None,
             codebook=_read_codebook(file, dim) if codec == "pq" else None,
+            copies=file.field("copies", 1, MAX_COPIES) if "copies" in file.fields else 1,
+            graph=_read_graph(file, n_lists) if "degree" in file.fields else None,
         )
         file.field("row_bytes", made.row_bytes, made.row_bytes)
     if not np.isfinite(made.max_norm) or made.max_norm < 0:
         raise corrupt(path, "field 'max_norm'", "a finite number of at least 0", made.max_norm)
     return made
+
+
+def _read_graph(file: PageFile, n_lists: int) -> CellGraph:
+    degree, entry = file.field("degree", 1, MAX_DEGREE), file.field("entry", 0, n_lists - 1)
+    neighbours = np.frombuffer(file.section("neighbours", 4 * n_lists * degree), "<u4").reshape(
+        n_lists, degree
+    )
+    if int(neighbours.max()) >= n_lists:
+        raise corrupt(file.path, "section 'neighbours'", f"lists below {n_lists}", int(neighbours.max()))
+    return CellGraph(neighbours, entry)
 
 
 def _read_codebook(file: PageFile, dim: int) -> Codebook:

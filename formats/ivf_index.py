@@ -62,7 +62,7 @@ class IvfFiles:
         c = self.centroids
         if not path.is_file():
             raise corrupt(path, "file", f"{self.batches[number].bytes} bytes", "no such file")
-        return BatchFile(path, number, c.n_lists, c.row_bytes, self.identity)
+        return BatchFile(path, number, c.n_lists, c.row_bytes, self.identity, c.copies)
 
     def user_ids(self) -> pa.Array | None:
         """Return the user id of each vector by vector id, or None if the vector id is the user id.
@@ -92,7 +92,7 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
                 if batch.first_vector != expected:
                     raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
                 expected += batch.n_vectors
-                yield from _batch_problems(batch, n_centres)
+                yield from _batch_problems(batch, n_centres, index.centroids.copies)
         except (FormatError, OSError) as error:
             yield str(error)
             return
@@ -100,16 +100,17 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
         yield str(corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, n_vectors))
 
 
-def _batch_problems(batch: BatchFile, n_centres: int) -> Iterator[str]:
-    seen = np.zeros(batch.n_vectors, bool)
+def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:
+    seen = np.zeros(batch.n_vectors, np.int64)
     for place in np.flatnonzero(batch.directory["size"]).tolist():
         ids, rows = batch.read_list(place)
-        seen[ids - batch.first_vector] = True
+        seen[ids - batch.first_vector] += 1
         if int(rows.max()) >= n_centres:
             yield str(corrupt(batch.path, f"codes of list {place}", f"below {n_centres}", rows.max()))
-    if not seen.all():
-        missing = batch.first_vector + int(np.argmin(seen))
-        yield str(corrupt(batch.path, "ids", "every vector of the batch once", f"no vector {missing}"))
+    wrong = np.flatnonzero((seen < 1) | (seen > copies))
+    if len(wrong):
+        vector = batch.first_vector + int(wrong[0])
+        yield str(corrupt(batch.path, f"vector {vector}", f"in 1..{copies} lists", int(seen[wrong[0]])))
 
 
 def ids_in_lists(batch: BatchFile, lists: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
@@ -119,7 +120,7 @@ def ids_in_lists(batch: BatchFile, lists: NDArray[np.uint8], out: NDArray[np.uin
     ----------
     lists : uint8 array
         The section.
-    out : uint32 array, shape (batch.n_vectors,)
+    out : uint32 array, shape (batch.n_rows,)
 
     Raises
     ------

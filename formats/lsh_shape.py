@@ -19,6 +19,8 @@ MOST_RUN = 2**16 - 1
 MOST_TABLES, MOST_RADII, MOST_FUNCTIONS = 2**16 - 1, 256, 256
 #: Bits that choose a bucket, at most.
 MOST_HASH_BITS = 31
+#: Buckets of one radius that a search looks at, and further buckets of a table, at most: the reader lists no more.
+MOST_TARGETS, MOST_PROBES = 1 << 18, 2**16 - 1
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ class LshShape:
 def block_capacity(block_bytes: int) -> int:
     """Return the entries of a full block."""
     return (block_bytes - HEADER_BYTES) // ENTRY_BYTES
+
+
+def most_probes(n_tables: int) -> int:
+    """Return the further buckets of each of `n_tables` tables that a search can look at."""
+    return min(MOST_PROBES, MOST_TARGETS // n_tables - 1)
 
 
 def first_offset() -> int:

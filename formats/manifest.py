@@ -32,7 +32,7 @@ _OWN_KEYS = {
     "ivf": {"ivf": False},
 }
 #: The command that searches an index of each kind.
-_SEARCHED_BY = {"graph": "search", "lsh": "search", "ivf": "join"}
+_SEARCHED_BY = {"graph": "search", "lsh": "search", "ivf": "search` or `indexmill join"}
 
 _FORMAT_NAME = "indexmill"
 #: What ends every manifest: the digest of all bytes before it.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from indexmill.pipeline.progress import Progress
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
+    from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
 
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -59,8 +60,8 @@ def build(
 
     Returns
     -------
-    Index, or LshIndex with ``kind="lsh"``
-        None with ``kind="ivf"``, whose indexes are not opened: see `join`.
+    Index, LshIndex or IvfIndex
+        By ``kind``.
 
     Raises
     ------
@@ -94,7 +95,7 @@ def build(
     source = None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
     with _listener(progress) as bars:
         run_build(spec, source, bars)
-    return open(spec.out) if spec.parameters.kind != "ivf" else None
+    return open(spec.out)
 
 
 def append(
@@ -496,21 +497,21 @@ def open(
     engine: str = "auto",
     vectors: Place | None = None,
     tables: Place | None = None,
-) -> Index | LshIndex:
+) -> Index | LshIndex | IvfIndex:
     """Open the index at `path` for search.
 
     Parameters
     ----------
     engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
-        How pages are read; `auto` is io_uring where the system allows it, else pread. Of kind ``lsh`` also
-        ``"memory"``, which loads all of it.
+        How pages are read; `auto` is io_uring where the system allows it, else pread. Of kinds ``lsh`` and
+        ``ivf`` also ``"memory"``, which loads all of it.
     vectors, tables : {"memory", "storage"}, optional
         Where vectors, and pointers to buckets, of an index of kind ``lsh`` are while it is open; default: vectors in
         memory and pointers on storage.
 
     Returns
     -------
-    Index or LshIndex
+    Index, LshIndex or IvfIndex
         By the kind of the index.
 
     Raises

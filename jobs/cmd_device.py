@@ -32,7 +32,7 @@ def command(
         ),
     ],
     size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the temporary file.")] = "1GiB",
-    seconds: Annotated[float, typer.Option(min=0.01, help="Length of each of the 16 measurements.")] = 1.0,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of each of the 18 measurements.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Chooses the blocks that are read.")] = 1,
     out: Annotated[
         Path | None,
@@ -45,7 +45,7 @@ def command(
     force: Force = False,
     json_: Json = False,
 ) -> None:
-    """Measure random 4 KiB and 512-byte reads at queue depths 1 to 128, and keep a profile of the device."""
+    """Measure random reads at queue depths 1 to 128 and their processor time, and keep a profile of the device."""
     from indexmill.formats.device import write_profile
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs import device
@@ -85,13 +85,14 @@ def device_table(outcome: Outcome) -> Table:
 
     measured = outcome.profile.measured
     assert measured is not None
-    headings = ["bytes", "depth", "reads/s", "MB/s", "mean us", "P50", "P90", "P99", "P99.9", "max"]
+    headings = ["bytes", "depth", "reads/s", "MB/s", "CPU us", "mean us", "P50", "P90", "P99", "P99.9", "max"]
     way = measured.engine if measured.direct else f"{measured.engine}, through the page cache"
     table = plain_table(f"{outcome.profile.name}, {way}, {measured.seconds:g} s each", headings)
     for one in measured.reads:
         latency = one.latency_us
         times = (latency.mean, latency.p50, latency.p90, latency.p99, latency.p999, latency.max)
-        rates = [f"{one.bytes:,}", str(one.depth), f"{one.iops:,.0f}", f"{one.mb_per_s:,.1f}"]
+        cpu = "-" if one.cpu_us is None else f"{one.cpu_us:.1f}"
+        rates = [f"{one.bytes:,}", str(one.depth), f"{one.iops:,.0f}", f"{one.mb_per_s:,.1f}", cpu]
         add_row(table, rates + [f"{time:,.0f}" for time in times])
     if outcome.refused is not None:
         depth = sum(one.bytes == SECTOR_BYTES for one in measured.reads)

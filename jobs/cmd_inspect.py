@@ -26,8 +26,7 @@ def command(index: IndexDir, json_: Json = False) -> None:
     run = read_run(index)
     if json_:
         value = {"index": str(index), "manifest": manifest, "headers": headers, "run": run}
-        if manifest["kind"] != "ivf":
-            value["memory_bytes"] = search_memory(headers)
+        value["memory_bytes"] = search_memory(headers)
         print(json.dumps(value, indent=2))
     else:
         from indexmill.jobs.tables import stdout_console
@@ -66,13 +65,27 @@ def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
     """Bytes that the reader holds of each file while an index is open; searches take more on top.
 
     Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page; of kind ``lsh``
-    functions, bitmap and, unless they are left on storage, vectors, of tables and ids one checksum a page.
+    functions, bitmap and, unless they are left on storage, vectors, of tables and ids one checksum a page; of kind
+    ``ivf`` centroids, the graph over them and 16 bytes a list of each batch, of lists, vectors and ids one checksum a
+    page.
     """
 
     def payload(file: str, *sections: str) -> int:
         there = headers.get(file, {"sections": {}})["sections"]
         return sum(int(there[name]["bytes"]) for name in sections if name in there)
 
+    if "centroids.imx" in headers:
+        shared = headers["centroids.imx"]["fields"]
+        batches = [name for name in headers if name.startswith("batch-")]
+        # Centres fill up to 256.
+        book = 4 * 256 * shared["dim"] + 8 * (shared["n_chunks"] + 1) if "n_chunks" in shared else 0
+        return {
+            "centroids": payload("centroids.imx", "centroids", "scale") + book,
+            "graph": payload("centroids.imx", "neighbours"),
+            "directories": sum(payload(name, "crc") + 16 * shared["n_lists"] for name in batches),
+            "vectors": payload("vectors.imx", "crc"),
+            "ids": payload("ids.imx", "crc"),
+        }
     if "functions.imx" in headers:
         vectors = headers["vectors.imx"]["fields"]
         return {
@@ -113,10 +126,9 @@ def _show(
         lines["imported"] = facts(
             {key: value for key, value in origin.items() if not isinstance(value, list)}
         )
-    if manifest["kind"] != "ivf":
-        memory = search_memory(headers)
-        parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
-        lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
+    memory = search_memory(headers)
+    parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
+    lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
     if manifest["kind"] == "graph":
         sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
         lines["navigation"] = f"{sample:,} vertices" if sample else "none"

@@ -1,13 +1,15 @@
-"""`indexmill plan`: what a build will take, before it is run."""
+"""`indexmill plan`: what a build will take, before it is run, or how fast an index will be on a device."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from indexmill.jobs.job_options import job_command
-from indexmill.jobs.options import Json, examples
+from indexmill.jobs.options import BeamWidth, InFlight, Json, K, Policy, Queries, Threads, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,15 +19,46 @@ if TYPE_CHECKING:
 
 NAME = "plan"
 EXAMPLES = examples(
-    "indexmill plan job.toml", "indexmill plan --input base.u8bin --out base.index --memory 768MiB --json"
+    "indexmill plan job.toml",
+    "indexmill plan --input base.u8bin --out base.index --memory 768MiB --json",
+    "indexmill plan index --queries query.u8bin -L 50",
+    "indexmill plan tables --queries query.u8bin --device cssd --device mine.json --threads 2",
 )
 
 
-@job_command
-def command(spec: BuildSpec, json_: Json = False) -> None:
-    """Predict a build's memory, scratch space and time, after at most 10 seconds of trying; build nothing."""
+def _plan_build(
+    spec: BuildSpec,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROFILE",
+            help="JOB is an index: how many queries a second it answers on this device, by a shipped profile"
+            " (hdd, cssd, cssd4, essd, xlfdd, xlfdd12) or a file of `indexmill device`. May repeat. (default all, and"
+            " the device of the index if it was measured)",
+        ),
+    ] = None,
+    queries: Queries = None,
+    k: K = 10,
+    nprobe: Annotated[
+        int | None, typer.Option(min=1, help="JOB is an index of kind ivf: lists that a query probes.")
+    ] = None,
+    policy: Policy = None,
+    beam_width: BeamWidth = None,
+    threads: Threads = 1,
+    inflight: InFlight = None,
+    json_: Json = False,
+) -> None:
+    """Predict a build's memory, scratch space and time, after at most 10 seconds of trying; build nothing.
+
+    Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
+    a sample of --queries in memory; -L, -S and --probes are then those of the search.
+    """
+    from indexmill.formats.errors import ConfigError
     from indexmill.pipeline.plan import make_plan
 
+    if device or queries is not None:
+        flag = "--device" if device else "--queries"
+        raise ConfigError(f"{flag}: for the plan of an index; name the directory of one that was built")
     plan = make_plan(spec)
     if json_:
         print(json.dumps({key: value for key, value in asdict(plan).items() if value is not None}, indent=2))
@@ -33,6 +66,30 @@ def command(spec: BuildSpec, json_: Json = False) -> None:
         from indexmill.jobs.tables import stdout_console
 
         _show(stdout_console(), spec, plan)
+
+
+def _plan_queries(values: dict[str, Any]) -> bool:
+    """Predict queries if JOB is a directory."""
+    path = values["job"]
+    if path is None or not path.is_dir():
+        return False
+    from indexmill.jobs import query_plans
+    from indexmill.jobs.tables import stdout_console
+
+    plan, hints = query_plans.plan_of(path, values)
+    if values["json_"]:
+        print(json.dumps(plan.to_dict(), indent=2))
+        return True
+    console = stdout_console()
+    for line in query_plans.facts(plan):
+        console.print(line, soft_wrap=True)
+    console.print(query_plans.device_table(plan))
+    for line in hints:
+        console.print(line, markup=False, soft_wrap=True)
+    return True
+
+
+command = job_command(_plan_build, instead=_plan_queries)
 
 
 def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
@@ -59,10 +116,16 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
 
 
 def _index_lines(plan: Plan) -> dict[str, str]:
-    """How the graph is cut, or what the tables of an LSH index will be."""
+    """How the graph is cut, or what the tables of an LSH index or the lists of an IVF index will be."""
     from indexmill.jobs.tables import human_bytes
 
-    shards, lsh = plan.shards, plan.lsh
+    shards, lsh, ivf = plan.shards, plan.lsh, plan.ivf
+    if ivf is not None:
+        batches = "one batch" if ivf["batches"] == 1 else f"{ivf['batches']:,} batches"
+        return {
+            "lists": f"{ivf['lists']:,} ({ivf['codec']}) in {batches} of {ivf['batch_vectors']:,} vectors",
+            "index": human_bytes(ivf["index_bytes"]),
+        }
     if lsh is not None:
         return {
             "hash": f"c={lsh['ratio']:g} w={lsh['width']:g} m={lsh['n_functions']} L={lsh['n_tables']} "

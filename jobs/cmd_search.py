@@ -25,10 +25,20 @@ from indexmill.jobs.options import (
     examples,
     one_of,
 )
-from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_TABLES, DEFAULT_VECTORS, ENTRIES, PLACES, POLICIES
+from indexmill.reader.choices import (
+    DEFAULT_ENTRY,
+    DEFAULT_NPROBE,
+    DEFAULT_RERANK,
+    DEFAULT_TABLES,
+    DEFAULT_VECTORS,
+    ENTRIES,
+    PLACES,
+    POLICIES,
+)
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index, RangeResult, SearchResult
+    from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
 
 NAME = "search"
@@ -37,14 +47,18 @@ EXAMPLES = examples(
     "indexmill search index --queries query.npy -k 3 --json",
     "indexmill search index --queries query.npy --radius 0.8 --allow in-stock.npy --out near.parquet",
     "indexmill search tables --queries query.npy -S 800 --probes 2 --engine memory",
+    "indexmill search lists --queries query.npy --nprobe 32 --prune 0.3",
 )
 #: Queries and rows shown on a terminal when the results are not written to a file.
 SHOWN_QUERIES = 20
 SHOWN_ROWS = 400
 DEFAULT_K = 10
 #: Options that indexes of one kind know.
-_GRAPH_OPTIONS = {"L", "policy", "entry", "beam_width", "deterministic", "allow", "radius"}
-_LSH_OPTIONS = {"candidates", "probes"}
+_OPTIONS = {
+    "graph": {"L", "policy", "entry", "beam_width", "deterministic", "allow", "radius"},
+    "lsh": {"candidates", "probes"},
+    "ivf": {"nprobe", "prune", "rerank"},
+}
 
 
 def _place(flag: str, what: str, default: str) -> Any:
@@ -101,6 +115,22 @@ def command(
             min=0, help="lsh: further buckets of each table that are looked up. (default: the index's)"
         ),
     ] = None,
+    nprobe: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"ivf: lists of nearest centroids to scan. (default {DEFAULT_NPROBE})"),
+    ] = None,
+    prune: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="ivf: leave out lists whose centroid is farther than 1 + PRUNE times the nearest one."
+        ),
+    ] = None,
+    rerank: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help=f"ivf: candidates measured by exact vectors, if kept. (default {DEFAULT_RERANK}k)"
+        ),
+    ] = None,
     vectors_in: Annotated[str | None, _place("--vectors", "vectors", DEFAULT_VECTORS)] = None,
     tables_in: Annotated[str | None, _place("--tables", "pointers to buckets", DEFAULT_TABLES)] = None,
     threads: Threads = 1,
@@ -121,7 +151,7 @@ def command(
         raise ConfigError("--queries: missing; name a file of query vectors")
     if radius is not None and k is not None:
         raise ConfigError("-k: --radius returns all vectors within, however many; leave one of them out")
-    check_engine(engine, with_memory=True)
+    engine = check_engine(engine, with_memory=True)
     if out is not None:
         check_result_path(out, force)
     opened = open_any(
@@ -140,6 +170,9 @@ def command(
         "radius": radius,
         "candidates": candidates,
         "probes": probes,
+        "nprobe": nprobe,
+        "prune": prune,
+        "rerank": rerank,
         "threads": threads,
         "inflight": inflight,
     }
@@ -157,7 +190,7 @@ def command(
 
 
 def _search(
-    index: Index | LshIndex, vectors: Any, k: int, how: Mapping[str, Any]
+    index: Index | LshIndex | IvfIndex, vectors: Any, k: int, how: Mapping[str, Any]
 ) -> SearchResult | RangeResult:
     """Search with the options of `how` that were given.
 
@@ -168,16 +201,20 @@ def _search(
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.allowed import read_allowed
-    from indexmill.reader.lsh import LshIndex
+    from indexmill.reader.index import Index
 
     given = {name: value for name, value in how.items() if value is not None}
-    is_lsh = isinstance(index, LshIndex)
-    wrong = sorted(given.keys() & (_GRAPH_OPTIONS if is_lsh else _LSH_OPTIONS))
+    kind = index.kind
+    wrong = sorted(
+        (name, owner) for owner, names in _OPTIONS.items() if owner != kind for name in names & given.keys()
+    )
     if wrong:
-        kind = "a graph's search only; this index is of kind lsh" if is_lsh else "an index of kind lsh only"
-        flag = "-L" if wrong[0] == "L" else f"--{wrong[0].replace('_', '-')}"
-        raise ConfigError(f"{flag}: for {kind}; leave it out")
-    if isinstance(index, LshIndex):
+        name, owner = wrong[0]
+        flag = "-L" if name == "L" else f"--{name.replace('_', '-')}"
+        raise ConfigError(
+            f"{flag}: for an index of kind {owner}, and this one is of kind {kind}; leave it out"
+        )
+    if not isinstance(index, Index):
         return index.search(vectors, k, **given)
     if "allow" in given:
         given["allow"] = read_allowed(given["allow"], index)

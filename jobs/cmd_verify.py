@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 from indexmill.jobs.options import IndexDir, Json, examples
 
@@ -20,9 +19,10 @@ def command(index: IndexDir, json_: Json = False) -> None:
     from indexmill.jobs.opening import check_is_index, load_manifest
     from indexmill.jobs.tables import human_bytes
     from indexmill.pipeline.spec import KINDS
+    from indexmill.reader import _native
 
     check_is_index(index)
-    damages = _damages(index)
+    damages = [str(damage) for damage in _native.verify(str(index))]
     checked = {"files": 0, "bytes": 0}
     try:
         files = load_manifest(index, KINDS)["files"]
@@ -45,17 +45,3 @@ def command(index: IndexDir, json_: Json = False) -> None:
         )
     if damages:
         raise typer.Exit(FormatError.exit_code)
-
-
-def _damages(index: Path) -> list[str]:
-    """Look at an index with the reader that knows its kind."""
-    from indexmill.formats.errors import IndexmillError
-    from indexmill.formats.index import verify_index
-    from indexmill.formats.manifest import parse_manifest
-    from indexmill.reader import _native
-
-    try:
-        native = parse_manifest(index).kind != "ivf"
-    except IndexmillError:
-        native = True
-    return [str(damage) for damage in _native.verify(str(index))] if native else verify_index(index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from numpy.typing import NDArray
 from indexmill.formats.device import (
     MAX_IOPS,
     MAX_LATENCY_US,
+    MAX_MB_PER_S,
+    MAX_REQUEST_US,
     MIN_IOPS,
+    MIN_MB_PER_S,
     QUANTILES,
     DeviceProfile,
     Latency,
@@ -34,10 +38,14 @@ from indexmill.pipeline.progress import Progress, stage_progress
 #: Sizes of the reads: our page, and the sector of most devices.
 PAGE_BYTES, SECTOR_BYTES = 4096, 512
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+#: Reads that are as good as sequential ones, and their depths: how many bytes a second the device moves.
+LARGE_BYTES, LARGE_DEPTHS = 1 << 20, (1, 8)
 #: Reads each thread keeps in flight at least before another one joins in: one thread drives a shallow queue.
 READS_A_THREAD = 4
 #: Below this size a device may answer from memory of its own.
 SMALL_BYTES = 64 * 2**20
+#: What searches read of an index, by its kind: graph, lsh, ivf.
+_READ_FILES = ("graph.imx", "buckets.imx", "batch-000000.imx")
 #: Bytes of a temporary file written at once.
 _CHUNK_BYTES = 4 * 2**20
 #: Shares of the reads at which the model's latency is kept: dense where the tail begins.
@@ -93,23 +101,28 @@ def measure_device(
     reads: list[Reads] = []
     results: list[dict[str, Any]] = []
     refused = None
-    with stage_progress(progress, "measure", 2 * len(DEPTHS), "runs"):
-        for block_bytes in (PAGE_BYTES, SECTOR_BYTES):
-            for depth in DEPTHS:
-                threads = threads_for(depth)
-                try:
-                    found = measure(str(target.file), block_bytes, depth, threads, seconds, seed + len(reads))
-                except (InputError, ConfigError) as error:
-                    if block_bytes == PAGE_BYTES:
-                        raise
-                    refused = str(error)
-                    break
-                if block_bytes != PAGE_BYTES and results[0]["direct"] and not found["direct"]:
-                    refused = "they would go through the page cache"
-                    break
-                reads.append(summarise(found, block_bytes, depth, threads, target.shown))
-                results.append(found)
-                progress.advance(1)
+    kinds = [(size, depth) for size in (PAGE_BYTES, SECTOR_BYTES) for depth in DEPTHS]
+    kinds += [(LARGE_BYTES, depth) for depth in LARGE_DEPTHS if target.bytes >= LARGE_BYTES]
+    with stage_progress(progress, "measure", len(kinds), "runs"):
+        for number, (block_bytes, depth) in enumerate(kinds):
+            if block_bytes == SECTOR_BYTES and refused is not None:
+                continue
+            threads = threads_for(depth)
+            before = time.process_time()
+            try:
+                found = measure(str(target.file), block_bytes, depth, threads, seconds, seed + number)
+            except (InputError, ConfigError) as error:
+                if block_bytes != SECTOR_BYTES:
+                    raise
+                refused = str(error)
+                continue
+            found["cpu_s"] = time.process_time() - before
+            if block_bytes == SECTOR_BYTES and results[0]["direct"] and not found["direct"]:
+                refused = "they would go through the page cache"
+                continue
+            reads.append(summarise(found, block_bytes, depth, threads, target.shown))
+            results.append(found)
+            progress.advance(1)
     pages = results[: len(DEPTHS)]
     profile = _profile(target, reads, pages, seconds)
     return Outcome(profile, refused, list(_notes(target, profile, refused)))
@@ -121,7 +134,7 @@ def threads_for(depth: int) -> int:
 
 
 def summarise(found: dict[str, Any], block_bytes: int, depth: int, threads: int, shown: Path) -> Reads:
-    """Turn what the reader measured into rates and latencies.
+    """Turn what the reader measured, and ``cpu_s`` that it took, into rates, times and latencies.
 
     Raises
     ------
@@ -141,6 +154,7 @@ def summarise(found: dict[str, Any], block_bytes: int, depth: int, threads: int,
         threads=threads,
         iops=round(iops, 1),
         mb_per_s=round(iops * block_bytes / 1e6, 3),
+        cpu_us=round(found["cpu_s"] / found["reads"] * 1e6, 3),
         latency_us=Latency(mean=mean, p50=p50, p90=p90, p99=p99, p999=p999, max=greatest),
         quantiles_us=_quantiles(latencies, np.linspace(0, 1, QUANTILES)),
     )
@@ -156,11 +170,15 @@ def _profile(
 ) -> DeviceProfile:
     device, host = device_of(target.shown), host_name()
     points = zip(SHARES, _quantiles(pages[0]["latencies_us"], SHARES), strict=True)
+    deepest = reads[len(DEPTHS) - 1]
+    moved = max(one.mb_per_s for one in reads) if reads[-1].bytes == LARGE_BYTES else None
     return DeviceProfile(
         name=f"{device} of {host}",
         model=Model(
             latency_us=[[share, min(latency, MAX_LATENCY_US)] for share, latency in points],
             iops=min(max(MIN_IOPS, *(one.iops for one in reads if one.bytes == PAGE_BYTES)), MAX_IOPS),
+            mb_per_s=None if moved is None else min(max(MIN_MB_PER_S, moved), MAX_MB_PER_S),
+            request_us=None if deepest.cpu_us is None else min(deepest.cpu_us, MAX_REQUEST_US),
         ),
         measured=Measured(
             date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -193,7 +211,7 @@ def _notes(target: Target, profile: DeviceProfile, refused: str | None) -> Itera
 
 @contextmanager
 def open_target(path: Path, file_bytes: int, seed: int, progress: Progress) -> Iterator[Target]:
-    """Find what to read for `path`: the file itself, an index's graph.imx, or a temporary file in a directory.
+    """Find what to read for `path`: the file itself, what an index is searched in, or a temporary file in a directory.
 
     A temporary file is removed in the end, however the block ends.
 
@@ -207,12 +225,13 @@ def open_target(path: Path, file_bytes: int, seed: int, progress: Progress) -> I
     if not path.exists():
         raise InputError(f"{path}: no such file or directory; name one on the device to measure")
     if path.is_dir() and (path / "manifest.json").exists():
-        graph = path / "graph.imx"
-        if not graph.is_file():
+        files = [path / name for name in _READ_FILES]
+        found = next((file for file in files if file.is_file()), None)
+        if found is None:
             raise InputError(
-                f"{graph}: no such file, though {path} has a manifest; see: indexmill verify {path}"
+                f"{files[0]}: no such file, though {path} has a manifest; see: indexmill verify {path}"
             )
-        path = graph
+        path = found
     if not path.is_dir():
         with open(path, "rb") as file:
             yield Target(path, file.seek(0, os.SEEK_END), path)

@@ -23,12 +23,22 @@ _TOP = (
 _TYPES = {"BuildSpec": Any}
 
 
-def job_command(run: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options of a job and those of `run`, which gets the job as a `BuildSpec` first."""
+def job_command(
+    run: Callable[..., None], instead: Callable[[dict[str, Any]], bool] | None = None
+) -> Callable[..., None]:
+    """Return the command with the options of a job and those of `run`, which gets the job as a `BuildSpec` first.
+
+    Parameters
+    ----------
+    instead : callable, optional
+        Gets all options by name before the job is resolved; where it returns True, it was no job and all is done.
+    """
     own = list(inspect.signature(run, eval_str=True, locals=_TYPES).parameters.values())[1:]
     job = list(inspect.signature(resolve_job, eval_str=True, locals=_TYPES).parameters.values())
 
     def command(**values: Any) -> None:
+        if instead is not None and instead(values):
+            return
         mine = {parameter.name: values.pop(parameter.name) for parameter in own}
         run(resolve_job(**values), **mine)
 
@@ -96,6 +106,23 @@ def resolve_job(
         int | None,
         typer.Option(
             help="ivf: vectors of a batch; default: as a join has room for twice in half the memory."
+        ),
+    ] = None,
+    copies: Annotated[
+        int | None,
+        typer.Option(help="ivf: lists that a vector may lie in, those near it on all sides. (default 1)"),
+    ] = None,
+    closure: Annotated[
+        float | None,
+        typer.Option(
+            help="ivf: with --copies, how much farther their centroids may be than the nearest: 1 + CLOSURE times. "
+            "(default 0.3)"
+        ),
+    ] = None,
+    keep_vectors: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-vectors", help="ivf: keep exact vectors beside codes, for searches to rerank by."
         ),
     ] = None,
     centroids: Annotated[

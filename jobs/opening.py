@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.errors import ConfigError, InputError, TooNew
+from indexmill.formats.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
+    from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
 
 #: Keys of a manifest that commands show or decide by; the format module checks only the sections they stand in.
@@ -77,36 +77,20 @@ def open_index(path: Path, engine: str = "auto") -> Index:
         If it is of another kind.
     """
     check_is_index(path)
+    from indexmill.reader import _native
     from indexmill.reader.index import Index
 
-    with _unread_kinds(path, ("graph",)):
-        return Index(path, engine)
+    if _native.index_kind(path) == "ivf":
+        from indexmill.formats.manifest import other_kind
 
-
-@contextmanager
-def _unread_kinds(path: Path, kinds: Collection[str]) -> Iterator[None]:
-    """Tell an index of a kind that the native reader never opens from one that is too new for it.
-
-    Raises
-    ------
-    OtherKind
-        If it is of a kind that is not among `kinds`, naming the command that searches it.
-    FormatError
-        If its manifest cannot be used.
-    """
-    try:
-        yield
-    except TooNew:
-        from indexmill.formats.manifest import parse_manifest
-
-        parse_manifest(path, kinds)
-        raise
+        raise other_kind(path, "ivf", ("graph",))
+    return Index(path, engine)
 
 
 def open_any(
     path: Path, engine: str = "auto", vectors: Place | None = None, tables: Place | None = None
-) -> Index | LshIndex:
-    """Open the index at `path`, of any kind that is searched query by query.
+) -> Index | LshIndex | IvfIndex:
+    """Open the index at `path`, of any kind.
 
     Parameters
     ----------
@@ -115,7 +99,7 @@ def open_any(
 
     Raises
     ------
-    InputError, FormatError, OtherKind
+    InputError, FormatError
         As `open_index`.
     ConfigError
         If `vectors` or `tables` is given for an index of another kind.
@@ -123,16 +107,23 @@ def open_any(
     check_is_index(path)
     from indexmill.reader import _native
 
-    with _unread_kinds(path, ("graph", "lsh")):
-        kind = _native.index_kind(path)
+    kind = _native.index_kind(path)
     if kind == "lsh":
         from indexmill.reader.choices import DEFAULT_TABLES, DEFAULT_VECTORS
         from indexmill.reader.lsh import LshIndex
 
         return LshIndex(path, engine, vectors or DEFAULT_VECTORS, tables or DEFAULT_TABLES)
+    what = {
+        "graph": "a graph, which is read page by page",
+        "ivf": "of kind ivf, whose lists are read as probed",
+    }[kind]
     for name, place in (("vectors", vectors), ("tables", tables)):
         if place is not None:
-            raise ConfigError(f"{name}: {path} is a graph, which is read page by page; leave it out")
+            raise ConfigError(f"{name}: {path} is {what}; leave it out")
+    if kind == "ivf":
+        from indexmill.reader.ivf import IvfIndex
+
+        return IvfIndex(path, engine)
     return open_index(path, engine)
 
 

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from indexmill.reader.index import Index, RangeResult, SearchResult
+    from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
 
 SUFFIXES = (".parquet", ".arrow")
 
 
-def results_table(index: Index | LshIndex, found: SearchResult | RangeResult) -> pa.Table:
+def results_table(index: Index | LshIndex | IvfIndex, found: SearchResult | RangeResult) -> pa.Table:
     """Lay out results as one row a query and rank; a query that reached fewer than k vertices has fewer.
 
     Returns
@@ -60,7 +61,7 @@ def _places(found: SearchResult | RangeResult) -> tuple[NDArray[np.int64], NDArr
     return queries, (np.arange(len(queries)) - starts[queries]).astype(np.int32)
 
 
-def id_type(index: Index | LshIndex) -> pa.DataType:
+def id_type(index: Index | LshIndex | IvfIndex) -> pa.DataType:
     """Arrow type of the index's user ids."""
     import pyarrow as pa
 

@@ -54,6 +54,8 @@ def facts(values: Mapping[str, Any]) -> str:
 #: Headings of columns that hold words; all others hold numbers and stand at the right.
 _WORDS = {
     "index",
+    "device",
+    "binds",
     "policy",
     "entry",
     "order",

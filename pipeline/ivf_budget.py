@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -14,6 +15,8 @@ from indexmill.formats.ivf_centroids import MAX_BATCHES
 from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
+from indexmill.pipeline.ivf_tasks import GRAPH_FROM
+from indexmill.pipeline.merge import STEP_BYTES
 from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.scratch import SideColumns
 from indexmill.pipeline.spec import IvfParameters
@@ -77,7 +80,7 @@ def with_batches(shape: IvfShape, memory: int) -> IvfShape:
                 f"at least {-(-shape.n // MAX_BATCHES):,}"
             )
         return shape
-    most = max(_LEAST_BATCH, memory // 4 // (shape.row_bytes + 4))
+    most = max(_LEAST_BATCH, memory // 4 // ((shape.row_bytes + 4) * shape.parameters.copies))
     batches = -(-shape.n // most)
     resolved = shape.parameters.model_copy(update={"batch_vectors": max(64, -(-shape.n // batches))})
     return replace(shape, parameters=resolved)
@@ -98,20 +101,39 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     at_once = min(workers, sum(len(batch) - 1 for batch in cut), MOST_NARROW)
     threads = (workers - 1) * THREAD_BYTES
     centroids = p.lists * shape.dim * 4
-    cells = 4 * centroids + min(rows, _ALIGN) * (12 * shape.dim + 512)
+    cells = 4 * centroids + min(rows, _ALIGN) * (12 * shape.dim + 512 + 256 * (p.copies - 1))
+    graph = p.lists * (500 + 4 * shape.dim) if p.lists >= GRAPH_FROM else 0
     largest = max(last - first for first, last in pairwise(shape.batches))
     sample = shape.drawn * shape.dim * 4
     training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
         "sample": 8 * n + shape.drawn * shape.stored_bytes,
-        "centroids": sample + 20 * centroids + (8 << 20) + threads + training * (p.codec == "pq"),
-        "assign": at_once * (cells + 4 * rows + _ALIGN * shape.stored_bytes) + threads,
-        "pack": at_once * (rows * (shape.row_bytes + 64) + 2 * centroids + (4 << 20)) + threads,
-        "lists": min(workers, len(cut), MOST_NARROW) * (merge_bytes(memory) + 8 * largest + (8 << 20)),
-        "emit": 8 * n + ids_bytes(n, shape.id_bytes) + 2 * centroids,
-        "certify": 4 * n + exact_bytes(n, shape.dim, QUERIES, K, workers) + 24 * QUERIES * p.lists,
+        "centroids": sample + 20 * centroids + (8 << 20) + threads + max(graph, training * (p.codec == "pq")),
+        "assign": at_once * (cells + 4 * p.copies * rows + _ALIGN * shape.stored_bytes) + threads,
+        "pack": at_once
+        * (
+            p.copies * rows * (shape.row_bytes + shape.stored_bytes * (p.copies > 1) + 64)
+            + 2 * centroids
+            + (4 << 20)
+        )
+        + threads,
+        "lists": min(workers, len(cut), MOST_NARROW)
+        * (_merged_bytes(shape, cut, memory) + 8 * p.copies * largest + (8 << 20)),
+        "emit": 8 * n
+        + 140 * p.lists * (p.lists >= GRAPH_FROM)
+        + (8 << 20) * p.keep_vectors
+        + ids_bytes(n, shape.id_bytes)
+        + 2 * centroids,
+        "certify": 5 * p.copies * n + exact_bytes(n, shape.dim, QUERIES, K, workers) + 24 * QUERIES * p.lists,
     }
+
+
+def _merged_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
+    """What merging the chunk files of a batch holds: one record batch of each and three more, and two steps."""
+    chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.row_bytes
+    held = (chunks + 3) * chunk_batch_bytes(shape, chunks, memory) * (record + 48) // record + 2 * STEP_BYTES
+    return min(merge_bytes(memory), held)
 
 
 def check_memory(shape: IvfShape, memory: int, executor: str, workers: int) -> None:
@@ -138,20 +160,27 @@ def chunk_batch_bytes(shape: IvfShape, chunks: int, memory: int) -> int:
 
 
 def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished."""
+    """Return the bytes that each stage's directory holds when it is finished; *emit* has the lists as links."""
     p, n = shape.parameters, shape.n
     batches = len(shape.batches) - 1
-    lists = n * (shape.row_bytes + 4) * 4100 // 4096 + batches * p.lists * (PAGE_BYTES + 16)
+    copied = n * p.copies
+    filled = (
+        batches * p.lists * -math.expm1(-copied / (batches * p.lists))
+    )  # those that hold anything end in a page
+    lists = (
+        copied * (shape.row_bytes + 4) * 4100 // 4096 + int(filled * PAGE_BYTES / 2) + 16 * batches * p.lists
+    )
     metadata = int(n * side.metadata)
-    centroids = p.lists * shape.dim * 4 + N_CENTRES * 4 * shape.dim
+    centroids = p.lists * (shape.dim * 4 + 132 * (p.lists >= GRAPH_FROM)) + N_CENTRES * 4 * shape.dim
+    kept = n * (shape.stored_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least
     return {
         "ingest": n * shape.stored_bytes + int(n * side.ids_file) + metadata,
         "sample": shape.drawn * shape.stored_bytes,
         "centroids": centroids,
-        "assign": 4 * n,
-        "pack": n * (shape.row_bytes + 8),
+        "assign": 4 * copied,
+        "pack": copied * (shape.row_bytes + 8),
         "lists": lists,
-        "emit": lists + centroids + int(n * (4 + side.ids)) + metadata,
+        "emit": centroids + kept + int(n * (4 + side.ids)) + metadata,
         "certify": 0,
     }
 

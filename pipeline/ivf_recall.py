@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.cells import nearest_cells
+from indexmill.builders.closure import NO_CELL
 from indexmill.builders.exact import exact_neighbours
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.recall import mean_recall
@@ -46,7 +47,7 @@ def ranks_of(cells: NDArray[np.uint32], order: NDArray[np.uint32]) -> NDArray[np
 def certify(
     vectors: NDArray[Any], cells: NDArray[np.uint32], centroids: NDArray[np.float32], seed: int, threads: int
 ) -> dict[str, Any] | None:
-    """Return the certificate of an index whose vectors lie in lists `cells`; None when there is one vector."""
+    """Return the certificate of an index whose vectors lie in lists `cells`, (n, copies); None for one vector."""
     n = len(vectors)
     if n < 2:
         return None
@@ -55,8 +56,13 @@ def certify(
     queries = np.asarray(vectors[rows])
     truth, _ = exact_neighbours(vectors, queries, k, threads, skip=rows)
     order = nearest_cells(queries, centroids, len(centroids), threads)
-    recalls = list_recalls(ranks_of(cells[truth], order), len(centroids))
-    shares = np.bincount(cells, minlength=len(centroids))[order].cumsum(axis=1).mean(axis=0) / n
+    ranks = np.full(truth.shape, len(centroids))
+    for copy in cells.T:
+        there = copy[truth] != NO_CELL
+        ranks = np.where(there, np.minimum(ranks, ranks_of(np.where(there, copy[truth], 0), order)), ranks)
+    recalls = list_recalls(ranks, len(centroids))
+    sizes = np.bincount(cells[cells != NO_CELL], minlength=len(centroids))
+    shares = sizes[order].cumsum(axis=1).mean(axis=0) / n
     probes = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p < len(centroids)] or [len(centroids)]
     measured = [mean_recall(recalls[:, p - 1]) for p in probes]
     return {

@@ -81,13 +81,20 @@ class IvfRecipe(Recipe):
 
     def _assign(self) -> Stage:
         return self._tasks(
-            "assign", ivf_tasks.ASSIGN_VERSION, {}, [self.ingest, self.centroids], "npy", self._cut,
+            "assign", ivf_tasks.ASSIGN_VERSION, self._closure(), [self.ingest, self.centroids], "npy", self._cut,
             lambda: (
                 ivf_tasks.assign_task,
-                [(self.vectors, str(self.centroids.path), first, last) for first, last in self.spans],
+                [
+                    (self.vectors, str(self.centroids.path), self.p.copies, self.p.closure, first, last)
+                    for first, last in self.spans
+                ],
             ),
             self._weights, unit="vectors",
         )  # fmt: skip
+
+    def _closure(self) -> dict[str, Any]:
+        """What decides the lists of a vector besides centroids."""
+        return {"copies": self.p.copies, "closure": self.p.closure if self.p.copies > 1 else None}
 
     @property
     def _cut(self) -> list[int]:
@@ -130,7 +137,7 @@ class IvfRecipe(Recipe):
             arguments: list[tuple[Any, ...]] = []
             for batch in self._batches():
                 mine = chunks[at : at + len(batch.labels)]
-                arguments.append((batch, n_lists, self.shape.row_bytes, mine, buffer))
+                arguments.append((batch, n_lists, self.shape.row_bytes, self.p.copies > 1, mine, buffer))
                 at += len(mine)
             return ivf_tasks.lists_task, arguments
 
@@ -142,7 +149,8 @@ class IvfRecipe(Recipe):
     def _emit(self) -> Stage:
         files = task_files(self.lists.path, len(self.cuts), "imx")
         return self._call(
-            "emit", ivf_tasks.EMIT_VERSION, {"metric": self.p.metric}, [self.lists, self.centroids, self.ingest],
+            "emit", ivf_tasks.EMIT_VERSION, {"metric": self.p.metric, "vectors": self.p.keep_vectors},
+            [self.lists, self.centroids, self.ingest],
             lambda: (
                 ivf_tasks.emit_task, str(self.ingest.path), str(self.centroids.path), files,
                 sizes_of(self.shape.batches), self.p,

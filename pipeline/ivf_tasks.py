@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.cells import Cells, nearest_cells
+from indexmill.builders.closure import NO_CELL, closure_cells
 from indexmill.builders.kmeans import fit_centroids
+from indexmill.builders.leader_graph import LeaderGraph
 from indexmill.builders.pq import encode_pq, train_pq
 from indexmill.builders.scalar import Scale, fit_scale
 from indexmill.formats.atomic import link_or_copy
@@ -27,19 +29,24 @@ from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.codes import Codebook
 from indexmill.formats.ids import write_ids
 from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME, Centroids, write_centroids
+from indexmill.formats.ivf_centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
+from indexmill.formats.vectors import RowFormat, write_vectors
 from indexmill.pipeline.emit import seal
 from indexmill.pipeline.ingest import read_ids, read_summary
 from indexmill.pipeline.ivf_recall import certify
 from indexmill.pipeline.merge import merge
 from indexmill.pipeline.spec import IvfParameters
 
-CENTROIDS_VERSION = 1
-ASSIGN_VERSION = 1
-PACK_VERSION = 1
-LISTS_VERSION = 1
-EMIT_VERSION = 1
-CERTIFY_VERSION = 1
+CENTROIDS_VERSION = 2
+ASSIGN_VERSION = 2
+PACK_VERSION = 2
+LISTS_VERSION = 2
+EMIT_VERSION = 2
+CERTIFY_VERSION = 2
+#: Centroids from which on a graph finds those near a query sooner than a look at all of them.
+GRAPH_FROM = 16384
+#: Exact vectors beside codes.
+VECTORS_NAME = "vectors.imx"
 #: Rows whose cells are found, or that are encoded, at a time.
 _BLOCK = 8192
 
@@ -56,11 +63,17 @@ class Batch(NamedTuple):
 def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
-    """Write ``centroids.npy``, and ``scale.npy`` or ``codebook.npz`` as the codec needs them."""
+    """Write ``centroids.npy``, ``scale.npy`` or ``codebook.npz`` as the codec needs them, ``graph.npz`` of many."""
     directory = Path(out)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     centroids = fit_centroids(rows, p.lists, p.seed, threads) if given is None else given
     np.save(directory / "centroids.npy", centroids)
+    if len(centroids) >= GRAPH_FROM:
+        graph = LeaderGraph(centroids, seed=p.seed, threads=threads).graph
+        own = np.arange(len(centroids), dtype=np.uint32)[:, None]
+        there = np.arange(graph.neighbours.shape[1]) < graph.degrees[:, None]
+        neighbours = np.where(there, graph.neighbours, own)
+        np.savez(directory / "graph.npz", neighbours=neighbours, entry=graph.entry)
     if p.codec == "sq8":
         summary = read_summary(Path(ingest))
         scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), 8)
@@ -87,37 +100,59 @@ def _load_codec(directory: Path) -> tuple[NDArray[np.float32] | None, Codebook |
         return None, Codebook(arrays["pivots"], arrays["offsets"])
 
 
-def assign_task(vectors: str, centroids: str, first: int, last: int, out: str) -> None:
-    """Write the cell of each of the rows `first` to `last`, uint32, as a .npy file."""
-    rows = np.load(vectors, mmap_mode="r")[first:last]
-    cells = Cells(load_centroids(Path(centroids)), rows.dtype)
-    labels = np.empty(len(rows), np.uint32)
+def _load_graph(directory: Path) -> CellGraph | None:
+    if not (directory / "graph.npz").exists():
+        return None
+    with np.load(directory / "graph.npz") as arrays:
+        return CellGraph(arrays["neighbours"], int(arrays["entry"]))
+
+
+def assign_task(
+    vectors: str, centroids: str, copies: int, closure: float, first: int, last: int, out: str
+) -> None:
+    """Write the cells of each of the rows `first` to `last` as .npy, uint32 (rows, copies): see `closure_cells`."""
+    rows, centres = np.load(vectors, mmap_mode="r")[first:last], load_centroids(Path(centroids))
+    cells = Cells(centres, rows.dtype)
+    labels = np.empty((len(rows), copies), np.uint32)
     for at in range(0, len(rows), _BLOCK):
-        labels[at : at + _BLOCK] = cells.nearest(np.asarray(rows[at : at + _BLOCK]))
+        some = np.asarray(rows[at : at + _BLOCK])
+        if copies == 1:
+            labels[at : at + _BLOCK, 0] = cells.nearest(some)
+        else:
+            labels[at : at + _BLOCK] = closure_cells(some, centres, copies, closure)
     with open(out, "wb") as file:
         np.save(file, labels)
 
 
 def list_sizes(batch: Batch, n_lists: int) -> NDArray[np.int64]:
-    """Return the vectors of each list of a batch."""
+    """Return the rows of each list of a batch."""
     sizes = np.zeros(n_lists, np.int64)
     for labels in batch.labels:
-        sizes += np.bincount(np.load(labels, mmap_mode="r"), minlength=n_lists)
+        cells = np.load(labels, mmap_mode="r")
+        sizes += np.bincount(cells[cells != NO_CELL], minlength=n_lists)
     return sizes
 
 
 def pack_task(
     vectors: str, centroids: str, batch: Batch, labels: str, first: int, last: int, batch_bytes: int, out: str
 ) -> None:
-    """Write rows `first` to `last` of a batch as a chunk file: key place of the list, value vector id, payload row."""
+    """Write rows `first` to `last` of a batch as a chunk file: key place of the list, value vector id, payload row.
+
+    A vector that lies in several lists has a record for each.
+    """
     directory = Path(centroids)
     centres = load_centroids(directory)
     order = longest_first(list_sizes(batch, len(centres)))
     places = np.empty(len(order), np.uint32)
     places[order] = np.arange(len(order), dtype=np.uint32)
     cells = np.load(labels)
-    rows = _encoded(np.load(vectors, mmap_mode="r")[first:last], centres, cells, *_load_codec(directory))
-    records = Records(places[cells], np.arange(first, last, dtype=np.uint32), rows)
+    vector, copy = np.nonzero(cells != NO_CELL)
+    cells = cells[vector, copy]
+    stored = np.load(vectors, mmap_mode="r")[first:last]
+    rows = _encoded(
+        stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory)
+    )
+    records = Records(places[cells], (first + vector).astype(np.uint32), rows)
     write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
 
 
@@ -142,15 +177,22 @@ def _encoded(
 
 
 def lists_task(
-    batch: Batch, n_lists: int, row_bytes: int, chunks: list[str], buffer_bytes: int, out: str
+    batch: Batch,
+    n_lists: int,
+    row_bytes: int,
+    has_copies: bool,
+    chunks: list[str],
+    buffer_bytes: int,
+    out: str,
 ) -> None:
     """Merge the chunk files of a batch into its file."""
+    n_vectors = batch.last - batch.first if has_copies else None
 
     def pieces() -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
         for _, ids, rows in merge(chunks, 0, n_lists, buffer_bytes=buffer_bytes):
             yield ids, rows
 
-    write_batch(out, batch.number, batch.first, list_sizes(batch, n_lists), row_bytes, pieces())
+    write_batch(out, batch.number, batch.first, list_sizes(batch, n_lists), row_bytes, pieces(), n_vectors)
 
 
 def emit_task(
@@ -170,7 +212,7 @@ def emit_task(
     scale, codebook = _load_codec(Path(centroids))
     shared = Centroids(
         load_centroids(Path(centroids)), str(stored.dtype), p.metric, summary.max_norm, len(stored), len(lists),
-        p.codec, scale, codebook,
+        p.codec, scale, codebook, p.copies, _load_graph(Path(centroids)),
     )  # fmt: skip
     write_centroids(directory / CENTROIDS_NAME, shared)
     for number, file in enumerate(lists):
@@ -179,6 +221,9 @@ def emit_task(
     metadata = Path(ingest) / "metadata.parquet"
     if metadata.exists():
         shutil.copyfile(metadata, directory / metadata.name)
+    if p.keep_vectors:
+        form = RowFormat(shared.dim, shared.dtype)
+        write_vectors(directory / VECTORS_NAME, form, len(stored), p.metric, stored, summary.max_norm)
     facts = {"lists": shared.n_lists, "codec": p.codec, "row_bytes": shared.row_bytes, "batches": sizes}
     seal(directory, {"ivf": facts})
 

@@ -194,7 +194,7 @@ def check_memory(files: IvfFiles, n_queries: int, options: JoinOptions) -> None:
     c = files.centroids
     nprobe = options.nprobe or min(c.n_lists, 256)
     ids = sum(file.bytes for file in files.manifest.files if file.name == "ids.imx")
-    search = search_bytes(n_queries, c.dim, options.k, nprobe, options.workers)
+    search = search_bytes(n_queries, c.dim, options.k * c.copies, nprobe, options.workers)
     need = FIXED_BYTES + 8 * c.centroids.size + buffers_bytes(files) + search + 2 * ids
     if need > options.memory:
         raise BudgetError(

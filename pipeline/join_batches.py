@@ -69,7 +69,8 @@ def row_format(shared: Centroids) -> RowFormat:
 def buffers_bytes(index: IvfFiles) -> int:
     """Return what two batches and their ids take in memory."""
     largest = max(file.bytes for file in index.batches)
-    rows = min(largest // (index.centroids.row_bytes + 4), index.centroids.n_vectors)
+    most = index.centroids.n_vectors * index.centroids.copies
+    rows = min(largest // (index.centroids.row_bytes + 4), most)
     return 2 * (largest + 4 * rows)
 
 
@@ -98,7 +99,7 @@ def _load(index: IvfFiles, number: int, buffer: NDArray[np.uint8]) -> Loaded | U
         with index.open_batch(number) as batch:
             data = buffer[: batch.lists_bytes]
             read_section(batch.file, "lists", data)
-            ids = np.empty(batch.n_vectors, np.uint32)
+            ids = np.empty(batch.n_rows, np.uint32)
             ids_in_lists(batch, data, ids)
             entries = batch.directory
             lists = Lists(

@@ -62,12 +62,18 @@ def learn_nprobe(
         progress.advance(1)
     progress.finish()
     ids, cells = (np.concatenate(columns) for columns in zip(*homes, strict=True))
-    order = np.argsort(ids)
+    order = np.argsort(ids, kind="stable")
+    ids, cells = ids[order], cells[order]
     there = best.ids != NOTHING
-    known = np.searchsorted(ids[order], np.where(there, best.ids, ids[order][0]))
+    wanted = np.where(there, best.ids, ids[0])
+    known = np.searchsorted(ids, wanted)
     n_lists = files.centroids.n_lists
     places = nearest_cells(search.queries, files.centroids.centroids, n_lists, threads)
-    ranks = np.where(there, ranks_of(cells[order][known], places), -1)
+    ranks = np.full(wanted.shape, n_lists)
+    for copy in range(files.centroids.copies):
+        at = np.minimum(known + copy, len(ids) - 1)
+        ranks = np.where(ids[at] == wanted, np.minimum(ranks, ranks_of(cells[at], places)), ranks)
+    ranks = np.where(there, ranks, -1)
     recalls = list_recalls(ranks, n_lists)
     nprobe = min(int(np.searchsorted(recalls.mean(axis=0), recall - 1e-9)) + 1, n_lists)
     measured = mean_recall(recalls[:, nprobe - 1])
@@ -75,8 +81,6 @@ def learn_nprobe(
 
 
 def _homes(batch: Loaded, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the vector ids that were found in a batch, and the lists they lie in."""
-    wanted = np.unique(ids[ids != NOTHING])
-    cells = np.empty(len(batch.lists.ids), np.uint32)
-    cells[batch.lists.ids - batch.first_vector] = np.repeat(batch.lists.names, batch.lists.sizes)
-    return wanted, cells[wanted - batch.first_vector]
+    """Return the vector ids that were found in a batch, each for every list it lies in, and these lists."""
+    found = np.isin(batch.lists.ids, ids[ids != NOTHING])
+    return batch.lists.ids[found], np.repeat(batch.lists.names, batch.lists.sizes)[found]

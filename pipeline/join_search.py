@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from indexmill.builders.cells import nearest_cells
 from indexmill.builders.list_rows import Lists
 from indexmill.builders.probe import Pairs, pairs_of
-from indexmill.builders.scan import MARGIN, Nearest, compares_bytes, scan
+from indexmill.builders.scan import MARGIN, Nearest, compares_bytes, once, scan
 from indexmill.formats.errors import InputError
 from indexmill.formats.ivf_centroids import Centroids
 from indexmill.pipeline.join_batches import row_format
@@ -63,15 +63,14 @@ class Search:
     def run(self, lists: Lists) -> Nearest:
         """Return the k nearest vectors of each query in the lists of a batch that it probes."""
         step = block_queries(self._nprobe)
-        parts = []
+        parts, copies = [], self._shared.copies
         for first in range(0, len(self.queries), step):
             queries = self.queries[first : first + step]
-            parts.append(
-                scan(
-                    lists, self._form, self._shared.centroids, queries, self._pairs(first, len(queries)), self._k,
-                    self._threads, by_product=self._by_product,
-                )
+            found = scan(
+                lists, self._form, self._shared.centroids, queries, self._pairs(first, len(queries)),
+                self._k * copies, self._threads, by_product=self._by_product,
             )  # fmt: skip
+            parts.append(found if copies == 1 else once(found, self._k))
         return Nearest(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def _pairs(self, first: int, n: int) -> Pairs:

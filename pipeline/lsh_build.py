@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexmill.builders.lsh_solve import Solved, extent_of
 from indexmill.formats.source import VectorSource
 from indexmill.pipeline import ingest, lsh, lsh_needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary
+from indexmill.pipeline.lsh_limits import check_probes
 from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.lsh_recipe import LshRecipe
+from indexmill.pipeline.lsh_sample import table_blocks
 from indexmill.pipeline.metric import added_component, unit
 from indexmill.pipeline.scratch import played, side_columns
 from indexmill.pipeline.spec import BuildSpec, LshParameters
@@ -21,8 +24,8 @@ from indexmill.pipeline.stages import Mill, Stage
 
 #: Samples and page headers: scratch space that does not grow with the input.
 _SLACK = 64 << 20
-#: Rows of the input that a first estimate looks at, and their bytes at most.
-_ROWS, _BYTES = 16_384, 32 << 20
+#: Rows of the input that a first estimate looks at, and their bytes at most; bytes of an input that is read whole.
+_ROWS, _BYTES, _WHOLE_BYTES = 16_384, 32 << 20, 64 << 20
 
 
 class LshBlueprint(Blueprint):
@@ -45,18 +48,26 @@ class LshBlueprint(Blueprint):
         super().__init__(spec, source)
         ingest.check_metric(source, p.metric)
         self._side = side_columns(source)
-        self.size = LshSize(
+        rows, norm = _first_rows(source, p.metric)
+        self._rows = np.asarray(rows[:_ROWS], np.float32)
+        size = LshSize(
             n=source.n_vectors,
             dim=source.dim + (p.metric == "ip"),
             dtype=ingest.stored_dtype(source.dtype, p.metric),
             id_bytes=self._side.ids,
             parameters=p,
-            solved=_preview(source, p),
+            solved=_preview(rows, norm, source.n_vectors, p),
         )
+        self.size = self._filled(size)
         self._check_memory()
+
+    def _filled(self, size: LshSize) -> LshSize:
+        """Return `size` with the blocks that its tables take, judged by the first rows."""
+        return replace(size, table_blocks=table_blocks(self._rows, size.plan, size.n))
 
     def _check_memory(self) -> None:
         lsh_needs.groups(self.size.shape)
+        check_probes(self.size.parameters.probes, self.size.solved.n_tables)
         lsh_needs.check_memory(self.size, self.spec.memory, self.spec.executor, self.spec.workers)
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
@@ -100,32 +111,44 @@ class LshBlueprint(Blueprint):
             As at first, now that all vectors were read.
         """
         recipe = LshRecipe(mill, first, summary, self.size.parameters, self.spec.memory)
-        self.size = replace(self.size, solved=recipe.make_solved())
+        self.size = self._filled(replace(self.size, solved=recipe.make_solved()))
         self._check_memory()
         mill.store.scratch = self.scratch_limit(mill.store)
         return recipe.complete(self.size)
 
 
-def _preview(source: VectorSource, p: LshParameters) -> Solved:
-    """Solve for what the first rows show: too few radii rather than too many."""
-    wanted = min(_ROWS, max(512, _BYTES // (4 * source.dim)))
-    vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted], np.float32)
+def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float | None]:
+    """Return the first rows as they will be stored, and the norm that none of them exceeds, if known.
+
+    A small input is read to its end, so that its parameters are those that the build will find.
+    """
+    dtype = ingest.stored_dtype(source.dtype, metric)
+    if source.n_vectors * source.dim * dtype.itemsize <= _WHOLE_BYTES:
+        vectors = np.concatenate([batch.vectors for batch in source.batches(_ROWS)]).astype(dtype, copy=False)
+    else:
+        wanted = min(_ROWS, max(512, _BYTES // (4 * source.dim)))
+        vectors = np.asarray(next(iter(source.batches(wanted))).vectors[:wanted], dtype)
     vectors = vectors[np.isfinite(vectors).all(axis=1)]  # ingest refuses the others
     norm = None
-    if p.metric == "cosine":
+    if metric == "cosine":
         vectors, norm = unit(vectors[(vectors != 0).any(axis=1)]), 1.0
-    if p.metric == "ip" and len(vectors):
+    if metric == "ip" and len(vectors):
         squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
         vectors, norm = np.column_stack([vectors, added_component(squares)]), float(np.sqrt(squares.max()))
     if not len(vectors):
-        vectors = np.zeros((1, source.dim), np.float32)
+        vectors = np.zeros((1, source.dim + (metric == "ip")), np.float32)
+    return vectors, norm
+
+
+def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters) -> Solved:
+    """Solve for what the first rows show."""
     extent = extent_of(vectors.min(axis=0).astype(float), vectors.max(axis=0).astype(float), norm)
     nearest = lsh.nearest_distances(vectors, p.metric, p.seed, 1)
     asked = lsh_needs.asked(p)
     if asked.n_radii is not None:  # whether they make sense is for all vectors to say
         reach = (asked.first_radius or 1.0) * asked.ratio**asked.n_radii
         extent = max(extent, reach, extent * asked.ratio**asked.n_radii)
-    return lsh.solved(asked, source.n_vectors, extent, nearest)
+    return lsh.solved(asked, n, extent, nearest)
 
 
 def solved_facts(size: LshSize) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.lsh import SAMPLED, LshPlan
 from indexmill.pipeline.lsh_emit import Part
+from indexmill.pipeline.lsh_limits import advice
+from indexmill.pipeline.merge import STEP_BYTES
 from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.spec import DEFAULT_SUCCESS, LshParameters
 
@@ -29,8 +31,12 @@ _MOST_KEYS = 2**32 - 1
 _PART_ENTRIES = 8 << 20
 #: A vector in a hash task beside its components and products: hash, key, sorted columns, pair, place.
 _SORT_BYTES = 72
+#: A record of *hash* in its chunk file, and while it is merged.
+_RECORD_BYTES, _MERGED_BYTES = 12, 60
 #: A record of a piece of a merge while it becomes an entry of a block; bytes of a piece at most, about.
 _CHAIN_BYTES, _PIECE_BYTES = 120, 10 << 20
+#: Blocks over those that a sample foretells, so that a build does not outgrow what it was promised.
+_SPARE = 1.02
 #: Blocks on their way to buckets.imx, with what they are read from and written by.
 _SEALING_BYTES = 24 << 20
 #: A bucket and a block of a part while the part is laid: counts, lengths, ends.
@@ -69,6 +75,8 @@ class LshSize:
         Of a user id, about; 0 where there are none.
     parameters : LshParameters
     solved : Solved
+    table_blocks : float or None
+        Blocks of one table with all its radii, about, as a sample of the vectors fills it; None where there is none.
     """
 
     n: int
@@ -77,6 +85,7 @@ class LshSize:
     id_bytes: float
     parameters: LshParameters
     solved: Solved
+    table_blocks: float | None = None
 
     @property
     def shape(self) -> LshShape:
@@ -91,7 +100,7 @@ class LshSize:
         try:
             return LshShape(self.n, s.n_tables, len(s.radii), s.hash_bits, self.parameters.block_bytes)
         except ValueError as error:
-            raise ConfigError(f"{error}; lower --success or --gamma, or give --n-tables") from None
+            raise ConfigError(f"{error}; {advice(str(error))}") from None
 
     @property
     def plan(self) -> LshPlan:
@@ -169,9 +178,11 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
     widest = max(last - first for first, last in pairs)
     chaining = min(workers, len(pairs), MOST_NARROW)
     records = widest * size.n
-    piece = min(_PIECE_BYTES // 60, records) * _CHAIN_BYTES
-    buffers = min(merge_bytes(memory), 3 * 60 * records + _MIB)
-    blocks = expected_blocks(shape) // (shape.n_tables * shape.n_radii) + 1
+    piece = min(_PIECE_BYTES // _MERGED_BYTES, records) * _CHAIN_BYTES
+    batch = min(hash_batch_bytes(size, memory), _RECORD_BYTES * rows)  # no batch holds two tables or radii
+    held = (len(bounds) + 3) * batch * _MERGED_BYTES // _RECORD_BYTES + STEP_BYTES
+    buffers = min(merge_bytes(memory), held, 3 * _MERGED_BYTES * records + _MIB)
+    blocks = expected_blocks(size) // (shape.n_tables * shape.n_radii) + 1
     functions = 4 * shape.n_tables * size.solved.n_functions * (size.dim + shape.n_radii)
     laid = widest * (_BUCKET_BYTES * shape.buckets_per_table + _BLOCK_BYTES * blocks)
     sums = 4 * (output_bytes(size) // PAGE_BYTES)  # checksums that an open index holds
@@ -184,7 +195,7 @@ def stage_bytes(size: LshSize, memory: int, workers: int) -> dict[str, int]:
         "solve": 0,
         "hash": hashing * (rows * _hash_row_bytes(size) + _products(size) + (8 << 20) + functions)
         + (workers - 1) * THREAD_BYTES,
-        "chain": chaining * (buffers + piece + 4 * widest * shape.buckets_per_table + (8 << 20)),
+        "chain": chaining * (buffers + piece + 4 * widest * shape.buckets_per_table),
         "certify": exact_bytes(size.n, size.dim, QUERIES, K, workers) + searched,
         "emit": laid + _SEALING_BYTES + 2 * functions + 12 * size.n + ids_bytes(size.n, size.id_bytes),
     }
@@ -225,8 +236,11 @@ def check_memory(size: LshSize, memory: int, executor: str, workers: int) -> Map
     )
 
 
-def expected_blocks(shape: LshShape) -> int:
-    """Return about how many blocks there will be: more than hashes spread evenly fill, and never too many."""
+def expected_blocks(size: LshSize) -> int:
+    """Return about how many blocks there will be; without a sample, more than hashes spread evenly fill."""
+    shape = size.shape
+    if size.table_blocks is not None:
+        return math.ceil(_SPARE * size.table_blocks * shape.n_tables)
     load = shape.n_vectors / shape.buckets_per_table
     a_bucket = max(-math.expm1(-load), load / shape.capacity + 0.5 * -math.expm1(-load))
     tables = shape.n_tables * shape.n_radii
@@ -242,14 +256,17 @@ def output_bytes(size: LshSize, metadata: float = 0.0) -> int:
         + 4 * shape.n_tables * size.solved.n_functions * (size.dim + shape.n_radii + 2)
         + 8 * shape.n_pointers
         + shape.bitmap_bytes
-        + expected_blocks(shape) * shape.block_bytes
+        + expected_blocks(size) * shape.block_bytes
         + int(size.n * (4 + 2 * size.id_bytes))
     )
     return paged + paged // 1024 + 20 * PAGE_BYTES + int(size.n * metadata)
 
 
 def stage_files(size: LshSize, memory: int, ids_file: float, metadata: float) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished; of hash and chain those of a group."""
+    """Return the bytes that each stage's directory holds at most; of hash and chain those of a group.
+
+    That is what it holds when it is finished, but for the pointers that *emit* puts together in a file and removes.
+    """
     shape = size.shape
     bounds, n_groups = spans(size, memory), len(groups(shape))
     rows = size.n // (len(bounds) - 1)
@@ -259,8 +276,8 @@ def stage_files(size: LshSize, memory: int, ids_file: float, metadata: float) ->
         "sample": 8 * SAMPLED,
         "solve": 1024,
         "hash": int(shape.n_entries * (8 + key)) // n_groups,
-        "chain": (expected_blocks(shape) * shape.block_bytes + 4 * shape.n_pointers) // n_groups,
-        "emit": output_bytes(size, metadata),
+        "chain": (expected_blocks(size) * shape.block_bytes + 4 * shape.n_pointers) // n_groups,
+        "emit": output_bytes(size, metadata) + 8 * shape.n_pointers,
         "certify": 0,  # links to what emit wrote
     }
 

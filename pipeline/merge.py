@@ -29,7 +29,7 @@ _OTHER_FILES = 100
 _ORDER_BYTES = 48
 _MESSAGE_BYTES = 2048  # of an Arrow message beside its columns, at most
 #: A step of more bytes is no faster: it leaves the caches.
-_STEP_BYTES = 8 << 20
+STEP_BYTES = 8 << 20
 
 
 def merge(
@@ -233,7 +233,7 @@ def _steps(
             f"{files[0].path} and {len(files) - 1} more: buffers: expected at least {plan.most:,} bytes to merge "
             f"these batches, got {buffer_bytes:,}; raise --memory, or lower --workers"
         )
-    spare = min((buffer_bytes - plan.most) // 4, _STEP_BYTES)
+    spare = min((buffer_bytes - plan.most) // 4, STEP_BYTES)
     piece_rows = (int(plan.bytes.max()) + spare) // files[0].record_bytes
     windows: list[_Window] = []
     with ThreadPoolExecutor(1, "merge-read") as thread:

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.errors import ConfigError
 from indexmill.formats.source import VectorSource
-from indexmill.pipeline import lsh_needs, needs
+from indexmill.pipeline import ivf_budget, lsh_needs, needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.build import open_input, work_directory
 from indexmill.pipeline.graph_build import GraphBlueprint
+from indexmill.pipeline.ivf_budget import IvfShape
+from indexmill.pipeline.ivf_build import IvfBlueprint
+from indexmill.pipeline.ivf_plan import ivf_seconds
 from indexmill.pipeline.kinds import blueprint
 from indexmill.pipeline.lsh_build import LshBlueprint, solved_facts
 from indexmill.pipeline.lsh_plan import lsh_seconds
 from indexmill.pipeline.probe import probe, stage_seconds
 from indexmill.pipeline.room import existing_parent
-from indexmill.pipeline.spec import BuildSpec, IvfParameters
+from indexmill.pipeline.spec import BuildSpec
 
 #: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.
 START_SECONDS = 2.4
@@ -45,7 +47,7 @@ class ShardPlan:
 class Plan:
     """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`.
 
-    `shards` are those of a graph, `lsh` the parameters solved for an LSH index.
+    `shards` are those of a graph, `lsh` the parameters solved for an LSH index, `ivf` lists and batches.
     """
 
     peak_memory_bytes: int
@@ -54,6 +56,7 @@ class Plan:
     stages: dict[str, StagePlan]
     shards: ShardPlan | None = None
     lsh: dict[str, Any] | None = None
+    ivf: dict[str, Any] | None = None
 
 
 def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
@@ -66,11 +69,6 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     IndexmillError
         As the build would, of parameters and input.
     """
-    if isinstance(spec.parameters, IvfParameters):
-        raise ConfigError(
-            "kind: expected graph or lsh, got ivf, whose builds are not predicted; run `indexmill build`, which "
-            "checks memory and scratch space before it starts"
-        )
     build = blueprint(spec, source or open_input(spec))
     place = work_directory(spec)
     scratch, files = build.check_room(place, 0)
@@ -94,6 +92,10 @@ def _predicted(
         own = lsh_needs.stage_bytes(build.size, spec.memory, spec.workers)
         seconds = lsh_seconds(source, build.size, spec.workers, place, files)
         return own, seconds, {"lsh": solved_facts(build.size)}
+    if isinstance(build, IvfBlueprint):
+        own = ivf_budget.stage_bytes(build.shape, spec.memory, spec.workers)
+        seconds = ivf_seconds(source, build.shape, spec.memory, spec.workers, place, files)
+        return own, seconds, {"ivf": _lists(build.shape, files)}
     assert isinstance(build, GraphBlueprint)
     shape = build.shape
     n, largest = needs.expected_shards(shape)
@@ -101,6 +103,18 @@ def _predicted(
     seconds = stage_seconds(probe(source, shape, spec.workers, place), shape, files)
     fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
     return own, seconds, {"shards": ShardPlan(n, int(shape.n * fanout / n), fanout)}
+
+
+def _lists(shape: IvfShape, files: dict[str, int]) -> dict[str, Any]:
+    """What an IVF index will be: lists, batches and bytes."""
+    p, batches = shape.parameters, len(shape.batches) - 1
+    return {
+        "lists": p.lists,
+        "codec": p.codec,
+        "batches": batches,
+        "batch_vectors": min(p.batch_vectors or shape.n, shape.n),
+        "index_bytes": files["lists"] + files["emit"],
+    }
 
 
 def _stages(seconds: dict[str, float], memory: dict[str, int], files: dict[str, int]) -> dict[str, StagePlan]:

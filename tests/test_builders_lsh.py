@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from indexmill.builders.lsh import PRODUCT_ROWS, draw_functions, hash_rows, project, sort_rows
+from indexmill.builders.lsh_fill import expected_blocks
 from indexmill.builders.lsh_probes import _probed, collision_probability, shared_bucket
 from indexmill.builders.lsh_solve import Asked, extent_of, first_radius, radii_to, solve
 
@@ -181,3 +182,21 @@ def test_probes_stand_for_tables() -> None:
     assert with_probes.n_tables < without.n_tables / 2
     assert with_probes.success >= 0.8
     assert with_probes.candidates == pytest.approx(without.candidates, rel=0.25)
+
+
+@pytest.mark.parametrize("growth", [1, 3, 20])
+@pytest.mark.parametrize("shape", [0.05, 0.5, 5.0])
+def test_blocks_are_foretold_from_a_sample_of_unlike_buckets(growth: int, shape: float) -> None:
+    rng = np.random.default_rng(7)
+    buckets, sampled, capacity = 4096, 16_000, 99
+    shares = rng.gamma(shape, size=buckets)
+    of_all = rng.multinomial(sampled * growth, shares / shares.sum())
+    sample = rng.multivariate_hypergeometric(of_all, sampled)
+    actual = (-(-of_all // capacity)).sum()
+    assert expected_blocks(sample, growth, capacity) == pytest.approx(actual, rel=0 if growth == 1 else 0.06)
+
+
+def test_a_bucket_with_everything_is_filled_block_by_block() -> None:
+    counts = np.zeros(1024, np.int64)
+    counts[7] = 10_000
+    assert expected_blocks(counts, 10, 99) == pytest.approx(100_000 / 99, rel=0.05)

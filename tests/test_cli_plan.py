@@ -61,7 +61,9 @@ def test_a_budget_that_cannot_work_is_refused_by_name(data: Data, tmp_path: Path
     assert "give at least" in result.stderr
 
 
-def test_plan_and_build_take_the_same_options() -> None:
-    options = [set(inspect.signature(module.command).parameters) for module in (cmd_plan, cmd_build)]
-    assert options[0] == options[1]
-    assert {"scratch", "overlap", "ray_address"} <= options[0]
+def test_plan_takes_the_options_of_build_and_those_of_a_search() -> None:
+    plan, build = (set(inspect.signature(module.command).parameters) for module in (cmd_plan, cmd_build))
+    searching = {"device", "queries", "k", "nprobe", "policy", "beam_width", "threads", "inflight"}
+    assert plan - build == searching
+    assert build < plan
+    assert {"scratch", "overlap", "ray_address"} <= build

@@ -13,7 +13,6 @@ import pytest
 from tests.ivf_support import BATCH, DIM, LISTS, N, build_lists, files_of, make_vectors
 from tests.oracles import ivf as oracle
 
-import indexmill
 from indexmill.builders import cells as cells_module
 from indexmill.builders.cells import Cells, nearest_cells
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
@@ -162,20 +161,35 @@ def test_the_certificate_tells_the_recall_of_lists(tmp_path: Path) -> None:
     assert 0.5 < certificate["recall"][0] < certificate["recall"][-1] > 0.99
 
 
-def test_graph_commands_name_the_one_for_lists(tmp_path: Path) -> None:
+def test_graph_commands_name_those_for_lists(tmp_path: Path) -> None:
     path = build_lists(tmp_path / "ix", make_vectors("float32", 300))
     with pytest.raises(
-        OtherKind, match="of kind graph, got one of kind ivf; search it with `indexmill join`"
+        OtherKind, match="of kind graph, got one of kind ivf; search it with `indexmill search`"
     ):
         open_index(path)
-    with pytest.raises(OtherKind, match="graph or lsh, got one of kind ivf; search it with `indexmill join`"):
-        indexmill.open(path)
 
 
-def test_a_build_that_is_not_predicted_says_what_checks_it(tmp_path: Path) -> None:
-    spec = BuildSpec(input=["v.npy"], out=str(tmp_path / "ix"), parameters=IvfParameters())
-    with pytest.raises(ConfigError, match="expected graph or lsh, got ivf, whose builds are not predicted"):
-        make_plan(spec)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"codec": "sq8", "metric": "cosine"}, {"codec": "pq", "pq_bytes": 4}, {"copies": 3}]
+)
+def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, parameters: dict[str, Any]) -> None:
+    np.save(tmp_path / "v.npy", make_vectors("float32"))
+    settings = {"lists": LISTS, "batch_vectors": BATCH, "sample_vectors": 1000, **parameters}
+    spec = BuildSpec(
+        input=[str(tmp_path / "v.npy")], out=str(tmp_path / "ix"), parameters=IvfParameters(**settings)
+    )
+    plan = make_plan(spec)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
+    manifest = run_build(spec)
+    run = json.loads((tmp_path / "ix" / "run.json").read_text())
+    assert plan.ivf is not None
+    assert plan.ivf["batches"] == len(manifest["ivf"]["batches"]) == 3
+    assert plan.peak_memory_bytes > 0
+    assert set(run["seconds"]) - {"publish"} <= set(plan.stages)
+    assert all(stage.seconds >= 0 for stage in plan.stages.values())
+    if "copies" not in parameters:  # how many lists hold a vector is bounded, not foretold
+        assert plan.peak_scratch_bytes == pytest.approx(run["peak_scratch_bytes"], rel=0.1)
+    assert plan.peak_scratch_bytes > 0.9 * run["peak_scratch_bytes"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.cli_support import run, run_json
 from tests.lsh_support import build_lsh, clusters
 
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.lsh_shape import most_probes
 from indexmill.formats.source import array_source
 from indexmill.pipeline import lsh_needs
 from indexmill.pipeline.build import run_build
@@ -43,6 +44,20 @@ def test_a_radius_too_small_for_the_vectors_is_refused(tmp_path: Path, vectors: 
 def test_more_radii_than_sense_are_refused(tmp_path: Path, vectors: np.ndarray) -> None:
     with pytest.raises(ConfigError, match=r"n_radii: 40 radii from .* give [0-9]+ or fewer"):
         build_lsh(tmp_path / "index", vectors, n_radii=40, **SMALL)
+
+
+def test_probes_that_no_search_can_take_are_refused_with_the_most_that_it_can(
+    tmp_path: Path, vectors: np.ndarray
+) -> None:
+    with pytest.raises(ConfigError, match=r"probes: 5 tables and 60,000 more buckets.*give 52427 or fewer"):
+        build_lsh(tmp_path / "index", vectors, probes=60_000, **SMALL)
+    assert not list(tmp_path.iterdir())
+    assert most_probes(5) == 52_427
+
+
+def test_too_many_radii_are_blamed_on_ratio_and_first_radius(tmp_path: Path, vectors: np.ndarray) -> None:
+    with pytest.raises(ConfigError, match=r"n_radii: 1\.\.256, not [0-9]+; raise --ratio or --first-radius"):
+        build_lsh(tmp_path / "index", vectors, ratio=1.01, first_radius=0.01, **SMALL)
 
 
 def test_more_buckets_than_keys_are_refused(tmp_path: Path, vectors: np.ndarray) -> None:

@@ -186,4 +186,4 @@ def test_search_flags_of_a_graph_are_refused(index: Path, tmp_path: Path, flags:
     np.save(tmp_path / "q.npy", vectors_of("float32")[:2])
     said = run("search", index, "--queries", tmp_path / "q.npy", *flags)
     assert said.exit_code == ConfigError.exit_code
-    assert f"{flags[0]}: for a graph's search only" in said.stderr
+    assert f"{flags[0]}: for an index of kind graph" in said.stderr

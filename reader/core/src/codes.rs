@@ -19,18 +19,104 @@ use crate::pagefile::PageFile;
 /// Width of a row of the distance table: one entry for each value of a code byte.
 pub const TABLE_WIDTH: usize = 256;
 
+/// A product quantizer in memory: `1024 * dim` bytes.
+#[derive(Debug, Clone)]
+pub struct Codebook {
+    /// K: centres of a chunk.
+    pub n_centres: usize,
+    /// Chunk j covers components `offsets[j]..offsets[j + 1]`.
+    offsets: Vec<usize>,
+    /// Transposed: row d holds component d of every centre, `TABLE_WIDTH` wide, zero beyond the last centre.
+    pivots: Vec<f32>,
+}
+
 /// Codebook and codes in memory: `n * M + 1024 * dim` bytes.
 #[derive(Debug)]
 pub struct Codes {
     /// First bytes of the build id.
     pub build_id: [u8; 16],
-    /// M: bytes of a code.
-    pub n_chunks: usize,
-    /// Chunk j covers components `offsets[j]..offsets[j + 1]`.
-    offsets: Vec<usize>,
-    /// Transposed: row d holds component d of every centre, `TABLE_WIDTH` wide, zero beyond the last centre.
-    pivots: Vec<f32>,
+    book: Codebook,
     codes: Vec<u8>,
+}
+
+impl Codebook {
+    /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
+    pub fn read(file: &PageFile, checksums: &[u32], dim: u64) -> Result<Self> {
+        let m = file.field_in("n_chunks", 1..=dim)?;
+        let k = file.field_in("n_centres", 1..=TABLE_WIDTH as u64)?;
+        let load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
+            file.read_section(&file.section(name, Some(bytes))?, checksums)
+        };
+        let raw = load("offsets", 4 * (m + 1))?;
+        let offsets: Vec<usize> = u32s(&raw).map(|x| x as usize).collect();
+        let sound = offsets.first() == Some(&0) && offsets.last() == Some(&(dim as usize));
+        if !sound || !offsets.is_sorted_by(|a, b| a < b) {
+            let expected = format!("increasing from 0 to {dim}");
+            return Err(Error::corrupt(&file.path, "section \"offsets\"", expected, "another list"));
+        }
+        let pivots = transposed(&file.path, &load("pivots", 4 * k * dim)?, k as usize, dim as usize)?;
+        Ok(Codebook { n_centres: k as usize, offsets, pivots })
+    }
+
+    /// M: bytes of a code.
+    pub fn n_chunks(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Memory it takes.
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.pivots) + size_of_val(&*self.offsets)) as u64
+    }
+
+    /// Fills the distance table of a query: `table[j * 256 + c]` is the squared distance between the query's chunk j
+    /// and centre c. Takes `256 * dim` multiply-adds.
+    pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
+        self.fill(query, table, |x, centres, row| {
+            // SAFETY: both rows are TABLE_WIDTH floats.
+            unsafe { (kernels().add_squares)(x, centres.as_ptr(), TABLE_WIDTH, row.as_mut_ptr()) };
+        });
+    }
+
+    /// Fills the table of negated inner products.
+    pub fn fill_products(&self, query: &[f32], table: &mut Vec<f32>) {
+        self.fill(query, table, |x, centres, row| {
+            row.iter_mut().zip(centres).for_each(|(sum, &centre)| *sum -= x * centre);
+        });
+    }
+
+    /// Adds what `add(x, centres, row)` does for each component x to the row of its chunk.
+    fn fill(&self, query: &[f32], table: &mut Vec<f32>, add: impl Fn(f32, &[f32], &mut [f32])) {
+        table.clear();
+        table.resize(self.n_chunks() * TABLE_WIDTH, 0.0);
+        let rows = table.chunks_exact_mut(TABLE_WIDTH).zip(self.offsets.windows(2));
+        for (row, chunk) in rows {
+            let components = &query[chunk[0]..chunk[1]];
+            let centres = &self.pivots[chunk[0] * TABLE_WIDTH..chunk[1] * TABLE_WIDTH];
+            for (&x, centres) in components.iter().zip(centres.chunks_exact(TABLE_WIDTH)) {
+                add(x, centres, row);
+            }
+        }
+    }
+}
+
+/// Distances by the table of codes that `code(i)` gives, for i below `n`; chunks are added in order.
+pub(crate) fn score_codes<'a>(table: &[f32], n: usize, code: impl Fn(usize) -> &'a [u8], out: &mut Vec<f32>) {
+    out.clear();
+    let (table, _) = table.as_chunks::<TABLE_WIDTH>();
+    for i in (0..n - n % 4).step_by(4) {
+        let (a, b, c, d) = (code(i), code(i + 1), code(i + 2), code(i + 3));
+        let mut sums = [0f32; 4];
+        for ((((row, &a), &b), &c), &d) in table.iter().zip(a).zip(b).zip(c).zip(d) {
+            sums[0] += row[a as usize];
+            sums[1] += row[b as usize];
+            sums[2] += row[c as usize];
+            sums[3] += row[d as usize];
+        }
+        out.extend_from_slice(&sums);
+    }
+    for i in n - n % 4..n {
+        out.push(table.iter().zip(code(i)).fold(0f32, |sum, (row, &c)| sum + row[c as usize]));
+    }
 }
 
 impl Codes {
@@ -39,91 +125,54 @@ impl Codes {
         let file = PageFile::open(path, b"CODE")?;
         file.field_in("n_vertices", n..=n)?;
         file.field_in("dim", dim..=dim)?;
-        let m = file.field_in("n_chunks", 1..=dim)?;
-        let k = file.field_in("n_centres", 1..=TABLE_WIDTH as u64)?;
         let checksums = file.load_checksums()?;
-        let load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
-            file.read_section(&file.section(name, Some(bytes))?, &checksums)
-        };
-        let raw = load("offsets", 4 * (m + 1))?;
-        let offsets: Vec<usize> = u32s(&raw).map(|x| x as usize).collect();
-        let sound = offsets.first() == Some(&0) && offsets.last() == Some(&(dim as usize));
-        if !sound || !offsets.is_sorted_by(|a, b| a < b) {
-            return Err(Error::corrupt(
-                path,
-                "section \"offsets\"",
-                format!("increasing from 0 to {dim}"),
-                "another list",
-            ));
-        }
-        let pivots = transposed(path, &load("pivots", 4 * k * dim)?, k as usize, dim as usize)?;
-        let codes = load("codes", n.saturating_mul(m))?;
+        let book = Codebook::read(&file, &checksums, dim)?;
+        let (m, k) = (book.n_chunks() as u64, book.n_centres as u64);
+        let codes = file.read_section(&file.section("codes", Some(n.saturating_mul(m)))?, &checksums)?;
         if let Some(at) = codes.iter().position(|&c| u64::from(c) >= k) {
             let place = format!("code of slot {}", at as u64 / m);
             return Err(Error::corrupt(path, place, format!("values below {k}"), codes[at]));
         }
         let build_id = file.header.build_id;
-        Ok(Codes { build_id, n_chunks: m as usize, offsets, pivots, codes })
+        Ok(Codes { build_id, book, codes })
     }
 
     /// The codes in another order: slot s gets that of slot `order[s]`, which is below n.
     pub(crate) fn remapped(&self, path: &Path, order: &[u32]) -> Result<Self> {
         let mut codes: Vec<u8> = reserve(path, self.codes.len())?;
         order.iter().for_each(|&slot| codes.extend_from_slice(self.code(slot)));
-        let (offsets, pivots) = (self.offsets.clone(), self.pivots.clone());
-        Ok(Codes { build_id: self.build_id, n_chunks: self.n_chunks, offsets, pivots, codes })
+        Ok(Codes { build_id: self.build_id, book: self.book.clone(), codes })
     }
 
     fn code(&self, slot: u32) -> &[u8] {
-        &self.codes[slot as usize * self.n_chunks..][..self.n_chunks]
+        let m = self.n_chunks();
+        &self.codes[slot as usize * m..][..m]
+    }
+
+    /// M: bytes of a code.
+    pub fn n_chunks(&self) -> usize {
+        self.book.n_chunks()
     }
 
     /// Memory it takes: `n * M + 1024 * dim` bytes, and 8 for each end of a chunk.
     pub fn memory_bytes(&self) -> u64 {
-        (self.codes.len() + size_of_val(&*self.pivots) + size_of_val(&*self.offsets)) as u64
+        self.codes.len() as u64 + self.book.memory_bytes()
     }
 
-    /// Fills the distance table of a query: `table[j * 256 + c]` is the squared distance between the query's chunk j
-    /// and centre c. Takes `256 * dim` multiply-adds.
+    /// Fills the distance table of a query; see [`Codebook::fill_table`].
     pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
-        table.clear();
-        table.resize(self.n_chunks * TABLE_WIDTH, 0.0);
-        let rows = table.chunks_exact_mut(TABLE_WIDTH).zip(self.offsets.windows(2));
-        for (row, chunk) in rows {
-            let components = &query[chunk[0]..chunk[1]];
-            let centres = &self.pivots[chunk[0] * TABLE_WIDTH..chunk[1] * TABLE_WIDTH];
-            for (&x, centres) in components.iter().zip(centres.chunks_exact(TABLE_WIDTH)) {
-                // SAFETY: both rows are TABLE_WIDTH floats.
-                unsafe { (kernels().add_squares)(x, centres.as_ptr(), TABLE_WIDTH, row.as_mut_ptr()) };
-            }
-        }
+        self.book.fill_table(query, table);
     }
 
     /// Asks for the memory of a code that is scored soon.
     pub fn prefetch(&self, slot: u32) {
-        prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * self.n_chunks), self.n_chunks);
+        let m = self.n_chunks();
+        prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * m), m);
     }
 
     /// Distances of `slots` by the table, chunks added in order. `slots` must be below n.
     pub fn score(&self, table: &[f32], slots: &[u32], out: &mut Vec<f32>) {
-        out.clear();
-        let (table, _) = table.as_chunks::<TABLE_WIDTH>();
-        let (fours, rest) = slots.as_chunks::<4>();
-        for &[a, b, c, d] in fours {
-            let (a, b, c, d) = (self.code(a), self.code(b), self.code(c), self.code(d));
-            let mut sums = [0f32; 4];
-            for ((((row, &a), &b), &c), &d) in table.iter().zip(a).zip(b).zip(c).zip(d) {
-                sums[0] += row[a as usize];
-                sums[1] += row[b as usize];
-                sums[2] += row[c as usize];
-                sums[3] += row[d as usize];
-            }
-            out.extend_from_slice(&sums);
-        }
-        for &slot in rest {
-            let sum = table.iter().zip(self.code(slot)).fold(0f32, |sum, (row, &c)| sum + row[c as usize]);
-            out.push(sum);
-        }
+        score_codes(table, slots.len(), |i| self.code(slots[i]), out);
     }
 }
 
@@ -153,7 +202,8 @@ mod tests {
         let raw: Vec<u8> = rows.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
         let pivots = transposed(Path::new("codes.imx"), &raw, k, dim).unwrap();
         let codes: Vec<u8> = (0..n * 3).map(|_| random.below(k) as u8).collect();
-        let quantizer = Codes { build_id: [0; 16], n_chunks: 3, offsets, pivots, codes };
+        let book = Codebook { n_centres: k, offsets, pivots };
+        let quantizer = Codes { build_id: [0; 16], book, codes };
         let query: Vec<f32> = (0..dim).map(|_| random.float()).collect();
         let (mut table, mut got) = (Vec::new(), Vec::new());
         quantizer.fill_table(&query, &mut table);
@@ -163,7 +213,7 @@ mod tests {
             let mut want = 0f64;
             for j in 0..3 {
                 let centre = &rows[quantizer.codes[slot as usize * 3 + j] as usize];
-                let chunk = quantizer.offsets[j]..quantizer.offsets[j + 1];
+                let chunk = quantizer.book.offsets[j]..quantizer.book.offsets[j + 1];
                 want += chunk.map(|d| f64::from(query[d] - centre[d]).powi(2)).sum::<f64>();
             }
             assert!((f64::from(score) - want).abs() < 1e-4);

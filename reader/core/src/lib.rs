@@ -22,6 +22,7 @@ pub mod filter;
 pub mod graph;
 pub mod ids;
 pub mod index;
+pub mod ivf;
 pub mod lsh;
 pub mod manifest;
 mod memory;
@@ -37,6 +38,7 @@ pub mod verify;
 
 pub use error::{Error, Result};
 pub use index::Index;
+pub use ivf::IvfIndex;
 pub use lsh::LshIndex;
 
 #[cfg(test)]

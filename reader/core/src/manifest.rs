@@ -17,6 +17,8 @@ const RUN_NAME: &str = "run.json";
 pub const GRAPH_FILES: [&str; 4] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx"];
 /// Files without which an index of hash tables cannot be searched.
 pub const LSH_FILES: [&str; 5] = ["buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx"];
+/// Files without which an index of inverted lists cannot be searched; it has one more for each batch.
+pub const IVF_FILES: [&str; 2] = ["centroids.imx", "ids.imx"];
 /// Name of the navigation graph, which an index may lack.
 pub const NAVIGATION_FILE: &str = "navigation.imx";
 
@@ -34,10 +36,12 @@ pub enum Kind {
     Graph,
     /// Hash tables: [`crate::LshIndex`].
     Lsh,
+    /// Inverted lists: [`crate::IvfIndex`].
+    Ivf,
 }
 
 impl Kind {
-    const NAMES: [(&'static str, Kind); 2] = [("graph", Kind::Graph), ("lsh", Kind::Lsh)];
+    const NAMES: [(&'static str, Kind); 3] = [("graph", Kind::Graph), ("lsh", Kind::Lsh), ("ivf", Kind::Ivf)];
 
     /// Name as in manifests.
     pub fn name(self) -> &'static str {
@@ -49,6 +53,7 @@ impl Kind {
         match self {
             Kind::Graph => &GRAPH_FILES,
             Kind::Lsh => &LSH_FILES,
+            Kind::Ivf => &IVF_FILES,
         }
     }
 }

@@ -230,6 +230,11 @@ impl PageFile {
         found.ok_or_else(|| Error::corrupt(&self.path, format!("field {name:?} in the header"), "a value", "none"))
     }
 
+    /// Whether there is such a field: later versions add some.
+    pub fn has_field(&self, name: &str) -> bool {
+        self.header.fields.iter().any(|(known, _)| known == name)
+    }
+
     /// Value of a field that must lie in `range`.
     pub fn field_in(&self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<u64> {
         let value = self.field(name)?;

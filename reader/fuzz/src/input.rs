@@ -12,7 +12,7 @@
 //! The first two exercise the frame: magics, sizes and checksums. With the others a mutation reaches what follows the
 //! frame, and a page costs the fuzzer its content alone.
 //!
-//! A directory is a list of parts in the order of [`PARTS`] or [`LSH_PARTS`], each `u16 length` and an input as above without its
+//! A directory is a list of parts in the order of [`PARTS`], [`LSH_PARTS`] or [`IVF_PARTS`], each `u16 length` and an input as above without its
 //! flags; a part that is missing is a missing file.
 
 use std::fs;
@@ -44,6 +44,10 @@ pub const PARTS: [&str; 6] = [MANIFEST_NAME, "codes.imx", "entries.imx", "graph.
 /// Files of a directory of kind "lsh".
 pub const LSH_PARTS: [&str; 6] =
     [MANIFEST_NAME, "buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx"];
+
+/// Files of a directory of kind "ivf".
+pub const IVF_PARTS: [&str; 6] =
+    [MANIFEST_NAME, "batch-000000.imx", "batch-000001.imx", "centroids.imx", "ids.imx", "vectors.imx"];
 
 /// Pages of one file at most: a fuzzer learns nothing from larger ones.
 const MAX_PAGES: usize = 64;

@@ -15,6 +15,7 @@ mod common;
 mod directory;
 mod files;
 pub mod input;
+mod ivf;
 mod lsh;
 mod seal;
 pub mod seeds;
@@ -24,6 +25,7 @@ use indexmill_core::Result;
 pub use common::Random;
 pub use directory::{search, verify};
 pub use files::{codes, entries, graph, ids, manifest, navigation, profile};
+pub use ivf::{centroids, ivf};
 pub use lsh::{functions, lsh, vectors};
 
 /// A parser under test.
@@ -37,7 +39,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 14] = [
     Target { name: "manifest", run: manifest, mutations: 4000 },
     Target { name: "graph", run: graph, mutations: 4000 },
     Target { name: "codes", run: codes, mutations: 4000 },
@@ -50,4 +52,6 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "functions", run: functions, mutations: 4000 },
     Target { name: "vectors", run: vectors, mutations: 4000 },
     Target { name: "lsh", run: lsh, mutations: 600 },
+    Target { name: "centroids", run: centroids, mutations: 4000 },
+    Target { name: "ivf", run: ivf, mutations: 600 },
 ];

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use indexmill_core::manifest::MANIFEST_NAME;
 use indexmill_core::pagefile::PAGE_BYTES;
 
+use crate::common::ivf::{IvfSpec, PQ, write_ivf};
 use crate::common::lsh::{LshSpec, write_lsh};
 use crate::common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, write_index};
-use crate::input::{FITTED, LSH_PARTS, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
+use crate::input::{FITTED, IVF_PARTS, LSH_PARTS, OWN_MANIFEST, PAGES, PARTS, RAW, SEALED, put_block};
 
 /// An input that its target must accept.
 pub struct Seed {
@@ -56,6 +57,7 @@ pub fn all() -> Vec<Seed> {
     add(&mut seeds, "all-centres", &["codes.imx"], many, None);
     add_modes(&mut seeds, &index(Spec { id_type: 4, ..SMALL }, None));
     add_lsh(&mut seeds);
+    add_ivf(&mut seeds);
     push(&mut seeds, "profile", "device", &[], include_bytes!("../../core/tests/data/quick-device.json"));
     seeds
 }
@@ -99,6 +101,33 @@ fn add_lsh(seeds: &mut Vec<Seed>) {
         }
         let parts = directory(&files, content_pages, without_digest);
         push(seeds, "lsh", name, &[spec.n.min(3) as u8, 40, 2, 2, 1], &parts);
+    }
+}
+
+/// Seeds of indexes of kind "ivf".
+fn add_ivf(seeds: &mut Vec<Seed>) {
+    let small = IvfSpec { n: 60, dim: 3, n_lists: 4, ..IvfSpec::default() };
+    let everything = IvfSpec { codec: PQ, copies: 2, with_graph: true, with_vectors: true, ..small };
+    for (name, spec) in [
+        ("float32", small),
+        ("uint8", IvfSpec { dtype: UINT8, ..small }),
+        ("sq8", IvfSpec { codec: 1, with_vectors: true, ..small }),
+        ("everything", everything),
+        ("one-list", IvfSpec { n_lists: 1, n_batches: 1, ..small }),
+    ] {
+        let written = write_ivf(spec);
+        let names = IVF_PARTS.iter().filter(|name| written.path().join(name).exists());
+        let read = |&name: &&'static str| (name, fs::read(written.path().join(name)).expect("it was just written"));
+        let files: Files = names.map(read).collect();
+        for (file, bytes) in files.iter().filter(|(file, _)| *file == "centroids.imx") {
+            push(seeds, target_of(file), name, &[FITTED], &content_pages(bytes));
+            push(seeds, target_of(file), &format!("{name}-pages"), &[PAGES], &whole_pages(bytes));
+        }
+        // A part that is missing in the middle has no pages; the reader then refuses the directory.
+        if files.len() == IVF_PARTS.len() || spec.n_batches == 2 {
+            let parts = directory(&files, content_pages, without_digest);
+            push(seeds, "ivf", name, &[3, 2, 20 * u8::from(spec.with_vectors), 2, 1], &parts);
+        }
     }
 }
 

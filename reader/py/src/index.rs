@@ -148,7 +148,7 @@ impl Index {
 
     #[getter]
     fn n_chunks(&self) -> usize {
-        self.inner.codes.n_chunks
+        self.inner.codes.n_chunks()
     }
 
     #[getter]

@@ -6,6 +6,7 @@ mod calls;
 mod device;
 mod errors;
 mod index;
+mod ivf;
 pub mod kernels;
 mod lsh;
 mod queries;
@@ -17,6 +18,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("simd", indexmill_core::distance::kernels().name)?;
     module.add_class::<index::Index>()?;
     module.add_class::<index::Filter>()?;
+    module.add_class::<ivf::IvfIndex>()?;
     module.add_class::<lsh::LshIndex>()?;
     module.add_function(wrap_pyfunction!(device::measure_device, module)?)?;
     module.add_function(wrap_pyfunction!(calls::index_kind, module)?)?;

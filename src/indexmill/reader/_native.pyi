@@ -341,7 +341,126 @@ class LshIndex:
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
         """User ids of `slots`, as `Index.user_ids`."""
 
-def index_kind(path: str | PathLike[str]) -> Literal["graph", "lsh"]:
+class IvfOptions(TypedDict):
+    """Arguments of a search besides the queries.
+
+    1 <= k <= `n_vectors`, nprobe in 1 .. `n_lists`, prune at least 0 (None: no list is left out), rerank 0 or in k ..
+    `n_vectors`, threads in 1 .. 1024, inflight (queries that each thread interleaves) in 1 .. 256.
+    """
+
+    k: int
+    nprobe: int
+    prune: float | None
+    rerank: int
+    threads: int
+    inflight: int
+
+@final
+class IvfIndex:
+    """An opened index of kind ``ivf``; safe to search from several threads at once."""
+
+    @staticmethod
+    def open(path: str | PathLike[str], engine: str = "auto") -> IvfIndex:
+        """Open the index in directory `path`.
+
+        `engine` is one that `Index.open` takes, or ``memory``, which loads everything.
+
+        Raises
+        ------
+        ForeignFile, CorruptFile, TooOld, TooNew
+            If the directory does not hold an index that this reader can use.
+        ConfigError
+            If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
+        InputError
+            If the operating system refuses to read a file.
+        """
+
+    @property
+    def n_vectors(self) -> int: ...
+    @property
+    def dim(self) -> int:
+        """Dimensions of a query: those stored, less one under inner product."""
+
+    @property
+    def dtype(self) -> Literal["float32", "float16", "uint8", "int8"]:
+        """Component type of the vectors, before the codec."""
+
+    @property
+    def query_dtype(self) -> Literal["float32", "uint8", "int8"]: ...
+    @property
+    def metric(self) -> Literal["l2", "ip", "cosine"]: ...
+    @property
+    def codec(self) -> Literal["flat", "sq8", "pq"]: ...
+    @property
+    def n_lists(self) -> int: ...
+    @property
+    def n_batches(self) -> int: ...
+    @property
+    def copies(self) -> int:
+        """Lists that a vector lies in at most."""
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether there is a graph over the centroids."""
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether exact vectors are kept beside lists of codes."""
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes held between searches: centroids, graph, directories, vectors, ids, lists."""
+
+    @property
+    def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
+    @property
+    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "memory"]: ...
+    @property
+    def engine_note(self) -> str | None:
+        """What differs from the best way of reading, and why; None if nothing does. A search may add to it."""
+
+    @property
+    def metadata_sha256(self) -> str | None: ...
+    @property
+    def build_id(self) -> str:
+        """64 hex digits."""
+
+    def search(
+        self,
+        queries: NDArray[np.float32] | NDArray[np.uint8] | NDArray[np.int8],
+        options: IvfOptions,
+    ) -> dict[str, Any]:
+        """Find k near vectors of each query, sorted by (distance, slot).
+
+        Releases the GIL; Ctrl-C is noticed within about 50 ms.
+
+        Parameters
+        ----------
+        queries : array of `query_dtype`, shape (n_queries, dim), C-contiguous
+
+        Returns
+        -------
+        dict
+            ``slots``: int64 (n_queries, k), -1 where the lists held fewer than k; a slot is a vector id.
+            ``scores``: float32 (n_queries, k) in the user's metric, NaN where missing.
+            A uint64 (n_queries,) array each: ``lists``, ``reads``, ``vector_reads``, ``bytes_read``,
+            ``centroid_distances``, ``distances``, ``reranked``.
+            A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
+
+        Raises
+        ------
+        InputError
+            If the queries or k do not fit the index, or a read fails.
+        ConfigError
+            If another parameter is out of range.
+        CorruptFile
+            If what was read is damaged.
+        """
+
+    def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
+        """User ids of `slots`, as `Index.user_ids`."""
+
+def index_kind(path: str | PathLike[str]) -> Literal["graph", "lsh", "ivf"]:
     """What the index at `path` is made of, by its manifest.
 
     Raises

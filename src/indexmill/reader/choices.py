@@ -13,7 +13,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
 #: Engines that take no file.
 ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
-#: Besides them, of an index of kind "lsh".
+#: Besides them, of an index of kind "lsh" or "ivf".
 MEMORY = "memory"
 #: Where a part of an index of kind "lsh" is while it is open.
 Place = Literal["memory", "storage"]
@@ -30,5 +30,9 @@ DEFAULT_POLICY: Policy = "pipeline"
 DEFAULT_ENTRY: Entry = "auto"
 #: Reads a query has in flight at most; the pipeline policy starts with two and widens by itself.
 DEFAULT_BEAM_WIDTH = 8
+#: Lists probed of an index of kind "ivf".
+DEFAULT_NPROBE = 16
+#: Candidates measured exactly for each neighbour wanted, where lists hold codes.
+DEFAULT_RERANK = 10
 #: Queries that a thread interleaves.
 DEFAULT_INFLIGHT = 8

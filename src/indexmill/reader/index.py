@@ -127,6 +127,8 @@ class Index(Opened["_native.Index"]):
         If the engine is unknown or cannot be set up.
     """
 
+    kind = "graph"
+
     def __init__(self, path: str | Path, engine: str = "auto") -> None:
         super().__init__(path, _native.Index.open(str(path), engine), engine)
         self._cached = CacheInfo(0, 0)

@@ -40,6 +40,8 @@ class LshIndex(Opened["_native.LshIndex"]):
         If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
     """
 
+    kind = "lsh"
+
     def __init__(
         self,
         path: str | Path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from indexmill.reader import _native
 
-    Native = TypeVar("Native", _native.Index, _native.LshIndex)
+    Native = TypeVar("Native", _native.Index, _native.LshIndex, _native.IvfIndex)
 else:
     Native = TypeVar("Native")
 
@@ -36,6 +36,9 @@ class Opened(Generic[Native]):
     engine : str
         The engine that was asked for: what ``auto`` could not give is warned of.
     """
+
+    #: As in manifests.
+    kind: ClassVar[str]
 
     def __init__(self, path: str | Path, native: Native, engine: str) -> None:
         self.path = Path(path)

@@ -146,9 +146,14 @@ impl Vectors {
         slot / self.rows_per_unit
     }
 
+    /// Page of the file where a unit begins.
+    pub fn page_of(&self, unit: u32) -> u64 {
+        self.first_page + u64::from(unit) * self.pages_per_unit
+    }
+
     /// Offset of a unit in the file.
     pub fn offset_of(&self, unit: u32) -> u64 {
-        (self.first_page + u64::from(unit) * self.pages_per_unit) * PAGE_BYTES as u64
+        self.page_of(unit) * PAGE_BYTES as u64
     }
 
     /// Compares a unit that was read with its checksums.

@@ -30,7 +30,7 @@ pub fn check(path: &Path) -> Result<()> {
     let index = LshIndex::open(path, "pread", InMemory::default())?;
     let n = index.functions.n_vectors;
     check_ids(&index.ids, n, path)?;
-    check_order(&index)?;
+    super::check_order(&index.ids, n, path)?;
     let vectors = PageFile::open(&index.vectors.path, b"VECT")?;
     let rows = index.vectors.rows_per_unit;
     let step = VECTORS_AT_ONCE.next_multiple_of(rows);
@@ -49,20 +49,6 @@ pub fn check(path: &Path) -> Result<()> {
         }
         walk.check_totals()?;
         start = slots.end;
-    }
-    Ok(())
-}
-
-/// Slots are in the order of vector ids.
-fn check_order(index: &LshIndex) -> Result<()> {
-    let n = index.functions.n_vectors;
-    for start in (0..n).step_by(65536) {
-        let slots: Vec<u32> = (start..n.min(start.saturating_add(65536))).collect();
-        let ids = index.ids.vector_ids(&slots)?;
-        if let Some((&slot, &id)) = slots.iter().zip(&ids).find(|(slot, id)| slot != id) {
-            let place = format!("vector id of slot {slot}");
-            return Err(Error::corrupt(&index.path.join("ids.imx"), place, slot, id));
-        }
     }
     Ok(())
 }

@@ -2,9 +2,11 @@
 //!
 //! Each file is streamed once for the SHA-256 in the manifest, the digest that enters the build id and the CRC32C of
 //! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges.
-//! Memory: 4 bytes a page, n / 8 bytes, and what opening the index takes; see `lsh` for hash tables.
+//! Memory: 4 bytes a page, n / 8 bytes, and what opening the index takes; see `lsh` for hash tables and `ivf` for inverted
+//! lists.
 
 mod contents;
+mod ivf;
 mod lsh;
 
 use std::fs::File;
@@ -14,6 +16,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::ids::Ids;
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
@@ -46,6 +49,7 @@ pub fn verify(path: &Path) -> Vec<String> {
         match manifest.kind {
             Kind::Graph => contents::check(path, &mut damages),
             Kind::Lsh => damages.extend(lsh::check(path).err().map(|error| error.to_string())),
+            Kind::Ivf => damages.extend(ivf::check(path).err().map(|error| error.to_string())),
         }
     }
     damages
@@ -99,6 +103,8 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
         "functions.imx" => b"LSHF",
         "tables.imx" => b"LSHT",
         "buckets.imx" => b"LSHB",
+        "centroids.imx" => b"CENT",
+        name if name.starts_with("batch-") && name.ends_with(".imx") => b"IVFB",
         _ => return Ok(None),
     };
     let file = PageFile::open(path, kind)?;
@@ -139,4 +145,17 @@ fn read_full(path: &Path, file: &mut File, chunk: &mut [u8]) -> Result<usize> {
         }
     }
     Ok(n)
+}
+
+/// Slots are in the order of vector ids.
+fn check_order(ids: &Ids, n: u32, path: &Path) -> Result<()> {
+    for start in (0..n).step_by(65536) {
+        let slots: Vec<u32> = (start..n.min(start.saturating_add(65536))).collect();
+        let found = ids.vector_ids(&slots)?;
+        if let Some((&slot, &id)) = slots.iter().zip(&found).find(|(slot, id)| slot != id) {
+            let place = format!("vector id of slot {slot}");
+            return Err(Error::corrupt(&path.join("ids.imx"), place, slot, id));
+        }
+    }
+    Ok(())
 }

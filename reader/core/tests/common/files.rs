@@ -81,7 +81,14 @@ pub fn write_directory(path: &Path, files: &mut [(&str, Vec<u8>)]) {
         let digest = hex(&Sha256::digest(&*bytes));
         entries.push(format!("{{\"name\": \"{name}\", \"bytes\": {}, \"sha256\": \"{digest}\"}}", bytes.len()));
     }
-    let kind = if files.iter().any(|(name, _)| *name == "tables.imx") { "lsh" } else { "graph" };
+    let has = |wanted: &str| files.iter().any(|(name, _)| *name == wanted);
+    let kind = if has("tables.imx") {
+        "lsh"
+    } else if has("centroids.imx") {
+        "ivf"
+    } else {
+        "graph"
+    };
     let body = format!(
         "{{\n  \"format\": {{\"name\": \"indexmill\", \"major\": 1, \"minor\": 1}},\n  \"kind\": \"{kind}\",\n  \
          \"build_id\": \"{}\",\n  \"files\": [{}],\n",

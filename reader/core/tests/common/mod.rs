@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, missing_docs)] // each test binary uses a part
 
 mod files;
+pub mod ivf;
 pub mod lsh;
 mod navigation;
 pub mod searches;

@@ -127,6 +127,16 @@ fn no_resealed_hash_tables_make_a_search_panic() {
 }
 
 #[test]
+fn no_centroids_file_makes_the_reader_panic() {
+    replay("centroids");
+}
+
+#[test]
+fn no_directory_of_lists_makes_the_reader_panic() {
+    replay("ivf");
+}
+
+#[test]
 fn every_generated_seed_is_committed_and_accepted() {
     let generated = seeds::all();
     for target in &TARGETS {

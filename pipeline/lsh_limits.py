@@ -1,0 +1,33 @@
+"""What no LSH index may have more of, and what to change where one would."""
+
+from __future__ import annotations
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.lsh_shape import MOST_TARGETS, most_probes
+
+_REMEDIES = {
+    "n_tables": "lower --success or --gamma, or give --n-tables",
+    "n_radii": "raise --ratio or --first-radius, or give --n-radii",
+    "hash_bits": "give fewer --hash-bits",
+}
+
+
+def advice(refusal: str) -> str:
+    """Return what to change where an index would have too many of what `refusal` begins with."""
+    return _REMEDIES.get(refusal.partition(":")[0], "build fewer vectors")
+
+
+def check_probes(probes: int, n_tables: int) -> None:
+    """Find that a search can look at as many buckets as the index will tell it to.
+
+    Raises
+    ------
+    ConfigError
+        Naming the most that it can.
+    """
+    most = most_probes(n_tables)
+    if probes > most:
+        raise ConfigError(
+            f"probes: {n_tables:,} tables and {probes:,} more buckets of each are more than the {MOST_TARGETS:,} a "
+            f"search looks at in a radius; give {most} or fewer --probes, or fewer --n-tables"
+        )

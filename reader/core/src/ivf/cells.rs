@@ -1,0 +1,151 @@
+//! The lists that a query probes: those of the nearest centroids, nearest first.
+//!
+//! With a graph over the centroids (SPANN, section 3.2, which takes SPTAG) they are found by greedy search; without it
+//! all centroids are measured, and then exactly the nearest are probed. In both cases distances in float64 decide, the
+//! sum of [`distance`] being that of the join, ties by the smaller number.
+
+use super::centroids::Centroids;
+use crate::bytes::u32s;
+use crate::distance::{kernels, prefetch_row};
+use crate::error::{Error, Result};
+use crate::memory::reserve;
+use crate::pagefile::PageFile;
+use crate::search::candidates::Candidates;
+use crate::search::nearest::{distance_of, key, slot_of};
+
+/// Candidates of a search of the graph: so many times the lists wanted, but at least [`LEAST_CANDIDATES`].
+const CANDIDATES: usize = 2;
+const LEAST_CANDIDATES: usize = 64;
+/// More than float32 kernels lose of a distance, for up to 2^24 components.
+const ROUNDING: f32 = 1e-4;
+
+/// A graph over the centroids: a row of neighbours each, filled up with the centroid's own number.
+#[derive(Debug)]
+pub struct CellGraph {
+    degree: usize,
+    entry: u32,
+    neighbours: Vec<u32>,
+}
+
+impl CellGraph {
+    /// Reads the graph, if the file has one.
+    pub(super) fn read(file: &PageFile, checksums: &[u32], n_lists: u64) -> Result<Option<Self>> {
+        if !file.has_field("degree") {
+            return Ok(None);
+        }
+        let degree = file.field_in("degree", 1..=512)?;
+        let entry = file.field_in("entry", 0..=n_lists - 1)? as u32;
+        let raw = file.read_section(&file.section("neighbours", Some(4 * n_lists * degree))?, checksums)?;
+        let mut neighbours: Vec<u32> = reserve(&file.path, raw.len() / 4)?;
+        neighbours.extend(u32s(&raw));
+        if let Some(at) = neighbours.iter().position(|&cell| u64::from(cell) >= n_lists) {
+            let (place, want) = (format!("neighbour {at}"), format!("a list below {n_lists}"));
+            return Err(Error::corrupt(&file.path, place, want, neighbours[at]));
+        }
+        Ok(Some(CellGraph { degree: degree as usize, entry, neighbours }))
+    }
+
+    fn neighbours(&self, cell: u32) -> &[u32] {
+        &self.neighbours[cell as usize * self.degree..][..self.degree]
+    }
+
+    /// Memory it takes.
+    pub fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.neighbours) as u64
+    }
+}
+
+/// Work space of one query after the other.
+#[derive(Debug, Default)]
+pub(super) struct CellSearch {
+    candidates: Candidates,
+    keys: Vec<u64>,
+    ranked: Vec<(f64, u32)>,
+}
+
+impl CellSearch {
+    /// Writes the `n` nearest lists to `out`; of those only the ones within (1 + prune) times the distance of the
+    /// nearest, if that is given (SPANN, section 3.3). Returns the number of centroids measured.
+    pub(super) fn nearest(
+        &mut self,
+        centroids: &Centroids,
+        query: &[f32],
+        n: usize,
+        prune: Option<f32>,
+        out: &mut Vec<u32>,
+    ) -> u64 {
+        let measured = match &centroids.graph {
+            Some(graph) if n < centroids.n_lists => self.walk(centroids, graph, query, n),
+            _ => self.scan(centroids, query, n),
+        };
+        self.ranked.clear();
+        let ranked = self.keys.iter().map(|&key| slot_of(key)).map(|list| (distance(query, centroids.row(list)), list));
+        self.ranked.extend(ranked);
+        self.ranked.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.ranked.truncate(n);
+        let reach = prune.map_or(f64::INFINITY, |slack| {
+            let slack = 1.0 + f64::from(slack);
+            self.ranked.first().map_or(0.0, |nearest| nearest.0) * slack * slack
+        });
+        out.clear();
+        // Overflow to infinity leaves nothing to compare: the nearest one is probed whatever it is.
+        let near = self.ranked.iter().enumerate().filter(|&(i, &(d, _))| i == 0 || d <= reach);
+        out.extend(near.map(|(_, &(_, list))| list));
+        measured
+    }
+
+    /// Keeps every list that may be among the n nearest.
+    fn scan(&mut self, centroids: &Centroids, query: &[f32], n: usize) -> u64 {
+        let l2 = kernels().l2_f32;
+        self.keys.clear();
+        self.keys.extend(centroids.rows().zip(0..).map(|(row, list)| {
+            // SAFETY: both hold `dim` floats.
+            key(unsafe { l2(query.as_ptr(), row.as_ptr(), centroids.dim) }, list)
+        }));
+        if n < self.keys.len() {
+            let (_, &mut last, _) = self.keys.select_nth_unstable(n - 1);
+            let reach = key(distance_of(last) * (1.0 + ROUNDING), u32::MAX);
+            self.keys.retain(|&key| key <= reach);
+        }
+        centroids.n_lists as u64
+    }
+
+    /// Greedy best-first search (DiskANN Algorithm 1).
+    fn walk(&mut self, centroids: &Centroids, graph: &CellGraph, query: &[f32], n: usize) -> u64 {
+        let (l2, dim) = (kernels().l2_f32, centroids.dim);
+        let candidates = &mut self.candidates;
+        candidates.reset((CANDIDATES * n).max(LEAST_CANDIDATES).min(centroids.n_lists), false);
+        let mut measured = 0;
+        let mut offer = |candidates: &mut Candidates, cells: &[u32]| {
+            cells.iter().for_each(|&cell| prefetch_row(centroids.row(cell).as_ptr().cast(), 4 * dim));
+            for &cell in cells {
+                // SAFETY: both hold `dim` floats.
+                candidates.insert(key(unsafe { l2(query.as_ptr(), centroids.row(cell).as_ptr(), dim) }, cell));
+            }
+            measured += cells.len() as u64;
+        };
+        offer(candidates, &[graph.entry]);
+        while let Some(cell) = candidates.pop() {
+            offer(candidates, graph.neighbours(cell));
+        }
+        self.keys.clear();
+        self.keys.extend(candidates.keys());
+        measured
+    }
+}
+
+/// Squared distance in float64: four sums side by side, as the join adds them.
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let mut sums = [0f64; 4];
+    let square = |x: f32, y: f32| (f64::from(x) - f64::from(y)) * (f64::from(x) - f64::from(y));
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<4>(), b.as_chunks::<4>());
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (&x, &y)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += square(x, y);
+        }
+    }
+    for (&x, &y) in a_rest.iter().zip(b_rest) {
+        sums[0] += square(x, y);
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}

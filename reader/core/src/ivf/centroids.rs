@@ -1,0 +1,167 @@
+//! centroids.imx: centroids of all lists, the codec of their rows, and a graph over the centroids (docs/formats/ivf.md).
+
+use std::path::{Path, PathBuf};
+
+use super::cells::CellGraph;
+use crate::bytes::f32s;
+use crate::codes::Codebook;
+use crate::error::{Error, Result};
+use crate::graph::{Dtype, Metric};
+use crate::memory::reserve;
+use crate::pagefile::PageFile;
+use crate::stored::Stored;
+
+/// Most lists of an index.
+const MAX_LISTS: u64 = 1 << 24;
+/// Most components of a vector.
+const MAX_DIM: u64 = 1 << 24;
+/// Most batches: what the name of a batch's file can tell.
+const MAX_BATCHES: u64 = 1_000_000;
+/// Most lists that a vector lies in.
+const MAX_COPIES: u64 = 255;
+
+/// What the bytes of a row are.
+#[derive(Debug)]
+pub enum Codec {
+    /// A vector as it is.
+    Flat,
+    /// 8-bit codes of scaled components.
+    Sq8,
+    /// PQ codes of what a vector has beyond the centroid of its list.
+    Pq(Codebook),
+}
+
+/// An opened centroids.imx, whole: `4 * n_lists * dim` bytes, and 4 an edge of the graph.
+#[derive(Debug)]
+pub struct Centroids {
+    /// Where it is.
+    pub path: PathBuf,
+    /// First bytes of the build id.
+    pub build_id: [u8; 16],
+    /// Lists.
+    pub n_lists: usize,
+    /// Dimensions as stored.
+    pub dim: usize,
+    /// Component type before the codec.
+    pub dtype: Dtype,
+    /// What "near" means.
+    pub metric: Metric,
+    /// What a row is.
+    pub codec: Codec,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Vectors of all batches.
+    pub n_vectors: u32,
+    /// Batches.
+    pub n_batches: usize,
+    /// Lists that a vector lies in at most.
+    pub copies: usize,
+    /// A graph over the centroids, where there are many.
+    pub graph: Option<CellGraph>,
+    rows: Vec<f32>,
+    /// `min[dim]` then `step[dim]` (sq8).
+    scale: Vec<f32>,
+}
+
+impl Centroids {
+    /// Reads the whole file and checks every page and value.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = PageFile::open(path, b"CENT")?;
+        let metric_code = file.field_in("metric", 1..=3)?;
+        let metric = Metric::from_field(metric_code)
+            .ok_or_else(|| Error::corrupt(path, "field \"metric\"", "1 l2, 2 ip or 3 cosine", metric_code))?;
+        let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
+        let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
+        let dtype_code = file.field_in("dtype", 1..=4)?;
+        let dtype = Dtype::from_field(dtype_code)
+            .filter(|dtype| metric == Metric::L2 || !matches!(dtype, Dtype::Uint8 | Dtype::Int8))
+            .ok_or_else(|| {
+                Error::corrupt(path, "field \"dtype\"", format!("floats under {}", metric.name()), dtype_code)
+            })?;
+        let max_norm = f64::from_bits(file.field("max_norm")?);
+        if !max_norm.is_finite() || max_norm < 0.0 {
+            return Err(Error::corrupt(path, "field \"max_norm\"", "a finite norm", max_norm));
+        }
+        let checksums = file.load_checksums()?;
+        let (codec, row_bytes) = match file.field_in("codec", 0..=2)? {
+            0 => (Codec::Flat, dim * dtype.bytes()),
+            1 => (Codec::Sq8, dim),
+            _ => {
+                let book = Codebook::read(&file, &checksums, dim)?;
+                let row_bytes = book.n_chunks() as u64;
+                (Codec::Pq(book), row_bytes)
+            }
+        };
+        file.field_in("row_bytes", row_bytes..=row_bytes)?;
+        let scale = match codec {
+            Codec::Sq8 => floats(&file, "scale", 2 * dim, &checksums)?,
+            _ => Vec::new(),
+        };
+        Ok(Centroids {
+            path: path.to_owned(),
+            build_id: file.header.build_id,
+            n_lists: n_lists as usize,
+            dim: dim as usize,
+            dtype,
+            metric,
+            codec,
+            row_bytes: row_bytes as usize,
+            n_vectors: file.field_in("n_vectors", 1..=u64::from(u32::MAX))? as u32,
+            n_batches: file.field_in("n_batches", 1..=MAX_BATCHES)? as usize,
+            copies: if file.has_field("copies") { file.field_in("copies", 1..=MAX_COPIES)? as usize } else { 1 },
+            graph: CellGraph::read(&file, &checksums, n_lists)?,
+            rows: floats(&file, "centroids", n_lists * dim, &checksums)?,
+            scale,
+        })
+    }
+
+    /// The centroid of a list.
+    pub fn row(&self, list: u32) -> &[f32] {
+        &self.rows[list as usize * self.dim..][..self.dim]
+    }
+
+    /// All centroids in the order of their lists.
+    pub fn rows(&self) -> impl Iterator<Item = &[f32]> {
+        self.rows.chunks_exact(self.dim)
+    }
+
+    /// What queries are compared with: the vectors, or for codecs that round floats.
+    pub(crate) fn stored(&self) -> Stored<'_> {
+        let dtype = match self.codec {
+            Codec::Flat => self.dtype,
+            Codec::Sq8 => Dtype::Sq8,
+            Codec::Pq(_) => Dtype::Float32,
+        };
+        Stored { dim: self.dim, dtype, metric: self.metric, vector_bytes: self.row_bytes, scale: &self.scale }
+    }
+
+    /// Name of the codec, as in job files.
+    pub fn codec_name(&self) -> &'static str {
+        match self.codec {
+            Codec::Flat => "flat",
+            Codec::Sq8 => "sq8",
+            Codec::Pq(_) => "pq",
+        }
+    }
+
+    /// Memory of centroids and codec.
+    pub fn memory_bytes(&self) -> u64 {
+        let book = if let Codec::Pq(book) = &self.codec { book.memory_bytes() } else { 0 };
+        (size_of_val(&*self.rows) + size_of_val(&*self.scale)) as u64 + book
+    }
+
+    /// Memory of the graph over the centroids.
+    pub fn graph_bytes(&self) -> u64 {
+        self.graph.as_ref().map_or(0, CellGraph::memory_bytes)
+    }
+}
+
+fn floats(file: &PageFile, name: &str, n: u64, checksums: &[u32]) -> Result<Vec<f32>> {
+    let raw = file.read_section(&file.section(name, Some(4 * n))?, checksums)?;
+    let mut values: Vec<f32> = reserve(&file.path, raw.len() / 4)?;
+    values.extend(f32s(&raw));
+    match values.iter().find(|x| !x.is_finite()) {
+        Some(got) => Err(Error::corrupt(&file.path, format!("section {name:?}"), "finite numbers", got)),
+        None => Ok(values),
+    }
+}

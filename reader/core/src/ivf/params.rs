@@ -1,0 +1,64 @@
+//! The parameters of a search and what they may be.
+
+use super::IvfIndex;
+use super::centroids::Codec;
+use crate::error::{Error, Result};
+use crate::search::{MAX_INFLIGHT, MAX_THREADS};
+
+/// Everything a caller can choose.
+#[derive(Debug, Clone)]
+pub struct IvfParams {
+    /// Answers a query.
+    pub k: usize,
+    /// Lists of nearest centroids, of every batch.
+    pub nprobe: usize,
+    /// Leave out lists whose centroid is farther than 1 + this times the nearest one (SPANN's query-aware pruning).
+    pub prune: Option<f32>,
+    /// Candidates measured exactly; 0 for none.
+    pub rerank: usize,
+    /// Search threads.
+    pub threads: usize,
+    /// Queries each thread interleaves.
+    pub inflight: usize,
+}
+
+impl IvfParams {
+    /// Refuses what cannot be searched in `index`.
+    pub(super) fn check(&self, index: &IvfIndex) -> Result<()> {
+        let (n, lists, k) = (index.centroids.n_vectors, index.centroids.n_lists, self.k);
+        if k == 0 {
+            return Err(Error::Input("k: expected at least 1, got 0; ask for one neighbour or more".into()));
+        }
+        if k > n as usize {
+            return Err(Error::Input(format!("k: the index has {n} vectors, got {k}; ask for at most {n} neighbours")));
+        }
+        if !(1..=lists).contains(&self.nprobe) {
+            let message = format!("nprobe: expected 1..{lists}, the lists of the index, got {}", self.nprobe);
+            return Err(Error::Config(format!("{message}; {lists} is exact but for codes")));
+        }
+        if let Some(prune) = self.prune.filter(|prune| !(prune.is_finite() && *prune >= 0.0)) {
+            return Err(Error::Config(format!("prune: expected 0 or more, got {prune}; 0.3 is usual")));
+        }
+        for (name, value, most) in [("threads", self.threads, MAX_THREADS), ("inflight", self.inflight, MAX_INFLIGHT)] {
+            if !(1..=most).contains(&value) {
+                let message = format!("{name}: expected 1..{most}, got {value}; choose one in that range");
+                return Err(Error::Config(message));
+            }
+        }
+        if self.rerank == 0 {
+            return Ok(());
+        }
+        if let Codec::Flat = index.centroids.codec {
+            return Err(Error::Config("rerank: flat lists are scanned exactly; leave it out".into()));
+        }
+        if index.vectors.is_none() {
+            let message = "rerank: the index keeps no exact vectors beside its codes";
+            return Err(Error::Config(format!("{message}; leave it out, or build with --keep-vectors")));
+        }
+        if self.rerank < k || self.rerank > n as usize {
+            let message = format!("rerank: expected {k}..{n}, k to the vectors of the index, got {}", self.rerank);
+            return Err(Error::Config(format!("{message}; ten times k is usual")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Distances of a query to the rows of a list, in the codec they have.
+
+use super::centroids::{Centroids, Codec};
+use crate::codes::score_codes;
+use crate::distance::kernels;
+use crate::error::{Error, Result};
+use crate::graph::{Dtype, Metric};
+use crate::search::vectors::Prepared;
+
+/// Work space of one query after the other.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// Squared distances, or negated inner products, of the rows that were scanned last.
+    pub(super) distances: Vec<f32>,
+    table: Vec<f32>,
+    /// List whose table it is; under inner product one serves all.
+    table_of: Option<u32>,
+    residual: Vec<f32>,
+    scratch: Vec<f32>,
+}
+
+impl Rows {
+    /// Forgets the query before.
+    pub(super) fn reset(&mut self) {
+        self.table_of = None;
+    }
+
+    /// Measures `n` rows of `list`, which `rows` begins with and which are aligned for their type.
+    ///
+    /// Codes of PQ are looked up in a table of the query: what it has beyond the centroid, squared distances; or the
+    /// whole query, products, to which the centroid's is added.
+    pub(super) fn scan(
+        &mut self,
+        centroids: &Centroids,
+        query: &Prepared,
+        list: u32,
+        rows: &[u8],
+        n: usize,
+    ) -> Result<()> {
+        let rows = &rows[..n * centroids.row_bytes];
+        let is_ip = centroids.metric == Metric::Ip;
+        let Codec::Pq(book) = &centroids.codec else {
+            self.measure(centroids, query, rows, n);
+            return Ok(());
+        };
+        if book.n_centres < 256
+            && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= book.n_centres)
+        {
+            let want = format!("codes below {}", book.n_centres);
+            return Err(Error::corrupt(&centroids.path, format!("rows of list {list}"), want, code));
+        }
+        let centre = centroids.row(list);
+        if is_ip && self.table_of.is_none() {
+            book.fill_products(&query.floats, &mut self.table);
+        } else if !is_ip && self.table_of != Some(list) {
+            self.residual.clear();
+            self.residual.extend(query.floats.iter().zip(centre).map(|(x, c)| x - c));
+            book.fill_table(&self.residual, &mut self.table);
+        }
+        self.table_of = Some(list);
+        let m = centroids.row_bytes;
+        score_codes(&self.table, n, |i| &rows[i * m..(i + 1) * m], &mut self.distances);
+        if is_ip {
+            // SAFETY: both hold `dim` floats.
+            let product = unsafe { (kernels().ip_f32)(query.floats.as_ptr(), centre.as_ptr(), centroids.dim) };
+            self.distances.iter_mut().for_each(|distance| *distance -= product);
+        }
+        Ok(())
+    }
+
+    /// Measures rows that hold components.
+    fn measure(&mut self, centroids: &Centroids, query: &Prepared, rows: &[u8], n: usize) {
+        let (kernels, stored, dim) = (kernels(), centroids.stored(), centroids.dim);
+        let align = if stored.dtype == Dtype::Float32 { 4 } else { stored.dtype.bytes() as usize };
+        assert!(rows.as_ptr().addr().is_multiple_of(align) && query.floats.len() == dim);
+        self.scratch.resize(dim, 0.0);
+        self.distances.clear();
+        let (floats, bytes, out) = (query.floats.as_ptr(), query.bytes.as_ptr(), self.scratch.as_mut_ptr());
+        let is_ip = centroids.metric == Metric::Ip;
+        let float = |row: *const f32| {
+            // SAFETY: `dim` floats each.
+            if is_ip {
+                unsafe { -(kernels.ip_f32)(floats, row, dim) }
+            } else {
+                unsafe { (kernels.l2_f32)(floats, row, dim) }
+            }
+        };
+        for i in 0..n {
+            let row = rows[i * centroids.row_bytes..].as_ptr();
+            // SAFETY: a row holds `dim` components of its type and is aligned for them, as asserted; so do `scratch`
+            // and the query, whose bytes are there for integer types (`Queries::check`); the scale holds 2 * `dim`.
+            let distance = unsafe {
+                match stored.dtype {
+                    Dtype::Uint8 => (kernels.l2_u8)(bytes, row, dim),
+                    Dtype::Int8 => (kernels.l2_i8)(bytes.cast(), row.cast(), dim),
+                    Dtype::Float16 => {
+                        (kernels.widen_f16)(row.cast(), dim, out);
+                        float(out)
+                    }
+                    Dtype::Sq8 => {
+                        let (min, step) = stored.scale.split_at(dim);
+                        (kernels.unscale_u8)(row, min.as_ptr(), step.as_ptr(), dim, out);
+                        float(out)
+                    }
+                    _ => float(row.cast()),
+                }
+            };
+            self.distances.push(distance);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What checksums cannot tell of inverted lists: every vector in its batch's lists as often as may be, every code a
+//! centre's.
+//!
+//! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
+
+use std::path::Path;
+
+use super::contents::check_ids;
+use crate::bytes::u32s;
+use crate::error::{Error, Result};
+use crate::ivf::IvfIndex;
+use crate::ivf::batch::{Batch, batch_name};
+use crate::ivf::centroids::{Centroids, Codec};
+use crate::memory::reserve;
+use crate::pagefile::{PAGE_BYTES, PageFile};
+
+/// Opens the index and reads every list.
+pub fn check(path: &Path) -> Result<()> {
+    let index = IvfIndex::open(path, "pread")?;
+    check_ids(&index.ids, index.centroids.n_vectors, path)?;
+    super::check_order(&index.ids, index.centroids.n_vectors, path)?;
+    for (number, batch) in index.batches.iter().enumerate() {
+        let file = PageFile::open(&path.join(batch_name(number)), b"IVFB")?;
+        check_batch(batch, &file, &index.centroids)?;
+    }
+    Ok(())
+}
+
+fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids) -> Result<()> {
+    let words = batch.load(file)?;
+    let mut copies: Vec<u8> = reserve(&batch.path, batch.n_vectors as usize)?;
+    copies.resize(batch.n_vectors as usize, 0);
+    for number in 0..centroids.n_lists as u32 {
+        let list = batch.list(number);
+        let first = (list.page - batch.first_page()) as usize * (PAGE_BYTES / 4);
+        let words = &words[first..][..batch.pages(list.size) as usize * (PAGE_BYTES / 4)];
+        // SAFETY: the same memory as bytes.
+        let bytes: &[u8] = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) };
+        let ids = &bytes[batch.ids_offset(list.size) as usize..][..4 * list.size as usize];
+        batch.check_ids(number, u32s(ids), 0)?;
+        for id in u32s(ids) {
+            let seen = &mut copies[(id - batch.first_vector) as usize];
+            *seen = seen.saturating_add(1);
+        }
+        if let Codec::Pq(book) = &centroids.codec
+            && let Some(&code) =
+                bytes[..list.size as usize * centroids.row_bytes].iter().find(|&&c| usize::from(c) >= book.n_centres)
+        {
+            let (place, want) = (format!("page {}: codes of list {number}", list.page), book.n_centres);
+            return Err(Error::corrupt(&batch.path, place, format!("below {want}"), code));
+        }
+    }
+    match copies.iter().position(|&seen| !(1..=centroids.copies).contains(&usize::from(seen))) {
+        Some(at) => {
+            let place = format!("vector {}", batch.first_vector as usize + at);
+            Err(Error::corrupt(&batch.path, place, format!("in 1..{} lists", centroids.copies), copies[at]))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,230 @@
+//! Damaged inverted lists give an error that names file and place: never a panic, never a wrong answer. Checksums are
+//! made to fit again, so that what they protect is reached.
+
+mod common;
+
+use std::fs;
+
+use common::UINT8;
+use common::ivf::{BATCHES, IvfSpec, PQ, WrittenIvf, ranked, squared, write_ivf};
+use indexmill_core::ivf::IvfParams;
+use indexmill_core::search::{Queries, Values};
+use indexmill_core::verify::verify;
+use indexmill_core::{Error, IvfIndex, Result};
+
+/// Codes with everything that an index may have besides.
+const FULL: IvfSpec = IvfSpec {
+    n: 300,
+    dim: 6,
+    dtype: 1,
+    codec: PQ,
+    n_lists: 9,
+    n_batches: 2,
+    copies: 2,
+    with_graph: true,
+    with_vectors: true,
+    seed: 1,
+};
+
+fn params(rerank: usize) -> IvfParams {
+    IvfParams { k: 5, nprobe: 9, prune: None, rerank, threads: 1, inflight: 3 }
+}
+
+/// Opens and searches all lists with both ways of holding them; of two errors the first.
+fn use_index(written: &WrittenIvf) -> Result<()> {
+    for engine in ["pread", "memory"] {
+        let index = IvfIndex::open(written.path(), engine)?;
+        let floats: Vec<f32> = (0..20).flat_map(|i| written.query(i)).collect();
+        let queries = Queries { values: Values::Float32(&floats), n: 20, dim: written.spec.dim };
+        index.search(&queries, &params(if written.spec.with_vectors { 20 } else { 0 }), &mut || false)?;
+    }
+    Ok(())
+}
+
+/// After `change`, both a search and `verify` name `file` and say `words`.
+#[track_caller]
+fn refused_of(spec: IvfSpec, file: &str, words: &str, change: impl Fn(&mut WrittenIvf)) {
+    let mut written = write_ivf(spec);
+    change(&mut written);
+    written.seal();
+    let error = use_index(&written).expect_err("damage that nobody notices");
+    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    let named = format!("{}: ", written.path().join(file).display());
+    let texts = verify(written.path());
+    for text in texts.iter().chain([&error.to_string()]) {
+        assert!(text.starts_with(&named) && text.contains(words), "{text}");
+    }
+    assert!(!texts.is_empty());
+}
+
+#[track_caller]
+fn refused(file: &str, words: &str, change: impl Fn(&mut WrittenIvf)) {
+    refused_of(FULL, file, words, change);
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+#[test]
+fn sound_indexes_are_sound() {
+    for spec in [FULL, IvfSpec::default(), IvfSpec { n_lists: 1, n_batches: 1, dtype: UINT8, ..IvfSpec::default() }] {
+        assert_eq!(verify(write_ivf(spec).path()), [""; 0]);
+    }
+    use_index(&write_ivf(FULL)).unwrap();
+}
+
+#[test]
+fn fields_out_of_range_or_different_in_two_files_are_refused() {
+    for (field, value) in [("n_lists", 0), ("n_lists", 10), ("dim", 7), ("codec", 3), ("row_bytes", 2), ("metric", 4)] {
+        let mut written = write_ivf(FULL);
+        *written.field("centroids.imx", field) = value;
+        written.seal();
+        let text = use_index(&written).unwrap_err().to_string();
+        assert!(text.contains("centroids.imx: "), "{field}: {text}");
+    }
+    refused("centroids.imx", "\"copies\"", |w| *w.field("centroids.imx", "copies") = 0);
+    refused("centroids.imx", "\"n_centres\"", |w| *w.field("centroids.imx", "n_centres") = 257);
+    refused("centroids.imx", "\"degree\"", |w| *w.field("centroids.imx", "degree") = 0);
+    refused("centroids.imx", "\"entry\"", |w| *w.field("centroids.imx", "entry") = 9);
+    refused("centroids.imx", "\"n_batches\"", |w| *w.field("centroids.imx", "n_batches") = 1);
+    refused("centroids.imx", "\"dtype\"", |w| *w.field("centroids.imx", "dtype") = 5);
+    refused("centroids.imx", "\"max_norm\"", |w| *w.field("centroids.imx", "max_norm") = f64::NAN.to_bits());
+    for (field, value) in [("batch", 0), ("n_lists", 8), ("row_bytes", 2), ("n_vectors", 0), ("n_rows", 900)] {
+        refused(BATCHES[1], &format!("{field:?}"), |w| *w.field(BATCHES[1], field) = value);
+    }
+    refused(BATCHES[1], "\"first_vector\"", |w| *w.field(BATCHES[1], "first_vector") = 149);
+    refused("vectors.imx", "\"dtype\" in the header: expected 1, as in centroids.imx, got 2", |w| {
+        *w.field("vectors.imx", "dtype") = 2;
+        *w.field("vectors.imx", "vector_bytes") = 12;
+        *w.field("vectors.imx", "rows_per_page") = 341;
+        w.section("vectors.imx", "vectors").resize(4096, 0);
+    });
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_refused() {
+    for section in ["centroids", "pivots"] {
+        refused("centroids.imx", "finite", |w| put(w.section("centroids.imx", section), 8, f32::NAN.to_bits()));
+    }
+    let scaled = IvfSpec { codec: 1, ..IvfSpec::default() };
+    refused_of(scaled, "centroids.imx", "finite", |w| {
+        put(w.section("centroids.imx", "scale"), 4, f32::INFINITY.to_bits());
+    });
+}
+
+#[test]
+fn a_graph_that_leads_nowhere_is_refused() {
+    refused("centroids.imx", "neighbour 4: expected a list below 9, got 9", |w| {
+        put(w.section("centroids.imx", "neighbours"), 16, 9);
+    });
+}
+
+#[test]
+fn a_directory_that_is_not_that_of_its_sizes_is_refused() {
+    let directory = "section \"directory\", offset ";
+    refused(BATCHES[1], &format!("{directory}16: list"), |w| {
+        let section = w.section(BATCHES[1], "directory");
+        let first = section[..4].to_vec();
+        section[16..20].copy_from_slice(&first);
+    });
+    refused(BATCHES[1], &format!("{directory}0: list"), |w| put(w.section(BATCHES[1], "directory"), 0, 9));
+    refused(BATCHES[1], &format!("{directory}16: first page"), |w| put(w.section(BATCHES[1], "directory"), 24, 7));
+    refused(BATCHES[1], &format!("{directory}16: size"), |w| put(w.section(BATCHES[1], "directory"), 20, 1000));
+    refused(BATCHES[1], &format!("{directory}0: sizes"), |w| {
+        let section = w.section(BATCHES[1], "directory");
+        let size = u32::from_le_bytes(section[4..8].try_into().unwrap());
+        put(section, 4, size + 1);
+    });
+}
+
+/// Where the ids of the first list of a batch begin.
+fn first_ids(written: &mut WrittenIvf) -> usize {
+    let size = written.section(BATCHES[0], "directory")[4] as usize;
+    (size * written.section_row()).next_multiple_of(4)
+}
+
+impl WrittenIvf {
+    fn section_row(&mut self) -> usize {
+        *self.field("centroids.imx", "row_bytes") as usize
+    }
+}
+
+#[test]
+fn ids_of_no_vector_of_the_batch_or_out_of_order_are_refused() {
+    for (place, id) in [(0, 150), (0, u32::MAX), (1, 0)] {
+        refused(BATCHES[0], "ids of list", |w| {
+            let at = first_ids(w) + 4 * place;
+            put(w.section(BATCHES[0], "lists"), at, id);
+        });
+    }
+}
+
+#[test]
+fn a_code_of_no_centre_is_refused() {
+    let mut written = write_ivf(FULL);
+    written.section(BATCHES[0], "lists")[0] = 16;
+    written.seal();
+    let text = use_index(&written).unwrap_err().to_string();
+    assert!(text.contains("below 16, got 16"), "{text}");
+    let texts = verify(written.path());
+    assert!(texts.len() == 1 && texts[0].contains(BATCHES[0]) && texts[0].contains("codes of list"), "{texts:?}");
+}
+
+#[test]
+fn verify_counts_the_lists_of_every_vector() {
+    let mut written = write_ivf(IvfSpec::default());
+    let at = first_ids(&mut written);
+    let lists = written.section(BATCHES[0], "lists");
+    // The first vector of the longest list becomes one that lies elsewhere, too, and still comes first.
+    let first = u32::from_le_bytes(lists[at..at + 4].try_into().unwrap());
+    assert!(first > 0);
+    put(lists, at, first - 1);
+    written.seal();
+    use_index(&written).unwrap();
+    let texts = verify(written.path());
+    assert!(texts.len() == 1 && texts[0].contains(BATCHES[0]) && texts[0].contains("in 1..1 lists"), "{texts:?}");
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_found() {
+    let written = write_ivf(FULL);
+    for name in ["centroids.imx", BATCHES[0], BATCHES[1], "vectors.imx"] {
+        let path = written.path().join(name);
+        let bytes = fs::read(&path).unwrap();
+        for at in (0..bytes.len()).step_by(1511) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 4;
+            fs::write(&path, &damaged).unwrap();
+            assert!(!verify(written.path()).is_empty(), "{name}: byte {at}");
+        }
+        fs::write(&path, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_search_finds_what_brute_force_finds_whatever_the_engine_and_codec() {
+    for codec in 0..3 {
+        for (copies, with_graph) in [(1, false), (2, true)] {
+            let written = write_ivf(IvfSpec { codec, copies, with_graph, with_vectors: codec > 0, ..FULL });
+            let floats: Vec<f32> = (0..20).flat_map(|i| written.query(i)).collect();
+            let queries = Queries { values: Values::Float32(&floats), n: 20, dim: 6 };
+            let rerank = if codec == 0 { 0 } else { 300 };
+            for engine in ["pread", "mmap", "memory"] {
+                let index = IvfIndex::open(written.path(), engine).unwrap();
+                let params = IvfParams { nprobe: 4, ..params(rerank) };
+                let found = index.search(&queries, &params, &mut || false).unwrap();
+                for (query, slots) in floats.chunks(6).zip(found.slots.chunks(5)) {
+                    let probed = &ranked(&written.centroids, query)[..4];
+                    let mut near: Vec<(u32, i64)> = (0..300usize)
+                        .filter(|&i| written.cells[i].iter().any(|list| probed.contains(list)))
+                        .map(|i| (squared(&written.vectors[i], query) as u32, i as i64))
+                        .collect();
+                    near.sort_unstable();
+                    let want: Vec<i64> = near.iter().map(|&(_, i)| i).chain(std::iter::repeat(-1)).take(5).collect();
+                    assert_eq!(slots, want, "{engine}, codec {codec}, {copies} copies");
+                }
+            }
+        }
+    }
+}
