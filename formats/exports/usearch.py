@@ -78,6 +78,7 @@ found = index.search(np.ones({index.dim}, np.float32), 10)
 
 TARGET = Target(
     name=NAME,
+    kind="graph",
     engine="usearch 2.26",
     keeps={
         "graph": "yes",
