@@ -84,7 +84,7 @@ def run_export(
             with opened.view(fresh / _SCRATCH_NAME) as view:
                 with stage_progress(listener, "ids", view.n, "vectors"):
                     write_id_map(view, fresh, listener.advance)
-                with stage_progress(listener, target.name, target.passes * view.n, "vectors"):
+                with stage_progress(listener, target.name, target.passes * view.n_rows, "vectors"):
                     target.write(view, fresh, listener.advance)
                 record = _seal(fresh, view, target)
             swap_in(fresh, out)

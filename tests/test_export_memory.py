@@ -104,4 +104,7 @@ write(path / "ix", N)
 def test_lists_pass_through_in_pieces() -> None:
     n = 300_000
     grown = peak_growth(LISTS_WRITTEN.replace("N)", f"{n})"), "export('ix')")
-    assert grown < 0.1 * n * (200 + 4 + 12)  # lists and ids
+    assert n * (200 + 4) > 60_000_000  # bytes of the lists
+    assert (
+        grown < 11_000_000
+    )  # buffers that do not grow with it, and 12 bytes a vector, twice while they are read

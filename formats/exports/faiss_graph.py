@@ -21,7 +21,7 @@ def check(target: str, index: ExportedIndex) -> None:
     if index.n > _MAX_VERTICES:
         action = "export the shards of an index one by one"
         raise cannot_hold(target, "vectors:", f"{index.n:,}", f"up to {_MAX_VERTICES:,}", action)
-    index.whole_ids(target, ID_BITS)
+    index.check_ids(target, ID_BITS)
 
 
 def graph_target(

@@ -71,7 +71,7 @@ def _shape(index: ExportedLists) -> _Shape:
 
 def check(index: ExportedLists) -> None:
     """Refuse ids that are no i64."""
-    index.whole_ids(NAME, ID_BITS)
+    index.check_ids(NAME, ID_BITS)
 
 
 def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
@@ -183,6 +183,10 @@ def snippet_on_disk(index: ExportedLists, folder: Path) -> str:
 
 def _snippet(index: ExportedLists, opened: str) -> str:
     note = f"# ids are vector ids: {ID_MAP_NAME} has the user id of each\n" if index.ids == "slot" else ""
+    if index.repeats:
+        note += (
+            "# a vector may stand in several lists: ask for more than 10, and pass over what comes again\n"
+        )
     return f"""\
 import numpy as np
 import faiss  # faiss-cpu

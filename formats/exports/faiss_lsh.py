@@ -27,7 +27,7 @@ _K = 10
 
 def check(index: ExportedTables) -> None:
     """Refuse ids that are no i64."""
-    index.whole_ids(NAME, ID_BITS)
+    index.check_ids(NAME, ID_BITS)
 
 
 def write(index: ExportedTables, folder: Path, advance: Callable[[int], None]) -> None:

@@ -148,6 +148,8 @@ def snippet(index: ExportedLists, folder: Path) -> str:
         lines.append(f"# inner product = (query @ query + {norm * norm!r} - _distance) / 2")
     if index.metric == "cosine" and _metric(index) == "L2":
         lines.append("query /= np.linalg.norm(query)  # cosine = 1 - _distance / 2")
+    if index.repeats:
+        lines.append("# a vector may be several rows: ask for more than 10, and pass over what comes again")
     probes = f"'nprobes': {index.probes}, 'maximum_nprobes': {index.probes}"
     lines += [
         f"nearest = {{'column': 'vector', 'q': query, 'k': 10, {probes}}}",

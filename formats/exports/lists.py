@@ -70,6 +70,11 @@ class ExportedLists(ExportedRows):
         return int(self.lists.sizes.sum())
 
     @property
+    def repeats(self) -> bool:
+        """Whether some vectors stand in several lists, so that engines may answer with one several times."""
+        return self.n_rows > self.n
+
+    @property
     def probes(self) -> int:
         """Lists that a search probes unless it says otherwise."""
         return min(PROBES, self.shared.n_lists)
@@ -82,7 +87,7 @@ class ExportedLists(ExportedRows):
         return numbers
 
     def whole_names(self, number: int) -> Iterator[NDArray[np.int64]]:
-        """Yield what the engine is to call the vectors of list `number`, int64; `whole_ids` says whether they fit."""
+        """Yield what the engine is to call the vectors of list `number`, int64; `check_ids` says whether they fit."""
         for ids in self.lists.ids(number):
             yield (ids if self._numbers is None else self._numbers[ids]).astype(np.int64)
 

@@ -37,7 +37,7 @@ def check(index: ExportedIndex) -> None:
         action = "export to faiss or parquet"
         raise cannot_hold(NAME, "vectors of", f"{index.dim:,} components", f"up to {_MAX_DIM:,}", action)
     if index.user_ids is not None and index.user_ids.type == pa.uint64():
-        index.whole_ids(NAME, 63)
+        index.check_ids(NAME, 63)
     if _id_type(index) == "text" and pc.any(pc.match_substring(index.user_ids, "\0")).as_py():
         raise cannot_hold(NAME, "ids with", "a zero byte", "strings without", "give --ids slot")
     check_metadata(NAME, index)

@@ -50,6 +50,11 @@ class ExportedRows:
         return len(self.vector_ids)
 
     @property
+    def n_rows(self) -> int:
+        """Rows that a target goes through: vectors, more where an index has some several times."""
+        return self.n
+
+    @property
     def dim(self) -> int:
         """Components of the user's vectors; inner product stores one more."""
         raise NotImplementedError
@@ -76,17 +81,25 @@ class ExportedRows:
         return self.user_ids.take(pa.array(vector_ids))
 
     def whole_ids(self, target: str, bits: int) -> NDArray[np.int64]:
-        """Return what the engine is to call each slot, int64 (n,).
+        """Return what the engine is to call each slot, int64 (n,); raises as `check_ids`."""
+        self.check_ids(target, bits)
+        if self.ids == "slot":
+            return np.arange(self.n, dtype=np.int64)
+        if self.user_ids is None:
+            return self.vector_ids.astype(np.int64)
+        ids: NDArray[np.int64] = self.user_ids.to_numpy().astype(np.int64)
+        return ids
+
+    def check_ids(self, target: str, bits: int) -> None:
+        """Find that the engine can call every slot by its name.
 
         Raises
         ------
         ConfigError
             If user ids are no integers from 0 on that fit `bits` bits.
         """
-        if self.ids == "slot":
-            return np.arange(self.n, dtype=np.int64)
-        if self.user_ids is None:
-            return self.vector_ids.astype(np.int64)
+        if self.ids == "slot" or self.user_ids is None:
+            return
         most = 2**bits - 1
         holds = f"{target} holds ids from 0 to {most:,}"
         way_out = (
@@ -96,11 +109,7 @@ class ExportedRows:
         if not pa.types.is_integer(self.user_ids.type):
             raise ConfigError(f"ids: {kind} ids, but {holds}; {way_out}")
         found = self.user_ids.to_numpy()
-        wrong = np.flatnonzero((found < 0) | (found > most))
-        if len(wrong):
-            slot = int(wrong[0])
-            raise ConfigError(
-                f"ids: {found[slot]:,} of vector {self.vector_ids[slot]:,}, but {holds}; {way_out}"
-            )
-        ids: NDArray[np.int64] = found.astype(np.int64)
-        return ids
+        if found.min() >= 0 and found.max() <= most:
+            return
+        slot = int(np.argmax((found < 0) | (found > most)))
+        raise ConfigError(f"ids: {found[slot]:,} of vector {self.vector_ids[slot]:,}, but {holds}; {way_out}")

@@ -105,11 +105,11 @@ class Target(Generic[Exported]):
     rebuilds : str
         What the engine makes itself.
     passes : int
-        Times all vectors are gone through.
+        Times all rows are gone through.
     check : callable
         ``check(index)`` raises ConfigError, before anything is written, if the target cannot hold the index.
     write : callable
-        ``write(index, folder, advance)`` writes the files, saying how many vectors are done of one pass.
+        ``write(index, folder, advance)`` writes the files, saying how many rows are done of one pass.
     snippet : callable
         ``snippet(index, folder)``: code that opens the result in the engine and searches it.
     """

@@ -28,7 +28,7 @@ _SEARCH_LIST = 64
 
 def check(index: ExportedIndex) -> None:
     """Refuse ids that are no keys."""
-    index.whole_ids(NAME, _KEY_BITS)
+    index.check_ids(NAME, _KEY_BITS)
 
 
 def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:

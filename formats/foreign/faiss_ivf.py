@@ -17,7 +17,7 @@ from indexmill.formats.foreign.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.foreign.faiss_lists import InvertedLists
 from indexmill.formats.foreign.lists import ForeignLists
 from indexmill.formats.foreign.mapped import damaged, not_such_a_file
-from indexmill.formats.ivf_centroids import MAX_LISTS, Centroids, Codec
+from indexmill.formats.ivf_centroids import Centroids, Codec
 
 TRANSFORMED = "IxPT"
 _FLAT, _SCALAR, _PQ = "IwFl", "IwSq", "IwPQ"
@@ -28,6 +28,8 @@ _SQ8 = 0
 _KEPT = {4: "float16", 5: "uint8", 8: "int8"}
 _NORMALIZE, _REMAP = "VNrm", "RmDT"
 _MAP_HASHED = 2
+#: Lists, and bytes of a code, that a job of ours may ask for.
+_MOST_LISTS, _MOST_CHUNKS = 1 << 20, 512
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ def read_lists(file: FaissFile, kind: str) -> ForeignLists:
             raise _not_read(file, file.at - 4, "an index of inverted lists", repr(kind))
     header = file.header()
     n_lists = file.number("<u8", "number of lists")
-    if not 1 <= n_lists <= MAX_LISTS:
-        raise damaged(
-            file.path, f"byte {file.at - 8}: number of lists", f"1 to {MAX_LISTS:,}", f"{n_lists:,}"
-        )
+    if not n_lists:
+        raise damaged(file.path, f"byte {file.at - 8}: number of lists", "at least 1", 0)
+    if n_lists > _MOST_LISTS:
+        raise _not_read(file, file.at - 8, f"at most {_MOST_LISTS:,} lists", f"{n_lists:,}")
     file.number("<u8", "nprobe")
     begin = file.at
     centroids, coarse = file.flat_index(IndexHeader(header.dim, n_lists, "l2"))
@@ -148,6 +150,8 @@ def _read_codec(
         )
     whole = pivots.reshape(m, MAX_CENTRES, dim // m).transpose(1, 0, 2).reshape(MAX_CENTRES, dim)
     sizes = (components >= 0).reshape(m, -1).sum(axis=1)
+    if m > _MOST_CHUNKS:
+        raise _not_read(file, begin, f"at most {_MOST_CHUNKS} bytes a code", m)
     if not sizes.all():
         raise _not_read(file, begin, "a component in every chunk", "an empty one")
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
