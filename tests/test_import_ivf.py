@@ -120,6 +120,18 @@ def test_names_with_gaps_become_user_ids(tmp_path: Path) -> None:
     assert "imported from faiss-ivf-flat (own.faiss)" in text
 
 
+def test_names_of_an_id_map_are_those_of_the_lists_within(tmp_path: Path) -> None:
+    vectors, names = make_vectors("float32", 400), np.random.default_rng(1).permutation(900)[:400]
+    index = faiss.IndexIDMap(faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 6))
+    index.train(vectors)
+    index.add_with_ids(vectors, names)
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    assert IvfFiles(tmp_path / "ix").user_ids().to_pylist() == sorted(names.tolist())
+    join(tmp_path / "ix", vectors[:20], tmp_path / "r.parquet", k=1, nprobe=1)
+    assert np.array_equal(np.sort(names)[result(tmp_path / "r.parquet", 20, 1)[0][:, 0]], names[:20])
+
+
 @pytest.mark.parametrize("kind", ["flat", "pq", "sq8", "fp16"])
 def test_indexes_that_faiss_wrote_answer_as_they_did(tmp_path: Path, kind: str) -> None:
     vectors, queries = make_vectors("float32"), make_vectors("float32", QUERIES, seed=9)
