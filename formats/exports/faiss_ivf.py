@@ -219,7 +219,7 @@ def _target(
             "ids": "64 bits",
             "metadata": "beside it",
         },
-        rebuilds="nothing; with pq, tables of distances between centroids and centres when it is opened",
+        rebuilds="nothing; with pq, distance tables when opened",
         passes=1,
         check=check,
         write=write,

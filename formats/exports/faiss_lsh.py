@@ -135,7 +135,7 @@ TARGET = Target(
         "ids": "64 bits",
         "metadata": "beside it",
     },
-    rebuilds="nothing: it has no hash tables, the printed code looks buckets up; vectors are float32 in memory",
+    rebuilds="nothing: it has no such hash tables, the printed code looks buckets up",
     passes=1,
     check=check,
     write=write,
