@@ -18,9 +18,12 @@ from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import Target
+from indexmill.formats.mapped import create_npy
 
 NAME = "faiss-lsh"
 FUNCTIONS_NAME = "functions.npz"
+#: Buckets whose sizes are summed at a time.
+_STEP = 1 << 18
 #: Neighbours of the printed search.
 _K = 10
 
@@ -31,14 +34,14 @@ def check(index: ExportedTables) -> None:
 
 
 def write(index: ExportedTables, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write all files. Memory: 16 bytes a bucket, 32 a bucket block, the ids, and blocks of 4 MiB."""
+    """Write all files. Memory: 9 bytes a bucket, 32 a bucket block, the ids, and blocks of 4 MiB."""
     with open(folder / FILE_NAME, "xb") as file:
         faiss_file.begin_ids(index, file)
         faiss_file.write_flat(index, index.vectors(), file, advance)
         faiss_file.end_ids(NAME, index, file)
     _write_functions(index, folder)
     shape = index.files.shape
-    sizes = np.zeros(shape.n_pointers + 1, np.uint64)
+    starts = create_npy(folder / "starts.npy", np.uint64, (shape.n_pointers + 1,))
     with (
         open(folder / "slots.npy", "xb") as slots_file,
         open(folder / "fingerprints.npy", "xb") as prints_file,
@@ -48,10 +51,16 @@ def write(index: ExportedTables, folder: Path, advance: Callable[[int], None]) -
             npy.write_array_header_1_0(one, header)
         for buckets, slots, fingerprints in index.entries():
             first = int(buckets[0])
-            sizes[first + 1 : int(buckets[-1]) + 2] += np.bincount(buckets - first).astype(np.uint64)
+            starts[first + 1 : int(buckets[-1]) + 2] += np.bincount(buckets - first).astype(np.uint64)
             slots_file.write(slots.astype("<u4", copy=False).data)
             prints_file.write(fingerprints.astype("<u4", copy=False).data)
-    np.save(folder / "starts.npy", np.cumsum(sizes, out=sizes).astype("<u8", copy=False))
+    before = np.uint64(0)
+    for at in range(0, len(starts), _STEP):  # sizes become sums of them
+        some = starts[at : at + _STEP]
+        np.cumsum(some, out=some)
+        some += before
+        before = some[-1]
+    starts.flush()
 
 
 def _write_functions(index: ExportedTables, folder: Path) -> None:
