@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
-from indexmill.builders.list_rows import INT8, UINT8, Lists, RowFormat, exact_keys
+from indexmill.builders.list_rows import INT8, PQ, SQ8, UINT8, Lists, RowFormat, exact_keys
 from indexmill.builders.panels import MAX_DIM, NO_SCORE, NOTHING
 from indexmill.builders.probe import Pairs
 from indexmill.builders.scan_lists import scan_bytes, scan_floats
@@ -107,7 +107,8 @@ def scan(
     threads : int
         Does not reach the result.
     by_product : bool
-        Rank by inner product; candidates are still found by distance, so it needs vectors for which that is the same.
+        Rank by inner product. Vectors that lists keep as they are have one length, so that candidates are found by
+        distance, whose digits cancel less; what codes stand for has not, and is compared by product from the start.
     """
     # Arrays that may not be written are types of their own, for which kernels would be compiled once more.
     columns: list[Any] = [np.require(column, requirements=["C", "W"]) for column in lists]
@@ -146,10 +147,22 @@ def _scan_floats(
     by_product: bool,
 ) -> Nearest:
     asked, starts = np.require(queries, np.float32, ["C", "W"]), lists.starts
+    of_codes = by_product and form.kind in (SQ8, PQ)
 
     def run(first: int, last: int, scores: NDArray[Any], found: NDArray[Any]) -> None:
         scan_floats(
-            asked, pairs.rows, pairs.starts, lists, starts, first, last, form, centroids, scores, found
+            asked,
+            pairs.rows,
+            pairs.starts,
+            lists,
+            starts,
+            first,
+            last,
+            form,
+            centroids,
+            of_codes,
+            scores,
+            found,
         )
 
     shape = len(queries), k + MARGIN

@@ -88,19 +88,21 @@ def _fill(
 @njit(nogil=True, cache=True)
 def scan_floats(
     queries: Any, rows: Any, row_starts: Any, lists: Any, starts: Any, first: Any, last: Any, form: Any,
-    centroids: Any, scores: Any, found: Any,
+    centroids: Any, by_product: Any, scores: Any, found: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled
     """Merge the vectors of lists `first` to `last` into those nearest to each query, by (score, place), in float32.
 
-    Rows and queries are taken less the list's centroid, so that the product keeps its digits.
+    Rows and queries are taken less the list's centroid, so that the product keeps its digits; for inner products,
+    q.c + q.(x - c), rows alone.
 
     Parameters
     ----------
     queries : float32 array, shape (n_queries, dim)
     form : RowFormat
     centroids : float32 array, shape (n_lists, dim)
+    by_product : bool
     scores, found : float32 and uint32 arrays, shape (n_queries, k)
-        Squared distances, rounded, and places.
+        Squared distances or negative inner products, rounded, and places.
     """
     dim = form.dim
     part = np.empty((_TILE_ROWS, dim), np.float32)
@@ -114,9 +116,13 @@ def scan_floats(
         for before in range(0, mine.size, _TILE_QUERIES):
             some = mine[before : before + _TILE_QUERIES]
             for i in range(some.size):
+                offset = np.float32(0)
                 for j in range(dim):
-                    asked[i, j] = queries[some[i], j] - centroids[g, j]
-            _norms(asked, some.size, squares)
+                    asked[i, j] = queries[some[i], j] - (np.float32(0) if by_product else centroids[g, j])
+                    offset -= queries[some[i], j] * centroids[g, j]
+                squares[i] = offset
+            if not by_product:
+                _norms(asked, some.size, squares)
             for top in range(0, lists.sizes[e], _TILE_ROWS):
                 m = min(_TILE_ROWS, lists.sizes[e] - top)
                 decode(lists.data, lists.at[e] + top * form.row_bytes, m, form, centroids[g], part)
@@ -125,7 +131,10 @@ def scan_floats(
                 np.dot(asked[: some.size], part[:m].T, tile)
                 for i in range(some.size):
                     for j in range(m):
-                        tile[i, j] = (squares[i] + norms[j]) - np.float32(2) * tile[i, j]
+                        if by_product:
+                            tile[i, j] = squares[i] - tile[i, j]
+                        else:
+                            tile[i, j] = (squares[i] + norms[j]) - np.float32(2) * tile[i, j]
                 for j in range(m):
                     places[j] = starts[e] + top + j
                 keep_nearest(tile, some, places[:m], scores, found)

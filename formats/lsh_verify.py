@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats import lsh_blocks
 from indexmill.formats.frame import corrupt
+from indexmill.formats.lsh_chains import chain_owners, read_blocks
 from indexmill.formats.lsh_index import LshFiles
-from indexmill.formats.lsh_shape import OFFSET_BITS, first_offset
 
-#: Bytes of blocks read at a time.
-_STEP_BYTES = 4 << 20
 #: So near to a border between two cells, two programs may disagree about a vector.
 _BORDER = 1e-3
-_MASK = np.uint64((1 << OFFSET_BITS) - 1)
 
 
 def verify_chains(index: LshFiles) -> None:
@@ -29,7 +24,7 @@ def verify_chains(index: LshFiles) -> None:
     CorruptFile
         At the first thing that is wrong.
     """
-    owners = _owners(index)
+    owners = chain_owners(index)
     order = np.argsort(owners, kind="stable")  # the blocks of a table, in file order: chains lead forward
     table_of = owners[order] >> index.shape.hash_bits
     for table in range(index.shape.n_tables):
@@ -62,7 +57,7 @@ class _Table:
         mine = order[slice(*np.searchsorted(table_of, [table, table + 1]))]
         self.buckets, self.fingerprints = np.zeros(n, np.uint32), np.zeros(n, np.uint32)
         seen, total, before = np.zeros(n, np.bool_), 0, (-1, -1, 0)
-        for blocks, numbers in _read(index, mine):
+        for blocks, numbers in read_blocks(index, mine):
             counts = lsh_blocks.counts_of(blocks)
             entries = lsh_blocks.entries_of(blocks)
             buckets = np.repeat(owners[numbers], counts)
@@ -122,74 +117,3 @@ class _Table:
             got = f"bucket {self.buckets[first + i]}, fingerprint {self.fingerprints[first + i]}"
             expected = f"bucket {buckets[i]}, fingerprint {fingerprints[i]} as its vector hashes"
             raise corrupt(self._index.buckets.path, f"{self._name}: slot {first + i}", expected, got)
-
-
-def _read(
-    index: LshFiles, numbers: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """Yield blocks in the order of `numbers`, at most `_STEP_BYTES` that follow each other in the file at a time."""
-    step = _STEP_BYTES // index.shape.block_bytes
-    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
-    for run in np.split(numbers, cuts):
-        for at in range(0, len(run), step):
-            some = run[at : at + step]
-            yield index.buckets.read(int(some[0]), len(some)), some
-
-
-def _owners(index: LshFiles) -> NDArray[np.int64]:
-    """Return the entry of `pointers` whose chain each block belongs to, having followed all chains."""
-    pointers = index.tables.all_pointers()
-    buckets = index.buckets
-    entries = np.flatnonzero(pointers)
-    heads = _block_numbers(index, pointers[entries], lambda i: f"pointer {entries[i]} of tables.imx")
-    owners = np.full(buckets.n_blocks, -1, np.int64)
-    following = _following(index)
-    times = np.bincount(np.concatenate([heads, following[following >= 0]]), minlength=buckets.n_blocks)
-    bad = np.flatnonzero(times != 1)
-    if len(bad):
-        at = int(bad[0])
-        raise buckets.corrupt(at, "chains", "one pointer that leads to it", f"{times[at]}")
-    level, chains, longest = heads, entries, 0
-    while len(level):  # ends: every step leads to a greater block number
-        longest += 1
-        owners[level] = chains
-        after = following[level]
-        level, chains = after[after >= 0], chains[after >= 0]
-    if longest != buckets.longest_chain:
-        raise corrupt(buckets.path, "field 'longest_chain'", longest, buckets.longest_chain)
-    return owners
-
-
-def _following(index: LshFiles) -> NDArray[np.int64]:
-    """Return the number of the block that each block leads to, greater than its own, or -1; reads them all."""
-    buckets = index.buckets
-    following = np.empty(buckets.n_blocks, np.int64)
-    step = _STEP_BYTES // index.shape.block_bytes
-    for first in range(0, buckets.n_blocks, step):
-        blocks = buckets.read(first, min(step, buckets.n_blocks - first))
-        pointers = lsh_blocks.next_of(blocks)
-        led = np.flatnonzero(pointers)
-        numbers = _block_numbers(
-            index, pointers[led], lambda i, f=first, m=led: f"{buckets.name(f + m[i])}: next pointer"
-        )
-        back = np.flatnonzero(numbers <= first + led)
-        if len(back):
-            at = int(led[back[0]])
-            name = buckets.name(int(numbers[back[0]]))
-            raise buckets.corrupt(first + at, "next pointer", "a block further on (else a cycle)", name)
-        mine = following[first : first + len(blocks)]
-        mine[:] = -1
-        mine[led] = numbers
-    return following
-
-
-def _block_numbers(index: LshFiles, pointers: NDArray[np.uint64], where: object) -> NDArray[np.int64]:
-    """Return the numbers of the blocks that `pointers` lead to; ``where(i)`` says where pointer i stands."""
-    offsets, runs = (pointers & _MASK).astype(np.int64), (pointers >> np.uint64(OFFSET_BITS)).astype(np.int64)
-    numbers, rest = np.divmod(offsets - first_offset(), index.shape.block_bytes)
-    n = index.buckets.n_blocks
-    bad = np.flatnonzero((rest != 0) | (numbers < 0) | (numbers >= n) | (runs < 1) | (runs > n - numbers))
-    if len(bad):
-        i = int(bad[0])
-        index.buckets.block_number(int(pointers[i]), where(i))  # type: ignore[operator]
-    return numbers

@@ -5,18 +5,44 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.atomic import atomic_write, fsync_dir
+from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
-from indexmill.formats.pagefile import content_digest, stamp_build_id
+from indexmill.formats.sealed import (
+    MANIFEST_NAME,
+    RUN_NAME,
+    FileEntry,
+    build_id,
+    check_size,
+    file_sha256,
+    is_file_name,
+    seal_files,
+)
 
-MANIFEST_NAME = "manifest.json"
-RUN_NAME = "run.json"
+__all__ = [
+    "GRAPH_FILES",
+    "IVF_FILES",
+    "LSH_FILES",
+    "MANIFEST_NAME",
+    "REQUIRED_FILES",
+    "RUN_NAME",
+    "FileEntry",
+    "Manifest",
+    "build_id",
+    "check_size",
+    "file_sha256",
+    "other_kind",
+    "parse_manifest",
+    "read_manifest",
+    "seal_files",
+    "write_manifest",
+]
+
 #: Files without which a graph index cannot be searched.
 GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
 #: Files without which an LSH index cannot be searched.
@@ -38,17 +64,7 @@ _FORMAT_NAME = "indexmill"
 #: What ends every manifest: the digest of all bytes before it.
 _TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
 _TAIL_BYTES = 81
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _HEX = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class FileEntry:
-    """One file of an index: its name in the directory, its size and the SHA-256 (hex) of its bytes."""
-
-    name: str
-    bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -108,50 +124,6 @@ class Manifest:
         return bytes.fromhex(self.build_id)[:BUILD_ID_BYTES]
 
 
-def build_id(digests: Mapping[str, str]) -> str:
-    """Return the build id (64 hex digits) of files whose content digests, by name, are `digests`."""
-    lines = "".join(f"{name} {digests[name]}\n" for name in sorted(digests))
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def file_sha256(path: str | Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[FileEntry, ...]]:
-    """Compute the build id of finished files, stamp it into the page files and list them for the manifest.
-
-    Reads every file twice, since a file's own SHA-256 covers the build id. Doing it again changes nothing.
-
-    Parameters
-    ----------
-    directory : str or Path
-    names : iterable of str
-        Every file of the index but manifest.json and run.json.
-
-    Returns
-    -------
-    build_id : str
-        64 hex digits.
-    files : tuple of FileEntry
-    """
-    directory, names = Path(directory), sorted(names)
-    for name in names:
-        if not _is_file_name(name):
-            raise ValueError(f"file name: one component of [A-Za-z0-9._-] with no dot in front, not {name!r}")
-    identity = build_id({name: content_digest(directory / name) for name in names})
-    entries = []
-    for name in names:
-        path = directory / name
-        if path.suffix == ".imx":
-            stamp_build_id(path, bytes.fromhex(identity)[:BUILD_ID_BYTES])
-        entries.append(FileEntry(name, path.stat().st_size, file_sha256(path)))
-    fsync_dir(directory)
-    return identity, tuple(entries)
-
-
 def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     """Write manifest.json, durable and in one step; with it the directory becomes an index.
 
@@ -198,15 +170,6 @@ def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) ->
     for entry in manifest.files:
         check_size(directory, entry)
     return manifest
-
-
-def check_size(directory: str | Path, entry: FileEntry) -> None:
-    """Raise `CorruptFile` unless the file of `entry` is there and has its size."""
-    path = Path(directory) / entry.name
-    if not path.is_file():
-        raise corrupt(path, "file", f"{entry.bytes} bytes", "no such file")
-    if path.stat().st_size != entry.bytes:
-        raise corrupt(path, "size of the file", f"{entry.bytes} bytes", f"{path.stat().st_size} bytes")
 
 
 def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRED_FILES)) -> Manifest:
@@ -316,7 +279,7 @@ def _file_entries(values: list[Any], required: tuple[str, ...], path: Path) -> t
             _typed(value, "bytes", int, path),
             _typed(value, "sha256", str, path),
         )
-        if not _is_file_name(entry.name):
+        if not is_file_name(entry.name):
             expected = "one component of [A-Za-z0-9._-] with no dot in front"
             raise corrupt(path, f"{where}: name", expected, repr(entry.name))
         if entry.bytes < 0 or not _HEX.fullmatch(entry.sha256):
@@ -331,7 +294,3 @@ def _file_entries(values: list[Any], required: tuple[str, ...], path: Path) -> t
             path, "files", f"all of {', '.join(required)}", f"none named {', '.join(sorted(missing))}"
         )
     return tuple(entries)
-
-
-def _is_file_name(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None and name not in (MANIFEST_NAME, RUN_NAME)

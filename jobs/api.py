@@ -292,7 +292,7 @@ def import_index(
     workers: int = 2,
     force: bool = False,
     progress: bool = False,
-) -> Index:
+) -> Index | None:
     """Turn an index of another program into one of ours and open it.
 
     Parameters
@@ -323,15 +323,15 @@ def import_index(
 
     Returns
     -------
-    Index
+    Index or None
+        None for inverted lists of faiss, which become an index of kind ivf: see `join`.
 
     Raises
     ------
     IndexmillError
         Of the kind that tells what to change; nothing is left behind.
     """
-    from indexmill.jobs.importing import import_options, open_foreign
-    from indexmill.pipeline.foreign import run_import
+    from indexmill.jobs.importing import import_options, open_foreign, run_imported
 
     options = import_options(
         out,
@@ -347,8 +347,8 @@ def import_index(
     )
     foreign = open_foreign(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
-        run_import(foreign, options, bars)
-    return _open_graph(out)
+        manifest = run_imported(foreign, options, bars)
+    return _open_graph(out) if manifest["kind"] == "graph" else None
 
 
 def export(

@@ -107,7 +107,8 @@ def faiss(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="What faiss.write_index wrote of an IndexHNSWFlat or IndexNSGFlat."
+            metavar="FILE",
+            help="What faiss.write_index wrote of an IndexHNSWFlat, an IndexNSGFlat or an index of inverted lists.",
         ),
     ],
     out: Out = None,
@@ -122,7 +123,11 @@ def faiss(
     force: Force = False,
     json_: Json = False,
 ) -> None:
-    """Import a graph of faiss: IndexHNSWFlat (its lowest level) or IndexNSGFlat, also within an IndexIDMap."""
+    """Import an index of faiss.
+
+    A graph: IndexHNSWFlat (its lowest level) or IndexNSGFlat, also within an IndexIDMap. Inverted lists: IndexIVFFlat,
+    IndexIVFScalarQuantizer or IndexIVFPQ over centroids that are compared by l2; --order and --pq-bytes are for graphs.
+    """
     how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
     _run("faiss", file, None, out, ids, id_column, memory, {**how, "force": force}, json_)
 
@@ -186,14 +191,13 @@ def _run(
     as_json: bool,
 ) -> None:
     from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.importing import import_options, open_foreign, show_import
+    from indexmill.jobs.importing import import_options, open_foreign, run_imported, show_import
     from indexmill.jobs.progress import stderr_progress
-    from indexmill.pipeline.foreign import run_import
 
     if out is None:
         raise ConfigError("--out: missing; name the directory to write")
     options = import_options(out, ids, id_column, memory, **how)
     index = open_foreign(program, path, dtype, options.pq_bytes)
     with stderr_progress() as progress:
-        manifest = run_import(index, options, progress)
+        manifest = run_imported(index, options, progress)
     show_import(out, manifest, as_json)

@@ -44,10 +44,12 @@ def show_targets(targets: list[dict[str, Any]]) -> None:
     from indexmill.jobs.tables import stdout_console
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("target", *targets[0]["keeps"], "the engine rebuilds", "opened by"):
+    for heading in ("target", "kind", *targets[0]["keeps"], "the engine rebuilds", "opened by"):
         table.add_column(heading, overflow="fold")
     for target in targets:
-        table.add_row(target["target"], *target["keeps"].values(), target["rebuilds"], target["engine"])
+        table.add_row(
+            target["target"], target["kind"], *target["keeps"].values(), target["rebuilds"], target["engine"]
+        )
     stdout_console().print(table)
 
 

@@ -10,7 +10,9 @@ from indexmill.formats.errors import ConfigError
 
 if TYPE_CHECKING:
     from indexmill.formats.foreign.index import ForeignIndex
+    from indexmill.formats.foreign.lists import ForeignLists
     from indexmill.pipeline.foreign import ImportOptions
+    from indexmill.pipeline.progress import Progress
 
 #: Programs whose indexes are read.
 PROGRAMS = ("diskann", "faiss", "svs", "jvector")
@@ -18,7 +20,7 @@ PROGRAMS = ("diskann", "faiss", "svs", "jvector")
 
 def open_foreign(
     program: str, path: str | os.PathLike[str], dtype: str | None, pq_bytes: int | None
-) -> ForeignIndex:
+) -> ForeignIndex | ForeignLists:
     """Open the index of another program; its own codes only where no size of ours is asked for.
 
     Raises
@@ -47,6 +49,21 @@ def open_foreign(
     from indexmill.formats.foreign.diskann import open_diskann
 
     return open_diskann(os.fspath(path), dtype, with_codes=pq_bytes is None)
+
+
+def run_imported(
+    index: ForeignIndex | ForeignLists, options: ImportOptions, progress: Progress | None
+) -> dict[str, Any]:
+    """Import a graph or inverted lists; returns the manifest."""
+    from indexmill.formats.foreign.lists import ForeignLists
+
+    if isinstance(index, ForeignLists):
+        from indexmill.pipeline.foreign_lists import run_import_lists
+
+        return run_import_lists(index, options, progress)
+    from indexmill.pipeline.foreign import run_import
+
+    return run_import(index, options, progress)
 
 
 def import_options(
@@ -111,6 +128,8 @@ def show_import(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
 def imported_line(imported: dict[str, Any]) -> str:
     """One line about where an index comes from."""
     names = ", ".join(file["name"] for file in imported["files"])
+    if "unreachable" not in imported:
+        return f"imported from {imported['from']} ({names}): lists, centroids and rows as they were"
     unreachable = f"{imported['unreachable']:,} vertices could not be reached"
     if imported["unreachable"]:
         unreachable += " and were linked" if imported["repaired"] else " and still cannot"

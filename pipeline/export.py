@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-import pyarrow as pa
-
 from indexmill.formats.atomic import fsync_dir
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import write_id_map
-from indexmill.formats.exports.target import EXPORT_NAME, ExportedIndex, Ids, Target
+from indexmill.formats.exports.rows import EXPORT_NAME, ExportedRows, Ids
+from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.manifest import file_sha256
-from indexmill.pipeline.export_metadata import MappedMetadata
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.export_opened import open_exported
 from indexmill.pipeline.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.publish import begin, check_output, give_up, output_lock, swap_in
 
@@ -80,20 +76,17 @@ def run_export(
     """
     listener = progress or Silent()
     target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
-    with output_lock(out), OpenedIndex(index) as opened:
+    with output_lock(out), open_exported(index, target, options.ids) as opened:
         check_output(out, options.force, EXPORT_NAME)
-        _check_reachable(opened, target)
-        columns = pa.table({}) if opened.metadata is None else opened.metadata.schema_arrow.empty_table()
-        target.check(_view(opened, lambda first, last: columns, options.ids))
+        target.check(opened.described())
         fresh = begin(out)
         try:
-            with _metadata_by_slot(opened, fresh / _SCRATCH_NAME) as metadata:
-                view = _view(opened, metadata, options.ids)
+            with opened.view(fresh / _SCRATCH_NAME) as view:
                 with stage_progress(listener, "ids", view.n, "vectors"):
                     write_id_map(view, fresh, listener.advance)
-                with stage_progress(listener, target.name, target.passes * view.n, "vectors"):
+                with stage_progress(listener, target.name, target.passes * view.n_rows, "vectors"):
                     target.write(view, fresh, listener.advance)
-            record = _seal(fresh, opened, target, options)
+                record = _seal(fresh, view, target)
             swap_in(fresh, out)
         except BaseException:
             give_up(out)
@@ -101,44 +94,7 @@ def run_export(
         return {**record, "out": str(out), "open": target.snippet(view, out)}
 
 
-def _view(opened: OpenedIndex, metadata: Callable[[int, int], pa.Table], ids: Ids) -> ExportedIndex:
-    return ExportedIndex(
-        opened.graph,
-        opened.codes,
-        opened.entries,
-        opened.vector_ids,
-        opened.user_ids,
-        metadata,
-        opened.manifest.build_id,
-        ids,
-    )
-
-
-def _check_reachable(opened: OpenedIndex, target: Target) -> None:
-    """Refuse a graph with vertices that no path leads to, if the graph is what is exported."""
-    imported = opened.manifest.input.get("imported") or {}
-    if imported.get("unreachable") and not imported.get("repaired") and target.keeps["graph"] != "no":
-        raise ConfigError(
-            f"{opened.path}: {imported['unreachable']:,} vertices cannot be reached, since the graph was imported "
-            "with --no-repair, and engines answer too little or not at all; import it with --repair"
-        )
-
-
-@contextmanager
-def _metadata_by_slot(opened: OpenedIndex, scratch: Path) -> Iterator[Callable[[int, int], pa.Table]]:
-    """Yield what returns the metadata of slots [first, last)."""
-    if opened.metadata is None:
-        yield lambda first, last: pa.table({})
-        return
-    rows = MappedMetadata(opened.metadata, scratch)
-    try:
-        yield lambda first, last: rows.take(opened.vector_ids[first:last])
-    finally:
-        rows.close()
-        scratch.unlink()
-
-
-def _seal(folder: Path, opened: OpenedIndex, target: Target, options: ExportOptions) -> dict[str, Any]:
+def _seal(folder: Path, view: ExportedRows, target: Target[Any]) -> dict[str, Any]:
     """Make the files durable and write export.json, which names them; return it."""
     files = []
     for path in sorted(folder.rglob("*")):
@@ -154,11 +110,11 @@ def _seal(folder: Path, opened: OpenedIndex, target: Target, options: ExportOpti
     record = {
         "version": _VERSION,
         **target.to_dict(),
-        "index_build_id": opened.manifest.build_id,
-        "n_vectors": opened.n,
-        "dim": opened.dim,
-        "metric": opened.graph.metric,
-        "ids": options.ids,
+        "index_build_id": view.build_id,
+        "n_vectors": view.n,
+        "dim": view.dim,
+        "metric": view.metric,
+        "ids": view.ids,
         "files": files,
     }
     with open(folder / EXPORT_NAME, "x") as sealed:

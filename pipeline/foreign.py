@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -130,7 +131,7 @@ def _import(
     index: ForeignIndex, options: ImportOptions, store: StageStore, progress: Progress, out: Path
 ) -> None:
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    times = _times(index)
+    times = times_of(index.files)
     with PeakMemory() as memory:
         metric = choose_metric(index, options.metric)
         source = _source(index, options)
@@ -147,7 +148,7 @@ def _import(
             input=[str(file) for file in index.files], out=str(out), parameters=p, memory=budget,
             workers=options.workers, force=options.force,
         )  # fmt: skip
-        files = fingerprints(index)
+        files = fingerprints(index.files)
         executor = LocalExecutor(options.workers)
         try:
             mill = Mill(store, executor, progress, keep=False)
@@ -158,7 +159,7 @@ def _import(
             certified = mill.make(recipe.certify)
         finally:
             executor.close()
-    _check_times(index, times)
+    check_times(index.files, times)
     certificate = json.loads((certified / "certificate.json").read_text())
     manifest = replace(recipe.manifest(), certificate=certificate)
     begun = time.perf_counter()
@@ -257,10 +258,10 @@ def parameters(index: ForeignIndex, metric: Metric, options: ImportOptions, degr
     )
 
 
-def fingerprints(index: ForeignIndex) -> list[dict[str, Any]]:
-    """Return name, size and SHA-256 of every file of `index`, in order."""
+def fingerprints(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return name, size and SHA-256 of every file, in order."""
     found = []
-    for path in index.files:
+    for path in files:
         digest = hashlib.sha256()
         with open(path, "rb") as file:
             while block := file.read(_HASHED):
@@ -269,13 +270,19 @@ def fingerprints(index: ForeignIndex) -> list[dict[str, Any]]:
     return found
 
 
-def _times(index: ForeignIndex) -> list[int]:
-    return [os.stat(path).st_mtime_ns for path in index.files]
+def times_of(files: Sequence[Path]) -> list[int]:
+    """Return when each file was last written."""
+    return [os.stat(path).st_mtime_ns for path in files]
 
 
-def _check_times(index: ForeignIndex, before: list[int]) -> None:
-    """Refuse files that were changed while they were read."""
-    for path, then, now in zip(index.files, before, _times(index), strict=True):
+def check_times(files: Sequence[Path], before: list[int]) -> None:
+    """Refuse files that were changed while they were read; `before` is from `times_of`.
+
+    Raises
+    ------
+    InputError
+    """
+    for path, then, now in zip(files, before, times_of(files), strict=True):
         if then != now:
             raise InputError(f"{path}: has changed while it was imported; run again when it is finished")
 

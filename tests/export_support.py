@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pyarrow.parquet as pq
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.greedy import search_rows
+from indexmill.formats.codes import Codebook
 from indexmill.formats.index import IndexFiles
+from indexmill.formats.ivf_centroids import Centroids
 
 K = 10
 
@@ -92,3 +95,38 @@ def paste(code: str, python: str = sys.executable) -> str:
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def assert_same_answers(
+    theirs: tuple[np.ndarray, np.ndarray], ours: tuple[np.ndarray, np.ndarray], tolerance: float
+) -> None:
+    """Ids and scores, (q, k), are the same, or scores that `tolerance` of the largest does not tell apart.
+
+    Ours have -1 and NaN where there is no result.
+    """
+    their_ids, their_scores = theirs
+    our_ids, our_scores = ours
+    assert np.array_equal(their_ids == -1, our_ids == -1)
+    there = our_ids != -1
+    near = tolerance * max(1.0, float(np.abs(our_scores[there]).max()))
+    assert (np.abs(their_scores - our_scores)[there] <= near).all()
+    differ = their_ids != our_ids
+    assert differ.mean() < 0.02
+    for query, place in np.argwhere(differ):
+        others = np.flatnonzero(
+            their_ids[query] == our_ids[query, place]
+        )  # only where it is as near, or cut off
+        scores = our_scores[query, others] if len(others) else our_scores[query, -1:]
+        assert (np.abs(scores - our_scores[query, place]) <= near).all()
+
+
+def whole_pivots(index: Path, out: Path) -> Path:
+    """Write a copy of an IVF index whose centroids and pivots are rounded to whole numbers."""
+    from tests.oracles.rewritten import rewrite_centroids
+
+    def rounded(shared: Centroids) -> Centroids:
+        assert shared.codebook is not None
+        book = Codebook(np.rint(shared.codebook.pivots), shared.codebook.offsets)
+        return replace(shared, centroids=np.rint(shared.centroids), codebook=book)
+
+    return rewrite_centroids(index, out, rounded)

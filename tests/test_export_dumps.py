@@ -214,3 +214,15 @@ def test_what_a_dump_cannot_hold_is_refused(target: str, tmp_path: Path) -> None
         with pytest.raises(ConfigError, match=message):
             indexmill.export(tmp_path / "x", target, tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_postgres_cannot_hold_a_zero_byte_in_metadata(tmp_path: Path) -> None:
+    words = [f"w{i}" for i in range(40)]
+    words[23] = "a\0b"
+    indexmill.build(points(40, 1), tmp_path / "x", metadata=pa.table({"word": words}), pq_bytes=2)
+    with pytest.raises(
+        ConfigError, match=r"metadata column 'word' with a zero byte, of vector 23, .*text without"
+    ):
+        indexmill.export(tmp_path / "x", "pgvector", tmp_path / "out")
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+    indexmill.export(tmp_path / "x", "bulk", tmp_path / "out")  # JSON has an escape for it

@@ -145,6 +145,7 @@ done
 
 TARGET = Target(
     name=NAME,
+    kind="graph",
     engine="OpenSearch, Elasticsearch",
     keeps=KEEPS,
     rebuilds="its index, from the vectors",

@@ -35,7 +35,7 @@ def check(index: ExportedIndex) -> None:
     if dtype not in _DTYPES:
         action = "export to faiss, which gets them as float32, or build an index with --node-dtype same"
         raise cannot_hold(NAME, "nodes of type", dtype, ", ".join(_DTYPES), action)
-    index.whole_ids(NAME, _TAG_BITS)
+    index.check_ids(NAME, _TAG_BITS)
 
 
 def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
@@ -198,6 +198,7 @@ found = index.search(query, k_neighbors=10, complexity=50, beam_width=4)
 
 TARGET = Target(
     name=NAME,
+    kind="graph",
     engine="DiskANN (diskannpy 0.7.0, diskannpy-rust 0.49.1), PipeANN",
     keeps={
         "graph": "yes",

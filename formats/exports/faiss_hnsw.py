@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from indexmill.formats.exports import faiss_file
-from indexmill.formats.exports.target import ExportedIndex, Target
+from indexmill.formats.exports import faiss_graph
+from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
+from indexmill.formats.exports.target import ExportedIndex
 
 NAME = "faiss"
 #: Numbers written at a time.
@@ -20,18 +20,8 @@ _ADD_LIST = 40
 
 
 def check(index: ExportedIndex) -> None:
-    """See `faiss_file.check`."""
-    faiss_file.check(NAME, index)
-
-
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write the file: graph, then vectors. Memory: a block of nodes, and the ids."""
-    with open(folder / faiss_file.FILE_NAME, "xb") as file:
-        faiss_file.begin_ids(index, file)
-        file.write(b"IHNf" + faiss_file.header(index))
-        _write_graph(index, file, advance)
-        faiss_file.write_storage(index, file, advance)
-        faiss_file.end_ids(NAME, index, file)
+    """See `faiss_graph.check`."""
+    faiss_graph.check(NAME, index)
 
 
 def _write_graph(index: ExportedIndex, file: BinaryIO, advance: Callable[[int], None]) -> None:
@@ -51,21 +41,11 @@ def _write_graph(index: ExportedIndex, file: BinaryIO, advance: Callable[[int], 
         file.write(np.where(inside, block.neighbours, np.uint32(0xFFFFFFFF)).data)
         advance(len(block))
     # entry point, top level, efConstruction, efSearch, one that is unused
-    file.write(struct.pack("<5i", index.entries.medoid, 0, _ADD_LIST, faiss_file.SEARCH_LIST, 1))
+    file.write(struct.pack("<5i", index.entries.medoid, 0, _ADD_LIST, SEARCH_LIST, 1))
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
-    """Return Python that opens the export."""
-    return faiss_file.snippet(index, folder, f"graph.hnsw.efSearch = {faiss_file.SEARCH_LIST}")
+def _list_size(index: ExportedIndex) -> str:
+    return f"graph.hnsw.efSearch = {SEARCH_LIST}"
 
 
-TARGET = Target(
-    name=NAME,
-    engine=faiss_file.ENGINE,
-    keeps=faiss_file.KEEPS,
-    rebuilds=faiss_file.REBUILDS,
-    passes=2,
-    check=check,
-    write=write,
-    snippet=snippet,
-)
+TARGET = graph_target(NAME, b"IHNf", check, _write_graph, _list_size)

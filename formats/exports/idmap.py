@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex
+from indexmill.formats.exports.rows import ID_MAP_NAME, ExportedRows
 from indexmill.formats.metadata import add_metadata
 
 #: Rows of a row group.
 _ROWS = 1 << 16
 
 
-def write_id_map(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write_id_map(index: ExportedRows, folder: Path, advance: Callable[[int], None]) -> None:
     """Write the table: slot uint32, vector_id int64, id in the user's type, then the metadata columns.
 
     A metadata column that shares a name with those becomes ``metadata_NAME``. Memory: a row group.
@@ -36,7 +36,7 @@ def write_id_map(index: ExportedIndex, folder: Path, advance: Callable[[int], No
             writer.close()
 
 
-def id_rows(index: ExportedIndex, first: int, last: int) -> pa.Table:
+def id_rows(index: ExportedRows, first: int, last: int) -> pa.Table:
     """Return the rows of slots [first, last)."""
     columns: dict[str, Any] = {
         "slot": pa.array(np.arange(first, last, dtype=np.uint32)),

@@ -107,6 +107,7 @@ for (var node : found.getNodes()) System.out.println(node.node + " " + node.scor
 
 TARGET = Target(
     name=NAME,
+    kind="graph",
     engine="JVector 3.0.6, 4.0.0-rc.8",
     keeps={
         "graph": "yes",

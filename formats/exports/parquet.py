@@ -77,6 +77,7 @@ print(table.read_row_group(0).slice(0, 3))
 
 TARGET = Target(
     name=NAME,
+    kind="graph",
     engine="anything that reads Parquet",
     keeps={
         "graph": "as a column",

@@ -37,7 +37,7 @@ def check(index: ExportedIndex) -> None:
         action = "export to faiss or parquet"
         raise cannot_hold(NAME, "vectors of", f"{index.dim:,} components", f"up to {_MAX_DIM:,}", action)
     if index.user_ids is not None and index.user_ids.type == pa.uint64():
-        index.whole_ids(NAME, 63)
+        index.check_ids(NAME, 63)
     if _id_type(index) == "text" and pc.any(pc.match_substring(index.user_ids, "\0")).as_py():
         raise cannot_hold(NAME, "ids with", "a zero byte", "strings without", "give --ids slot")
     check_metadata(NAME, index)
@@ -91,10 +91,29 @@ def _rows(index: ExportedIndex, first: int, block: NodeBlock, has_metadata: bool
         parts += _sized(index.names(first, last).cast(pa.large_binary()), b"")
     parts.append(_fixed(vectors))
     if has_metadata:
+        _check_text(index, first, last)
         objects = json_objects(json_metadata(index, first, last), m)
         parts += _sized(objects.cast(pa.large_binary()), _JSONB)
     joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
     return joined.buffers()[2]
+
+
+def _check_text(index: ExportedIndex, first: int, last: int) -> None:
+    """Refuse text with a zero byte, which a value of type jsonb cannot have.
+
+    Raises
+    ------
+    ConfigError
+        Naming column and vector.
+    """
+    table = index.metadata(first, last)
+    for field in table.schema:
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            found = pc.index(pc.match_substring(table[field.name], "\0"), True).as_py()
+            if found >= 0:
+                where = f"a zero byte, of vector {index.vector_ids[first + found]:,}"
+                action = "take it out where the index is built, or export to parquet"
+                raise cannot_hold(NAME, f"metadata column {field.name!r} with", where, "text without", action)
 
 
 def _fixed(rows: NDArray[Any]) -> pa.Array:
@@ -150,6 +169,7 @@ psql -c "SELECT id FROM {TABLE} ORDER BY embedding {operator} {zeros} LIMIT 10"
 
 TARGET = Target(
     name=NAME,
+    kind="graph",
     engine="PostgreSQL with pgvector 0.5 or later (halfvec: 0.7)",
     keeps=KEEPS,
     rebuilds="an index, on demand",

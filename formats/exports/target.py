@@ -1,4 +1,4 @@
-"""What every target of an export is to the pipeline, and what an index is to every target."""
+"""What every target of an export is to the pipeline, and what a graph is to every target."""
 
 from __future__ import annotations
 
@@ -6,61 +6,48 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.codes import CodesFile
 from indexmill.formats.entries import EntryVertices
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.exports.rows import EXPORT_NAME, ID_MAP_NAME, ExportedRows, Ids
 from indexmill.formats.graph import GraphFile, NodeBlock
 
-#: Table of every export: slot, vector id, user id, metadata.
-ID_MAP_NAME = "ids.parquet"
-#: What an export is, written last: a directory without it is none of ours.
-EXPORT_NAME = "export.json"
+__all__ = [
+    "EXPORT_NAME",
+    "ID_MAP_NAME",
+    "PARTS",
+    "ExportedIndex",
+    "ExportedRows",
+    "Ids",
+    "Target",
+    "cannot_hold",
+]
+
 #: Parts of an index that a target keeps or not, in the order in which they are listed.
 PARTS = ("graph", "codes", "clusters", "order", "pages", "entries", "ids", "metadata")
 
-Ids = Literal["user", "slot"]
+Exported = TypeVar("Exported", bound=ExportedRows)
 
 
-@dataclass(frozen=True)
-class ExportedIndex:
-    """An index as targets see it: everything by slot, nothing of its size held but the ids.
+@dataclass(frozen=True, kw_only=True)
+class ExportedIndex(ExportedRows):
+    """A graph as targets see it: everything by slot, nothing of its size held but the ids.
 
     Attributes
     ----------
     graph : GraphFile
     codes : CodesFile
     entries : EntryVertices
-    vector_ids : uint32 array, shape (n,)
-        Vector id of each slot.
-    user_ids : pyarrow.Array or None
-        User id of each slot; None where vector ids are user ids.
-    metadata : callable
-        ``metadata(first, last)``: the metadata of slots [first, last), a table without columns if there is none.
-    build_id : str
-        Of the index, 64 hex digits.
-    ids : {"user", "slot"}
-        What the engine is to call the vectors.
     """
 
     graph: GraphFile
     codes: CodesFile
     entries: EntryVertices
-    vector_ids: NDArray[np.uint32]
-    user_ids: pa.Array | None
-    metadata: Callable[[int, int], pa.Table]
-    build_id: str
-    ids: Ids = "user"
-
-    @property
-    def n(self) -> int:
-        """Vectors."""
-        return self.graph.n_vertices
 
     @property
     def dim(self) -> int:
@@ -100,51 +87,17 @@ class ExportedIndex:
             yield first, block
             first += len(block)
 
-    def names(self, first: int, last: int) -> pa.Array:
-        """Return the user ids of slots [first, last), vector ids as int64 where there are none."""
-        if self.user_ids is None:
-            return pa.array(self.vector_ids[first:last].astype(np.int64))
-        return self.user_ids.slice(first, last - first)
-
-    def whole_ids(self, target: str, bits: int) -> NDArray[np.int64]:
-        """Return what the engine is to call each slot, int64 (n,).
-
-        Raises
-        ------
-        ConfigError
-            If user ids are no integers from 0 on that fit `bits` bits.
-        """
-        if self.ids == "slot":
-            return np.arange(self.n, dtype=np.int64)
-        if self.user_ids is None:
-            return self.vector_ids.astype(np.int64)
-        most = 2**bits - 1
-        holds = f"{target} holds ids from 0 to {most:,}"
-        way_out = (
-            f"give --ids slot: its answers are then slots, and {ID_MAP_NAME} says which user id a slot has"
-        )
-        kind = str(self.user_ids.type).removeprefix("large_")
-        if not pa.types.is_integer(self.user_ids.type):
-            raise ConfigError(f"ids: {kind} ids, but {holds}; {way_out}")
-        found = self.user_ids.to_numpy(zero_copy_only=False)
-        wrong = np.flatnonzero((found < 0) | (found > most))
-        if len(wrong):
-            slot = int(wrong[0])
-            raise ConfigError(
-                f"ids: {found[slot]:,} of vector {self.vector_ids[slot]:,}, but {holds}; {way_out}"
-            )
-        ids: NDArray[np.int64] = found.astype(np.int64)
-        return ids
-
 
 @dataclass(frozen=True)
-class Target:
+class Target(Generic[Exported]):
     """One kind of file or directory that an engine opens.
 
     Attributes
     ----------
     name : str
         As ``--to`` takes it.
+    kind : {"graph", "lsh", "ivf"}
+        Kind of index that it holds.
     engine : str
         Who opens it, with the versions it was tried with.
     keeps : mapping
@@ -152,28 +105,35 @@ class Target:
     rebuilds : str
         What the engine makes itself.
     passes : int
-        Times all vectors are gone through.
+        Times all rows are gone through.
     check : callable
         ``check(index)`` raises ConfigError, before anything is written, if the target cannot hold the index.
     write : callable
-        ``write(index, folder, advance)`` writes the files, saying how many vectors are done of one pass.
+        ``write(index, folder, advance)`` writes the files, saying how many rows are done of one pass.
     snippet : callable
         ``snippet(index, folder)``: code that opens the result in the engine and searches it.
     """
 
     name: str
+    kind: str
     engine: str
     keeps: Mapping[str, str]
     rebuilds: str
     passes: int
-    check: Callable[[ExportedIndex], None]
-    write: Callable[[ExportedIndex, Path, Callable[[int], None]], None]
-    snippet: Callable[[ExportedIndex, Path], str]
+    check: Callable[[Exported], None]
+    write: Callable[[Exported, Path, Callable[[int], None]], None]
+    snippet: Callable[[Exported, Path], str]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `--list` says."""
         kept = {part: self.keeps[part] for part in PARTS}
-        return {"target": self.name, "engine": self.engine, "keeps": kept, "rebuilds": self.rebuilds}
+        return {
+            "target": self.name,
+            "kind": self.kind,
+            "engine": self.engine,
+            "keeps": kept,
+            "rebuilds": self.rebuilds,
+        }
 
 
 def cannot_hold(target: str, what: str, got: object, holds: str, action: str) -> ConfigError:

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from indexmill.formats.exports import (
     bulk,
     diskann,
     faiss_hnsw,
+    faiss_ivf,
+    faiss_lsh,
     faiss_nsg,
     jvector,
+    lance,
     parquet,
     pgvector,
     svs,
     usearch,
 )
+from indexmill.formats.exports.target import Target
 
-_ALL = (diskann, faiss_hnsw, faiss_nsg, jvector, usearch, svs, parquet, pgvector, bulk)
+_ALL: tuple[Target[Any], ...] = (
+    diskann.TARGET,
+    faiss_hnsw.TARGET,
+    faiss_nsg.TARGET,
+    faiss_ivf.TARGET,
+    faiss_ivf.DISK_TARGET,
+    faiss_lsh.TARGET,
+    lance.TARGET,
+    jvector.TARGET,
+    usearch.TARGET,
+    svs.TARGET,
+    parquet.TARGET,
+    pgvector.TARGET,
+    bulk.TARGET,
+)
 
-TARGETS = {module.TARGET.name: module.TARGET for module in _ALL}
+TARGETS = {target.name: target for target in _ALL}

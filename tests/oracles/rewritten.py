@@ -1,4 +1,4 @@
-"""The same index with another graph, written through `indexmill.formats` alone."""
+"""The same index with another graph or other centroids, written through `indexmill.formats` alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from indexmill.formats.graph import GraphFile, NodeBlock, write_graph
+from indexmill.formats.ivf_centroids import CENTROIDS_NAME, Centroids, read_centroids, write_centroids
 from indexmill.formats.manifest import Manifest, read_manifest, seal_files, write_manifest
 
 Change = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -25,8 +26,20 @@ def rewrite_graph(index: Path, out: Path, change: Change) -> Path:
     block = NodeBlock(nodes.vectors, np.ascontiguousarray(neighbours), np.ascontiguousarray(degrees))
     (out / "graph.imx").unlink()
     write_graph(out / "graph.imx", node_format, len(degrees), metric, [block], max_norm, scale)
-    names = [entry.name for entry in manifest.files]
-    build_id, files = seal_files(out, names)
+    return _sealed(out, manifest)
+
+
+def rewrite_centroids(index: Path, out: Path, change: Callable[[Centroids], Centroids]) -> Path:
+    """Write an IVF index to `out` with what `change` returns for its centroids and codec."""
+    shutil.copytree(index, out)
+    made = change(read_centroids(index / CENTROIDS_NAME))
+    (out / CENTROIDS_NAME).unlink()
+    write_centroids(out / CENTROIDS_NAME, made)
+    return _sealed(out, read_manifest(index, ("ivf",)))
+
+
+def _sealed(out: Path, manifest: Manifest) -> Path:
+    build_id, files = seal_files(out, [entry.name for entry in manifest.files])
     fields = {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
     (out / "manifest.json").unlink()
     write_manifest(out, Manifest(**{**fields, "build_id": build_id, "files": files}))

@@ -1,0 +1,96 @@
+"""What faiss's two graphs share: limits, the file around the graph, and the code that opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from indexmill.formats.exports import faiss_file
+from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
+from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target, cannot_hold
+
+#: Vertices are i32.
+_MAX_VERTICES = 2**31 - 1
+#: Candidates that a search keeps unless it says otherwise.
+SEARCH_LIST = 64
+
+
+def check(target: str, index: ExportedIndex) -> None:
+    """Refuse more vectors than faiss's graphs number, and ids that are no i64."""
+    if index.n > _MAX_VERTICES:
+        action = "export the shards of an index one by one"
+        raise cannot_hold(target, "vectors:", f"{index.n:,}", f"up to {_MAX_VERTICES:,}", action)
+    index.check_ids(target, ID_BITS)
+
+
+def graph_target(
+    name: str,
+    kind: bytes,
+    check: Callable[[ExportedIndex], None],
+    write_graph: Callable[[ExportedIndex, BinaryIO, Callable[[int], None]], None],
+    list_size: Callable[[ExportedIndex], str],
+) -> Target[ExportedIndex]:
+    """Return the target of one kind of graph.
+
+    Parameters
+    ----------
+    kind : bytes
+        Four characters that begin an index of that kind.
+    write_graph : callable
+        ``write_graph(index, file, advance)`` writes what stands between the header and the vectors.
+    list_size : callable
+        ``list_size(index)``: Python that sets the list size of a search of ``graph``.
+    """
+
+    def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+        """Write the file: graph, then vectors. Memory: a block of nodes, and the ids."""
+        with open(folder / FILE_NAME, "xb") as file:
+            faiss_file.begin_ids(index, file)
+            file.write(kind + faiss_file.header(index))
+            write_graph(index, file, advance)
+            vectors = (index.vectors(block) for _, block in index.blocks())
+            faiss_file.write_flat(index, vectors, file, advance)
+            faiss_file.end_ids(name, index, file)
+
+    def snippet(index: ExportedIndex, folder: Path) -> str:
+        return _snippet(index, folder, list_size(index))
+
+    return Target(
+        name=name,
+        kind="graph",
+        engine="faiss (1.9 to 1.15)",
+        keeps={
+            "graph": "yes",
+            "codes": "no",
+            "clusters": "no",
+            "order": "yes",
+            "pages": "no",
+            "entries": "medoid",
+            "ids": "64 bits",
+            "metadata": "beside it",
+        },
+        rebuilds="nothing; vectors are float32 in memory",
+        passes=2,
+        check=check,
+        write=write,
+        snippet=snippet,
+    )
+
+
+def _snippet(index: ExportedIndex, folder: Path, list_size: str) -> str:
+    lines = [
+        "import numpy as np",
+        "import faiss  # faiss-cpu",
+        f"index = faiss.read_index({str(folder / FILE_NAME)!r})",
+        "graph = faiss.downcast_index(index.index)" if index.ids == "user" else "graph = index",
+        list_size,
+        f"query = np.ones((1, {index.dim}), np.float32)",
+    ]
+    if index.metric == "cosine":
+        lines.append("faiss.normalize_L2(query)")
+    lines.append("scores, ids = index.search(query, 10)")
+    if index.ids == "slot":
+        lines.append(f"# ids are slots: {folder / ID_MAP_NAME} has the user id of each")
+    lines.append("print(ids, scores)")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,231 @@
+"""faiss's IndexIVFFlat, IndexIVFScalarQuantizer and IndexIVFPQ with our centroids and lists (docs/formats/foreign.md).
+
+What an IndexIVF of faiss cannot say of ours, transforms before it can: queries get the component that inner product
+adds, zeros where chunks of a PQ differ in size, and length 1 under cosine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.codes import MAX_CENTRES
+from indexmill.formats.exports import faiss_file
+from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
+from indexmill.formats.exports.lists import ExportedLists
+from indexmill.formats.exports.target import ID_MAP_NAME, Target
+
+NAME, DISK_NAME = "faiss-ivf", "faiss-ivf-disk"
+#: The lists of an index whose lists stay on the disk.
+LISTS_NAME = "index.ivfdata"
+_L2, _IP = faiss_file.METRICS["l2"], faiss_file.METRICS["ip"]
+#: faiss's numbers of scalar quantizers: of sq8, and of components that are kept as they are.
+_SQ8 = 0
+_AS_THEY_ARE = {"float16": 4, "uint8": 5, "int8": 8}
+#: Lists on the disk begin on a page, with room for a multiple of so many rows: ids then lie at multiples of 8 bytes.
+_PAGE, _ROOM = 4096, 8
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Components as faiss has them.
+
+    Attributes
+    ----------
+    components : int64 array, shape (dim of faiss,)
+        Which of our stored components each is; -1 for zero.
+    transformed : bool
+        Whether they differ from the user's.
+    """
+
+    components: NDArray[np.int64]
+    transformed: bool
+
+    @property
+    def dim(self) -> int:
+        return len(self.components)
+
+    def spread(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return stored components (m, stored dim) as faiss has them, (m, dim)."""
+        spread = np.zeros((len(values), self.dim), np.float32)
+        there = self.components >= 0
+        spread[:, there] = values[:, self.components[there]]
+        return spread
+
+
+def _shape(index: ExportedLists) -> _Shape:
+    shared = index.shared
+    components = np.arange(shared.dim)
+    if shared.codebook is not None:
+        offsets = shared.codebook.offsets.astype(np.int64)
+        places = offsets[:-1, None] + np.arange(np.diff(offsets).max())
+        components = np.where(places < offsets[1:, None], places, -1).ravel()
+    return _Shape(components, len(components) != index.dim)
+
+
+def check(index: ExportedLists) -> None:
+    """Refuse ids that are no i64."""
+    index.check_ids(NAME, ID_BITS)
+
+
+def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
+    """Write the file. Memory: a piece of a list, and the ids."""
+    with open(folder / FILE_NAME, "xb") as file:
+        _write_head(index, file)
+        sizes = index.lists.sizes
+        file.write(struct.pack("<4sQQ4s", b"ilar", len(sizes), index.shared.row_bytes, b"full"))
+        file.write(struct.pack("<Q", len(sizes)) + sizes.astype("<u8").tobytes())
+        for number in np.flatnonzero(sizes).tolist():
+            _write_list(index, number, file)
+            advance(int(sizes[number]))
+
+
+def write_on_disk(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
+    """Write the file, and the lists beside it, each on pages of its own. Memory: as `write`."""
+    sizes, row_bytes = index.lists.sizes, index.shared.row_bytes
+    rooms = -(-sizes // _ROOM) * _ROOM
+    taken = -(-rooms * (row_bytes + 8) // _PAGE) * _PAGE
+    ends = np.cumsum(taken)
+    with open(folder / FILE_NAME, "xb") as file:
+        _write_head(index, file)
+        file.write(struct.pack("<4sQQ", b"ilod", len(sizes), row_bytes))
+        table = np.column_stack([sizes, rooms, ends - taken]).astype("<u8")
+        file.write(struct.pack("<Q", len(sizes)) + table.tobytes())
+        file.write(struct.pack("<Q", 0))  # no free places
+        file.write(struct.pack("<Q", len(LISTS_NAME)) + LISTS_NAME.encode())
+        file.write(struct.pack("<Q", int(ends[-1])))
+    with open(folder / LISTS_NAME, "xb") as file:
+        for number in np.flatnonzero(sizes).tolist():
+            spare = int(rooms[number] - sizes[number])
+            _write_list(index, number, file, spare)
+            file.write(bytes(int(ends[number]) - file.tell()))
+            advance(int(sizes[number]))
+
+
+def _write_list(index: ExportedLists, number: int, file: BinaryIO, spare: int = 0) -> None:
+    """Write the rows of a list, room for `spare` more, and its ids."""
+    sign = np.uint8(0x80 if index.shared.codec == "flat" and index.shared.dtype == "int8" else 0)
+    for rows in index.lists.rows(number):
+        file.write((rows ^ sign).data if sign else rows.data)
+    file.write(bytes(spare * index.shared.row_bytes))
+    for names in index.whole_names(number):
+        file.write(names.astype("<i8", copy=False).data)
+
+
+def _write_head(index: ExportedLists, file: BinaryIO) -> None:
+    """Write all but the lists: transforms, centroids, codec."""
+    shared, shape, n = index.shared, _shape(index), index.n_rows
+    metric = _L2 if index.metric == "l2" or (index.metric == "cosine" and shared.codec != "flat") else _IP
+    _write_transforms(index, shape, n, metric, file)
+    flat = shared.codec == "flat" and shared.dtype == "float32"
+    kind = b"IwPQ" if shared.codec == "pq" else b"IwFl" if flat else b"IwSq"
+    file.write(kind + faiss_file.header_of(shape.dim, n, metric))
+    file.write(struct.pack("<QQ", shared.n_lists, index.probes))
+    file.write(b"IxF2" + faiss_file.header_of(shape.dim, shared.n_lists, _L2))
+    file.write(struct.pack("<Q", shared.n_lists * shape.dim))
+    file.write(shape.spread(shared.centroids).astype("<f4").data)
+    file.write(struct.pack("<BQ", 0, 0))  # no map from ids to lists
+    if shared.codebook is not None:
+        m, dsub = shared.row_bytes, shape.dim // shared.row_bytes
+        file.write(struct.pack("<BQQQQQ", 1, m, shape.dim, m, 8, MAX_CENTRES * shape.dim))  # of residuals
+        pivots = np.zeros((MAX_CENTRES, shape.dim), "<f4")
+        pivots[: len(shared.codebook.pivots)] = shape.spread(shared.codebook.pivots)
+        by_chunk = pivots.reshape(MAX_CENTRES, m, dsub).transpose(1, 0, 2)
+        file.write(np.ascontiguousarray(by_chunk).data)
+    elif not flat:
+        _write_scalar_quantizer(index, shape, file)
+
+
+def _write_transforms(index: ExportedLists, shape: _Shape, n: int, metric: int, file: BinaryIO) -> None:
+    """Write what happens to a query before it reaches the lists."""
+    count = (index.metric == "cosine") + shape.transformed
+    if not count:
+        return
+    file.write(b"IxPT" + faiss_file.header_of(index.dim, n, metric) + struct.pack("<i", count))
+    if index.metric == "cosine":
+        file.write(b"VNrm" + struct.pack("<fiiB", 2.0, index.dim, index.dim, 1))
+    if shape.transformed:
+        places = np.where(shape.components < index.dim, shape.components, -1).astype("<i4")
+        file.write(b"RmDT" + struct.pack("<Q", shape.dim) + places.tobytes())
+        file.write(struct.pack("<iiB", index.dim, shape.dim, 1))
+
+
+def _write_scalar_quantizer(index: ExportedLists, shape: _Shape, file: BinaryIO) -> None:
+    """Write what a row's components mean; faiss reads code c of sq8 as low + span (c + 1/2) / 255."""
+    shared = index.shared
+    trained = np.empty(0, "<f4")
+    kind = _AS_THEY_ARE.get(shared.dtype, _SQ8)
+    if shared.scale is not None:
+        kind = _SQ8
+        low, step = shared.scale.astype(np.float64)
+        trained = np.concatenate([low - step / 2, 255 * step]).astype("<f4")
+    # kind, how a range would be trained, components, bytes of a row
+    file.write(struct.pack("<iifQQ", kind, 0, 0.0, shape.dim, shared.row_bytes))
+    file.write(struct.pack("<Q", len(trained)) + trained.tobytes())
+    file.write(struct.pack("<QB", shared.row_bytes, 0))  # of vectors, not residuals
+
+
+def snippet(index: ExportedLists, folder: Path) -> str:
+    """Return Python that opens the export."""
+    return _snippet(index, f"faiss.read_index({str(folder / FILE_NAME)!r})")
+
+
+def snippet_on_disk(index: ExportedLists, folder: Path) -> str:
+    """Return Python that opens the export; the lists are looked for beside the file."""
+    return _snippet(index, f"faiss.read_index({str(folder / FILE_NAME)!r}, faiss.IO_FLAG_ONDISK_SAME_DIR)")
+
+
+def _snippet(index: ExportedLists, opened: str) -> str:
+    note = f"# ids are vector ids: {ID_MAP_NAME} has the user id of each\n" if index.ids == "slot" else ""
+    if index.repeats:
+        note += (
+            "# a vector may stand in several lists: ask for more than 10, and pass over what comes again\n"
+        )
+    return f"""\
+import numpy as np
+import faiss  # faiss-cpu
+index = {opened}
+faiss.extract_index_ivf(index).nprobe = {index.probes}
+query = np.ones((1, {index.dim}), np.float32)
+scores, ids = index.search(query, 10)
+{note}print(ids, scores)
+"""
+
+
+def _target(
+    name: str,
+    order: str,
+    pages: str,
+    write: Callable[[ExportedLists, Path, Callable[[int], None]], None],
+    snippet: Callable[[ExportedLists, Path], str],
+) -> Target[ExportedLists]:
+    return Target(
+        name=name,
+        kind="ivf",
+        engine="faiss (1.15)",
+        keeps={
+            "graph": "no",
+            "codes": "yes",
+            "clusters": "yes",
+            "order": order,
+            "pages": pages,
+            "entries": "no",
+            "ids": "64 bits",
+            "metadata": "beside it",
+        },
+        rebuilds="nothing; with pq, distance tables when opened",
+        passes=1,
+        check=check,
+        write=write,
+        snippet=snippet,
+    )
+
+
+TARGET = _target(NAME, "in lists", "no", write, snippet)
+DISK_TARGET = _target(DISK_NAME, "in lists", "lists on pages", write_on_disk, snippet_on_disk)

@@ -1,0 +1,115 @@
+"""What every index is to the targets of an export, whatever its kind: vectors by slot, with their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import ConfigError
+
+#: Table of every export: slot, vector id, user id, metadata.
+ID_MAP_NAME = "ids.parquet"
+#: What an export is, written last: a directory without it is none of ours.
+EXPORT_NAME = "export.json"
+
+Ids = Literal["user", "slot"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedRows:
+    """The names of an index's vectors.
+
+    Attributes
+    ----------
+    vector_ids : uint32 array, shape (n,)
+        Vector id of each slot.
+    user_ids : pyarrow.Array or None
+        User id of each slot; None where vector ids are user ids.
+    metadata_of : callable
+        ``metadata_of(vector_ids)``: the metadata of these vectors, a table without columns if there is none.
+    build_id : str
+        Of the index, 64 hex digits.
+    ids : {"user", "slot"}
+        What the engine is to call the vectors.
+    """
+
+    vector_ids: NDArray[np.uint32]
+    user_ids: pa.Array | None
+    metadata_of: Callable[[NDArray[np.uint32]], pa.Table]
+    build_id: str
+    ids: Ids = "user"
+
+    @property
+    def n(self) -> int:
+        """Vectors."""
+        return len(self.vector_ids)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that a target goes through: vectors, more where an index has some several times."""
+        return self.n
+
+    @property
+    def dim(self) -> int:
+        """Components of the user's vectors; inner product stores one more."""
+        raise NotImplementedError
+
+    @property
+    def metric(self) -> str:
+        """``l2``, ``ip`` or ``cosine``."""
+        raise NotImplementedError
+
+    def metadata(self, first: int, last: int) -> pa.Table:
+        """Return the metadata of slots [first, last)."""
+        return self.metadata_of(self.vector_ids[first:last])
+
+    def names(self, first: int, last: int) -> pa.Array:
+        """Return the user ids of slots [first, last), vector ids as int64 where there are none."""
+        if self.user_ids is None:
+            return pa.array(self.vector_ids[first:last].astype(np.int64))
+        return self.user_ids.slice(first, last - first)
+
+    def names_of(self, vector_ids: NDArray[np.uint32]) -> pa.Array:
+        """Return the user ids of vectors where slots are vector ids; these as int64 where there are none."""
+        if self.user_ids is None:
+            return pa.array(vector_ids.astype(np.int64))
+        return self.user_ids.take(pa.array(vector_ids))
+
+    def whole_ids(self, target: str, bits: int) -> NDArray[np.int64]:
+        """Return what the engine is to call each slot, int64 (n,); raises as `check_ids`."""
+        self.check_ids(target, bits)
+        if self.ids == "slot":
+            return np.arange(self.n, dtype=np.int64)
+        if self.user_ids is None:
+            return self.vector_ids.astype(np.int64)
+        ids: NDArray[np.int64] = self.user_ids.to_numpy().astype(np.int64)
+        return ids
+
+    def check_ids(self, target: str, bits: int) -> None:
+        """Find that the engine can call every slot by its name.
+
+        Raises
+        ------
+        ConfigError
+            If user ids are no integers from 0 on that fit `bits` bits.
+        """
+        if self.ids == "slot" or self.user_ids is None:
+            return
+        most = 2**bits - 1
+        holds = f"{target} holds ids from 0 to {most:,}"
+        way_out = (
+            f"give --ids slot: its answers are then slots, and {ID_MAP_NAME} says which user id a slot has"
+        )
+        kind = str(self.user_ids.type).removeprefix("large_")
+        if not pa.types.is_integer(self.user_ids.type):
+            raise ConfigError(f"ids: {kind} ids, but {holds}; {way_out}")
+        found = self.user_ids.to_numpy()
+        if found.min() >= 0 and found.max() <= most:
+            return
+        slot = int(np.argmax((found < 0) | (found > most)))
+        raise ConfigError(f"ids: {found[slot]:,} of vector {self.vector_ids[slot]:,}, but {holds}; {way_out}")

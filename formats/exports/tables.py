@@ -1,0 +1,54 @@
+"""What an index of hash tables is to every target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats import lsh_blocks
+from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.lsh_chains import chain_owners, read_blocks
+from indexmill.formats.lsh_index import LshFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedTables(ExportedRows):
+    """Hash tables as targets see them. A slot is a vector id.
+
+    Attributes
+    ----------
+    files : LshFiles
+    """
+
+    files: LshFiles
+
+    @property
+    def dim(self) -> int:
+        """Components of the user's vectors; inner product stores one more."""
+        return self.files.vectors.row_format.dim - (self.metric == "ip")
+
+    @property
+    def metric(self) -> str:
+        """``l2``, ``ip`` or ``cosine``."""
+        return self.files.vectors.metric
+
+    def vectors(self) -> Iterator[NDArray[Any]]:
+        """Yield the vectors in slot order, (m, dim): of unit length under cosine, without what ip adds."""
+        for _, rows in self.files.vectors.blocks():
+            yield rows[:, : self.dim]
+
+    def entries(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]]:
+        """Yield bucket, slot and fingerprint of the entries of all tables, ascending by bucket, in the order of chains.
+
+        Buckets are numbered as in section ``pointers`` of tables.imx. Memory: 8 bytes a bucket, 32 a block.
+        """
+        owners = chain_owners(self.files)
+        order = np.argsort(owners, kind="stable")  # chains lead forward
+        for blocks, numbers in read_blocks(self.files, order):
+            counts = lsh_blocks.counts_of(blocks)
+            slots, fingerprints = self.files.buckets.split(lsh_blocks.entries_of(blocks))
+            yield np.repeat(owners[numbers], counts), slots.astype(np.uint32), fingerprints.astype(np.uint32)

@@ -1,0 +1,191 @@
+"""Exports to Lance, written by pylance, and searched by Lance and LanceDB."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.engines.environments import python_of
+from tests.export_support import assert_same_answers, id_map
+from tests.ivf_support import LISTS, N, build_lists, join, make_vectors, result
+
+import indexmill
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.ivf_index import IvfFiles
+
+QUERIES = 40
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "float32": ("float32", {}),
+    "uint8": ("uint8", {}),
+    "sq8": ("float32", {"codec": "sq8"}),
+    "pq": ("float32", {"codec": "pq", "pq_bytes": 6}),
+    "ip": ("float32", {"metric": "ip"}),
+    "cosine": ("float32", {"metric": "cosine"}),
+    "cosine-pq": ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 4}),
+}
+
+
+def with_lance(*command: object) -> str:
+    """Run Python where pylance is installed, with what is installed here in front of it; returns what it printed."""
+    here = [
+        str(Path(indexmill.__file__).parents[1]),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+    ]
+    done = subprocess.run(
+        [str(python_of("lance")), *map(str, command)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(here))},
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def exported(index: Path, folder: Path, queries: Any, nprobe: int, **how: Any) -> Any:
+    """Export an index, and return what Lance answers and what its index holds."""
+    asked, answer = folder / "queries.npy", folder / f"answer-{nprobe}.npz"
+    np.save(asked, queries)
+    options = json.dumps({"k": 10, "nprobe": nprobe, "ids": "user", "engine": "lance", **how})
+    client = Path(__file__).parent / "clients" / "lance_client.py"
+    with_lance(client, index, folder / f"out-{nprobe}", asked, answer, options)
+    return np.load(answer)
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("lance")
+    return {
+        name: build_lists(folder / name, make_vectors(dtype), **how) for name, (dtype, how) in CASES.items()
+    }
+
+
+def asked_of(name: str) -> tuple[Any, Any]:
+    """Return queries for us, and those as Lance is asked, which the snippet says."""
+    metric, codec = CASES[name][1].get("metric"), CASES[name][1].get("codec")
+    queries = make_vectors(CASES[name][0], QUERIES, seed=9)
+    theirs = queries.astype(np.float32)
+    if metric == "ip":
+        theirs = np.column_stack([theirs, np.zeros(QUERIES, np.float32)])
+    if metric == "cosine" and codec:
+        theirs = theirs / np.linalg.norm(theirs, axis=1, keepdims=True)
+    return queries, theirs
+
+
+def ours(index: Path, queries: Any, nprobe: int, out: Path) -> tuple[Any, Any]:
+    """Return ids, and distances as Lance gives them."""
+    join(index, queries, out, nprobe=nprobe)
+    ids, scores = result(out, len(queries), 10)
+    shared = IvfFiles(index).centroids
+    if shared.metric == "ip":
+        lengths = np.einsum("ij,ij->i", queries, queries, dtype=np.float64)[:, None]
+        return ids, lengths + shared.max_norm**2 - 2 * scores
+    if shared.metric == "cosine":
+        return ids, (1 - scores) * (1 if shared.codec == "flat" else 2)
+    return ids, scores
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("nprobe", [4, 16])
+def test_lance_answers_as_a_join_does(
+    indexes: dict[str, Path], tmp_path: Path, name: str, nprobe: int
+) -> None:
+    queries, theirs = asked_of(name)
+    found = exported(indexes[name], tmp_path, theirs, nprobe)
+    mine = ours(indexes[name], queries, nprobe, tmp_path / "r.parquet")
+    assert_same_answers((found["found"], found["distances"]), mine, 1e-5)
+    shared = IvfFiles(indexes[name]).centroids
+    assert np.array_equal(found["centroids"], shared.centroids)
+
+
+@pytest.mark.parametrize("name", ["float32", "pq"])
+def test_partitions_hold_our_lists_and_codes(indexes: dict[str, Path], tmp_path: Path, name: str) -> None:
+    found = exported(indexes[name], tmp_path, asked_of(name)[1][:1], 1)
+    index = IvfFiles(indexes[name])
+    lists = np.full(N, -1)
+    codes = np.zeros((N, index.centroids.row_bytes), np.uint8)
+    for number in range(len(index.batches)):
+        with index.open_batch(number) as batch:
+            for place in np.flatnonzero(batch.directory["size"]).tolist():
+                ids, rows = batch.read_list(place)
+                lists[ids], codes[ids] = batch.directory["list"][place], rows
+    order = np.argsort(lists, kind="stable")
+    assert np.array_equal(found["vector_id"], order)
+    assert np.array_equal(found["partition"], lists[order])
+    assert np.array_equal(found["id"], order)
+    assert np.array_equal(found["sizes"], np.bincount(lists, minlength=LISTS))
+    assert np.array_equal(found["rows"], np.arange(N))
+    if name == "pq":
+        assert np.array_equal(found["codes"], codes[order])
+    else:
+        assert np.array_equal(found["vector"], make_vectors("float32")[order])
+
+
+def test_lists_of_other_centroids_do_not_pass(indexes: dict[str, Path], tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from tests.oracles.rewritten import rewrite_centroids
+
+    def rolled(shared: Any) -> Any:
+        return replace(shared, centroids=np.roll(shared.centroids, 1, axis=0))
+
+    wrong = rewrite_centroids(indexes["float32"], tmp_path / "wrong", rolled)
+    queries, theirs = asked_of("float32")
+    found = exported(wrong, tmp_path, theirs, 4)
+    mine = ours(indexes["float32"], queries, 4, tmp_path / "r.parquet")
+    with pytest.raises(AssertionError):
+        assert_same_answers((found["found"], found["distances"]), mine, 1e-5)
+
+
+def test_lancedb_answers_from_the_same_table(indexes: dict[str, Path], tmp_path: Path) -> None:
+    queries, theirs = asked_of("pq")
+    found = exported(indexes["pq"], tmp_path, theirs[:10], 4, engine="lancedb")
+    mine = ours(indexes["pq"], queries[:10], 4, tmp_path / "r.parquet")
+    assert_same_answers((found["found"], found["distances"]), mine, 1e-5)
+
+
+def test_names_and_metadata_stand_beside_their_vectors(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows, names = make_vectors("float32", 300), [f"name {i}" for i in range(300)]
+    source = {"id": names, "vector": list(rows), "partition": [i % 7 for i in range(300)]}
+    pq.write_table(pa.table(source), tmp_path / "rows.parquet")
+    indexmill.build(
+        tmp_path / "rows.parquet",
+        tmp_path / "ix",
+        kind="ivf",
+        lists=5,
+        id_column="id",
+        metadata_columns=["partition"],
+    )
+    found = exported(tmp_path / "ix", tmp_path, rows[:3], 5)
+    assert found["id"].tolist() == [names[i] for i in found["vector_id"]]
+    code = (
+        "import lance; t = lance.dataset(r'%s').to_table(columns=['vector_id', 'metadata_partition']).to_pydict(); "
+        "assert [i %% 7 for i in t['vector_id']] == t['metadata_partition']"
+    )
+    with_lance("-c", code % (tmp_path / "out-5" / "vectors.lance"))
+    assert id_map(tmp_path / "out-5")["id"].to_pylist() == names
+
+
+@pytest.mark.parametrize("name", ["ip", "cosine-pq"])
+def test_the_snippet_runs(indexes: dict[str, Path], tmp_path: Path, name: str) -> None:
+    places = f"{str(indexes[name])!r}, 'lance', {str(tmp_path / 'out')!r}"
+    code = f"import indexmill; print(indexmill.export({places})['open'])"
+    assert "_distance" in with_lance("-c", with_lance("-c", code))
+
+
+def test_what_lance_cannot_rank_is_refused(tmp_path: Path) -> None:
+    rows = make_vectors("float32", 400)
+    codes = build_lists(tmp_path / "codes", rows, lists=4, codec="pq", pq_bytes=5)
+    products = build_lists(tmp_path / "products", rows, lists=4, codec="sq8", metric="ip")
+    for index, message in ((codes, "chunks of 2 and 3 components"), (products, "inner products of lists")):
+        with pytest.raises(ConfigError, match=message):
+            indexmill.export(index, "lance", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
