@@ -8,12 +8,25 @@ from indexmill.formats.exports import (
     faiss_hnsw,
     faiss_nsg,
     jvector,
+    lucene,
     parquet,
     pgvector,
     svs,
     usearch,
 )
 
-_ALL = (diskann, faiss_hnsw, faiss_nsg, jvector, usearch, svs, parquet, pgvector, bulk)
+_ALL = (
+    diskann.TARGET,
+    faiss_hnsw.TARGET,
+    faiss_nsg.TARGET,
+    lucene.TARGET,
+    lucene.BUILD_TARGET,
+    jvector.TARGET,
+    usearch.TARGET,
+    svs.TARGET,
+    parquet.TARGET,
+    pgvector.TARGET,
+    bulk.TARGET,
+)
 
-TARGETS = {module.TARGET.name: module.TARGET for module in _ALL}
+TARGETS = {target.name: target for target in _ALL}
