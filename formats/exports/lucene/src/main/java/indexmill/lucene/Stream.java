@@ -25,11 +25,6 @@ final class Stream {
     return buffer.getInt();
   }
 
-  long readLong() throws IOException {
-    need(Long.BYTES);
-    return buffer.getLong();
-  }
-
   String readString() throws IOException {
     return new String(readBytes(), StandardCharsets.UTF_8);
   }

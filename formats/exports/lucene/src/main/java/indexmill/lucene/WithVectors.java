@@ -14,6 +14,7 @@ import org.apache.lucene.index.FilterCodecReader;
 import org.apache.lucene.index.FloatVectorValues;
 import org.apache.lucene.index.IndexOptions;
 import org.apache.lucene.search.KnnCollector;
+import org.apache.lucene.search.VectorScorer;
 import org.apache.lucene.util.Bits;
 
 /** A segment of documents to which the stream adds a vector each, read while the segment is merged into another one. */
@@ -57,6 +58,10 @@ final class WithVectors extends FilterCodecReader {
     return null;
   }
 
+  private static UnsupportedOperationException notSearched() {
+    return new UnsupportedOperationException("vectors of a stream are written, not searched");
+  }
+
   /** The next vectors of the stream, once. */
   private static final class StreamedVectors extends KnnVectorsReader {
     private final Stream in;
@@ -84,12 +89,12 @@ final class WithVectors extends FilterCodecReader {
 
     @Override
     public void search(String field, float[] target, KnnCollector collector, Bits accepted) {
-      throw new UnsupportedOperationException("vectors of a stream are written, not searched");
+      throw notSearched();
     }
 
     @Override
     public void search(String field, byte[] target, KnnCollector collector, Bits accepted) {
-      throw new UnsupportedOperationException("vectors of a stream are written, not searched");
+      throw notSearched();
     }
 
     @Override
@@ -148,8 +153,8 @@ final class WithVectors extends FilterCodecReader {
     }
 
     @Override
-    public org.apache.lucene.search.VectorScorer scorer(float[] query) {
-      throw new UnsupportedOperationException("vectors of a stream are written, not searched");
+    public VectorScorer scorer(float[] query) {
+      throw notSearched();
     }
   }
 
@@ -200,8 +205,8 @@ final class WithVectors extends FilterCodecReader {
     }
 
     @Override
-    public org.apache.lucene.search.VectorScorer scorer(byte[] query) {
-      throw new UnsupportedOperationException("vectors of a stream are written, not searched");
+    public VectorScorer scorer(byte[] query) {
+      throw notSearched();
     }
   }
 }
