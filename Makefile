@@ -1,6 +1,8 @@
 # make demo   set up, build two indexes of 20,000 English words, compare them (WORDS="ocean piano" picks the words)
 # make test   set up, then run every check and test
-# make test-engines   export to engines that need environments of their own, and search with them; needs Python 3.11, JDK 17 and Maven
+# make test-engines   export to engines that need environments of their own, and search with them; Java and Go examples
+# make install-library   build the reader as a C library and install it under PREFIX (/usr/local), with header and pkg-config file
+# make lucene-jar   build what `indexmill export --to lucene` runs; needs a JDK and Maven
 # make test-aarch64   run the reader's tests on an emulated 64-bit ARM CPU (CONTRIBUTING.md says what to install)
 # make fuzz   fuzz every parser of the reader for SECONDS=30 each (TARGETS="graph ids" picks some); needs nightly Rust and cargo-fuzz
 
@@ -13,9 +15,25 @@ WORDS ?=
 SECONDS ?= 30
 TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
 
-CHROMIUM := apt-get install --yes --no-install-recommends chromium chromium-driver
+PREFIX ?= /usr/local
+# release, or dev: quick to build, slow to search with
+PROFILE ?= release
 
-.PHONY: demo test lint unit rust chromium test-engines test-aarch64 fuzz clean
+# Commands that `make test-engines` needs, and the packages they come in.
+ENGINE_TOOLS := python3.11:python3.11-venv javac:openjdk-17-jdk-headless jshell:openjdk-17-jdk-headless mvn:maven \
+go:golang-go cc:gcc pkg-config:pkg-config
+LUCENE := formats/exports/lucene
+BUILT := $${CARGO_TARGET_DIR:-reader/target}/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+
+# $(call by-apt,PACKAGES,CONSEQUENCE): installs packages where apt may, else says how and what comes of it.
+define by-apt
+if ! command -v apt-get >/dev/null; then may=; elif [ "$$(id -u)" = 0 ]; then may=env; \
+elif sudo -n true 2>/dev/null; then may="sudo -E"; else may=; fi; \
+install="apt-get install --yes --no-install-recommends $(1)"; \
+if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $$install; else echo "$(2): sudo $$install"; fi
+endef
+
+.PHONY: demo test lint unit rust chromium test-engines engine-tools lucene-jar install-library test-aarch64 fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
@@ -34,10 +52,7 @@ unit: $(VENV)/.dev chromium
 chromium: export DEBIAN_FRONTEND = noninteractive
 chromium:
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
-	if ! command -v apt-get >/dev/null; then may=; elif [ "$$(id -u)" = 0 ]; then may=env; \
-	elif sudo -n true 2>/dev/null; then may="sudo -E"; else may=; fi; \
-	if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $(CHROMIUM); \
-	else echo "chromium and chromedriver are missing, and tests of report pages will fail; install them: sudo $(CHROMIUM)"; fi
+	$(call by-apt,chromium chromium-driver,chromium and chromedriver are missing; tests of report pages will fail; install them)
 
 rust: $(VENV)/.dev
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check --manifest-path reader/Cargo.toml; \
@@ -48,10 +63,28 @@ rust: $(VENV)/.dev
 	cargo test --locked --manifest-path reader/Cargo.toml
 
 # Clients of the engines are installed below .engines (INDEXMILL_ENGINES), each at a fixed version.
-test-engines: $(VENV)/.dev
-	@for tool in python3.11 javac jshell mvn; do command -v $$tool >/dev/null || \
-	{ echo "$$tool is missing: apt-get install --yes python3.11-venv openjdk-17-jdk-headless maven"; exit 1; }; done
+test-engines: $(VENV)/.dev engine-tools
 	$(BIN)/python -m pytest -q tests/engines
+
+engine-tools: export DEBIAN_FRONTEND = noninteractive
+engine-tools:
+	@missing=; for tool in $(ENGINE_TOOLS); do command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool#*:}"; done; \
+	if [ -n "$$missing" ]; then $(call by-apt,$$missing,tools of the engines are missing and their tests will fail; install them); fi
+
+lucene-jar:
+	mvn --quiet --batch-mode --file $(LUCENE)/pom.xml package
+
+install-library:
+	cd reader && $(CARGO) build --locked --profile $(PROFILE) -p indexmill-capi
+	@abi=$$(sed -n 's/^#define IM_ABI_VERSION //p' reader/capi/include/indexmill.h) && \
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' reader/Cargo.toml) && to="$(DESTDIR)$(PREFIX)" && \
+	install -d "$$to/include" "$$to/lib/pkgconfig" && \
+	install -m 644 reader/capi/include/indexmill.h "$$to/include/" && \
+	install -m 755 "$(BUILT)/libindexmill.so" "$$to/lib/libindexmill.so.$$abi" && \
+	ln -sf "libindexmill.so.$$abi" "$$to/lib/libindexmill.so" && \
+	install -m 644 "$(BUILT)/libindexmill.a" "$$to/lib/" && \
+	sed "s|@PREFIX@|$(PREFIX)|; s|@VERSION@|$$version|" reader/capi/indexmill.pc.in > "$$to/lib/pkgconfig/indexmill.pc" && \
+	echo "installed under $$to: include/indexmill.h, lib/libindexmill.so.$$abi, lib/libindexmill.a, lib/pkgconfig/indexmill.pc"
 
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 test-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
@@ -82,4 +115,4 @@ $(VENV)/.dev: $(VENV)/.runtime
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .engines build reader/target demo-out
+	rm -rf $(VENV) .engines build reader/target $(LUCENE)/target demo-out

@@ -33,6 +33,10 @@ class StorageError(IndexmillError):
     """Shared storage refused, or did not answer for long."""
 
 
+class ToolError(IndexmillError):
+    """A program that part of the work was given to failed; the message has what it said."""
+
+
 class OtherKind(IndexmillError):
     """An index that is sound, but of a kind that cannot do what was asked; the message names one that can."""
 

@@ -141,6 +141,50 @@ def test_lines_hold_every_field(data: Data, index: Path, tmp_path: Path) -> None
     assert opensearch["vector"] == {"type": "knn_vector", "dimension": 12, "space_type": "l2"}
     assert elastic["vector"] == {"type": "dense_vector", "dims": 12, "similarity": "l2_norm"}
     assert opensearch["id"] == elastic["id"] == {"type": "keyword"}
+    assert opensearch["score"] == elastic["score"] == {"type": "double"}
+    assert opensearch["colour"] == elastic["colour"]
+    assert elastic["colour"]["type"] == "text"
+
+
+def test_no_field_s_type_or_name_is_left_to_the_engine(tmp_path: Path) -> None:
+    n = 40
+    columns = {
+        "_id": pa.array(range(n), pa.uint64()),
+        "slot": [f"2026-01-{i % 28 + 1:02}" for i in range(n)],  # text that looks like a date
+        "half": pa.array([float(i) for i in range(n)]),  # floats that look whole
+        "flag": [i % 2 == 0 for i in range(n)],
+        "a.b": list(range(n)),
+    }
+    indexmill.build(points(n, 1), tmp_path / "ix", metadata=pa.table(columns), pq_bytes=2)
+    indexmill.export(tmp_path / "ix", "bulk", tmp_path / "out")
+    properties = json.loads((tmp_path / "out" / "opensearch.json").read_text())["mappings"]["properties"]
+    document = json.loads((tmp_path / "out" / "bulk-00000.ndjson").read_bytes().splitlines()[1])
+    assert list(document) == [*sorted(properties, key=list(document).index)]
+    kinds = {name: properties[name]["type"] for name in list(document)[5:]}
+    assert kinds == {
+        "metadata__id": "unsigned_long",
+        "metadata_slot": "text",
+        "half": "double",
+        "flag": "boolean",
+        "a.b": "long",
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ((" ", "b"), "named ' '"),
+        (("a..b", "b"), r"named 'a\.\.b'"),
+        (("b", "b.c"), r"columns 'b' and 'b\.c'"),
+    ],
+)
+def test_names_that_no_field_can_have_are_refused(
+    tmp_path: Path, names: tuple[str, str], message: str
+) -> None:
+    table = pa.table({name: list(range(40)) for name in names})
+    indexmill.build(points(40, 1), tmp_path / "ix", metadata=table, pq_bytes=2)
+    with pytest.raises(ConfigError, match=message):
+        indexmill.export(tmp_path / "ix", "bulk", tmp_path / "out")
 
 
 def test_lines_are_cut_into_files_a_server_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ _FILE_BYTES = 32 << 20
 _STEP_BYTES = 4 << 20
 #: Bytes of an _id.
 _MAX_ID = 512
+#: Fields of every document; the last one only where user ids have JSON.
+_OWN = ("slot", "partition", "vector_id", "vector", "id")
 #: Components of a vector: of a dense_vector, of a knn_vector.
 _MAX_DIM = {"elasticsearch": 4_096, "opensearch": 16_000}
 
@@ -44,6 +46,31 @@ def check(index: ExportedIndex) -> None:
                 got = f"{lengths.min()} to {lengths.max():,} bytes"
                 raise cannot_hold(NAME, "ids of", got, f"1 to {_MAX_ID} bytes", "give --ids slot")
     check_metadata(NAME, index)
+    _check_names(list(_metadata_fields(index)))
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuse fields that both engines refuse: dots make objects of a name."""
+    for name in names:
+        if not name.strip() or not all(part.strip() for part in name.split(".")):
+            action = "rename the column where the index is built"
+            raise cannot_hold(
+                NAME, "a metadata column named", repr(name), "names without empty parts", action
+            )
+        if inner := next((other for other in names if other.startswith(name + ".")), None):
+            action = "rename one where the index is built"
+            got = f"{name!r} and {inner!r}"
+            raise cannot_hold(NAME, "metadata columns", got, "a name as a value or as an object", action)
+
+
+def _metadata_fields(index: ExportedIndex) -> dict[str, pa.Field]:
+    """Return the metadata columns by the names of their fields; those that begin with _ are the engines' own."""
+    taken = _OWN if _id_field(index) is not None else _OWN[:-1]
+    schema = index.metadata(0, 1).schema
+    return {
+        f"metadata_{field.name}" if field.name in taken or field.name.startswith("_") else field.name: field
+        for field in schema
+    }
 
 
 def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
@@ -91,11 +118,8 @@ def _text(index: ExportedIndex, first: int, block: NodeBlock) -> pa.Buffer:
         columns.append(("id", json_column(names)))
     vectors = np.ascontiguousarray(index.vectors(block)).ravel()
     columns.append(("vector", json_lists(pa.array(vectors), index.dim)))
-    taken = {name for name, _ in columns}
-    columns += [
-        (f"metadata_{name}" if name in taken else name, text)
-        for name, text in json_metadata(index, first, last)
-    ]
+    texts = (text for _, text in json_metadata(index, first, last))
+    columns += zip(_metadata_fields(index), texts, strict=True)
     called = _strings(slots if index.ids == "slot" else names)
     lines = join(['{"index":{"_id":', called, "}}\n", json_objects(columns, m), "\n"])
     return lines.buffers()[2]
@@ -121,6 +145,7 @@ def _settings(index: ExportedIndex, engine: str) -> dict[str, Any]:
     id_type = _id_field(index)
     if id_type is not None:
         properties["id"] = {"type": id_type}
+    properties |= {name: _property(field.type) for name, field in _metadata_fields(index).items()}
     if engine == "elasticsearch":
         similarity = {"l2": "l2_norm", "ip": "max_inner_product", "cosine": "cosine"}[index.metric]
         properties["vector"] = {"type": "dense_vector", "dims": index.dim, "similarity": similarity}
@@ -128,6 +153,19 @@ def _settings(index: ExportedIndex, engine: str) -> dict[str, Any]:
     space = {"l2": "l2", "ip": "innerproduct", "cosine": "cosinesimil"}[index.metric]
     properties["vector"] = {"type": "knn_vector", "dimension": index.dim, "space_type": space}
     return {"settings": {"index": {"knn": True}}, "mappings": {"properties": properties}}
+
+
+def _property(kind: pa.DataType) -> dict[str, Any]:
+    """Return the mapping of a metadata column: guesses take 3.0 for whole, text for a date."""
+    if pa.types.is_dictionary(kind):
+        return _property(kind.value_type)
+    if pa.types.is_integer(kind):
+        return {"type": "unsigned_long" if kind == pa.uint64() else "long"}
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return {"type": "double"}
+    if pa.types.is_boolean(kind):
+        return {"type": "boolean"}
+    return {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 
 
 def snippet(index: ExportedIndex, folder: Path) -> str:

@@ -54,10 +54,19 @@ def python_of(name: str) -> Path:
 
 def jvector_classpath(version: str) -> str:
     """Return a class path with JVector and ``Search``, both made if they are not there."""
-    here, folder = Path(__file__).parent / "jvector", ROOT / f"jvector-{version}"
-    done = ROOT / f"jvector-{version}.done"
+    return _classpath("jvector", version)
+
+
+def lucene_classpath() -> str:
+    """Return a class path with lucene-core, nothing of ours, and ``Search``; made if they are not there."""
+    return _classpath("lucene", "9.12.3")
+
+
+def _classpath(engine: str, version: str) -> str:
+    here, folder = Path(__file__).parent / engine, ROOT / f"{engine}-{version}"
+    done = ROOT / f"{engine}-{version}.done"
     if not done.exists():
-        jars = ["-q", "-f", here / "pom.xml", f"-Djvector={version}", f"-DoutputDirectory={folder}"]
+        jars = ["-q", "-f", here / "pom.xml", f"-D{engine}={version}", f"-DoutputDirectory={folder}"]
         subprocess.run(["mvn", "-B", *jars, "dependency:copy-dependencies"], check=True)
         done.touch()
     classes = folder / "classes"
@@ -66,3 +75,24 @@ def jvector_classpath(version: str) -> str:
         subprocess.run(compile_, check=True)
         classes.touch()
     return f"{folder}/*:{classes}"
+
+
+def lucene_exporter() -> Path:
+    """Return the exporter's jar, built anew where its sources are newer."""
+    project = Path(__file__).parents[2] / "formats" / "exports" / "lucene"
+    built = project / "target" / "indexmill-lucene.jar"
+    sources = [project / "pom.xml", *project.glob("src/**/*.java")]
+    if not built.exists() or built.stat().st_mtime < max(path.stat().st_mtime for path in sources):
+        subprocess.run(["mvn", "-q", "-B", "-f", project / "pom.xml", "package"], check=True)
+    return built
+
+
+def jna() -> Path:
+    """Return a folder with JNA's jar, fetched by the example's own project file."""
+    folder, done = ROOT / "jna", ROOT / "jna.done"
+    project = Path(__file__).parents[2] / "reader/capi/examples/java/pom.xml"
+    if not done.exists():
+        jars = ["-q", "-B", "-f", project, f"-DoutputDirectory={folder}"]
+        subprocess.run(["mvn", *jars, "dependency:copy-dependencies"], check=True)
+        done.touch()
+    return folder

@@ -9,9 +9,8 @@
  *
  * Prints user ids, scores and what each query cost, then what the process and the index took.
  *
- *   cargo build --release -p indexmill-capi                       (in reader/)
- *   cp reader/target/release/libindexmill.so libindexmill.so.2 && ln -sf libindexmill.so.2 libindexmill.so
- *   cc -std=c11 -I reader/capi/include reader/capi/examples/search.c -L. -Wl,-rpath,. -lindexmill -o search
+ *   make install-library PREFIX=$HOME/.local      (docs/guides/embed.md)
+ *   cc -std=c11 reader/capi/examples/search.c $(pkg-config --cflags --libs indexmill) -o search
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -189,7 +189,7 @@ typedef struct ImCounters {
   float io_wait_us;
 } ImCounters;
 
-// Answers to a range search; those of query q are at starts[q] .. starts[q + 1] of `ids` and `scores`, nearest first.
+// Answers to a range search; those of query q are at `starts[q]..starts[q + 1]` of `ids` and `scores`, nearest first.
 typedef struct ImRangeResult {
   // Number of queries.
   uint64_t n_queries;

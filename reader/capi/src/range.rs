@@ -8,7 +8,7 @@ use crate::params::{ImSearchParams, core_params};
 use crate::pointers::{Room, borrow};
 use crate::search::{ImCounters, core_queries, result_ids};
 
-/// Answers to a range search; those of query q are at starts[q] .. starts[q + 1] of `ids` and `scores`, nearest first.
+/// Answers to a range search; those of query q are at `starts[q]..starts[q + 1]` of `ids` and `scores`, nearest first.
 #[repr(C)]
 pub struct ImRangeResult {
     /// Number of queries.

@@ -6,6 +6,92 @@
 //! [`Error`], never a panic and never a wrong answer.
 //!
 //! [`Index::open`] is cheap, [`Index::search`] reads a few pages a query, [`verify::verify`] reads everything.
+//!
+//! # Searching a graph
+//!
+//! Hand over many queries at once: each thread interleaves `inflight` of them, so that one computes while others wait
+//! for the device. An open index is searched from any number of threads.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use indexmill_core::ids::UserId;
+//! use indexmill_core::search::{Entry, Policy, Queries, SearchParams, Values};
+//! use indexmill_core::{Index, Result};
+//!
+//! /// User ids and scores of the three vectors nearest to one query.
+//! fn nearest(directory: &Path, query: &[f32]) -> Result<Vec<(UserId, f32)>> {
+//!     let index = Index::open(directory, "auto")?;
+//!     let queries = Queries { values: Values::Float32(query), n: 1, dim: query.len() };
+//!     let params = SearchParams {
+//!         k: 3,
+//!         list_size: 10,
+//!         beam_width: 8,
+//!         policy: Policy::Pipeline,
+//!         entry: Entry::Centroids,
+//!         threads: 1,
+//!         inflight: 8,
+//!         deterministic: true,
+//!         allow: None,
+//!     };
+//!     let found = index.search(&queries, &params, &mut || false)?;
+//!     // -1 stands where fewer than k vertices were reachable.
+//!     let slots: Vec<u32> = found.slots.iter().filter_map(|&slot| u32::try_from(slot).ok()).collect();
+//!     let ids = index.ids.user_ids(&slots)?;
+//!     Ok(ids.into_iter().zip(found.scores).collect())
+//! }
+//! # let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/v1_3");
+//! # let found = nearest(&golden, &[1.0, -2.0, 0.5, 3.0, 1.0]).unwrap();
+//! # assert_eq!(found.len(), 3);
+//! # assert!(found.windows(2).all(|pair| pair[0].1 >= pair[1].1), "the largest inner product comes first");
+//! ```
+//!
+//! # Searching hash tables
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use indexmill_core::lsh::{InMemory, LshParams};
+//! use indexmill_core::search::{Queries, Values};
+//! use indexmill_core::{LshIndex, Result};
+//!
+//! /// Slots (of this kind of index, positions in the input) and squared distances of two near vectors.
+//! fn near(directory: &Path, query: &[u8]) -> Result<(Vec<i64>, Vec<f32>)> {
+//!     let index = LshIndex::open(directory, "auto", InMemory::default())?;
+//!     let queries = Queries { values: Values::Uint8(query), n: 1, dim: query.len() };
+//!     let params = LshParams { k: 2, candidates: None, probes: None, threads: 1, inflight: 1 };
+//!     let found = index.search(&queries, &params, &mut || false)?;
+//!     Ok((found.slots, found.scores))
+//! }
+//! # let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/v1_3_lsh");
+//! # let (slots, scores) = near(&golden, &[10, 20, 30]).unwrap();
+//! # assert_eq!((slots.len(), scores.len()), (2, 2));
+//! ```
+//!
+//! # Errors
+//!
+//! A message says what failed, where, what was expected and found, and what to do; the variant says of what kind it is.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use indexmill_core::Index;
+//!
+//! let error = Index::open(Path::new("/nowhere/index"), "auto").err().unwrap();
+//! assert!(error.to_string().contains("/nowhere/index"));
+//! ```
+//!
+//! # Checking every byte
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! # let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/v1_3");
+//! for damage in indexmill_core::verify::verify(&directory) {
+//!     eprintln!("{damage}");
+//! }
+//! # assert!(indexmill_core::verify::verify(&directory).is_empty());
+//! ```
 
 #[cfg(target_endian = "big")]
 compile_error!("indexmill files are little-endian and this reader maps them without swapping bytes");

@@ -1,0 +1,104 @@
+"""Lucene 9.12: an index whose documents stand in layout order: our graph (``lucene``) or its own (``lucene-build``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.formats.exports.dump import check_metadata
+from indexmill.formats.exports.lucene_jar import check_tools, exporter, jar
+from indexmill.formats.exports.lucene_stream import holds_bytes, kind_of, write_stream
+from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
+
+NAME, BUILD_NAME = "lucene", "lucene-build"
+#: Directory of the index within the export.
+FOLDER = "index"
+#: Documents of an index of Lucene.
+_MAX_DOCUMENTS = 2**31 - 129
+_ID_BITS = 63
+#: Longest term.
+_MAX_TERM = 32_766
+#: Java's heap: what does not grow, and bytes a vector: of lists' sizes; of a graph that Lucene builds.
+_HEAP, _HEAP_VECTOR, _HEAP_BUILD = 96 << 20, 4, 600
+#: Most answers of the printed search; Lucene has no other list size.
+_SEARCH_LIST = 64
+
+
+def check(name: str, index: ExportedIndex) -> None:
+    """Refuse ids and metadata that documents cannot hold; then look for Java and the jar."""
+    if index.n > _MAX_DOCUMENTS:
+        action = "export the shards of an index one by one"
+        raise cannot_hold(name, "vectors:", f"{index.n:,}", f"up to {_MAX_DOCUMENTS:,}", action)
+    ids = index.user_ids
+    if index.ids == "user" and ids is not None:
+        if str(ids.type) == "uint64":
+            index.whole_ids(name, _ID_BITS)
+        elif kind_of(ids.type) != "long":
+            longest = int(np.diff(np.frombuffer(ids.buffers()[1], "<i8")[ids.offset :][: len(ids) + 1]).max())
+            if longest > _MAX_TERM:
+                action = "give --ids slot"
+                raise cannot_hold(name, "ids of", f"{longest:,} bytes", f"up to {_MAX_TERM:,}", action)
+    check_metadata(name, index)
+    check_tools(name)
+
+
+def write(with_graph: bool, index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+    """Write the index in `folder`. Memory: a block of nodes here; Java's heap and virtual machine beside it."""
+    per_vector = _HEAP_VECTOR if with_graph else _HEAP_BUILD
+    with exporter(folder / FOLDER, index.build_id[:8], _HEAP + per_vector * index.n) as stream:
+        write_stream(index, stream, with_graph, advance)
+
+
+def snippet(index: ExportedIndex, folder: Path) -> str:
+    """Return Java for jshell."""
+    path = str(folder / FOLDER).replace("\\", "\\\\").replace('"', '\\"')
+    bytes_ = holds_bytes(index)
+    is_binary = index.ids == "user" and kind_of(index.names(0, 1).type) == "bytes"
+    value = "getBinaryValue" if is_binary else "get"
+    query, kind = ("byte", "KnnByteVectorQuery") if bytes_ else ("float", "KnnFloatVectorQuery")
+    note = "  // components are uint8 - 128" if index.dtype == np.uint8 else ""
+    return f"""\
+// jshell --class-path {jar()}  (or lucene-core 9.12)
+import org.apache.lucene.index.*;
+import org.apache.lucene.search.*;
+import org.apache.lucene.store.*;
+var reader = DirectoryReader.open(FSDirectory.open(java.nio.file.Path.of("{path}")));
+var query = new {query}[{index.dim}];{note}
+query[0] = 1;
+// Lucene keeps as many candidates as it is asked for: ask for more than you take
+var found = new IndexSearcher(reader).search(new {kind}("vector", query, {_SEARCH_LIST}), 10);
+var stored = reader.storedFields();
+for (var hit : found.scoreDocs) System.out.println(stored.document(hit.doc).{value}("id") + " " + hit.score);
+"""
+
+
+def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target:
+    keeps = {
+        "graph": "no",
+        "codes": "no",
+        "clusters": "no",
+        "order": "yes",
+        "pages": "no",
+        "entries": "no",
+        "ids": "yes",
+        "metadata": "as fields",
+        **kept,
+    }
+    return Target(
+        name=name,
+        engine="Lucene 9.12",
+        keeps=keeps,
+        rebuilds="nothing, until segments are merged" if with_graph else "its graph, while it is written",
+        passes=3 if with_graph else 2,
+        check=partial(check, name),
+        write=partial(write, with_graph),
+        snippet=snippet,
+    )
+
+
+TARGET = _target(NAME, True, {"graph": "yes", "entries": "medoid"})
+BUILD_TARGET = _target(BUILD_NAME, False, {})

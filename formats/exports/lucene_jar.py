@@ -1,0 +1,87 @@
+"""The exporter that writes Lucene's files, in Java: where it is, and how it is run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from indexmill.formats.errors import ConfigError, ToolError
+
+#: Says where the jar is, if it is not where Maven builds it.
+JAR_VARIABLE = "INDEXMILL_LUCENE_JAR"
+_PROJECT = Path(__file__).resolve().parent / "lucene"
+_BUILT = _PROJECT / "target" / "indexmill-lucene.jar"
+#: Characters of what it said that an error repeats.
+_TAIL = 2000
+
+
+def jar() -> Path:
+    """Return where the jar is to be."""
+    named = os.environ.get(JAR_VARIABLE)
+    return Path(named) if named else _BUILT
+
+
+def check_tools(target: str) -> None:
+    """Refuse to begin without Java, or without the jar.
+
+    Raises
+    ------
+    ConfigError
+        With the command that installs or builds what is missing.
+    """
+    if shutil.which("java") is None:
+        raise ConfigError(
+            f"to: {target}: Lucene's files are written by Java, and there is no java on PATH; "
+            "install Java 11 or newer (apt-get install openjdk-17-jre-headless)"
+        )
+    if not jar().is_file():
+        raise ConfigError(
+            f"to: {target}: {jar()}: missing; build it (JDK and Maven): mvn -q -f {_PROJECT / 'pom.xml'} package; "
+            f"or name one that is built: {JAR_VARIABLE}=PATH"
+        )
+
+
+@contextmanager
+def exporter(out: Path, seed: str, heap_bytes: int) -> Iterator[IO[bytes]]:
+    """Yield the exporter's standard input; what is written to it becomes a Lucene index in `out`.
+
+    Parameters
+    ----------
+    out : path
+        A directory that is made.
+    seed : str
+        Hexadecimal digits that stand for random numbers in the files.
+    heap_bytes : int
+        Java's heap; the virtual machine takes some 80 MiB beside it.
+
+    Raises
+    ------
+    ToolError
+        If it fails; the message has what it said.
+    """
+    command = ["java", f"-Xmx{heap_bytes >> 20}m", "-XX:+UseSerialGC", "-jar", str(jar()), str(out), seed]
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said)
+        assert process.stdin is not None
+        ended_early = True
+        try:
+            with suppress(BrokenPipeError):  # then what it said is the error
+                yield process.stdin
+                process.stdin.close()
+                ended_early = False
+            code = process.wait()
+        finally:
+            process.kill()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            process.wait()
+        if code or ended_early:
+            said.seek(0)
+            text = said.read().decode(errors="replace").strip()[-_TAIL:]
+            raise ToolError(f"{out}: java -jar {jar()}: exit status {code}: {text}")

@@ -1,0 +1,154 @@
+"""The stream that the Lucene exporter reads (docs/formats/lucene.md): a head, documents, vectors, neighbour lists."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from indexmill.formats.exports.target import ExportedIndex
+from indexmill.formats.metadata import add_metadata
+from indexmill.formats.nodes import NodeBlock
+
+Kind = Literal["long", "double", "text", "bytes"]
+
+_MAGIC, _VERSION = b"IMXL", 1
+#: Numbers of kinds, of Lucene's encodings and of its similarities.
+_KINDS: dict[Kind, int] = {"long": 0, "double": 1, "text": 2, "bytes": 3}
+_BYTES, _FLOATS = 0, 1
+_SIMILARITIES = {"l2": 0, "cosine": 2, "ip": 3}
+#: Fields that every document has beside its metadata.
+_OWN = ("slot", "vector", "id")
+#: Documents made at a time.
+_STEP = 1 << 13
+#: Length of a value that is not there.
+_MISSING = struct.pack("<i", -1)
+
+
+def write_stream(
+    index: ExportedIndex, file: IO[bytes], with_graph: bool, advance: Callable[[int], None]
+) -> None:
+    """Write the stream. Memory: a block of nodes or of documents.
+
+    Parameters
+    ----------
+    index : ExportedIndex
+    file : binary file
+    with_graph : bool
+        Whether neighbour lists go with it.
+    advance : callable
+        Told how many vectors are done, of two passes, three with lists.
+    """
+    file.write(_head(index, with_graph))
+    for first in range(0, index.n, _STEP):
+        last = min(first + _STEP, index.n)
+        file.write(_documents(index, first, last))
+        advance(last - first)
+    for _, block in index.blocks():
+        file.write(_vectors(index, block))
+        advance(len(block))
+    for _, block in index.blocks() if with_graph else ():
+        file.write(_lists(block))
+        advance(len(block))
+    file.write(_MAGIC)
+
+
+def holds_bytes(index: ExportedIndex) -> bool:
+    """Whether vectors are Lucene's signed bytes, rather than float32."""
+    return index.dtype in (np.uint8, np.int8)
+
+
+def _head(index: ExportedIndex, with_graph: bool) -> bytes:
+    encoding = _BYTES if holds_bytes(index) else _FLOATS
+    numbers = (index.n, index.dim, encoding, _SIMILARITIES[index.metric], with_graph, index.entries.medoid,
+               index.graph.node_format.max_degree)  # fmt: skip
+    columns = _columns(index, 0, 1)
+    head = _MAGIC + struct.pack("<i7ii", _VERSION, *numbers, len(columns))
+    for name, values in columns.items():
+        text = name.encode()
+        head += struct.pack("<ii", _KINDS[kind_of(values.type)], len(text)) + text
+    return head
+
+
+def kind_of(kind: pa.DataType) -> Kind:
+    """Return what the values of an Arrow type become."""
+    if pa.types.is_dictionary(kind):
+        return kind_of(kind.value_type)
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return "long"
+    if pa.types.is_floating(kind):
+        return "double"
+    return "bytes" if "binary" in str(kind) else "text"
+
+
+def _columns(index: ExportedIndex, first: int, last: int) -> dict[str, pa.ChunkedArray]:
+    """Return the fields of slots [first, last) by name: id, then metadata, renamed where a name is taken."""
+    columns: dict[str, Any] = dict.fromkeys(_OWN)
+    add_metadata(columns, index.metadata(first, last))
+    names = index.names(first, last)
+    if index.ids == "slot":
+        names = pa.array(np.arange(first, last))
+    elif names.type == pa.uint64():
+        names = names.cast(pa.int64())  # they fit: `check` saw to it
+    columns["id"] = pa.chunked_array([names])
+    return {name: values for name, values in columns.items() if values is not None}
+
+
+def _documents(index: ExportedIndex, first: int, last: int) -> pa.Buffer:
+    """Return documents: for each column i32 bytes, -1 where there is no value, and the value."""
+    parts = [part for values in _columns(index, first, last).values() for part in _fields(_whole(values))]
+    joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+    offsets = np.frombuffer(joined.buffers()[1], np.int64)
+    return joined.buffers()[2].slice(0, int(offsets[len(joined)]))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    joined = column.combine_chunks()
+    array = joined if isinstance(joined, pa.Array) else joined.chunk(0)
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _fields(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield the bytes of a column, in one or two columns that belong one after the other."""
+    kind = kind_of(values.type)
+    if kind in ("long", "double"):
+        number = pa.int64() if kind == "long" else pa.float64()
+        rows = np.zeros(len(values), [("bytes", "<i4"), ("value", "<i8" if kind == "long" else "<f8")])
+        rows["bytes"] = 8
+        wide = values.cast(pa.float32()) if values.type == pa.float16() else values
+        rows["value"] = wide.cast(number).fill_null(0).to_numpy(zero_copy_only=False)
+        yield pc.if_else(values.is_valid(), _fixed(rows), pa.scalar(_MISSING, pa.large_binary()))
+        return
+    if kind == "text":
+        values = values.cast(pa.large_string())
+    bytes_ = values.cast(pa.large_binary())
+    yield _fixed(pc.binary_length(bytes_).fill_null(-1).to_numpy(zero_copy_only=False).astype("<i4"))
+    yield bytes_.fill_null(b"")
+
+
+def _fixed(rows: NDArray[Any]) -> pa.Array:
+    """Return records as a column of bytes."""
+    kind = pa.binary(rows.itemsize)
+    return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(rows)]).cast(pa.large_binary())
+
+
+def _vectors(index: ExportedIndex, block: NodeBlock) -> memoryview:
+    """Return vectors: float32, int8, or uint8 less 128, which changes no distance between two of them."""
+    values = index.vectors(block)
+    if values.dtype == np.uint8:
+        values = values ^ np.uint8(128)
+    elif values.dtype != np.int8:
+        values = values.astype("<f4")
+    return np.ascontiguousarray(values).data
+
+
+def _lists(block: NodeBlock) -> memoryview:
+    """Return lists: i32 degree, i32 neighbours."""
+    degrees = np.asarray(block.degrees).reshape(-1, 1)
+    rows = np.concatenate([degrees.astype("<u4"), block.neighbours.astype("<u4")], axis=1)
+    return np.ascontiguousarray(rows[np.arange(rows.shape[1]) <= degrees]).data

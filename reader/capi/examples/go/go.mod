@@ -1,0 +1,3 @@
+module indexmill/examples/search
+
+go 1.19

@@ -1,0 +1,62 @@
+import com.sun.jna.Library;
+import com.sun.jna.Memory;
+import com.sun.jna.Native;
+import com.sun.jna.Pointer;
+import com.sun.jna.Structure;
+import com.sun.jna.ptr.PointerByReference;
+
+/** What this program calls of indexmill.h, as JNA sees it; size_t is 64 bits. */
+interface Indexmill extends Library {
+    Indexmill LIBRARY = Native.load("indexmill", Indexmill.class);
+
+    int ABI_VERSION = 2;
+    int FLOAT32 = 1;
+    int ID_UINT64 = 2;
+    int ID_STRING = 3;
+
+    int im_abi_version();
+
+    String im_last_error();
+
+    int im_open(String path, String engine, PointerByReference out);
+
+    void im_close(Pointer index);
+
+    int im_info(Pointer index, Info out);
+
+    int im_search_params_default(SearchParams out, long structBytes);
+
+    int im_search(Pointer index, Memory queries, int dtype, long nQueries, long dim, SearchParams params, long[] outIds,
+        float[] outScores, Pointer outCounters);
+
+    long im_vector_user_id(Pointer index, long vectorId, byte[] buffer, long capacity);
+
+    /** ImInfo. */
+    @Structure.FieldOrder({"nVertices", "dim", "dtype", "queryDtype", "metric", "idType", "maxDegree", "nNavigation"})
+    class Info extends Structure {
+        public long nVertices;
+        public long dim;
+        public int dtype;
+        public int queryDtype;
+        public int metric;
+        public int idType;
+        public int maxDegree;
+        public int nNavigation;
+    }
+
+    /** ImSearchParams. */
+    @Structure.FieldOrder({"structBytes", "k", "searchListSize", "beamWidth", "policy", "entry", "threads", "inflight",
+        "deterministic", "allow"})
+    class SearchParams extends Structure {
+        public int structBytes;
+        public int k;
+        public int searchListSize;
+        public int beamWidth;
+        public int policy;
+        public int entry;
+        public int threads;
+        public int inflight;
+        public int deterministic;
+        public Pointer allow;
+    }
+}
