@@ -7,8 +7,8 @@ from being searched.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,26 +73,54 @@ def buffers_bytes(index: IvfFiles) -> int:
     return 2 * (largest + 4 * rows)
 
 
-def load_batches(index: IvfFiles, numbers: Sequence[int]) -> Iterator[Loaded | Unread]:
+#: Called when a batch of so many bytes was read and checked that began at this time of `time.perf_counter`.
+Pace = Callable[[int, float], None]
+
+
+def load_batches(
+    index: IvfFiles, numbers: Iterable[int], *, ahead: bool = True, pace: Pace | None = None
+) -> Iterator[Loaded | Unread]:
     """Yield batches in order, each while the one after it is read on another thread.
 
     Memory: two batches (`buffers_bytes`).
+
+    Parameters
+    ----------
+    numbers : iterable of int
+        Asked for the next one when its batch is about to be read.
+    ahead : bool
+        Whether to read one batch while another is searched, as opposed to when the next one is asked for.
+    pace : callable, optional
+        Runs on the thread that reads.
     """
-    if not len(numbers):
-        return
-    largest = max(index.batches[number].bytes for number in numbers)
-    buffers = [aligned_buffer(largest) for _ in range(min(2, len(numbers)))]
+    largest = max(file.bytes for file in index.batches)
+    buffers = [aligned_buffer(largest) for _ in range(1 + ahead)]  # memory that is not touched takes none
+    queue = iter(numbers)
     with ThreadPoolExecutor(1, "join-load") as thread:
-        pending = thread.submit(_load, index, numbers[0], buffers[0])
-        for i in range(len(numbers)):
+
+        def start(i: int) -> Future[Loaded | Unread] | None:
+            number = next(queue, None)
+            return (
+                None
+                if number is None
+                else thread.submit(_load, index, number, buffers[i % len(buffers)], pace)
+            )
+
+        i, pending = 0, start(0)
+        while pending is not None:
             loaded = pending.result()
-            if i + 1 < len(numbers):
-                pending = thread.submit(_load, index, numbers[i + 1], buffers[(i + 1) % 2])
+            i += 1
+            if ahead:
+                pending = start(i)
             yield loaded
             del loaded
+            if not ahead:
+                pending = start(i)
 
 
-def _load(index: IvfFiles, number: int, buffer: NDArray[np.uint8]) -> Loaded | Unread:
+def _load(
+    index: IvfFiles, number: int, buffer: NDArray[np.uint8], pace: Pace | None = None
+) -> Loaded | Unread:
     began = time.perf_counter()
     try:
         with index.open_batch(number) as batch:
@@ -108,6 +136,8 @@ def _load(index: IvfFiles, number: int, buffer: NDArray[np.uint8]) -> Loaded | U
                 entries["first_page"].astype(np.int64) * PAGE_BYTES,
                 ids,
             )
+            if pace is not None:
+                pace(batch.lists_bytes, began)
             seconds = time.perf_counter() - began
             return Loaded(number, batch.first_vector, lists, batch.lists_bytes, seconds)
     except (FormatError, OSError) as error:
