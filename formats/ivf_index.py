@@ -7,17 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from indexmill.formats.errors import FormatError
-from indexmill.formats.frame import PAGE_BYTES, corrupt
+from indexmill.formats.frame import corrupt
 from indexmill.formats.ids import read_ids
-from indexmill.formats.ivf_batch import BatchFile, batch_name, batch_number, ids_offset
+from indexmill.formats.ivf_batch import BatchFile, batch_name, batch_number
 from indexmill.formats.ivf_centroids import CENTROIDS_NAME, read_centroids
 from indexmill.formats.manifest import FileEntry, parse_manifest
-
-#: Ids of a list up to which they are gathered together with those of other lists, and how many at a time at most.
-_SHORT_LIST, _GATHERED = 1024, 1 << 18
 
 
 class IvfFiles:
@@ -120,35 +116,3 @@ def _batch_problems(batch: BatchFile, n_centres: int) -> Iterator[str]:
     if not seen.all():
         missing = batch.first_vector + int(np.argmin(seen))
         yield str(corrupt(batch.path, "ids", "every vector of the batch once", f"no vector {missing}"))
-
-
-def ids_in_lists(batch: BatchFile, lists: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
-    """Gather the ids of all lists, in file order, from the bytes of section ``lists``.
-
-    Parameters
-    ----------
-    lists : uint8 array
-        The section.
-    out : uint32 array, shape (batch.n_vectors,)
-
-    Raises
-    ------
-    CorruptFile
-        If ids are not of this batch, or do not ascend in a list.
-    """
-    sizes = batch.directory["size"].astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    offsets = batch.directory["first_page"].astype(np.int64) * PAGE_BYTES + ids_offset(sizes, batch.row_bytes)
-    long = int(np.count_nonzero(sizes > _SHORT_LIST))
-    for place in range(long):
-        at = int(offsets[place])
-        out[starts[place] : starts[place + 1]] = lists[at : at + 4 * int(sizes[place])].view("<u4")
-    words, step = lists.view("<u4"), _GATHERED // _SHORT_LIST
-    for first in range(
-        long, int(np.count_nonzero(sizes)), step
-    ):  # a step in Python for each list would take longer
-        some = slice(first, min(first + step, len(sizes)))
-        begin, end = starts[some.start], starts[some.stop]
-        shift = np.repeat(offsets[some] // 4 - starts[some], sizes[some])
-        out[begin:end] = words[shift + np.arange(begin, end)]
-    batch.check_ids(out, starts[:-1])

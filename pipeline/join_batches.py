@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.list_rows import PQ, SQ8, Lists, RowFormat, plain_rows
+from indexmill.builders.list_rows import PQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
 from indexmill.formats.direct import aligned_buffer, read_section
 from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.ivf_batch import BatchFile, ids_offset
 from indexmill.formats.ivf_centroids import Centroids
-from indexmill.formats.ivf_index import IvfFiles, ids_in_lists
+from indexmill.formats.ivf_index import IvfFiles
 
 
 @dataclass(frozen=True)
@@ -126,19 +127,27 @@ def _load(
         with index.open_batch(number) as batch:
             data = buffer[: batch.lists_bytes]
             read_section(batch.file, "lists", data)
-            ids = np.empty(batch.n_vectors, np.uint32)
-            ids_in_lists(batch, data, ids)
-            entries = batch.directory
-            lists = Lists(
-                data,
-                entries["list"].astype(np.uint32),
-                entries["size"].astype(np.int64),
-                entries["first_page"].astype(np.int64) * PAGE_BYTES,
-                ids,
-            )
+            lists = _as_lists(batch, data)
             if pace is not None:
                 pace(batch.lists_bytes, began)
             seconds = time.perf_counter() - began
             return Loaded(number, batch.first_vector, lists, batch.lists_bytes, seconds)
     except (FormatError, OSError) as error:
         return Unread(number, error)
+
+
+def _as_lists(batch: BatchFile, data: NDArray[np.uint8]) -> Lists:
+    """Present the bytes of section ``lists``.
+
+    Raises
+    ------
+    CorruptFile
+        If ids are not of this batch, or do not ascend in a list.
+    """
+    entries = batch.directory
+    sizes, at = entries["size"].astype(np.int64), entries["first_page"].astype(np.int64) * PAGE_BYTES
+    lists = Lists(data, entries["list"].astype(np.uint32), sizes, at, np.empty(batch.n_vectors, np.uint32))
+    starts = lists.starts
+    gather_ids(data, at + ids_offset(sizes, batch.row_bytes), starts, lists.ids)
+    batch.check_ids(lists.ids, starts[:-1])
+    return lists
