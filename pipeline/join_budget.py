@@ -23,8 +23,8 @@ _MOST_QUERIES, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
 _THREAD_BYTES = 6 << 20
 #: A row of the result on its way into Parquet, without the ids of users.
 _RESULT_ROW_BYTES = 150
-#: Rows of one product when lists are chosen, and centroids whose distances are held for each of them.
-_CHOOSE_BYTES = 24 << 20
+#: Pairs of a query and a centroid that are looked at together when lists are chosen: a million, sorted.
+_CHOOSE_BYTES = 48 << 20
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,13 @@ def learn_bytes(files: IvfFiles, sample: int, k: int) -> int:
     """Return what learning from `sample` queries takes beside a join that probes all lists for them: ranks, homes."""
     n_lists = files.centroids.n_lists
     largest = max(file.bytes for file in files.batches) // (files.centroids.row_bytes + 4)
-    return sample * n_lists * 40 + 64 * n_lists + 16 * largest + sample * k * len(files.batches) * 16
+    return (
+        _CHOOSE_BYTES
+        + sample * n_lists * 48
+        + 64 * n_lists
+        + 16 * largest
+        + sample * k * len(files.batches) * 16
+    )
 
 
 def check_need(files: IvfFiles, need: Need, memory: int, what: str = "two batches of") -> None:

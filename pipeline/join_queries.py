@@ -31,7 +31,7 @@ class Queries:
     Raises
     ------
     InputError
-        If they have another dimension; what they hold is looked at when a block is taken.
+        If there are none, or they have another dimension; what they hold is looked at when a block is taken.
     """
 
     def __init__(self, shared: Centroids, given: NDArray[Any]) -> None:
@@ -41,6 +41,8 @@ class Queries:
             raise InputError(
                 f"queries: {got} dimensions, but the index has {dim}; pass the queries that belong to it"
             )
+        if not len(given):
+            raise InputError("queries: there are none; pass at least one")
         self.given = given
         self.dtype = np.dtype(shared.dtype if compares_bytes(row_format(shared)) else np.float32)
         self._metric, self._dim = shared.metric, dim

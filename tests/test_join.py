@@ -299,6 +299,11 @@ def test_queries_of_another_dimension_are_refused(indexes: dict[str, Path], tmp_
         join(indexes["float32"], np.ones((3, DIM + 1), np.float32), tmp_path / "r.parquet")
 
 
+def test_a_join_of_no_queries_is_refused(indexes: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="queries: there are none; pass at least one"):
+        join(indexes["float32"], np.ones((0, DIM), np.float32), tmp_path / "r.parquet")
+
+
 def test_an_existing_result_is_replaced_only_by_force(indexes: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "r.parquet"
     indexmill.join(queries_of("uint8"), indexes["uint8"], out, nprobe=2)

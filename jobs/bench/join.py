@@ -2,7 +2,7 @@
 
     python jobs/bench/join.py --data DIR --out DIR                    # every part that is not in DIR/join.json yet
     python jobs/bench/join.py --data DIR --out DIR --parts search     # measure some parts again
-    python jobs/bench/join.py --data DIR --out DIR --rows 200000      # try it on fewer vectors
+    python jobs/bench/join.py --data DIR --out DIR --rows 600000      # try it on fewer vectors
     python jobs/bench/join.py --data DIR --out DIR --keep             # store the record, write the tables of the page
 
 ``DIR`` of `--data` has base.u8bin and query.u8bin, of sift1m. Beyond memory the vectors are generated (`generate.py`).
@@ -47,7 +47,7 @@ from indexmill.pipeline.join_search import Search
 
 LISTS, NPROBES, ROUNDS = 4096, (1, 4, 32), 7
 #: What is generated for joins beyond memory, the batches it is cut into, and the lists that a query probes there.
-BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE, SEED = 3_000_000, 12, 2000, 32, 1
+BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE, SEED = 3_000_000, 16, 2000, 32, 1
 #: Reads in flight of a load and of the bare reads beside it.
 DEPTH = 2
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
