@@ -114,7 +114,8 @@ def test_slowed_workers_finish_together_with_the_result_of_one(index: Path, tmp_
     assert report.workers is not None
     assert [one.planned for one in report.workers] == [36, 6, 6, 6, 6]
     assert sorted(n for one in report.workers for n in one.batches) == list(range(BATCHES))
-    assert max(one.seconds for one in report.workers) == pytest.approx(3.0, rel=0.25)
+    # not sooner than their rates allow, and not one after the other, also where the machine is busy
+    assert 2.6 < max(one.seconds for one in report.workers) < 6.0
 
 
 def test_rates_that_are_not_declared_are_measured(index: Path, tmp_path: Path) -> None:
