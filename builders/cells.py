@@ -18,10 +18,11 @@ from indexmill.builders.nearest import PRODUCT_ROWS, nearest_points
 from indexmill.builders.panels import MAX_DIM, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
 
-#: Centroids looked at beyond those wanted: products are float32; integers know rounded centroids only.
-_SPARE, _ROUNDED = 3, 4
-#: Cells up to which the nearest are found one by one, and rows whose cells are sorted at a time beyond.
-_MOST_FOUND, _SORTED = 256, 512
+#: Centroids looked at beyond those wanted: products are float32. Integers know rounded centroids only: of them as many
+#: again as are wanted and two, up to so many wanted; for more the products decide sooner.
+_SPARE, _MOST_ROUNDED = 3, 8
+#: Cells up to which the nearest are found one by one, and pairs of rows and cells that are sorted at a time beyond.
+_MOST_FOUND, _SORTED = 256, 1 << 20
 #: Far more than float64 loses of a distance.
 _ROUNDING = 1e-6
 #: Rows whose cells are found at a time: two threads share what a few thousand queries probe.
@@ -57,21 +58,25 @@ class Cells:
 
     def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
         """Return the nearest centroid of each vector (m, dim), ties by the smaller number: uint32 (m,)."""
-        if self._panels is None:
-            return nearest_cells(vectors, self.centroids, 1, threads)[:, 0]
+        return self.nearest_few(vectors, 1, threads)[:, 0]
+
+    def nearest_few(self, vectors: NDArray[Any], nprobe: int, threads: int = 1) -> NDArray[np.uint32]:
+        """Return what `nearest_cells` does, for a few of them and bytes in a third of the time."""
+        if self._panels is None or nprobe > _MOST_ROUNDED:
+            return nearest_cells(vectors, self.centroids, nprobe, threads)
         bytes_ = comparable(vectors)
-        fanout = min(_ROUNDED, len(self.centroids))
+        fanout = min(2 * nprobe + 2, len(self.centroids))
         candidates = nearest_in_panels(bytes_, self._panels, fanout, threads)
         cells, keys = _ranked(vectors, self.centroids, candidates, threads)
         if fanout == len(self.centroids):
-            return cells[:, 0]
+            return cells[:, :nprobe]
         last = vectors.astype(np.float32) - self._rounded[candidates[:, -1]]
         beyond = np.sqrt(np.einsum("ij,ij->i", last, last, dtype=np.float64)) - self._off
         # Every other centroid is at least `beyond` away. Where that does not settle it, look at all of them.
-        doubtful = np.flatnonzero(np.sqrt(keys[:, 0]) >= beyond)
+        doubtful = np.flatnonzero(np.sqrt(keys[:, nprobe - 1]) >= beyond)
         if len(doubtful):
-            cells[doubtful, 0] = nearest_cells(vectors[doubtful], self.centroids, 1, threads)[:, 0]
-        return cells[:, 0]
+            cells[doubtful, :nprobe] = nearest_cells(vectors[doubtful], self.centroids, nprobe, threads)
+        return cells[:, :nprobe]
 
 
 def nearest_cells(
@@ -92,19 +97,16 @@ def nearest_cells(
     """
     if nprobe > _MOST_FOUND:  # lists are kept by insertion, which does not go with long ones
         parts = [np.empty((0, nprobe), np.uint32)]
-        for first in range(0, len(vectors), _SORTED):
-            some = vectors[first : first + _SORTED]
+        step = max(1, _SORTED // len(centroids))
+        for first in range(0, len(vectors), step):
+            some = vectors[first : first + step]
             everywhere = np.tile(np.arange(len(centroids), dtype=np.uint32), (len(some), 1))
             parts.append(_ranked(some, centroids, everywhere, threads)[0][:, :nprobe])
         return np.concatenate(parts)
     fanout = min(nprobe + _SPARE, len(centroids))
-
-    def block(first: int, last: int) -> NDArray[np.uint32]:
-        return nearest_points(vectors[first:last], centroids, fanout)
-
     rows = PRODUCT_ROWS if threads == 1 else _PROBED  # of which products see tiles that are the same
-    found = [np.empty((0, fanout), np.uint32), *map_blocks(block, len(vectors), rows, threads)]
-    return _ranked(vectors, centroids, np.concatenate(found), threads)[0][:, :nprobe]
+    found = nearest_points(vectors, centroids, fanout, threads, block_rows=rows)
+    return _ranked(vectors, centroids, found, threads)[0][:, :nprobe]
 
 
 def _ranked(

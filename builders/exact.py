@@ -9,20 +9,22 @@ from numpy.typing import NDArray
 
 from indexmill.builders.list_rows import Lists, plain_rows
 from indexmill.builders.probe import Pairs
-from indexmill.builders.scan import Nearest, nothing, scan, united
+from indexmill.builders.scan import MARGIN, Nearest, nothing, scan, united
 
 #: Bytes of rows that are compared at a time.
 BLOCK_BYTES = 8 << 20
 #: Rows that a thread compares at a time.
 _LIST_ROWS = 1024
-#: Queries that are compared at a time.
-QUERY_BLOCK = 65_536
+#: Queries that are compared at a time, and pairs of them and lists: at most.
+QUERY_BLOCK, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
 
 
 class ExactSearch:
     """Takes vectors block by block and keeps the k nearest to each query; blocks may come in any order.
 
-    Memory: `BLOCK_BYTES` and a few MiB a thread beside the block that is added, and 12 bytes a query and neighbour.
+    Memory: 12 bytes a query and neighbour, `BLOCK_BYTES` beside the block that is added (as float32 once more where
+    it must be converted), 32 MiB, a few MiB a thread, and `exact_query_bytes` of the queries that are compared at a
+    time.
 
     Parameters
     ----------
@@ -32,6 +34,8 @@ class ExactSearch:
         Does not reach the result.
     by_product : bool
         Rank by inner product, of vectors with one norm (`pipeline.metric.added_component`).
+    query_block : int
+        Queries that are compared at a time, at most; does not reach the result.
 
     Attributes
     ----------
@@ -39,9 +43,18 @@ class ExactSearch:
         Among all vectors so far.
     """
 
-    def __init__(self, queries: NDArray[Any], k: int, threads: int = 1, *, by_product: bool = False) -> None:
+    def __init__(
+        self,
+        queries: NDArray[Any],
+        k: int,
+        threads: int = 1,
+        *,
+        by_product: bool = False,
+        query_block: int = QUERY_BLOCK,
+    ) -> None:
         self.found = nothing(len(queries), k)
         self._queries, self._k, self._threads, self._by_product = queries, k, threads, by_product
+        self._query_block = query_block
 
     def add(self, first: int, rows: NDArray[Any]) -> None:
         """Take vectors, (m, dim), with ids from `first` on."""
@@ -54,26 +67,22 @@ class ExactSearch:
         if not same and rows.dtype.name not in ("float32", "float16"):
             rows = rows.astype(np.float32)
         lists, centroids = _as_lists(first, rows, with_means=not same)
-        form = plain_rows(rows.dtype, rows.shape[1])
-        parts = []
-        for at in range(0, len(self._queries), QUERY_BLOCK):
-            queries = self._queries[at : at + QUERY_BLOCK]
-            everywhere = np.tile(np.arange(len(queries)), len(lists.sizes))
-            pairs = Pairs(everywhere, np.arange(len(lists.sizes) + 1) * len(queries))
-            parts.append(
-                scan(
-                    lists,
-                    form,
-                    centroids,
-                    queries,
-                    pairs,
-                    self._k,
-                    self._threads,
-                    by_product=self._by_product,
-                )
+        form, n_lists = plain_rows(rows.dtype, rows.shape[1]), len(lists.sizes)
+        step = min(self._query_block, max(_LEAST_QUERIES, _MOST_PAIRS // n_lists))
+        for at in range(0, len(self._queries), step):
+            queries = self._queries[at : at + step]
+            pairs = Pairs(np.tile(np.arange(len(queries)), n_lists), np.arange(n_lists + 1) * len(queries))
+            fresh = scan(
+                lists, form, centroids, queries, pairs, self._k, self._threads, by_product=self._by_product
             )
-        fresh = Nearest(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-        self.found = united([self.found, fresh], self._k)
+            part = slice(at, at + step)
+            before = Nearest(self.found.keys[part], self.found.ids[part])
+            self.found.keys[part], self.found.ids[part] = united([before, fresh], self._k)
+
+
+def exact_query_bytes(dim: int, k: int, threads: int) -> int:
+    """Return what a query takes while it is compared: as float32, candidates of every thread merged and ranked."""
+    return 8 * dim + (k + MARGIN) * (24 * threads + 56) + 64
 
 
 def exact_neighbours(

@@ -78,6 +78,16 @@ def plain_rows(dtype: np.dtype[Any], dim: int) -> RowFormat:
 
 
 @njit(nogil=True, cache=True)
+def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write the ids of all lists, uint32 that begin at bytes `at` (n,) of `data`, to `out`, at `starts` (n + 1,)."""
+    for e in range(at.size):
+        size = starts[e + 1] - starts[e]
+        ids = data[at[e] : at[e] + 4 * size].view(np.uint32)
+        for i in range(size):
+            out[starts[e] + i] = ids[i]
+
+
+@njit(nogil=True, cache=True)
 def decode(
     data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
 ) -> None:  # pragma: no cover - compiled

@@ -69,6 +69,7 @@ def nearest_points(
     threads: int = 1,
     *,
     weights: NDArray[np.float32] | None = None,
+    block_rows: int = PRODUCT_ROWS,
 ) -> NDArray[np.uint32]:
     """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller index.
 
@@ -80,6 +81,8 @@ def nearest_points(
         At most n_points.
     weights : float32 array, shape (n_points,), optional
         Added to the squared distances (see `builders.balanced`).
+    block_rows : int
+        Vectors that a thread takes at a time; a multiple of 512, of which products are made.
 
     Returns
     -------
@@ -105,7 +108,7 @@ def nearest_points(
                 keep_nearest(tile, mine, some, distances, found)
         return found
 
-    blocks = list(map_blocks(block, len(vectors), PRODUCT_ROWS, threads))
+    blocks = list(map_blocks(block, len(vectors), block_rows, threads))
     return np.concatenate(blocks) if blocks else np.empty((0, fanout), np.uint32)
 
 

@@ -10,9 +10,13 @@ from numba import njit
 from indexmill.builders.list_rows import decode
 from indexmill.builders.nearest import keep_nearest
 from indexmill.builders.panels import NO_SCORE, NOTHING, PANEL, merge_nearest
+from indexmill.reader.kernels import l2_gather_u8
 
 #: Bytes of the panels that are made of a list at a time: they stay in a core's own cache for all its queries.
 _PANEL_BYTES = 128 << 10
+#: Queries up to which a list is compared row by row, without making panels of it, and components up to which the
+#: distances that come with that are exact in float32; rows at a time.
+_FEW, _FEW_DIM, _FEW_ROWS = 2, 258, 1024
 #: Rows and queries of one product. Part of the result: its last bits may depend on the shape of the operands.
 _TILE_ROWS, _TILE_QUERIES = 512, 256
 
@@ -40,10 +44,18 @@ def scan_bytes(
     panels = np.zeros((most // PANEL, chunks, PANEL, 4), np.uint8)
     offsets = np.empty((most // PANEL, PANEL), np.int32)
     names = np.empty((most // PANEL, PANEL), np.uint32)
+    near, numbers = np.empty(_FEW_ROWS, np.float32), np.arange(_FEW_ROWS, dtype=np.uint32)
+    tile = np.empty((1, _FEW_ROWS), np.int32)
     for e in range(first, last):
         g = lists.names[e]
         mine = rows[row_starts[g] : row_starts[g + 1]]
         if mine.size == 0:
+            continue
+        if mine.size <= _FEW and flip == 0 and dim <= _FEW_DIM:
+            for i in range(mine.size):
+                scan_rows(
+                    queries, mine[i : i + 1], lists, e, starts[e], dim, near, numbers, tile, scores, found
+                )
             continue
         for top in range(0, lists.sizes[e], most):
             m = min(most, lists.sizes[e] - top)
@@ -56,6 +68,25 @@ def scan_bytes(
             flat[m : used * PANEL] = NOTHING
             offsets.reshape(-1)[m : used * PANEL] = NO_SCORE
             merge_nearest(queries, mine, panels[:used], offsets[:used], names[:used], scores, found)
+
+
+@njit(nogil=True, cache=True)
+def scan_rows(
+    queries: Any, mine: Any, lists: Any, e: Any, start: Any, dim: Any, near: Any, numbers: Any, tile: Any, scores: Any,
+    found: Any,
+) -> None:  # fmt: skip # pragma: no cover - compiled
+    """Merge list `e` into what is nearest to the one query `mine`, row by row."""
+    query = queries[mine[0]]
+    own = np.int32(0)
+    for j in range(dim):
+        own += np.int32(query[j]) * np.int32(query[j])
+    for top in range(0, lists.sizes[e], _FEW_ROWS):
+        m = min(_FEW_ROWS, lists.sizes[e] - top)
+        at = lists.data.ctypes.data + lists.at[e] + top * dim
+        l2_gather_u8(query.ctypes.data, at, dim, numbers.ctypes.data, m, near.ctypes.data)
+        for i in range(m):
+            tile[0, i] = np.int32(near[i]) - own
+        keep_nearest(tile[:, :m], mine, lists.ids[start + top : start + top + m], scores, found)
 
 
 @njit(nogil=True, cache=True)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from indexmill.formats.errors import FormatError
-from indexmill.formats.frame import PAGE_BYTES, corrupt
+from indexmill.formats.frame import corrupt
 from indexmill.formats.ids import read_ids
-from indexmill.formats.ivf_batch import BatchFile, batch_name, batch_number, ids_offset
+from indexmill.formats.ivf_batch import BatchFile, batch_name, batch_number
 from indexmill.formats.ivf_centroids import CENTROIDS_NAME, read_centroids
 from indexmill.formats.manifest import FileEntry, parse_manifest
 
@@ -50,6 +49,10 @@ class IvfFiles:
             raise corrupt(where, "field 'n_batches'", f"{len(files)} as in the manifest", len(names))
         return files
 
+    def batch_sizes(self) -> list[int]:
+        """Return the vectors of each batch, by the manifest."""
+        return [int(size) for size in self.manifest.ivf["batches"]]
+
     def open_batch(self, number: int) -> BatchFile:
         """Open the file of one batch.
 
@@ -83,21 +86,24 @@ class IvfFiles:
 
 
 def ivf_problems(index: IvfFiles) -> Iterator[str]:
-    """Read every list of an IVF index and yield what is wrong beside checksums, one message each."""
-    expected, n_vectors, codebook = 0, index.centroids.n_vectors, index.centroids.codebook
+    """Read every list of an IVF index and yield what is wrong beside checksums, of every batch."""
+    expected: int | None = 0
+    codebook = index.centroids.codebook
     n_centres = 256 if codebook is None else len(codebook.pivots)
     for number in range(len(index.batches)):
+        after: int | None = None
         try:
             with index.open_batch(number) as batch:
-                if batch.first_vector != expected:
+                after = batch.first_vector + batch.n_vectors
+                if expected not in (None, batch.first_vector):
                     raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
-                expected += batch.n_vectors
                 yield from _batch_problems(batch, n_centres, index.centroids.copies)
         except (FormatError, OSError) as error:
             yield str(error)
-            return
-    if expected != n_vectors:
-        yield str(corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, n_vectors))
+        expected = after  # None: it is not known where the next batch begins
+    if expected not in (None, index.centroids.n_vectors):
+        what = corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, index.centroids.n_vectors)
+        yield str(what)
 
 
 def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:
@@ -111,26 +117,3 @@ def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[s
     if len(wrong):
         vector = batch.first_vector + int(wrong[0])
         yield str(corrupt(batch.path, f"vector {vector}", f"in 1..{copies} lists", int(seen[wrong[0]])))
-
-
-def ids_in_lists(batch: BatchFile, lists: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
-    """Gather the ids of all lists, in file order, from the bytes of section ``lists``.
-
-    Parameters
-    ----------
-    lists : uint8 array
-        The section.
-    out : uint32 array, shape (batch.n_rows,)
-
-    Raises
-    ------
-    CorruptFile
-        If ids are not of this batch, or do not ascend in a list.
-    """
-    sizes = batch.directory["size"].astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    offsets = batch.directory["first_page"].astype(np.int64) * PAGE_BYTES + ids_offset(sizes, batch.row_bytes)
-    for place in range(int(np.count_nonzero(sizes))):
-        at = int(offsets[place])
-        out[starts[place] : starts[place + 1]] = lists[at : at + 4 * int(sizes[place])].view("<u4")
-    batch.check_ids(out, starts[:-1])

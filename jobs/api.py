@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from indexmill.formats.source import VectorSource
     from indexmill.formats.truth import Truth
-    from indexmill.pipeline.join import JoinReport
+    from indexmill.pipeline.join_options import JoinReport
     from indexmill.pipeline.progress import Progress
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
@@ -405,6 +405,9 @@ def join(
     memory: int | str = "8GiB",
     workers: int = 2,
     work: str | os.PathLike[str] | None = None,
+    executor: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    platform: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: bool = False,
 ) -> JoinReport:
@@ -425,11 +428,15 @@ def join(
     column, id_column : str, optional
         Of a file of queries: the vectors, and ids that the result calls the queries by.
     memory : int or str
-        Budget beside the page cache: two batches, the queries and their results.
+        Budget beside the page cache: two batches, the queries, and as many of them as are searched at a time.
     workers : int
         Threads; they do not change the bytes.
     work : path, optional
         Directory for partial results; default: beside `out`.
+    executor, ray_address
+        Where batches are searched; "ray": on the nodes of a cluster, which all need `index` and `work`.
+    platform : path, optional
+        TOML file of workers to divide the batches among.
     progress : bool
         Whether to show progress on stderr.
 
@@ -447,7 +454,8 @@ def join(
     with _listener(progress) as bars:
         return join_files(
             queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
-            workers=workers, work=work, force=force, progress=bars,
+            workers=workers, work=work, force=force, progress=bars, executor=executor, ray_address=ray_address,
+            platform=platform,
         )  # fmt: skip
 
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from indexmill.jobs.options import Column, Force, Json, K, Memory, Workers, examples
 
+if TYPE_CHECKING:
+    from indexmill.pipeline.join_options import JoinReport
+    from indexmill.pipeline.join_plan import JoinPlan
+
 NAME = "join"
 EXAMPLES = examples(
     "indexmill join queries.u8bin base.ivf -k 10 --nprobe 32 --out result.parquet",
     "indexmill join orders.parquet base.ivf --id-column order --recall 0.95 --out result.parquet",
+    "indexmill join queries.u8bin base.ivf --nprobe 4 --platform drives.toml --plan",
+    "indexmill join queries.u8bin /shared/base.ivf --nprobe 32 --executor ray --out /shared/result.parquet",
 )
 
 
@@ -45,6 +51,23 @@ def command(
             metavar="DIR", help="Keep partial results here until the join is finished; default: beside FILE."
         ),
     ] = None,
+    executor: Annotated[
+        str,
+        typer.Option(metavar="local|ray", help="Where batches are searched; ray: on the nodes of a cluster."),
+    ] = "local",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Cluster; default: RAY_ADDRESS, else one started here."),
+    ] = None,
+    platform: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml", help="Divide the batches among the workers that this file describes."
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Tell how --platform divides the batches, and search nothing.")
+    ] = False,
     force: Force = False,
     json_: Json = False,
 ) -> None:
@@ -52,31 +75,68 @@ def command(
 
     A join that was killed, or that found a batch damaged, goes on with what is left when it is run again.
     """
-    from indexmill.jobs.joining import join_files
+    from indexmill.jobs.joining import join_files, plan_files
     from indexmill.jobs.progress import stderr_progress
 
+    if plan:
+        planned = plan_files(
+            queries, index, platform, k=k, nprobe=nprobe, recall=recall, column=column, workers=workers
+        )
+        print(json.dumps(_plan_facts(planned), indent=2) if json_ else _plan_text(planned))
+        return
     with stderr_progress() as progress:
         report = join_files(
             queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
-            workers=workers, work=work, force=force, progress=progress,
+            workers=workers, work=work, force=force, progress=progress, executor=executor, ray_address=ray_address,
+            platform=platform,
         )  # fmt: skip
     facts = {"out": str(out), **{name: value for name, value in asdict(report).items() if value is not None}}
-    if json_:
-        print(json.dumps(facts, indent=2))
-        return
+    print(json.dumps(facts, indent=2) if json_ else _report_text(out, report))
+
+
+def _report_text(out: Path | None, report: JoinReport) -> str:
     learnt = ""
     if report.recall is not None:
         interval = f"[{report.recall_low:.4f}, {report.recall_high:.4f}]"
         learnt = f" (recall {report.recall:.4f} {interval} where it was learnt)"
-    print(f"{out}: {report.rows:,} rows of {report.queries:,} queries at nprobe {report.nprobe:,}{learnt}")
+    lines = [f"{out}: {report.rows:,} rows of {report.queries:,} queries at nprobe {report.nprobe:,}{learnt}"]
     if report.short:
-        print(
-            f"{report.short:,} queries have fewer than {k} neighbours in the lists they probe (column short)"
+        lines.append(
+            f"{report.short:,} queries have fewer than {report.k} neighbours in the lists they probe (column short)"
         )
     if report.load_seconds:
         rate = report.load_bytes / report.load_seconds / 1e6
-        print(
+        lines.append(
             f"{report.batches:,} batches, {report.reused:,} of them found from before: loaded in "
             f"{report.load_seconds:.2f} s ({rate:,.0f} MB/s), searched in {report.search_seconds:.2f} s, both in "
             f"{report.seconds:.2f} s"
         )
+    for run in report.workers or []:
+        lines.append(
+            f"{run.name}: {len(run.batches):,} batches ({run.planned:,} planned, {run.stolen:,} taken from others), "
+            f"done after {run.seconds:.2f} s ({run.predicted_seconds:.2f} planned)"
+        )
+    return "\n".join(lines)
+
+
+def _plan_facts(planned: JoinPlan) -> list[dict[str, Any]]:
+    rows = zip(planned.shares, planned.vectors, planned.simulated, strict=True)
+    return [
+        {
+            "worker": share.worker.name,
+            "batches": len(share.batches),
+            "vectors": vectors,
+            "seconds": round(share.seconds, 6),
+            "seconds_balanced": round(run.seconds, 6),
+        }
+        for share, vectors, run in rows
+    ]
+
+
+def _plan_text(planned: JoinPlan) -> str:
+    lines = [
+        f"{row['worker']}: {row['batches']:,} batches of {row['vectors']:,} vectors, {row['seconds']:.2f} s"
+        for row in _plan_facts(planned)
+    ]
+    end = max(run.seconds for run in planned.simulated)
+    return "\n".join([*lines, f"all: {end:.2f} s, where batches of the last go to workers that are through"])

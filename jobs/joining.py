@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from indexmill.formats.truth import Truth
-    from indexmill.pipeline.join import JoinReport
+    from indexmill.pipeline.join_options import JoinReport
+    from indexmill.pipeline.join_plan import JoinPlan
     from indexmill.pipeline.progress import Progress
+    from indexmill.pipeline.spec import ExecutorName
 
 _METRICS = ("l2", "ip", "cosine")
+EXECUTORS: tuple[ExecutorName, ...] = ("local", "ray")
 
 
 def join_files(
@@ -36,6 +39,9 @@ def join_files(
     work: str | os.PathLike[str] | None,
     force: bool,
     progress: Progress | None,
+    executor: str = "local",
+    ray_address: str | None = None,
+    platform: str | os.PathLike[str] | None = None,
 ) -> JoinReport:
     """Check the arguments of a join, read the queries, and run it.
 
@@ -46,8 +52,11 @@ def join_files(
     """
     size = _memory(memory)
     from indexmill.jobs.opening import check_is_index
+    from indexmill.jobs.options import one_of
     from indexmill.jobs.results import check_writable
-    from indexmill.pipeline.join import JoinOptions, run_join
+    from indexmill.pipeline.join import run_join
+    from indexmill.pipeline.join_options import JoinOptions
+    from indexmill.pipeline.join_platform import read_platform
 
     if out is None:
         raise ConfigError("--out: missing; name the Parquet file to write")
@@ -55,10 +64,44 @@ def join_files(
     if target.suffix != ".parquet":
         raise ConfigError(f"--out: {target}: expected a name that ends in .parquet")
     check_writable(target, force)
-    options = JoinOptions(k, nprobe, recall, size, workers, work)
+    where = one_of(executor, EXECUTORS, "--executor")
+    crew = () if platform is None else tuple(read_platform(os.fspath(platform)))
+    options = JoinOptions(k, nprobe, recall, size, workers, work, where, ray_address, crew)
     check_is_index(Path(index))
     rows, ids = _read_queries(queries, column, id_column)
     return run_join(rows, index, target, options, ids, progress)
+
+
+def plan_files(
+    queries: NDArray[Any] | str | os.PathLike[str],
+    index: str | os.PathLike[str],
+    platform: str | os.PathLike[str] | None,
+    *,
+    k: int,
+    nprobe: int | None,
+    recall: float | None,
+    column: str | None,
+    workers: int,
+) -> JoinPlan:
+    """Tell how the workers of `platform` would divide a join.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    from indexmill.jobs.opening import check_is_index
+    from indexmill.pipeline.join_options import JoinOptions
+    from indexmill.pipeline.join_plan import plan_join
+    from indexmill.pipeline.join_platform import read_platform
+
+    if platform is None:
+        raise ConfigError("--plan: tells how --platform divides a join; name its file")
+    options = JoinOptions(
+        k, nprobe, recall, workers=workers, platform=tuple(read_platform(os.fspath(platform)))
+    )
+    check_is_index(Path(index))
+    return plan_join(_read_queries(queries, column, None)[0], index, options)
 
 
 def truth_of(

@@ -31,10 +31,10 @@ def combined_rate(load: float, search: float) -> float:
 
 
 def split(rates: Sequence[tuple[float, float]], total: int) -> list[int]:
-    """Divide `total` items among workers so that the last one is done as early as can be (Equation 8).
+    """Divide `total` items among workers that load, then work, so that the last one is done as early as can be.
 
-    Without rounding, worker i gets ``total * r_i / sum(r)`` items, r_i its combined rate. The paper has one host
-    and N equal devices; here every worker has rates of its own, and the shares are the best whole numbers.
+    Equation 8: without rounding, worker i gets ``total * r_i / sum(r)`` items, r_i its combined rate. The paper has one
+    host and N equal devices; here every worker has rates of its own, and the shares are the best whole numbers.
 
     Parameters
     ----------
@@ -48,18 +48,22 @@ def split(rates: Sequence[tuple[float, float]], total: int) -> list[int]:
     list of int
         Items of each worker; they sum to `total`.
     """
-    combined = [combined_rate(load, search) for load, search in rates]
+    return shares([combined_rate(load, search) for load, search in rates], total)
+
+
+def shares(combined: Sequence[float], total: int) -> list[int]:
+    """Divide `total` items among workers of known rates, items a second; see `split`."""
     whole = sum(combined)
-    shares = [int(total * rate / whole) for rate in combined]
-    while sum(shares) > total:  # rounding of the quotient
-        shares[max(range(len(shares)), key=lambda i: (shares[i] / combined[i], i))] -= 1
-    ends = [((share + 1) / rate, i) for i, (share, rate) in enumerate(zip(shares, combined, strict=True))]
+    found = [int(total * rate / whole) for rate in combined]
+    while sum(found) > total:  # rounding of the quotient
+        found[max(range(len(found)), key=lambda i: (found[i] / combined[i], i))] -= 1
+    ends = [((share + 1) / rate, i) for i, (share, rate) in enumerate(zip(found, combined, strict=True))]
     heapq.heapify(ends)
-    for _ in range(total - sum(shares)):
+    for _ in range(total - sum(found)):
         _, i = ends[0]
-        shares[i] += 1
-        heapq.heapreplace(ends, ((shares[i] + 1) / combined[i], i))
-    return shares
+        found[i] += 1
+        heapq.heapreplace(ends, ((found[i] + 1) / combined[i], i))
+    return found
 
 
 @dataclass

@@ -73,7 +73,8 @@ def _given_centroids(path: str, source: VectorSource, p: IvfParameters) -> NDArr
     given = read_queries(path).astype(np.float32)
     if given.shape[1] != source.dim:
         raise InputError(
-            f"{path}: centroids of {given.shape[1]} dimensions, but the vectors have {source.dim}"
+            f"{path}: centroids of {given.shape[1]} dimensions, but the vectors have {source.dim}; name centroids that "
+            "were trained on such vectors, or leave them out to have some trained"
         )
     if p.metric == "cosine" and not (given != 0).any(axis=1).all():
         raise InputError(f"{path}: a centroid is zero, which has no direction; leave it out")

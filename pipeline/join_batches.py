@@ -7,19 +7,20 @@ from being searched.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.list_rows import PQ, SQ8, Lists, RowFormat, plain_rows
+from indexmill.builders.list_rows import PQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
 from indexmill.formats.direct import aligned_buffer, read_section
 from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.ivf_batch import BatchFile, ids_offset
 from indexmill.formats.ivf_centroids import Centroids
-from indexmill.formats.ivf_index import IvfFiles, ids_in_lists
+from indexmill.formats.ivf_index import IvfFiles
 
 
 @dataclass(frozen=True)
@@ -74,42 +75,80 @@ def buffers_bytes(index: IvfFiles) -> int:
     return 2 * (largest + 4 * rows)
 
 
-def load_batches(index: IvfFiles, numbers: Sequence[int]) -> Iterator[Loaded | Unread]:
+#: Called when a batch of so many bytes was read and checked that began at this time of `time.perf_counter`.
+Pace = Callable[[int, float], None]
+
+
+def load_batches(
+    index: IvfFiles, numbers: Iterable[int], *, ahead: bool = True, pace: Pace | None = None
+) -> Iterator[Loaded | Unread]:
     """Yield batches in order, each while the one after it is read on another thread.
 
     Memory: two batches (`buffers_bytes`).
+
+    Parameters
+    ----------
+    numbers : iterable of int
+        Asked for the next one when its batch is about to be read.
+    ahead : bool
+        Whether to read one batch while another is searched, as opposed to when the next one is asked for.
+    pace : callable, optional
+        Runs on the thread that reads.
     """
-    if not len(numbers):
-        return
-    largest = max(index.batches[number].bytes for number in numbers)
-    buffers = [aligned_buffer(largest) for _ in range(min(2, len(numbers)))]
+    largest = max(file.bytes for file in index.batches)
+    buffers = [aligned_buffer(largest) for _ in range(1 + ahead)]  # memory that is not touched takes none
+    queue = iter(numbers)
     with ThreadPoolExecutor(1, "join-load") as thread:
-        pending = thread.submit(_load, index, numbers[0], buffers[0])
-        for i in range(len(numbers)):
+
+        def start(i: int) -> Future[Loaded | Unread] | None:
+            number = next(queue, None)
+            return (
+                None
+                if number is None
+                else thread.submit(_load, index, number, buffers[i % len(buffers)], pace)
+            )
+
+        i, pending = 0, start(0)
+        while pending is not None:
             loaded = pending.result()
-            if i + 1 < len(numbers):
-                pending = thread.submit(_load, index, numbers[i + 1], buffers[(i + 1) % 2])
+            i += 1
+            if ahead:
+                pending = start(i)
             yield loaded
             del loaded
+            if not ahead:
+                pending = start(i)
 
 
-def _load(index: IvfFiles, number: int, buffer: NDArray[np.uint8]) -> Loaded | Unread:
+def _load(
+    index: IvfFiles, number: int, buffer: NDArray[np.uint8], pace: Pace | None = None
+) -> Loaded | Unread:
     began = time.perf_counter()
     try:
         with index.open_batch(number) as batch:
             data = buffer[: batch.lists_bytes]
             read_section(batch.file, "lists", data)
-            ids = np.empty(batch.n_rows, np.uint32)
-            ids_in_lists(batch, data, ids)
-            entries = batch.directory
-            lists = Lists(
-                data,
-                entries["list"].astype(np.uint32),
-                entries["size"].astype(np.int64),
-                entries["first_page"].astype(np.int64) * PAGE_BYTES,
-                ids,
-            )
+            lists = _as_lists(batch, data)
+            if pace is not None:
+                pace(batch.lists_bytes, began)
             seconds = time.perf_counter() - began
             return Loaded(number, batch.first_vector, lists, batch.lists_bytes, seconds)
     except (FormatError, OSError) as error:
         return Unread(number, error)
+
+
+def _as_lists(batch: BatchFile, data: NDArray[np.uint8]) -> Lists:
+    """Present the bytes of section ``lists``.
+
+    Raises
+    ------
+    CorruptFile
+        If ids are not of this batch, or do not ascend in a list.
+    """
+    entries = batch.directory
+    sizes, at = entries["size"].astype(np.int64), entries["first_page"].astype(np.int64) * PAGE_BYTES
+    lists = Lists(data, entries["list"].astype(np.uint32), sizes, at, np.empty(batch.n_rows, np.uint32))
+    starts = lists.starts
+    gather_ids(data, at + ids_offset(sizes, batch.row_bytes), starts, lists.ids)
+    batch.check_ids(lists.ids, starts[:-1])
+    return lists

@@ -1,88 +1,107 @@
-"""What a join keeps on the disk until it is finished: the k nearest of each query in each batch that was searched."""
+"""What a join keeps on the disk until it is finished: the lists to probe, and what was found in every batch."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexmill.builders.scan import Nearest
 from indexmill.formats.atomic import write_json_atomic
-from indexmill.formats.errors import FormatError
-from indexmill.formats.pagefile import PageFile, PageFileWriter
+from indexmill.formats.pagefile import PageFileWriter
 from indexmill.pipeline.failpoint import failpoint
+from indexmill.pipeline.join_rows import CHOSEN_KIND, FOUND, PART_KIND, RowFile, as_rows, is_whole
 
-KIND = "PART"
 _JOB = "job.json"
 
 
 class Partials:
-    """Partial results of one join in a directory of their own, found again by a join of the same job.
+    """The folder of one join, found again by a join of the same job.
 
     Parameters
     ----------
     folder : Path
-        Made if it is missing, emptied if it belongs to another job.
-    job : dict
-        What decides the results, JSON.
+    n_queries, k : int
     """
 
-    def __init__(self, folder: Path, job: dict[str, Any]) -> None:
-        self.folder = folder
-        self._job = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
+    def __init__(self, folder: Path, n_queries: int, k: int) -> None:
+        self.folder, self.n_queries, self.k = folder, n_queries, k
         self.facts: dict[str, Any] = {}
+        self._job = ""
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """Make the folder, and empty it if it belongs to another job.
+
+        Parameters
+        ----------
+        job : dict
+            What decides the results, JSON.
+        """
+        self._job = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
         try:
-            found = json.loads((folder / _JOB).read_text())
+            found = json.loads((self.folder / _JOB).read_text())
         except (FileNotFoundError, ValueError):
             found = {}
         if isinstance(found, dict) and found.get("job") == self._job and isinstance(found.get("facts"), dict):
             self.facts = found["facts"]
-        else:
-            if folder.exists():
-                shutil.rmtree(folder)
-            folder.mkdir(parents=True)
-            self.remember({})
+            return
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True)
+        self.remember({})
 
     def remember(self, facts: dict[str, Any]) -> None:
         """Keep what was learnt for a join that goes on."""
         self.facts = facts
         write_json_atomic(self.folder / _JOB, {"job": self._job, "facts": facts})
 
-    def write(self, batch: int, found: Nearest) -> None:
-        """Keep what was found in a batch; whole or not at all."""
-        n_queries, k = found.ids.shape
-        fields = {"batch": batch, "n_queries": n_queries, "k": k}
-        with PageFileWriter(self._path(batch), KIND, fields) as file:
-            with file.section("keys") as section:
-                section.write(np.ascontiguousarray(found.keys, "<f8"))
-            with file.section("ids") as section:
-                section.write(np.ascontiguousarray(found.ids, "<u4"))
+    def part(self, batch: int) -> Path:
+        """Return where what was found in a batch is kept."""
+        return self.folder / f"{batch:06d}.part"
+
+    def merged(self, level: int, number: int) -> Path:
+        """Return where the parts of several batches are kept, merged."""
+        return self.folder / f"merged-{level}-{number:06d}.part"
+
+    def write(self, path: Path, blocks: Iterable[Nearest]) -> None:
+        """Write what was found, block after block of queries; whole or not at all."""
+        with PageFileWriter(path, PART_KIND, {"n_queries": self.n_queries, "k": self.k}) as file:
+            with file.section("rows") as section:
+                for found in blocks:
+                    section.write(as_rows(found))
             failpoint("task-written")
         failpoint("task-done")
 
-    def read(self, batch: int, n_queries: int, k: int) -> Nearest | None:
-        """Return what was found in a batch; None where it is missing or damaged, so that it is searched again."""
-        path = self._path(batch)
-        try:
-            with PageFile(path, KIND) as file:
-                file.field("batch", batch, batch)
-                keys = np.frombuffer(file.section("keys", 8 * n_queries * k), "<f8")
-                ids: NDArray[np.uint32] = np.frombuffer(file.section("ids", 4 * n_queries * k), "<u4")
-        except FileNotFoundError:
-            return None
-        except FormatError:
-            path.unlink(missing_ok=True)
-            return None
-        return Nearest(keys.reshape(n_queries, k), ids.reshape(n_queries, k))
+    def has(self, path: Path) -> bool:
+        """Say whether a file of what was found is whole; a damaged one is deleted, so that it is made again."""
+        return is_whole(path, PART_KIND, self.n_queries, FOUND, self.k)
+
+    def open(self, path: Path) -> RowFile:
+        """Open a file of what was found."""
+        return RowFile(path, PART_KIND, self.n_queries, FOUND, self.k)
+
+    @property
+    def _chosen(self) -> Path:
+        return self.folder / "chosen.cells"
+
+    def keep_chosen(self, nprobe: int, choose: Callable[[], Iterator[Any]]) -> None:
+        """Keep the lists that each query probes, uint32 (n, nprobe) blocks, unless they are there."""
+        if is_whole(self._chosen, CHOSEN_KIND, self.n_queries, "<u4", nprobe):
+            return
+        fields = {"n_queries": self.n_queries}
+        with PageFileWriter(self._chosen, CHOSEN_KIND, fields) as file, file.section("rows") as section:
+            for rows in choose():
+                section.write(np.ascontiguousarray(rows, "<u4"))
+
+    def open_chosen(self, nprobe: int) -> RowFile:
+        """Open the file of the lists that each query probes."""
+        return RowFile(self._chosen, CHOSEN_KIND, self.n_queries, "<u4", nprobe)
 
     def remove(self) -> None:
         """Delete everything: the join is finished."""
         shutil.rmtree(self.folder)
-
-    def _path(self, batch: int) -> Path:
-        return self.folder / f"{batch:06d}.part"

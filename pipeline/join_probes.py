@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cells import nearest_cells
 from indexmill.builders.panels import NOTHING
-from indexmill.builders.scan import nothing, united
+from indexmill.builders.scan import Nearest, nothing, united
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.ivf_index import IvfFiles
 from indexmill.pipeline.ivf_recall import list_recalls, ranks_of
 from indexmill.pipeline.join_batches import Loaded, Unread, load_batches
+from indexmill.pipeline.join_queries import Queries
 from indexmill.pipeline.join_search import Search
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.recall import mean_recall
 
 #: Queries that teach.
-_SAMPLE = 200
+SAMPLE = 200
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Learnt:
 
 
 def learn_nprobe(
-    files: IvfFiles, queries: NDArray[Any], k: int, recall: float, threads: int, progress: Progress
+    files: IvfFiles, queries: Queries, k: int, recall: float, threads: int, progress: Progress
 ) -> Learnt:
     """Return the fewest lists with which the mean recall of at most 200 evenly spaced queries is at least `recall`.
 
@@ -45,22 +46,35 @@ def learn_nprobe(
     Raises
     ------
     CorruptFile
-        If a batch cannot be read.
+        If batches cannot be read; it names all.
     """
-    chosen = np.unique(np.linspace(0, len(queries) - 1, min(_SAMPLE, len(queries))).astype(np.int64))
-    search = Search(files.centroids, queries[chosen], k, files.centroids.n_lists, threads)
-    best, homes = nothing(len(chosen), k), []
+    chosen = np.unique(np.linspace(0, len(queries) - 1, min(SAMPLE, len(queries))).astype(np.int64))
+    sample = np.concatenate([queries.block(row, row + 1) for row in chosen.tolist()])
+    search = Search(files.centroids, k, files.centroids.n_lists, threads)
+    best, homes, unread = nothing(len(chosen), k), [], []
     progress.start("learn", len(files.batches), "batches")
     for batch in load_batches(files, range(len(files.batches))):
         if isinstance(batch, Unread):
-            raise CorruptFile(
-                f"recall: cannot be learnt while a batch is missing: {batch.error}"
-            ) from batch.error
-        found = search.run(batch.lists)
+            unread.append(f"  {batch.error}")
+            continue
+        found = search.run(batch.lists, sample, None)
         homes.append(_homes(batch, found.ids))
         best = united([best, found], k)
         progress.advance(1)
     progress.finish()
+    if unread:
+        raise CorruptFile(
+            f"recall: cannot be learnt while batches of {files.path} cannot be read:\n"
+            + "\n".join(unread)
+            + "\nrestore these files and run again, or say --nprobe in place of --recall to search the others now"
+        )
+    return _fewest(files, sample, best, homes, recall, threads)
+
+
+def _fewest(
+    files: IvfFiles, sample: NDArray[Any], best: Nearest, homes: list[Any], recall: float, threads: int
+) -> Learnt:
+    """Return the fewest lists that hold enough of the neighbours, given the list of each."""
     ids, cells = (np.concatenate(columns) for columns in zip(*homes, strict=True))
     order = np.argsort(ids, kind="stable")
     ids, cells = ids[order], cells[order]
@@ -68,7 +82,7 @@ def learn_nprobe(
     wanted = np.where(there, best.ids, ids[0])
     known = np.searchsorted(ids, wanted)
     n_lists = files.centroids.n_lists
-    places = nearest_cells(search.queries, files.centroids.centroids, n_lists, threads)
+    places = nearest_cells(sample, files.centroids.centroids, n_lists, threads)
     ranks = np.full(wanted.shape, n_lists)
     for copy in range(files.centroids.copies):
         at = np.minimum(known + copy, len(ids) - 1)
@@ -77,7 +91,7 @@ def learn_nprobe(
     recalls = list_recalls(ranks, n_lists)
     nprobe = min(int(np.searchsorted(recalls.mean(axis=0), recall - 1e-9)) + 1, n_lists)
     measured = mean_recall(recalls[:, nprobe - 1])
-    return Learnt(nprobe, measured.mean, measured.low, measured.high, len(chosen))
+    return Learnt(nprobe, measured.mean, measured.low, measured.high, len(sample))
 
 
 def _homes(batch: Loaded, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:

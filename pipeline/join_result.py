@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +16,25 @@ from indexmill.builders.panels import NOTHING
 from indexmill.builders.scan import Nearest
 from indexmill.formats.atomic import atomic_write
 from indexmill.formats.ivf_index import IvfFiles
+from indexmill.pipeline.join_options import JoinReport
 from indexmill.pipeline.join_search import scores_of
 
-if TYPE_CHECKING:
-    from indexmill.pipeline.join import JoinReport
-
 #: Rows of a row group, about.
-_GROUP_ROWS = 1 << 20
+GROUP_ROWS = 1 << 18
 METADATA_KEY = b"indexmill.join"
 
 
+def group_queries(k: int) -> int:
+    """Return the queries of a row group."""
+    return max(1, GROUP_ROWS // k)
+
+
 def write_result(
-    out: Path, best: Nearest, files: IvfFiles, query_ids: pa.Array | None, report: JoinReport, k: int
+    out: Path,
+    blocks: Callable[[], Iterable[Nearest]],
+    files: IvfFiles,
+    query_ids: pa.Array | None,
+    report: JoinReport,
 ) -> None:
     """Write the result, all of it or nothing, and count its rows and short queries in `report`.
 
@@ -34,19 +42,23 @@ def write_result(
     ``vector_id`` int64, ``score`` float32, ``short`` bool: whether the query has fewer than k rows. The file's metadata
     has a JSON object under ``indexmill.join``: ``index`` (build id), ``metric``, ``k``, ``nprobe``, ``queries``,
     ``short`` and ``empty``, the queries with fewer than k rows and with none.
+
+    Parameters
+    ----------
+    blocks : callable
+        Yields the nearest of all queries in order, `group_queries` at a time.
     """
     user_ids = files.user_ids()
-    there = best.ids != NOTHING
-    counts = there.sum(axis=1)
-    report.rows, report.short = int(counts.sum()), int((counts < k).sum())
+    k, metric = report.k, files.centroids.metric
+    empty = _count(report, blocks())
     about = {
         "index": files.manifest.build_id,
-        "metric": files.centroids.metric,
+        "metric": metric,
         "k": k,
         "nprobe": report.nprobe,
-        "queries": len(best.ids),
+        "queries": report.queries,
         "short": report.short,
-        "empty": int((counts == 0).sum()),
+        "empty": empty,
     }
     query_type = pa.int64() if query_ids is None else query_ids.type
     id_type = pa.int64() if user_ids is None else user_ids.type
@@ -57,18 +69,27 @@ def write_result(
         ],
         metadata={METADATA_KEY: json.dumps(about).encode()},
     )  # fmt: skip
-    step = max(1, _GROUP_ROWS // k)
+    first = 0
     with atomic_write(out) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for first in range(0, len(best.ids), step):
-            some = slice(first, first + step)
-            part = Nearest(best.keys[some], best.ids[some])
-            columns = _columns(part, there[some], first, files.centroids.metric, query_ids, user_ids)
+        for part in blocks():
+            columns = _columns(part, first, metric, query_ids, user_ids)
             writer.write_table(pa.table(columns, schema=schema))
+            first += len(part.ids)
 
 
-def _columns(
-    part: Nearest, there: NDArray[np.bool_], first: int, metric: str, query_ids: Any, user_ids: Any
-) -> list[Any]:
+def _count(report: JoinReport, blocks: Iterable[Nearest]) -> int:
+    """Count rows and short queries; returns how many have none."""
+    report.rows = report.short = empty = 0
+    for part in blocks:
+        counts = (part.ids != NOTHING).sum(axis=1)
+        report.rows += int(counts.sum())
+        report.short += int((counts < report.k).sum())
+        empty += int((counts == 0).sum())
+    return empty
+
+
+def _columns(part: Nearest, first: int, metric: str, query_ids: Any, user_ids: Any) -> list[Any]:
+    there = part.ids != NOTHING
     rows, ranks = np.nonzero(there)
     short: NDArray[np.bool_] = there.sum(axis=1) < there.shape[1]
     vector_ids = part.ids[there].astype(np.int64)

@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+#: Rows that are widened at a time.
+_ROWS = 4096
+
 
 def unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Return `vectors`, shape (n, dim), scaled to length 1; none may be zero."""
-    wide = vectors.astype(np.float64)
-    scaled: NDArray[np.float32] = (wide / np.linalg.norm(wide, axis=1, keepdims=True)).astype(np.float32)
+    """Return `vectors`, shape (n, dim), scaled to length 1; none may be zero.
+
+    Memory: the result, and 28 bytes a component of 4,096 rows.
+    """
+    scaled = np.empty(vectors.shape, np.float32)
+    for first in range(0, len(vectors), _ROWS):
+        wide = vectors[first : first + _ROWS].astype(np.float64)
+        scaled[first : first + _ROWS] = wide / np.linalg.norm(wide, axis=1, keepdims=True)
     return scaled
 
 

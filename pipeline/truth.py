@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.exact import BLOCK_BYTES, ExactSearch
-from indexmill.builders.scan import MARGIN, Nearest, nothing, united
-from indexmill.formats.errors import BudgetError, ConfigError, InputError
+from indexmill.builders.exact import BLOCK_BYTES, QUERY_BLOCK, ExactSearch, exact_query_bytes
+from indexmill.builders.scan import Nearest, nothing, united
+from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError
 from indexmill.formats.ivf_index import IvfFiles
 from indexmill.formats.source import VectorSource
 from indexmill.formats.truth import Truth
 from indexmill.formats.validate import check_batch
 from indexmill.pipeline.budget import FIXED_BYTES
-from indexmill.pipeline.join import JoinOptions, check_memory
 from indexmill.pipeline.join_batches import Unread, load_batches
+from indexmill.pipeline.join_budget import Need, check_need, join_need
+from indexmill.pipeline.join_queries import Queries
 from indexmill.pipeline.join_search import Search
 from indexmill.pipeline.metric import unit
 from indexmill.pipeline.progress import Progress, Silent
+from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 #: Vector ids of a truth file are uint32, and one of them stands for nothing.
 _MOST_VECTORS = 2**32 - 1
@@ -41,7 +44,7 @@ def truth_of_vectors(
 
     Distances are squared Euclidean ones: under cosine of unit vectors, under inner product with the added component.
 
-    Memory: the queries twice, 40 bytes a query and neighbour, and about 64 MiB a thread.
+    Memory: see `vectors_need`.
 
     Raises
     ------
@@ -55,13 +58,18 @@ def truth_of_vectors(
     _check(source.n_vectors, source.dim, queries, k)
     if metric == "ip" and source.dtype.kind != "f":
         raise ConfigError(f"metric: ip needs float vectors, but {source.paths[0]} holds {source.dtype}")
-    need = FIXED_BYTES + len(queries) * (8 * source.dim + 40 * (k + MARGIN)) + threads * (64 << 20)
-    if memory is not None and need > memory:
-        raise BudgetError(f"memory: {len(queries):,} queries need {need:,} bytes, the budget is {memory:,}")
+    need = vectors_need(source, queries, k, metric, threads)
+    if memory is not None and need.least > memory:
+        raise BudgetError(
+            f"memory: {len(queries):,} queries need {need.least:,} bytes, the budget is {memory:,}; give more, lower "
+            "-k or --workers, or ask fewer queries at a time"
+        )
     rows = max(1, BLOCK_BYTES // (source.dim * source.dtype.itemsize))
     with threadpool_limits(1):
         prepare, asked = _euclidean(source, queries, metric, rows)
-        search = ExactSearch(asked, k, threads)
+        search = ExactSearch(
+            asked, k, threads, query_block=QUERY_BLOCK if memory is None else need.block(memory)
+        )
         listener = progress or Silent()
         listener.start("truth", source.n_vectors, "vectors")
         for batch in source.batches(rows):
@@ -86,8 +94,8 @@ def truth_of_index(
     ------
     ConfigError
         If the lists are not flat, so that the vectors themselves are not there.
-    FormatError
-        If a batch cannot be read.
+    CorruptFile
+        If batches cannot be read; it names all.
     IndexmillError
         As `truth_of_vectors`.
     """
@@ -98,19 +106,45 @@ def truth_of_index(
             f"{index}: its lists hold codes ({shared.codec}); name the files of the vectors instead"
         )
     _check(shared.n_vectors, shared.dim - (shared.metric == "ip"), queries, k)
+    asked = Queries(shared, queries)
+    held = len(queries) * k * 20
+    need = join_need(files, queries.dtype, len(queries), k, shared.n_lists, threads)
+    need = replace(need, fixed=need.fixed + held)
     if memory is not None:
-        check_memory(files, len(queries), JoinOptions(k, shared.n_lists, memory=memory, workers=threads))
-    best, listener = nothing(len(queries), k), progress or Silent()
+        check_need(files, need, memory)
+    block = need.block(DEFAULT_MEMORY if memory is None else memory)
+    best, listener, unread = nothing(len(queries), k), progress or Silent(), []
     with threadpool_limits(1):
-        search = Search(shared, queries, k, shared.n_lists, threads, by_distance=True)
+        asked.digest()  # looks at all of them before batches are read
+        search = Search(shared, k, shared.n_lists, threads, by_distance=True)
         listener.start("truth", len(files.batches), "batches")
         for batch in load_batches(files, range(len(files.batches))):
             if isinstance(batch, Unread):
-                raise batch.error
-            best = united([best, search.run(batch.lists)], k)
+                unread.append(f"  {batch.error}")
+                continue
+            for first in range(0, len(queries), block):
+                part = slice(first, min(first + block, len(queries)))
+                found = search.run(batch.lists, asked.block(part.start, part.stop), None)
+                before = Nearest(best.keys[part], best.ids[part])
+                best.keys[part], best.ids[part] = united([before, found], k)
             listener.advance(1)
         listener.finish()
+    if unread:
+        raise CorruptFile(
+            f"{index}: {len(unread)} of {len(files.batches)} batches cannot be read:\n"
+            + "\n".join(unread)
+            + "\nrestore these files and run again"
+        )
     return _as_truth(best)
+
+
+def vectors_need(source: VectorSource, queries: NDArray[Any], k: int, metric: str, threads: int) -> Need:
+    """Return what the search of vectors takes: queries and neighbours, blocks of vectors, and queries at a time."""
+    dim = source.dim + (metric == "ip")
+    converted = 0 if metric == "l2" else 4 * len(queries) * dim
+    block = BLOCK_BYTES * (2 + 4 // source.dtype.itemsize) + (64 << 20)
+    fixed = FIXED_BYTES + queries.nbytes + converted + 20 * len(queries) * k + block + threads * (6 << 20)
+    return Need(fixed, exact_query_bytes(dim, k, threads) + 92 * k, len(queries), 1)
 
 
 def _check(n_vectors: int, dim: int, queries: NDArray[Any], k: int) -> None:

@@ -45,6 +45,11 @@ def peak_growth(setup: str, measured: str) -> int:
     Both see `path`, an empty directory. Arrow, numpy and Python count alike; mapped files do not. glibc gives back
     at once what is freed, as a fixed threshold makes it do, so that the peak is what is held.
     """
+    return printed_and_growth(setup, measured)[-1]
+
+
+def printed_and_growth(setup: str, measured: str) -> list[int]:
+    """Return the numbers that the code prints, each on a line of its own, and last what `peak_growth` returns."""
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     with tempfile.TemporaryDirectory() as directory:
         script = _SCRIPT.format(
@@ -54,4 +59,4 @@ def peak_growth(setup: str, measured: str) -> int:
             [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
         )
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return [int(line) for line in done.stdout.splitlines()]

@@ -24,6 +24,7 @@ import ray
 import yaml
 from ray.cluster_utils import Cluster
 from tests import ray_tasks as tasks
+from tests.ivf_support import build_lists, join, make_vectors
 from tests.s3_support import flaky_server
 from tests.test_pipeline_build import build, clustered, data_files
 
@@ -204,6 +205,34 @@ def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
     together = build(tmp_path / "together", vectors, shard_vectors=200, workers=4)
     assert data_files(together) == data_files(alone)
     three.add()
+
+
+def test_a_join_that_loses_a_node_gives_the_bytes_of_one_machine(
+    three: Three, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches, queries = 12, make_vectors("uint8", 300, seed=9)
+    index = build_lists(tmp_path / "ix", make_vectors("uint8", 1800), batch_vectors=150)
+    join(index, queries, tmp_path / "alone.parquet")
+    folder = tmp_path / ".together.parquet.indexmill-join"
+    found: list[int] = []
+
+    def lose() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not list(folder.glob("0*.part")):
+            time.sleep(0.002)
+        found.append(len(list(folder.glob("0*.part"))))
+        three.lose()
+
+    thread = threading.Thread(target=lose)
+    thread.start()
+    options = {"executor": "ray", "ray_address": three.cluster.address, "memory": 1 << 30}
+    report = join(index, queries, tmp_path / "together.parquet", **options)
+    thread.join()
+    three.add()
+    assert 0 < found[0] < batches
+    assert (report.batches, report.reused) == (batches, 0)
+    assert (tmp_path / "together.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
+    assert not folder.exists()
 
 
 def test_a_build_on_nodes_that_share_only_an_object_store_gives_the_same_bytes(

@@ -84,9 +84,9 @@ def test_rounded_centroids_hide_no_nearer_one(monkeypatch: pytest.MonkeyPatch) -
             return real(rows, *rest)
 
         monkeypatch.setattr(cells_module, "nearest_cells", counted)
-        found = Cells(points, vectors.dtype).nearest(vectors)
+        found = Cells(points, vectors.dtype).nearest_few(vectors, 3)
         monkeypatch.undo()
-        assert np.array_equal(found, oracle.nearest_cells(vectors, points, 1)[:, 0])
+        assert np.array_equal(found, oracle.nearest_cells(vectors, points, 3))
         assert sum(asked) > 0  # some were in doubt
 
 
@@ -99,6 +99,7 @@ def test_probes_are_the_nearest_centroids_few_or_all() -> None:
     for nprobe in (1, 7, 300):
         wanted = oracle.nearest_cells(queries, centroids, nprobe)
         assert np.array_equal(nearest_cells(queries, centroids, nprobe, threads=2), wanted)
+        assert np.array_equal(Cells(centroids, queries.dtype).nearest_few(queries, nprobe, threads=2), wanted)
 
 
 def test_given_centroids_are_used_and_empty_lists_stay(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import indexmill
 from indexmill.formats import direct
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError
 from indexmill.formats.ivf_centroids import MAX_BATCHES
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf_index import IvfFiles, ivf_problems
 from indexmill.formats.truth import read_truth
 from indexmill.pipeline import join as join_module
 from indexmill.pipeline.ivf_budget import IvfShape, with_batches
@@ -111,7 +111,7 @@ def test_threads_and_query_blocks_do_not_change_the_result(
     queries = queries_of("float32")
     join(indexes["float32"], queries, tmp_path / "a.parquet", workers=1)
     join(indexes["float32"], queries, tmp_path / "b.parquet", workers=3)
-    monkeypatch.setattr("indexmill.pipeline.join_search.block_queries", lambda nprobe: 7)
+    monkeypatch.setattr("indexmill.pipeline.join_budget._MOST_QUERIES", 7)
     join(indexes["float32"], queries, tmp_path / "c.parquet", workers=2)
     first = (tmp_path / "a.parquet").read_bytes()
     assert (tmp_path / "b.parquet").read_bytes() == first
@@ -178,6 +178,25 @@ def test_a_damaged_batch_is_named_and_the_others_are_not_searched_again(
     join(indexes["float32"], queries, tmp_path / "whole.parquet")
     assert (tmp_path / "r.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert not [p for p in tmp_path.iterdir() if "join" in p.name]
+
+
+def test_every_damaged_batch_is_named(indexes: dict[str, Path], tmp_path: Path) -> None:
+    path, queries = tmp_path / "ix", queries_of("float32")
+    shutil.copytree(indexes["float32"], path)
+    (path / "batch-000002.imx").unlink()
+    with open(path / "batch-000000.imx", "r+b") as file:
+        file.truncate(4096)
+    problems = "\n".join(ivf_problems(IvfFiles(path)))
+    for run_it in (
+        lambda: join(path, queries, tmp_path / "r.parquet"),
+        lambda: join(path, queries, tmp_path / "r.parquet", nprobe=None, recall=0.9),
+        lambda: indexmill.truth(path, queries, k=3),
+    ):
+        with pytest.raises(CorruptFile, match=r"(?s)restore these files and run again") as caught:
+            run_it()
+        problems += str(caught.value)
+    assert problems.count("batch-000000.imx") == problems.count("batch-000002.imx") == 4
+    assert "batch-000001.imx" not in problems
 
 
 def test_partial_results_of_another_job_are_not_taken(indexes: dict[str, Path], tmp_path: Path) -> None:
@@ -278,6 +297,11 @@ def test_what_cannot_be_is_refused(
 def test_queries_of_another_dimension_are_refused(indexes: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"queries: {DIM + 1} dimensions, but the index has {DIM}"):
         join(indexes["float32"], np.ones((3, DIM + 1), np.float32), tmp_path / "r.parquet")
+
+
+def test_a_join_of_no_queries_is_refused(indexes: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="queries: there are none; pass at least one"):
+        join(indexes["float32"], np.ones((0, DIM), np.float32), tmp_path / "r.parquet")
 
 
 def test_an_existing_result_is_replaced_only_by_force(indexes: dict[str, Path], tmp_path: Path) -> None:

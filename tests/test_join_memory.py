@@ -1,0 +1,98 @@
+"""Joins and truths hold no more than they say, whatever the budget, and refuse what does not fit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.ivf_support import build_lists, join, make_vectors
+from tests.memory_support import printed_and_growth
+
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.ivf_index import IvfFiles
+from indexmill.pipeline import join_run
+from indexmill.pipeline.budget import FIXED_BYTES
+from indexmill.pipeline.join_budget import join_need
+from indexmill.pipeline.join_probes import Learnt
+
+SETUP = """
+import numpy as np
+from tests.ivf_support import make_vectors
+from indexmill.pipeline.join import run_join
+from indexmill.pipeline.join_options import JoinOptions
+from indexmill.pipeline.truth import truth_of_index, truth_of_vectors, vectors_need
+from indexmill.pipeline.join_budget import join_need
+from indexmill.pipeline.budget import FIXED_BYTES
+from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.source import open_source
+index = {index!r}
+few, queries = make_vectors("float32", 300, seed=8), make_vectors("float32", 8000, seed=9)
+files, source = IvfFiles(index), open_source([index + ".npy"])
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    vectors = make_vectors("float32", 20_000)
+    return build_lists(tmp_path_factory.mktemp("ivf") / "large", vectors, lists=128, batch_vectors=10_000)
+
+
+@pytest.mark.parametrize("extra", [1 << 20, 24 << 20])
+def test_a_join_takes_no_more_than_is_said(large: Path, extra: int) -> None:
+    setup = SETUP.format(index=str(large)) + (
+        f"need = join_need(files, queries.dtype, len(queries), 20, 32, 2); memory = need.least + {extra}\n"
+        "run_join(few, index, path / 'warm.parquet', JoinOptions(20, 32))\n"
+    )
+    measured = "run_join(queries, index, path / 'r.parquet', JoinOptions(20, 32, memory=memory))\n"
+    measured += "print(need.bytes(memory) - FIXED_BYTES)"
+    said, took = printed_and_growth(setup, measured)
+    assert 0.1 * said < took <= said
+
+
+@pytest.mark.parametrize("of", ["vectors(source, {q}, 20", "index(index, {q}, 20"])
+def test_a_truth_takes_no_more_than_is_said(large: Path, of: str) -> None:
+    over_vectors = "source" in of
+    need = "join_need(files, queries.dtype, len(queries), 20, 128, 2)"
+    need = "vectors_need(source, queries, 20, 'l2', 2)" if over_vectors else need
+    held = 0 if over_vectors else 8000 * 20 * 20
+    run = f"truth_of_{of}"
+    setup = SETUP.format(index=str(large)) + f"need = {need}; memory = need.least + {held} + (8 << 20)\n"
+    setup += run.format(q="few") + ")\n"
+    measured = run.format(q="queries") + f", memory=memory)\nprint(need.bytes(memory) + {held} - FIXED_BYTES)"
+    said, took = printed_and_growth(setup, measured)
+    assert took <= said
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_lists(tmp_path_factory.mktemp("ivf") / "ix", make_vectors("float32"))
+
+
+def test_what_was_learnt_must_fit_too(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, files = make_vectors("float32", 60, seed=9), IvfFiles(index)
+    memory = join_need(files, queries.dtype, 60, 10, 1, 2).least + 1024
+    monkeypatch.setattr(join_run, "check_learning", lambda *arguments: None)
+    monkeypatch.setattr(join_run, "learn_nprobe", lambda *arguments: Learnt(20, 0.9, 0.8, 1.0, 60))
+    with pytest.raises(BudgetError, match=r"60 queries at nprobe 20 need .*; give more, ask fewer queries"):
+        join(index, queries, tmp_path / "r.parquet", nprobe=None, recall=0.9, memory=memory)
+
+
+def test_the_budget_said_to_be_needed_is_enough(index: Path, tmp_path: Path) -> None:
+    queries = make_vectors("float32", 400, seed=9)
+    with pytest.raises(BudgetError) as refused:
+        join(index, queries, tmp_path / "r.parquet", nprobe=8, memory=1 << 20)
+    found = re.search(r"need ([\d,]+) bytes", str(refused.value))
+    assert found is not None
+    enough = int(found[1].replace(",", ""))
+    assert enough > FIXED_BYTES
+    assert join(index, queries, tmp_path / "r.parquet", nprobe=8, memory=enough).rows == 4000
+
+
+def test_queries_may_be_a_mapped_file(index: Path, tmp_path: Path) -> None:
+    queries = make_vectors("float32", 60, seed=9)
+    np.save(tmp_path / "q.npy", queries)
+    join(index, queries, tmp_path / "a.parquet")
+    join(index, np.load(tmp_path / "q.npy", mmap_mode="r"), tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
