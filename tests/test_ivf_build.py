@@ -189,6 +189,11 @@ def test_a_build_that_is_not_predicted_says_what_checks_it(tmp_path: Path) -> No
             "parameters.lists: input should be greater than or equal to 1",
         ),
         ({"centroids": "c.npy"}, "centroids: go with kind ivf, not with graph"),
+        (
+            {"parameters": {"kind": "ivf", "keep_vectors": True}},
+            "keep_vectors: flat lists hold the vectors as they are; leave it out",
+        ),
+        ({"parameters": {"kind": "ivf", "copies": 0}}, "parameters.copies: input should be greater than"),
     ],
 )
 def test_parameters_of_the_wrong_kind_are_named(job: dict[str, Any], message: str) -> None:

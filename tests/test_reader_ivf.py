@@ -123,7 +123,8 @@ def test_every_engine_and_thread_count_gives_the_same(
     queries = queries_of("uint8")[:9] if which == "long" else queries_of(which)
     nprobe = 1 if which == "long" else 6
     first = IvfIndex(path, "memory").search(queries, K, nprobe=nprobe)
-    for engine in ("auto", "pread", "mmap"):
+    device = Path(__file__).parent.parent / "reader/core/tests/data/quick-device.json"
+    for engine in ("auto", "pread", "mmap", f"simulated:{device}"):
         index = IvfIndex(path, engine)
         for threads, inflight in ((1, 1), (2, 3), (1, 250)):
             found = index.search(queries, K, nprobe=nprobe, threads=threads, inflight=inflight)
@@ -392,3 +393,29 @@ def test_a_graph_over_the_centroids_finds_most_of_the_lists(
     every = index.search(queries, K, nprobe=300)
     assert np.array_equal(every.vector_ids, IvfIndex(without).search(queries, K, nprobe=300).vector_ids)
     assert verify_index(path) == [] == _native.verify(str(path))
+
+
+def test_a_score_has_a_row_for_each_number_of_lists(indexes: dict[str, Path], tmp_path: Path) -> None:
+    queries, base = queries_of("uint8"), indexes["uint8"].with_suffix(".npy")
+    np.save(tmp_path / "q.npy", queries)
+    rows = run_json(
+        "score",
+        indexes["uint8"],
+        "--queries",
+        tmp_path / "q.npy",
+        "--base",
+        base,
+        "--nprobe",
+        f"1,6,{LISTS}",
+        "--json",
+    )
+    assert [row["nprobe"] for row in rows] == [1, 6, LISTS]
+    assert rows[0]["recall"] < rows[1]["recall"] < rows[2]["recall"] == 1
+    found = IvfIndex(indexes["uint8"]).search(queries, K, nprobe=6)
+    assert rows[1]["bytes_read"] == found.counters["bytes_read"].mean()
+    said = run("score", indexes["uint8"], "--queries", tmp_path / "q.npy", "--base", base, "--prune", 0.2)
+    assert said.exit_code == 0
+    assert "nprobe" in said.stdout
+    said = run("score", indexes["uint8"], "--queries", tmp_path / "q.npy", "--base", base, "-L", 20)
+    assert said.exit_code == ConfigError.exit_code
+    assert "-L: for graphs, and this index is of kind ivf" in said.stderr
