@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError
 from indexmill.formats.index import verify_index
 from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.manifest import parse_manifest, seal_files, write_manifest
+from indexmill.formats.vectors import RowFormat, write_vectors
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex
@@ -419,3 +422,13 @@ def test_a_score_has_a_row_for_each_number_of_lists(indexes: dict[str, Path], tm
     said = run("score", indexes["uint8"], "--queries", tmp_path / "q.npy", "--base", base, "-L", 20)
     assert said.exit_code == ConfigError.exit_code
     assert "-L: for graphs, and this index is of kind ivf" in said.stderr
+
+
+def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:
+    path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4, keep_vectors=True)
+    write_vectors(path / "vectors.imx", RowFormat(DIM, "float32"), 299, "l2", make_vectors("float32", 299))
+    build_id, files = seal_files(path, [entry.name for entry in parse_manifest(path).files])
+    write_manifest(path, replace(parse_manifest(path), build_id=build_id, files=files))
+    assert [text for text in verify_index(path) if "vectors.imx: fields: expected (300, 12" in text]
+    with pytest.raises(CorruptFile, match=r'vectors.imx: field "n_vectors" in the header: expected 300'):
+        IvfIndex(path)

@@ -178,7 +178,7 @@ impl QueryState {
             let Job { batch, list, .. } = self.jobs[i];
             let (batch, words) = (&index.batches[batch as usize], &lists[batch as usize]);
             let place = batch.list(list);
-            let first = (place.page - batch.first_page()) as usize * (PAGE_BYTES / 4);
+            let first = (place.page - batch.first_page) as usize * (PAGE_BYTES / 4);
             let words = &words[first..][..batch.pages(place.size) as usize * (PAGE_BYTES / 4)];
             // SAFETY: the same memory as bytes.
             let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) };
