@@ -432,3 +432,19 @@ def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:
     assert [text for text in verify_index(path) if "vectors.imx: fields: expected (300, 12" in text]
     with pytest.raises(CorruptFile, match=r'vectors.imx: field "n_vectors" in the header: expected 300'):
         IvfIndex(path)
+
+
+def test_a_join_learns_from_the_nearest_list_of_each_copy(tmp_path: Path) -> None:
+    path, lists = copied(tmp_path)
+    queries, centroids = queries_of("float32"), IvfFiles(path).centroids.centroids
+    truth = np.argsort(oracle.squares(queries, make_vectors("float32")), axis=1, kind="stable")[:, :K]
+    ranks = np.argsort(oracle.nearest_cells(queries, centroids, 60), axis=1)  # of each list, by query
+    nearest = np.array(
+        [
+            [min(ranks[query, cell] for cell in lists[vector]) for vector in row]
+            for query, row in enumerate(truth)
+        ]
+    )
+    recalls = [(nearest < nprobe).mean() for nprobe in range(1, 61)]
+    report = join(path, queries, tmp_path / "r.parquet", nprobe=None, recall=0.9)
+    assert report.nprobe == int(np.argmax(np.array(recalls) >= 0.9)) + 1
