@@ -27,7 +27,7 @@ from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import corrupt
 from indexmill.formats.graph import GraphFile
 from indexmill.formats.ivf_centroids import CENTROIDS_NAME
-from indexmill.formats.ivf_index import IvfFiles, ivf_problems
+from indexmill.formats.ivf_index import IvfFiles, ivf_problems, vectors_problems
 from indexmill.formats.lsh_index import LshFiles
 from indexmill.formats.lsh_verify import verify_chains
 from indexmill.formats.manifest import (
@@ -164,6 +164,7 @@ def _check_lsh(directory: Path, problems: list[str]) -> int:
 def _check_ivf(directory: Path, problems: list[str]) -> int:
     index = IvfFiles(directory)
     problems += ivf_problems(index)
+    problems += vectors_problems(index)
     index.user_ids()
     return index.centroids.n_vectors
 

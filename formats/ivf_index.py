@@ -14,6 +14,10 @@ from indexmill.formats.ids import read_ids
 from indexmill.formats.ivf_batch import BatchFile, batch_name, batch_number
 from indexmill.formats.ivf_centroids import CENTROIDS_NAME, read_centroids
 from indexmill.formats.manifest import FileEntry, parse_manifest
+from indexmill.formats.vectors import VectorsFile
+
+#: Exact vectors beside lists of codes.
+VECTORS_NAME = "vectors.imx"
 
 
 class IvfFiles:
@@ -104,6 +108,18 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
     if expected not in (None, index.centroids.n_vectors):
         what = corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, index.centroids.n_vectors)
         yield str(what)
+
+
+def vectors_problems(index: IvfFiles) -> Iterator[str]:
+    """Yield what differs between exact vectors, where there are any, and what the lists code."""
+    path, c = index.path / VECTORS_NAME, index.centroids
+    if not any(file.name == VECTORS_NAME for file in index.manifest.files):
+        return
+    with VectorsFile(path, index.identity) as file:
+        got = (file.n_vectors, file.row_format.dim, file.row_format.dtype, file.metric)
+    wanted = (c.n_vectors, c.dim, c.dtype, c.metric)
+    if got != wanted:
+        yield str(corrupt(path, "fields", f"{wanted} as in {CENTROIDS_NAME}", got))
 
 
 def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:

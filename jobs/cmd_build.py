@@ -96,14 +96,15 @@ def _lsh_rows(manifest: dict[str, Any]) -> dict[str, str]:
 
 def _ivf_rows(manifest: dict[str, Any]) -> dict[str, str]:
     """What an index of inverted lists is, by name."""
-    ivf, c = manifest["ivf"], manifest["certificate"]
+    ivf, c, copies = manifest["ivf"], manifest["certificate"], manifest["parameters"].get("copies", 1)
     batches = ivf["batches"]
     recalls = "none: too few vectors"
     if c is not None:
         pairs = zip(c["nprobe"], c["recall"], strict=True)
         recalls = f"list recall@{c['k']} " + ", ".join(f"{r:.4f} at nprobe {p}" for p, r in pairs)
     return {
-        "lists": f"{ivf['lists']:,}, {ivf['codec']}, {ivf['row_bytes']} bytes a vector",
+        "lists": f"{ivf['lists']:,}, {ivf['codec']}, {ivf['row_bytes']} bytes a vector"
+        + (f", each in up to {copies}" if copies > 1 else ""),
         "batches": f"{len(batches)} of at most {max(batches):,} vectors",
         "certificate": recalls,
     }

@@ -41,6 +41,7 @@ EXAMPLES = examples(
     "indexmill score index --queries query.parquet --base base.parquet --first 500 --json",
     "indexmill score index --queries query.u8bin --truth truth.gt --sweep --policy beam,page --out curves/",
     "indexmill score index --queries query.u8bin --truth truth.gt --cache 64MiB --cache-from half",
+    "indexmill score lists --queries query.u8bin --truth truth.gt --nprobe 8,16,32 --prune 0.3",
 )
 #: List sizes that are measured without --sweep and -L.
 DEFAULT_SIZES = (20, 50, 100)
@@ -71,6 +72,16 @@ def command(
             metavar="L,L",
             help="Search list sizes to measure. (default 20,50,100; with --sweep ten, from k to 24k)",
         ),
+    ] = None,
+    nprobe: Annotated[
+        str | None,
+        typer.Option(metavar="P,P", help="ivf: lists probed, each measured. (default 1,4,16,64)"),
+    ] = None,
+    prune: Annotated[
+        float | None, typer.Option(min=0, help="ivf: leave out lists whose centroid is far, as search does.")
+    ] = None,
+    rerank: Annotated[
+        int | None, typer.Option(min=0, help="ivf: candidates measured by exact vectors, as search does.")
     ] = None,
     policy: PolicyList = DEFAULT_POLICY,
     entry: EntryList = DEFAULT_ENTRY,
@@ -121,12 +132,29 @@ def command(
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.allowed import read_allowed
     from indexmill.jobs.choices import check_engine
-    from indexmill.jobs.opening import open_index
+    from indexmill.jobs.opening import kind_of, open_index
     from indexmill.jobs.score import Setting, with_device
     from indexmill.jobs.sweep import output_paths
     from indexmill.jobs.truth import load_queries
     from indexmill.reader.choices import ENTRIES, POLICIES
 
+    of_lists = {"--nprobe": nprobe, "--prune": prune, "--rerank": rerank}
+    if kind_of(index) == "ivf":
+        from indexmill.jobs.score_ivf import run_score
+
+        of_graphs = {
+            "-L": sizes,
+            "--allow": allow,
+            "--cache": cache,
+            "--beam-width": beam_width,
+            "--out": out,
+        }
+        source = (queries, truth, base or [], column, skip, first)
+        run_score(index, engine, source, k, of_lists, of_graphs, threads, inflight, repeat, json_)
+        return
+    for flag, value in of_lists.items():
+        if value is not None:
+            raise ConfigError(f"{flag}: for indexes of kind ivf, and this one is a graph; leave it out")
     policies = split_choices(policy, POLICIES, "--policy")
     entries = split_choices(entry, ENTRIES, "--entry")
     if sweep != (out is not None):

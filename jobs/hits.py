@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from indexmill.jobs.score import QuerySet
     from indexmill.reader.index import Index, SearchResult
+    from indexmill.reader.ivf import IvfIndex
 
 #: Two float32 sums of a few hundred squares in a different order differ by less than this fraction.
 DISTANCE_TOLERANCE = 2e-6
 
 
-def right_answers(index: Index, found: SearchResult, queries: QuerySet, k: int) -> NDArray[np.bool_]:
+def right_answers(
+    index: Index | IvfIndex, found: SearchResult, queries: QuerySet, k: int
+) -> NDArray[np.bool_]:
     """Tell which of each query's first k results, its own row left out, are right; bool array, shape (n_queries, k).
 
     Vectors that the index stores rounded (sq8, sq16, float16 of float32) have rounded distances: there only
@@ -59,11 +62,14 @@ def squared_distances(scores: NDArray[np.float32], metric: str) -> NDArray[np.fl
     return None
 
 
-def stores_exact_vectors(index: Index) -> bool:
+def stores_exact_vectors(index: Index | IvfIndex) -> bool:
     """Whether the index keeps its vectors as they were read, by its manifest."""
     from indexmill.jobs.opening import load_manifest
 
-    return bool(load_manifest(index.path)["parameters"]["node_dtype"] == "same")
+    manifest = load_manifest(index.path, ("graph", "ivf"))
+    if manifest["kind"] == "ivf":
+        return bool(manifest["ivf"]["codec"] == "flat")
+    return bool(manifest["parameters"]["node_dtype"] == "same")
 
 
 def drop_own(

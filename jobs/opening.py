@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from indexmill.formats.errors import ConfigError, InputError
 
@@ -76,11 +76,9 @@ def open_index(path: Path, engine: str = "auto") -> Index:
     ConfigError, OtherKind
         If it is of another kind.
     """
-    check_is_index(path)
-    from indexmill.reader import _native
     from indexmill.reader.index import Index
 
-    if _native.index_kind(path) == "ivf":
+    if kind_of(path) == "ivf":
         from indexmill.formats.manifest import other_kind
 
         raise other_kind(path, "ivf", ("graph",))
@@ -104,10 +102,7 @@ def open_any(
     ConfigError
         If `vectors` or `tables` is given for an index of another kind.
     """
-    check_is_index(path)
-    from indexmill.reader import _native
-
-    kind = _native.index_kind(path)
+    kind = kind_of(path)
     if kind == "lsh":
         from indexmill.reader.choices import DEFAULT_TABLES, DEFAULT_VECTORS
         from indexmill.reader.lsh import LshIndex
@@ -125,6 +120,20 @@ def open_any(
 
         return IvfIndex(path, engine)
     return open_index(path, engine)
+
+
+def kind_of(path: Path) -> Literal["graph", "lsh", "ivf"]:
+    """Return what the index at `path` is made of.
+
+    Raises
+    ------
+    InputError, FormatError
+        As `open_index`.
+    """
+    check_is_index(path)
+    from indexmill.reader import _native
+
+    return _native.index_kind(path)
 
 
 def check_is_index(path: Path) -> None:

@@ -13,13 +13,14 @@ from indexmill.jobs.score import QuerySet
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
+    from indexmill.reader.ivf import IvfIndex
 
 #: Rows read at once while the base is loaded.
 _BATCH_ROWS = 65536
 
 
 def load_queries(
-    index: Index,
+    index: Index | IvfIndex,
     queries: str | None,
     truth: Path | None,
     base: list[str],
@@ -106,7 +107,7 @@ def sample_queries(
 
 
 def exact_queries(
-    index: Index,
+    index: Index | IvfIndex,
     base: NDArray[Any],
     queries: NDArray[Any],
     k: int,

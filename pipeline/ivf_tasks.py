@@ -30,6 +30,7 @@ from indexmill.formats.codes import Codebook
 from indexmill.formats.ids import write_ids
 from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
 from indexmill.formats.ivf_centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
+from indexmill.formats.ivf_index import VECTORS_NAME
 from indexmill.formats.vectors import RowFormat, write_vectors
 from indexmill.pipeline.emit import seal
 from indexmill.pipeline.ingest import read_ids, read_summary
@@ -45,8 +46,6 @@ EMIT_VERSION = 2
 CERTIFY_VERSION = 2
 #: Centroids from which on a graph finds those near a query sooner than a look at all of them.
 GRAPH_FROM = 16384
-#: Exact vectors beside codes.
-VECTORS_NAME = "vectors.imx"
 #: Rows whose cells are found, or that are encoded, at a time.
 _BLOCK = 8192
 

@@ -207,6 +207,11 @@ def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, paramete
             "parameters.lists: input should be greater than or equal to 1",
         ),
         ({"centroids": "c.npy"}, "centroids: go with kind ivf, not with graph"),
+        (
+            {"parameters": {"kind": "ivf", "keep_vectors": True}},
+            "keep_vectors: flat lists hold the vectors as they are; leave it out",
+        ),
+        ({"parameters": {"kind": "ivf", "copies": 0}}, "parameters.copies: input should be greater than"),
     ],
 )
 def test_parameters_of_the_wrong_kind_are_named(job: dict[str, Any], message: str) -> None:

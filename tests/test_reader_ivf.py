@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError
 from indexmill.formats.index import verify_index
 from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.manifest import parse_manifest, seal_files, write_manifest
+from indexmill.formats.vectors import RowFormat, write_vectors
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex
@@ -123,7 +126,8 @@ def test_every_engine_and_thread_count_gives_the_same(
     queries = queries_of("uint8")[:9] if which == "long" else queries_of(which)
     nprobe = 1 if which == "long" else 6
     first = IvfIndex(path, "memory").search(queries, K, nprobe=nprobe)
-    for engine in ("auto", "pread", "mmap"):
+    device = Path(__file__).parent.parent / "reader/core/tests/data/quick-device.json"
+    for engine in ("auto", "pread", "mmap", f"simulated:{device}"):
         index = IvfIndex(path, engine)
         for threads, inflight in ((1, 1), (2, 3), (1, 250)):
             found = index.search(queries, K, nprobe=nprobe, threads=threads, inflight=inflight)
@@ -392,3 +396,55 @@ def test_a_graph_over_the_centroids_finds_most_of_the_lists(
     every = index.search(queries, K, nprobe=300)
     assert np.array_equal(every.vector_ids, IvfIndex(without).search(queries, K, nprobe=300).vector_ids)
     assert verify_index(path) == [] == _native.verify(str(path))
+
+
+def test_a_score_has_a_row_for_each_number_of_lists(indexes: dict[str, Path], tmp_path: Path) -> None:
+    queries, base = queries_of("uint8"), indexes["uint8"].with_suffix(".npy")
+    np.save(tmp_path / "q.npy", queries)
+    rows = run_json(
+        "score",
+        indexes["uint8"],
+        "--queries",
+        tmp_path / "q.npy",
+        "--base",
+        base,
+        "--nprobe",
+        f"1,6,{LISTS}",
+        "--json",
+    )
+    assert [row["nprobe"] for row in rows] == [1, 6, LISTS]
+    assert rows[0]["recall"] < rows[1]["recall"] < rows[2]["recall"] == 1
+    found = IvfIndex(indexes["uint8"]).search(queries, K, nprobe=6)
+    assert rows[1]["bytes_read"] == found.counters["bytes_read"].mean()
+    said = run("score", indexes["uint8"], "--queries", tmp_path / "q.npy", "--base", base, "--prune", 0.2)
+    assert said.exit_code == 0
+    assert "nprobe" in said.stdout
+    said = run("score", indexes["uint8"], "--queries", tmp_path / "q.npy", "--base", base, "-L", 20)
+    assert said.exit_code == ConfigError.exit_code
+    assert "-L: for graphs, and this index is of kind ivf" in said.stderr
+
+
+def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:
+    path = build_lists(tmp_path / "ix", make_vectors("float32", 300), codec="sq8", lists=4, keep_vectors=True)
+    write_vectors(path / "vectors.imx", RowFormat(DIM, "float32"), 299, "l2", make_vectors("float32", 299))
+    build_id, files = seal_files(path, [entry.name for entry in parse_manifest(path).files])
+    write_manifest(path, replace(parse_manifest(path), build_id=build_id, files=files))
+    assert [text for text in verify_index(path) if "vectors.imx: fields: expected (300, 12" in text]
+    with pytest.raises(CorruptFile, match=r'vectors.imx: field "n_vectors" in the header: expected 300'):
+        IvfIndex(path)
+
+
+def test_a_join_learns_from_the_nearest_list_of_each_copy(tmp_path: Path) -> None:
+    path, lists = copied(tmp_path)
+    queries, centroids = queries_of("float32"), IvfFiles(path).centroids.centroids
+    truth = np.argsort(oracle.squares(queries, make_vectors("float32")), axis=1, kind="stable")[:, :K]
+    ranks = np.argsort(oracle.nearest_cells(queries, centroids, 60), axis=1)  # of each list, by query
+    nearest = np.array(
+        [
+            [min(ranks[query, cell] for cell in lists[vector]) for vector in row]
+            for query, row in enumerate(truth)
+        ]
+    )
+    recalls = [(nearest < nprobe).mean() for nprobe in range(1, 61)]
+    report = join(path, queries, tmp_path / "r.parquet", nprobe=None, recall=0.9)
+    assert report.nprobe == int(np.argmax(np.array(recalls) >= 0.9)) + 1

@@ -40,6 +40,8 @@ pub struct Batch {
     pub n_vectors: u32,
     /// Rows of the longest list.
     pub longest: u32,
+    /// First page of section "lists".
+    pub(crate) first_page: u64,
     row_bytes: usize,
     lists: Vec<List>,
     checksums: Vec<u32>,
@@ -68,6 +70,7 @@ impl Batch {
             first_vector: first_vector as u32,
             n_vectors: n_vectors as u32,
             longest: u32_at(&directory, 4),
+            first_page: 0,
             row_bytes: centroids.row_bytes,
             lists: reserve(&file.path, centroids.n_lists)?,
             checksums,
@@ -75,6 +78,7 @@ impl Batch {
         batch.lists.resize(centroids.n_lists, List { page: 0, size: u32::MAX });
         let pages = batch.take_directory(&directory, n_rows)?;
         let section = file.section("lists", Some(pages * PAGE_BYTES as u64))?;
+        batch.first_page = section.first_page;
         batch.lists.iter_mut().for_each(|list| list.page += section.first_page);
         Ok(batch)
     }
@@ -156,16 +160,6 @@ impl Batch {
         let bytes = unsafe { std::slice::from_raw_parts_mut(lists.as_mut_ptr().cast::<u8>(), 4 * words) };
         file.read_pages(section.first_page, &self.checksums, bytes)?;
         Ok(lists)
-    }
-
-    /// First page of section "lists".
-    pub(crate) fn first_page(&self) -> u64 {
-        self.lists.iter().map(|list| list.page).min().unwrap_or(0)
-    }
-
-    /// Lists that hold anything.
-    pub fn n_filled(&self) -> usize {
-        self.lists.iter().filter(|list| list.size > 0).count()
     }
 
     /// Memory it takes.

@@ -1,5 +1,7 @@
 //! Scanning the lists that a query probes.
 
+use std::cmp::Ordering;
+
 use super::IvfIndex;
 use super::batch::Batch;
 use super::pieces::{Part, Span};
@@ -108,11 +110,11 @@ impl QueryState {
         let held = self.jobs[at].held as usize;
         match span.part {
             Part::Rows { first, n } => {
-                self.rows.scan(&index.centroids, &self.query, job.list, &bytes[span.skip..], n as usize)?;
+                self.rows.scan(&index.centroids, &self.query, (batch, job.list), &bytes[span.skip..], n as usize)?;
                 self.counters.distances += u64::from(n);
                 let worst = self.best.worst().map(distance_of);
                 for (&distance, row) in self.rows.distances.iter().zip(first..) {
-                    if worst.is_none_or(|worst| distance <= worst) {
+                    if may_be_nearer(distance, worst) {
                         self.held[held].nearest.push(key(distance, row));
                     }
                 }
@@ -158,11 +160,11 @@ impl QueryState {
         let size = batch.list(list).size;
         let ids = &bytes[batch.ids_offset(size) as usize..][..4 * size as usize];
         batch.check_ids(list, u32s(ids), 0)?;
-        self.rows.scan(&index.centroids, &self.query, list, bytes, size as usize)?;
+        self.rows.scan(&index.centroids, &self.query, (batch, list), bytes, size as usize)?;
         self.counters.distances += u64::from(size);
         let mut worst = self.best.worst().map(distance_of);
         for (&distance, id) in self.rows.distances.iter().zip(u32s(ids)) {
-            if worst.is_none_or(|worst| distance <= worst) {
+            if may_be_nearer(distance, worst) {
                 self.best.push(key(distance, id));
                 worst = self.best.worst().map(distance_of);
             }
@@ -176,7 +178,7 @@ impl QueryState {
             let Job { batch, list, .. } = self.jobs[i];
             let (batch, words) = (&index.batches[batch as usize], &lists[batch as usize]);
             let place = batch.list(list);
-            let first = (place.page - batch.first_page()) as usize * (PAGE_BYTES / 4);
+            let first = (place.page - batch.first_page) as usize * (PAGE_BYTES / 4);
             let words = &words[first..][..batch.pages(place.size) as usize * (PAGE_BYTES / 4)];
             // SAFETY: the same memory as bytes.
             let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) };
@@ -184,4 +186,9 @@ impl QueryState {
         }
         Ok(())
     }
+}
+
+/// Whether a row at this distance can be among the nearest; NaN, which comes last, is left to the order of keys.
+fn may_be_nearer(distance: f32, worst: Option<f32>) -> bool {
+    worst.is_none_or(|worst| distance.partial_cmp(&worst) != Some(Ordering::Greater))
 }

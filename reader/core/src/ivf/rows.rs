@@ -1,5 +1,6 @@
 //! Distances of a query to the rows of a list, in the codec they have.
 
+use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
 use crate::codes::score_codes;
 use crate::distance::kernels;
@@ -33,7 +34,7 @@ impl Rows {
         &mut self,
         centroids: &Centroids,
         query: &Prepared,
-        list: u32,
+        (batch, list): (&Batch, u32),
         rows: &[u8],
         n: usize,
     ) -> Result<()> {
@@ -46,8 +47,8 @@ impl Rows {
         if book.n_centres < 256
             && let Some(&code) = rows.iter().find(|&&code| usize::from(code) >= book.n_centres)
         {
-            let want = format!("codes below {}", book.n_centres);
-            return Err(Error::corrupt(&centroids.path, format!("rows of list {list}"), want, code));
+            let place = format!("page {}: codes of list {list}", batch.list(list).page);
+            return Err(Error::corrupt(&batch.path, place, format!("below {}", book.n_centres), code));
         }
         let centre = centroids.row(list);
         if is_ip && self.table_of.is_none() {

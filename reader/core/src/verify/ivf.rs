@@ -32,7 +32,7 @@ fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids) -> Result<
     copies.resize(batch.n_vectors as usize, 0);
     for number in 0..centroids.n_lists as u32 {
         let list = batch.list(number);
-        let first = (list.page - batch.first_page()) as usize * (PAGE_BYTES / 4);
+        let first = (list.page - batch.first_page) as usize * (PAGE_BYTES / 4);
         let words = &words[first..][..batch.pages(list.size) as usize * (PAGE_BYTES / 4)];
         // SAFETY: the same memory as bytes.
         let bytes: &[u8] = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) };
