@@ -30,6 +30,7 @@ MAX_LATENCY_US = 1e6
 MIN_IOPS, MAX_IOPS = 10.0, 1e9
 MIN_MB_PER_S, MAX_MB_PER_S = 0.1, 1e6
 MAX_POINTS = 65536
+MAX_REQUEST_US = 1000.0
 
 
 class _Part(BaseModel):
@@ -46,8 +47,11 @@ class Model(_Part):
         Inverse distribution function of the latency of a 4 KiB read when nothing else is in flight: (share of
         reads, microseconds they take at most), linear between the points, from share 0 to share 1.
     iops, mb_per_s : float or None
-        The most reads and the most megabytes (10^6 bytes) a second, at any depth; None: no limit. All values are
-        bounded, so that a search that waits for a simulated read can be stopped soon.
+        The most reads and the most megabytes (10^6 bytes) a second, at any depth; None: no limit.
+    request_us : float or None
+        Processor time that the interface takes for one read, in microseconds; None: as little as a simulation takes.
+
+    All values are bounded, so that a search that waits for a simulated read can be stopped soon.
     """
 
     latency_us: Annotated[
@@ -56,6 +60,7 @@ class Model(_Part):
     ]
     iops: Annotated[float, Field(ge=MIN_IOPS, le=MAX_IOPS)] | None = None
     mb_per_s: Annotated[float, Field(ge=MIN_MB_PER_S, le=MAX_MB_PER_S)] | None = None
+    request_us: Annotated[float, Field(ge=0, le=MAX_REQUEST_US)] | None = None
 
     @field_validator("latency_us")
     @classmethod
@@ -177,7 +182,11 @@ def write_profile(path: str | Path, profile: DeviceProfile) -> None:
     OSError
         If the file cannot be written.
     """
-    value = profile.model_dump(exclude={"measured"} if profile.measured is None else None)
+    value = profile.model_dump()
+    if profile.measured is None:
+        del value["measured"]
+    if profile.model.request_us is None:
+        del value["model"]["request_us"]
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     text = _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
     with atomic_write(path) as file:

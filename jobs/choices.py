@@ -8,7 +8,9 @@ from indexmill.reader.choices import ENGINES, MEMORY, SIMULATED
 
 
 def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -> str:
-    """Return the engine's name if there is such an engine; the reader itself checks the profile it may name.
+    """Return the name under which the reader knows the engine; it checks the profile that it may name by itself.
+
+    A simulated engine may name a profile of `pipeline.devices`, whose path the reader is given.
 
     Parameters
     ----------
@@ -21,8 +23,10 @@ def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -
         Naming the flag and what it takes.
     """
     engines = (*ENGINES, MEMORY) if with_memory else ENGINES
-    if name in engines or (name.startswith(SIMULATED) and name != SIMULATED):
+    if name in engines:
         return name
+    if (profile := simulated_profile(name)) is not None and name != SIMULATED:
+        return f"{SIMULATED}{profile}"
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.jobfile import nearest
 
@@ -34,4 +38,8 @@ def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -
 
 def simulated_profile(engine: str) -> Path | None:
     """Path of the device profile that a simulated engine's name holds; None for the others."""
-    return Path(engine.removeprefix(SIMULATED)) if engine.startswith(SIMULATED) else None
+    if not engine.startswith(SIMULATED):
+        return None
+    from indexmill.pipeline.devices import profile_path
+
+    return profile_path(engine.removeprefix(SIMULATED))

@@ -116,7 +116,7 @@ def command(
     from indexmill.reader.choices import ENTRIES, POLICIES
 
     policies = split_choices(policy, POLICIES, "--policy")
-    check_engine(engine)
+    engine = check_engine(engine)
     if out is not None:
         check_folder(out)
     _check_plot(plot)

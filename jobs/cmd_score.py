@@ -190,9 +190,10 @@ def device_profile(index: Path, given: Path | None, engine: str) -> tuple[Device
     from indexmill.formats.errors import IndexmillError
     from indexmill.jobs.choices import simulated_profile
     from indexmill.jobs.profiles import find_profile
+    from indexmill.pipeline.devices import profile_path
 
     if given is not None:
-        return read_profile(given), None
+        return read_profile(profile_path(given)), None
     simulated = simulated_profile(engine)
     if simulated is not None:  # what was measured for it is of another device
         return read_profile(simulated).model_copy(update={"measured": None}), None

@@ -121,7 +121,7 @@ def command(
         raise ConfigError("--queries: missing; name a file of query vectors")
     if radius is not None and k is not None:
         raise ConfigError("-k: --radius returns all vectors within, however many; leave one of them out")
-    check_engine(engine, with_memory=True)
+    engine = check_engine(engine, with_memory=True)
     if out is not None:
         check_result_path(out, force)
     opened = open_any(

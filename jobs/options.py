@@ -47,8 +47,8 @@ Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}FILE with the profile of a device"
-        " (see `indexmill device`).",
+        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}FILE with the profile of a device (see"
+        " `indexmill device`), or the name of one that is shipped, such as xlfdd, in place of FILE.",
     ),
 ]
 Allow = Annotated[

@@ -65,6 +65,17 @@ def test_a_profile_by_hand_needs_only_four_keys_and_lists_stay_on_one_line(tmp_p
     assert "[0.5, 75.0]" in text
 
 
+def test_the_processor_time_of_a_request_is_kept_and_bounded(tmp_path: Path) -> None:
+    model = BY_HAND["model"] | {"request_us": 0.05}
+    write_profile(
+        tmp_path / "p.json", read_profile(write(tmp_path / "hand.json", BY_HAND | {"model": model}))
+    )
+    assert read_profile(tmp_path / "p.json").model.request_us == 0.05
+    for wrong in (-0.1, 1000.1, "1"):
+        with pytest.raises(ConfigError, match=r"key 'model\.request_us'"):
+            read_profile(write(tmp_path / "hand.json", BY_HAND | {"model": model | {"request_us": wrong}}))
+
+
 def test_absent_limits_are_none(tmp_path: Path) -> None:
     model = {"latency_us": [[0, 1], [1, 2]]}
     profile = read_profile(write(tmp_path / "hand.json", BY_HAND | {"model": model}))
