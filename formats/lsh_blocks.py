@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from indexmill.formats.lsh_shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
 
-_CRC, _COUNT, _NEXT = slice(0, 4), slice(4, 6), slice(8, 16)
+_CRC, _COUNT, _TAG, _NEXT = slice(0, 4), slice(4, 6), slice(6, 8), slice(8, 16)
+#: Spreads the numbers of entries over the tags of their blocks.
+_TAG_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class BlockPacker:
-    """Turns entries that come in the order of their buckets into blocks, whose headers lack pointer and checksum.
+    """Turns entries that come in the order of their buckets into blocks, whose headers lack pointer, tag and checksum.
 
     A bucket may come in many pieces: what does not fill a block waits for the next one. Memory: three times the
     entries of a piece.
@@ -67,10 +69,21 @@ def _packed(buckets: NDArray[np.int64], entries: NDArray[np.uint64], block_bytes
     return blocks
 
 
-def seal_blocks(blocks: NDArray[np.uint8], following: NDArray[np.uint64]) -> None:
-    """Write the pointers `following` to the next blocks into `blocks`, uint8 (n, block_bytes), and their checksums."""
+def seal_blocks(
+    blocks: NDArray[np.uint8], following: NDArray[np.uint64], entries: NDArray[np.uint64]
+) -> None:
+    """Write into `blocks`, uint8 (n, block_bytes), the pointers `following` to the next ones, tags and checksums.
+
+    `entries`, uint64 (n,), are the numbers of the table entries to whose chains they belong.
+    """
+    blocks[:, _TAG] = tags_of(entries).view(np.uint8).reshape(-1, 2)
     blocks[:, _NEXT] = following.astype("<u8").view(np.uint8).reshape(-1, 8)
     blocks[:, _CRC] = _checksums(blocks).view(np.uint8).reshape(-1, 4)
+
+
+def tags_of(entries: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """Return the tags of the blocks of these entries."""
+    return (entries * _TAG_FACTOR >> np.uint64(48)).astype("<u2")
 
 
 def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:

@@ -103,7 +103,7 @@ class LshIndex(Opened["_native.LshIndex"]):
             -1 and NaN where fewer than k vectors were met. `counters`:
 
             ``table_reads``
-                Pages of pointers, unless these are in memory: one for each bucket that is not empty.
+                Sectors of pointers, unless these are in memory: one for each bucket that is not empty.
             ``block_reads``, ``blocks``
                 Reads of blocks that lie together, and blocks in them; the paper counts each block as a read.
             ``vector_reads``, ``bytes_read``

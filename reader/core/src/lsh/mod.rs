@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest};
 use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::region::Region;
 use crate::search::Worker;
 use buckets::Buckets;
 use functions::Functions;
@@ -81,7 +82,7 @@ pub struct LshIndex {
 /// Where bucket blocks are.
 pub(crate) enum Source {
     /// Section "blocks", checked.
-    Memory { blocks: Vec<u8> },
+    Memory { blocks: Region },
     /// [`READ_FILES`].
     Storage { engine: EngineChoice, file: Arc<DataFile> },
 }
@@ -161,7 +162,7 @@ impl LshIndex {
         }
         let source = match (engine, file) {
             (Some(engine), Some(file)) => Source::Storage { engine, file: Arc::new(file) },
-            _ => Source::Memory { blocks: bucket_file.read_section(&buckets.section, &bucket_file.load_checksums()?)? },
+            _ => Source::Memory { blocks: bucket_file.load_section(&buckets.section, &bucket_file.load_checksums()?)? },
         };
         let (path, idle) = (path.to_owned(), Mutex::default());
         Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, source, idle }))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats import lsh_blocks
+from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import corrupt
+from indexmill.formats.index import verify_index
 from indexmill.formats.lsh_index import LshFiles
 from indexmill.formats.lsh_shape import OFFSET_BITS, first_offset
 
@@ -17,6 +20,17 @@ _STEP_BYTES = 4 << 20
 #: So near to a border between two cells, two programs may disagree about a vector.
 _BORDER = 1e-3
 _MASK = np.uint64((1 << OFFSET_BITS) - 1)
+
+
+def lsh_problems(directory: Path) -> list[str]:
+    """What is wrong with an LSH index: what `verify_index` finds, and then what its chains say."""
+    problems = verify_index(directory)
+    try:
+        with LshFiles(directory) as index:
+            verify_chains(index)
+    except FormatError as error:
+        problems.append(str(error))
+    return list(dict.fromkeys(problems))
 
 
 def verify_chains(index: LshFiles) -> None:
