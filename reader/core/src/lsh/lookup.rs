@@ -137,26 +137,26 @@ impl QueryState {
         let (index, buckets) = (shared.index, &shared.index.buckets);
         let Target { entry, fingerprint, .. } = self.lookups[i].target;
         let wanted = buckets.entries_of(fingerprint);
-        let (mut offset, mut rest) = (run.offset, None);
+        let (mut offset, mut rest, mut least) = (run.offset, None, self.lookups[i].least);
         for bytes in content.chunks_exact(buckets.block_bytes) {
             if let Source::Storage { .. } = index.source {
                 buckets.check_crc(offset, bytes)?;
             }
             let block = buckets.block(entry, offset, bytes)?;
-            for found in block.entries() {
-                self.counters.entries += 1;
-                if found < self.lookups[i].least {
-                    let (place, least) = (format!("block at offset {offset}: entry"), self.lookups[i].least);
+            for (before, found) in block.entries().enumerate() {
+                if found < least {
+                    let place = format!("block at offset {offset}: entry");
                     return Err(Error::corrupt(&buckets.path, place, format!("at least {least}"), found));
                 }
-                self.lookups[i].least = found + 1;
-                if found >= wanted.end {
-                    return Ok(None);
-                }
-                if found >= wanted.start && self.meet(shared, buckets.split(offset, found)?.0) {
+                least = found + 1;
+                let is_beyond = found >= wanted.end;
+                if is_beyond || found >= wanted.start && self.meet(shared, buckets.split(offset, found)?.0) {
+                    self.counters.entries += before as u64 + 1;
                     return Ok(None);
                 }
             }
+            self.counters.entries += block.entries().len() as u64;
+            self.lookups[i].least = least;
             offset += buckets.block_bytes as u64;
             match block.next {
                 Some(next) if next.offset == offset => rest = Some(next),
@@ -169,9 +169,7 @@ impl QueryState {
     /// Takes a vector whose fingerprint fits; true if no more are wanted of this radius.
     pub(super) fn meet(&mut self, shared: &Shared<'_>, slot: u32) -> bool {
         self.counters.candidates += 1;
-        let met = self.met.entry(slot);
-        if *met == 0 {
-            *met = 1;
+        if self.met.insert(slot) {
             self.fresh.push(slot);
             self.n_fresh += 1;
             if let Some(row) = shared.index.vectors.held(slot) {

@@ -6,12 +6,14 @@
 //! | `probing` | which further buckets of a table are worth a look (Lv et al., VLDB 2007) |
 //! | `params` | what a caller can choose |
 //! | `query` | one query as a state machine: `lookup` finds candidates, `measure` measures them |
+//! | `met` | the set of vectors that it met |
 //! | `search` | a block of queries on all threads |
 
 pub mod buckets;
 pub mod functions;
 mod lookup;
 mod measure;
+mod met;
 mod params;
 mod probing;
 mod query;

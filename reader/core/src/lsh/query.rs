@@ -12,6 +12,7 @@
 //! k neighbours beyond S, nor of vectors met at two radii, which count and are measured once.
 
 use super::lookup::{Lookup, Target};
+use super::met::Met;
 use super::probing::Prober;
 use super::search::{LshCounters, Shared};
 use crate::bytes::u64_at;
@@ -19,7 +20,6 @@ use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::metric::Metric;
 use crate::search::nearest::{Nearest, distance_of, slot_of};
-use crate::search::stamped::Stamped;
 use crate::search::task::Step;
 use crate::search::vectors::Prepared;
 
@@ -35,7 +35,7 @@ pub(super) struct Read {
     pub bytes: usize,
 }
 
-/// State of one query, reused for the next. Memory: 24 bytes a bucket of one radius, 24 a vector met.
+/// State of one query, reused for the next. Memory: 24 bytes a bucket of one radius, 16 a vector met.
 #[derive(Default)]
 pub(crate) struct QueryState {
     pub(super) query: Prepared,
@@ -53,7 +53,7 @@ pub(crate) struct QueryState {
     pub(super) is_measuring: bool,
     pub(super) in_flight: usize,
     pub(super) reads: Vec<Read>,
-    pub(super) met: Stamped,
+    pub(super) met: Met,
     /// Met, but not measured yet.
     pub(super) fresh: Vec<u32>,
     pub(super) n_fresh: u64,
