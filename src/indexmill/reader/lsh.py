@@ -64,7 +64,7 @@ class LshIndex(Opened["_native.LshIndex"]):
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: ``vectors``, ``functions``, ``bitmap``, ``tables``, ``ids``, ``buckets``.
 
-        The bitmap says which buckets hold anything; of ids, and of vectors and tables on storage, checksums are held,
+        The bitmap says which buckets hold anything; of ids, and of vectors on storage, checksums are held,
         and buckets with engine ``memory`` only.
         """
         return self.native.memory

@@ -107,7 +107,7 @@ pub struct LshMemory {
     pub functions: u64,
     /// Which buckets hold anything.
     pub bitmap: u64,
-    /// Pointers, or the checksums of their pages.
+    /// Pointers, if they are in memory.
     pub tables: u64,
     /// Checksums of ids.imx.
     pub ids: u64,
