@@ -9,13 +9,26 @@ from numpy.typing import NDArray
 from indexmill.formats.lsh_shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
 
 #: Where the fields of a block's header lie.
-CRC, COUNT, NEXT = slice(0, 4), slice(4, 6), slice(8, 16)
+CRC, COUNT, TAG, NEXT = slice(0, 4), slice(4, 6), slice(6, 8), slice(8, 16)
+#: Spreads the numbers of entries over the tags of their blocks.
+_TAG_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def seal_blocks(blocks: NDArray[np.uint8], following: NDArray[np.uint64]) -> None:
-    """Write the pointers `following` to the next blocks into `blocks`, uint8 (n, block_bytes), and their checksums."""
+def seal_blocks(
+    blocks: NDArray[np.uint8], following: NDArray[np.uint64], entries: NDArray[np.uint64]
+) -> None:
+    """Write into `blocks`, uint8 (n, block_bytes), the pointers `following` to the next ones, tags and checksums.
+
+    `entries`, uint64 (n,), are the numbers of the table entries to whose chains they belong.
+    """
+    blocks[:, TAG] = tags_of(entries).view(np.uint8).reshape(-1, 2)
     blocks[:, NEXT] = following.astype("<u8").view(np.uint8).reshape(-1, 8)
     blocks[:, CRC] = _checksums(blocks).view(np.uint8).reshape(-1, 4)
+
+
+def tags_of(entries: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """Return the tags of the blocks of these entries."""
+    return (entries * _TAG_FACTOR >> np.uint64(48)).astype("<u2")
 
 
 def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:

@@ -65,9 +65,8 @@ def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
     """Bytes that the reader holds of each file while an index is open; searches take more on top.
 
     Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page; of kind ``lsh``
-    functions, bitmap and, unless they are left on storage, vectors, of tables and ids one checksum a page; of kind
-    ``ivf`` centroids, the graph over them and 16 bytes a list of each batch, of lists, vectors and ids one checksum a
-    page.
+    functions, bitmap and, unless they are left on storage, vectors, of ids one checksum a page; of kind ``ivf``
+    centroids, the graph over them and 16 bytes a list of each batch, of lists, vectors and ids one checksum a page.
     """
 
     def payload(file: str, *sections: str) -> int:
@@ -91,7 +90,6 @@ def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
         return {
             "functions": payload("functions.imx", "projections", "offsets", "multipliers", "radii"),
             "bitmap": payload("tables.imx", "occupied"),
-            "tables": payload("tables.imx", "crc"),
             "vectors": vectors["n_vectors"] * vectors["vector_bytes"],
             "ids": payload("ids.imx", "crc"),
         }

@@ -27,10 +27,13 @@ from indexmill.formats.pagefile import PageFileWriter
 from indexmill.pipeline.ingest import InputSummary, read_summary
 from indexmill.pipeline.merge import merge
 
-SAMPLE_VERSION = 1
+SAMPLE_VERSION = 2
 SOLVE_VERSION = 1
 HASH_VERSION = 2
 CHAIN_VERSION = 1
+#: Two components may differ by a unit in the last place for each time that they were rounded: read, scaled,
+#: normalised, rounded again. Their vectors then differ by so many units of their length at most.
+_COPY_ROUNDINGS = 4
 #: Vectors whose nearest distances say where the radii begin.
 SAMPLED = 100
 #: Keeps them apart from other draws with the same seed.
@@ -71,7 +74,12 @@ def sample_task(vectors: str, metric: str, seed: int, out: str, threads: int) ->
 
 
 def nearest_distances(vectors: NDArray[Any], metric: str, seed: int, threads: int) -> NDArray[np.float64]:
-    """Return the distances of `SAMPLED` of `vectors`, as queries of `metric`, to their nearest others."""
+    """Return the distances of `SAMPLED` of `vectors`, as queries of `metric`, to their nearest others.
+
+    A vector that is a copy of another up to rounding lies on it: a distance of at most `_COPY_ROUNDINGS` times the
+    rounding unit of the vectors' type and the query's length counts as 0. Such distances are no scale of the
+    data, and hashes of cells so small would be rounding too.
+    """
     n = len(vectors)
     if n < 2:
         return np.empty(0)
@@ -80,7 +88,11 @@ def nearest_distances(vectors: NDArray[Any], metric: str, seed: int, threads: in
     if metric == "ip":
         queries = as_hashed(queries)
     _, squared = exact_neighbours(vectors, queries, 1, threads, skip=rows)
-    return np.sqrt(squared[:, 0].astype(np.float64))
+    distances = np.sqrt(squared[:, 0].astype(np.float64))
+    if vectors.dtype.kind == "f":
+        unit = _COPY_ROUNDINGS * float(np.finfo(vectors.dtype).eps)
+        distances[distances <= unit * np.linalg.norm(queries.astype(np.float64), axis=1)] = 0
+    return distances
 
 
 def as_hashed(stored: NDArray[np.float32]) -> NDArray[np.float32]:

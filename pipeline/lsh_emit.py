@@ -26,7 +26,7 @@ from indexmill.pipeline.emit import seal
 from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary
 from indexmill.pipeline.lsh import PART_KIND, LshPlan, extent
 
-VERSION = 1
+VERSION = 2
 #: Bytes of blocks sealed at a time: whole pages.
 _STEP_BYTES = 4 << 20
 
@@ -138,6 +138,12 @@ class _Chains:
         )
         return -(-counts.astype(np.int64) // self._shape.capacity)
 
+    def _entries(self, part: Part) -> NDArray[np.uint64]:
+        """Numbers of the table entries of a part's buckets, in its order."""
+        tables, radii = np.divmod(np.arange(part.first, part.last, dtype=np.uint64), self._shape.n_radii)
+        first = (radii * self._shape.n_tables + tables) * self._shape.buckets_per_table
+        return (first[:, None] + np.arange(self._shape.buckets_per_table, dtype=np.uint64)).reshape(-1)
+
     def _lay(self, part: Part) -> None:
         with PageFile(part.path, PART_KIND) as file:
             lengths = self._lengths(file, part)
@@ -157,17 +163,18 @@ class _Chains:
         step, base = _STEP_BYTES // size, 0
         for part in self._parts:
             with PageFile(part.path, PART_KIND) as file:
-                lengths = self._lengths(file, part).reshape(-1)
-                ends = np.repeat(np.cumsum(lengths), lengths)  # of each block: the end of its chain
-                del lengths
-                file.payload_bytes("blocks", len(ends) * size)
-                for first in range(0, len(ends), step):
-                    numbers = np.arange(first, min(first + step, len(ends)))
+                ends = np.cumsum(self._lengths(file, part))  # of each bucket's chain
+                entries, n_blocks = self._entries(part), int(ends[-1])
+                file.payload_bytes("blocks", n_blocks * size)
+                for first in range(0, n_blocks, step):
+                    numbers = np.arange(first, min(first + step, n_blocks))
+                    mine = np.searchsorted(ends, numbers, side="right")
                     pages = -(-len(numbers) * size // PAGE_BYTES)
                     data = file.read_pages("blocks", first * size // PAGE_BYTES, pages)
                     blocks = np.frombuffer(data, np.uint8)[: len(numbers) * size].reshape(-1, size).copy()
-                    seal_blocks(blocks, pointers_to(base + numbers + 1, ends[numbers] - numbers - 1, size))
+                    following = pointers_to(base + numbers + 1, ends[mine] - numbers - 1, size)
+                    seal_blocks(blocks, following, entries[mine])
                     yield blocks
-                base += len(ends)
+                base += n_blocks
             if advance is not None:
                 advance((part.last - part.first) * self._shape.n_vectors)

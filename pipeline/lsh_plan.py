@@ -77,7 +77,8 @@ def _tried(rows: np.ndarray[Any, Any], size: LshSize, work: Path) -> tuple[float
         lsh.chain_task([chunk], shape, 0, keys, _BUFFER, part)
         times.append(time.perf_counter())
         blocks = np.zeros((shape.n_entries // shape.capacity + 1, shape.block_bytes), np.uint8)
-        seal_blocks(blocks, np.zeros(len(blocks), np.uint64))
+        nothing = np.zeros(len(blocks), np.uint64)
+        seal_blocks(blocks, nothing, nothing)
         times.append(time.perf_counter())
     hashing, chaining, sealing = (np.diff(times) / shape.n_entries).tolist()
     return hashing, chaining, sealing

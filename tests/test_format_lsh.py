@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from tests.lsh_support import build_lsh, clusters, damaged
 from tests.oracles import lsh as oracle
+from tests.oracles.lsh_verify import lsh_problems
 
 from indexmill.builders.lsh_pack import BlockPacker
 from indexmill.formats import lsh_blocks
 from indexmill.formats.errors import CorruptFile, OtherKind, TooNew
 from indexmill.formats.frame import checksum
-from indexmill.formats.index import IndexFiles, verify_index
+from indexmill.formats.index import IndexFiles
 from indexmill.formats.lsh_functions import HashFunctions, SearchDefaults, write_functions
 from indexmill.formats.lsh_index import LshFiles
 from indexmill.formats.lsh_shape import BLOCK_BYTES, LshShape, block_capacity, pointers_to
@@ -137,11 +138,11 @@ def test_both_decoders_read_the_same_chains(index: Path) -> None:
             assert decoded.pointer(e) == pointer
             if pointer:
                 slots, fingerprints = files.buckets.split(files.buckets.chain(pointer))
-                assert decoded.chain(pointer) == list(zip(slots.tolist(), fingerprints.tolist(), strict=True))
+                assert decoded.chain(e) == list(zip(slots.tolist(), fingerprints.tolist(), strict=True))
 
 
 def test_a_sound_index_has_nothing_wrong(index: Path) -> None:
-    assert verify_index(index) == []
+    assert lsh_problems(index) == []
 
 
 def test_an_index_of_one_kind_is_not_taken_for_the_other(index: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_kind_of_the_future_is_too_new(index: Path, tmp_path: Path) -> None:
 
 
 def problems(index: Path) -> str:
-    found = verify_index(index)
+    found = lsh_problems(index)
     assert len(found) == 1, found
     return found[0]
 

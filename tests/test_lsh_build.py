@@ -13,14 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from tests.lsh_support import build_lsh, clusters, data_files
 from tests.oracles import lsh as oracle
+from tests.oracles.lsh_verify import lsh_problems
 
 from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_chunk, write_runs
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.index import verify_index
 from indexmill.formats.lsh_index import LshFiles
 from indexmill.pipeline import lsh_needs
 from indexmill.pipeline.ratio import overall_ratio
+from indexmill.reader import _native
 from indexmill.reader.lsh import LshIndex
 
 N, DIM = 3000, 12
@@ -49,7 +50,7 @@ def test_every_vector_is_once_in_every_table_where_its_hash_says(index: Path, ve
                 places = {}
                 for bucket in range(shape.buckets_per_table):
                     entry = (radius * shape.n_tables + table) * shape.buckets_per_table + bucket
-                    for slot, fingerprint in decoded.chain(decoded.pointer(entry)):
+                    for slot, fingerprint in decoded.chain(entry):
                         assert slot not in places
                         places[slot] = bucket, fingerprint
                 assert sorted(places) == list(range(N))
@@ -58,7 +59,7 @@ def test_every_vector_is_once_in_every_table_where_its_hash_says(index: Path, ve
                     assert expected in (None, places[slot])
                     checked += expected is not None
         assert checked > 300
-    assert verify_index(index) == []
+    assert lsh_problems(index) == []
 
 
 def test_the_manifest_counts_buckets_blocks_and_chains(index: Path) -> None:
@@ -93,7 +94,7 @@ def test_neither_workers_nor_how_the_work_is_cut_reach_the_bytes(
     assert len(lsh_needs.groups(shape)) == 3
     build_lsh(tmp_path / "cut", vectors, **{**SMALL, "workers": 2, "memory": 400 << 20})
     assert data_files(tmp_path / "cut") == data_files(tmp_path / "blocks")
-    assert verify_index(tmp_path / "cut") == []
+    assert lsh_problems(tmp_path / "cut") == []
 
 
 def lsh_build_shape(index: Path) -> Any:
@@ -151,7 +152,7 @@ def test_other_types_are_kept_as_they_are(tmp_path: Path, vectors: np.ndarray, d
     build_lsh(tmp_path / "index", given, **SMALL)
     with LshFiles(tmp_path / "index") as files:
         assert np.array_equal(files.vectors.read(0, 400), given)
-    assert verify_index(tmp_path / "index") == []
+    assert lsh_problems(tmp_path / "index") == []
 
 
 @pytest.mark.parametrize("metric", ["cosine", "ip"])
@@ -159,7 +160,7 @@ def test_other_metrics_are_hashed_as_they_are_stored(
     tmp_path: Path, vectors: np.ndarray, metric: str
 ) -> None:
     manifest = build_lsh(tmp_path / "index", vectors[:800], metric=metric, **SMALL)
-    assert verify_index(tmp_path / "index") == []
+    assert lsh_problems(tmp_path / "index") == []
     with LshFiles(tmp_path / "index") as files:
         norms = np.linalg.norm(files.vectors.read(0, 800), axis=1)
         assert np.allclose(norms, 1 if metric == "cosine" else files.vectors.max_norm, rtol=1e-5)
@@ -213,7 +214,7 @@ def test_vectors_of_zero_are_one_bucket(tmp_path: Path) -> None:
     assert manifest["lsh"]["radii"] == [1.0]
     assert manifest["lsh"]["max_abs"] == 0
     assert manifest["lsh"]["longest_chain"] == [3]
-    assert verify_index(tmp_path / "index") == []
+    assert lsh_problems(tmp_path / "index") == []
     with LshFiles(tmp_path / "index") as files:
         found = oracle.search(files, np.zeros(4, np.float32), 1, candidates=7)
         assert found == [(0.0, 0)]
@@ -222,7 +223,7 @@ def test_vectors_of_zero_are_one_bucket(tmp_path: Path) -> None:
 def test_equal_vectors_and_a_single_one_are_indexes(tmp_path: Path) -> None:
     for name, n in (("one", 1), ("equal", 120)):
         build_lsh(tmp_path / name, np.full((n, 3), 2.5, np.float32), **SMALL)
-        assert verify_index(tmp_path / name) == []
+        assert lsh_problems(tmp_path / name) == []
         with LshFiles(tmp_path / name) as files:
             assert oracle.search(files, np.full(3, 2.5), 1)[0] == (0.0, 0)
 
@@ -285,3 +286,26 @@ def test_the_overall_ratio_says_what_it_left_out() -> None:
     assert (ratio.mean, ratio.skipped, ratio.short) == ((1.25 + 2.0) / 2, 1, 2)
     assert ratio.low >= 1
     assert np.isnan(overall_ratio(found[3:], truth[3:]).mean)
+
+
+def rounding_copies(n: int, dim: int, metric: str) -> np.ndarray:
+    """Vectors of which half are the others, but for rounding."""
+    vectors = clusters(n // 2, dim) + 10
+    copies = (vectors.astype(np.float64) * (1 + 1e-7)).astype(np.float32)
+    copies = copies / np.float32(3) * np.float32(3) if metric == "l2" else copies / np.float32(3)
+    return np.concatenate([vectors, copies.astype(np.float32)])
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_copies_up_to_rounding_do_not_set_the_first_radius(tmp_path: Path, metric: str) -> None:
+    vectors = rounding_copies(400, 24, metric)
+    manifest = build_lsh(tmp_path / "x", vectors, n_tables=2, n_functions=3, metric=metric)
+    assert manifest["lsh"]["radii"][0] > (1e-3 if metric == "cosine" else 0.1)
+    assert _native.verify(str(tmp_path / "x")) == []
+
+
+def test_a_hash_that_rounding_decides_is_no_damage(tmp_path: Path) -> None:
+    vectors = rounding_copies(400, 24, "l2")
+    manifest = build_lsh(tmp_path / "x", vectors, n_tables=2, n_functions=3, n_radii=2, first_radius=1e-4)
+    assert manifest["lsh"]["radii"] == [1e-4, 2e-4]
+    assert _native.verify(str(tmp_path / "x")) == []

@@ -73,7 +73,8 @@ def write_golden(directory: Path) -> None:
         ends = np.cumsum(lengths)
         pointers[radius, table] = pointers_to(done + ends - lengths, lengths, 128)
         left = np.repeat(ends, lengths) - np.arange(len(blocks)) - 1
-        seal_blocks(blocks, pointers_to(done + np.arange(len(blocks)) + 1, left, 128))
+        owners = np.repeat((radius * 2 + table) * 4 + np.arange(4, dtype=np.uint64), lengths)
+        seal_blocks(blocks, pointers_to(done + np.arange(len(blocks)) + 1, left, 128), owners)
         pieces.append(blocks)
         longest, done = max(longest, int(lengths.max())), done + len(blocks)
     write_vectors(directory / "vectors.imx", RowFormat(DIM, "uint8"), 150, "l2", VECTORS)

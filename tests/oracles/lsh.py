@@ -60,18 +60,18 @@ class Decoded:
         """Section `pointers` is the first one: it starts at page 1."""
         return int.from_bytes(self.tables[PAGE + 8 * entry : PAGE + 8 * entry + 8], "little")
 
-    def chain(self, pointer: int) -> list[tuple[int, int]]:
-        """(slot, fingerprint) of each entry of a chain, every block checked on the way."""
-        found = []
+    def chain(self, entry: int) -> list[tuple[int, int]]:
+        """(slot, fingerprint) of each object in the chain of a table's entry, every block checked on the way."""
+        found, pointer = [], self.pointer(entry)
         while pointer:
             at = pointer % 2**48
             block = self.buckets[at : at + self.block_bytes]
-            crc, count, zero, pointer = struct.unpack_from("<IHHQ", block)
+            crc, count, tag, pointer = struct.unpack_from("<IHHQ", block)
             assert crc == google_crc32c.value(block[4:])
-            assert zero == 0
+            assert tag == entry * 0x9E3779B97F4A7C15 % 2**64 >> 48
             for i in range(count):
-                entry = int.from_bytes(block[16 + 5 * i : 21 + 5 * i], "little")
-                found.append((entry % 2**self.id_bits, entry >> self.id_bits))
+                one = int.from_bytes(block[16 + 5 * i : 21 + 5 * i], "little")
+                found.append((one % 2**self.id_bits, one >> self.id_bits))
         return found
 
 
@@ -103,7 +103,7 @@ def search(
         for table in range(shape.n_tables):
             bucket, fingerprint = hash_of(index, table, [math.floor(x) for x in cells(index, i, table, q)])
             entry = (i * shape.n_tables + table) * 2**shape.hash_bits + bucket
-            for slot, other in decoded.chain(decoded.pointer(entry)):
+            for slot, other in decoded.chain(entry):
                 if other == fingerprint and slot not in found and new < most:
                     found[slot] = float(np.linalg.norm(vectors[slot] - q))
                     new += 1

@@ -97,6 +97,7 @@
 compile_error!("indexmill files are little-endian and this reader maps them without swapping bytes");
 
 mod bytes;
+mod checksum;
 pub mod codes;
 pub mod device;
 pub mod distance;
@@ -117,6 +118,7 @@ pub mod navigation;
 mod nodes;
 pub mod pagefile;
 mod random;
+mod region;
 pub mod remap;
 pub mod search;
 mod stored;

@@ -8,9 +8,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{u16_at, u32_at, u32s, u64_at};
+use crate::checksum;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::memory::reserve;
+use crate::region::Region;
 
 /// Unit of reading, of addressing and of checksums.
 pub const PAGE_BYTES: usize = 4096;
@@ -190,7 +192,7 @@ fn check_own_crc(path: &Path, page: &Page, place: &str) -> Result<()> {
 
 /// Compares a data page with its stored checksum; `number` counts from the start of the file.
 pub fn check_page(path: &Path, number: u64, page: &[u8], want: u32) -> Result<()> {
-    let got = crc32c::crc32c(page);
+    let got = checksum::of_page(page);
     if want != got {
         return Err(Error::corrupt(path, format!("page {number}"), format!("CRC32C {want:08x}"), format!("{got:08x}")));
     }
@@ -290,6 +292,13 @@ impl PageFile {
             check_page(&self.path, number, page, checksums.get(number as usize - 1).copied().unwrap_or(0))?;
         }
         Ok(())
+    }
+
+    /// Reads a whole section into memory that begins at a page, and checks every page of it; padding to a page comes along.
+    pub(crate) fn load_section(&self, section: &Section, checksums: &[u32]) -> Result<Region> {
+        let mut region = Region::new(&self.path, (section.pages as usize).saturating_mul(PAGE_BYTES))?;
+        self.read_pages(section.first_page, checksums, &mut region)?;
+        Ok(region)
     }
 
     /// Reads a whole section into memory and checks every page of it; returns the payload.

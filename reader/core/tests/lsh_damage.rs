@@ -95,6 +95,16 @@ fn a_pointer_that_leads_to_no_block_is_named() {
 }
 
 #[test]
+fn a_pointer_that_leads_to_the_chain_of_another_bucket_is_told_by_its_tag() {
+    refused("buckets.imx", "tag: expected", |w| {
+        let pointers = w.section("tables.imx", "pointers");
+        for pair in pointers.chunks_exact_mut(16) {
+            pair.rotate_left(8);
+        }
+    });
+}
+
+#[test]
 fn a_chain_with_a_cycle_ends() {
     let next = |block: &mut [u8], offset: u64| block[8..16].copy_from_slice(&(offset | 1 << 48).to_le_bytes());
     refused("buckets.imx", "next: expected a greater offset", |w| blocks(w, |_, block| next(block, 4096)));

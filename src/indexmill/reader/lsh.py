@@ -66,7 +66,7 @@ class LshIndex(Opened["_native.LshIndex"]):
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: ``vectors``, ``functions``, ``bitmap``, ``tables``, ``ids``, ``buckets``.
 
-        The bitmap says which buckets hold anything; of ids, and of vectors and tables on storage, checksums are held,
+        The bitmap says which buckets hold anything; of ids, and of vectors on storage, checksums are held,
         and buckets with engine ``memory`` only.
         """
         return self.native.memory
@@ -105,7 +105,7 @@ class LshIndex(Opened["_native.LshIndex"]):
             -1 and NaN where fewer than k vectors were met. `counters`:
 
             ``table_reads``
-                Pages of pointers, unless these are in memory: one for each bucket that is not empty.
+                Sectors of pointers, unless these are in memory: one for each bucket that is not empty.
             ``block_reads``, ``blocks``
                 Reads of blocks that lie together, and blocks in them; the paper counts each block as a read.
             ``vector_reads``, ``bytes_read``

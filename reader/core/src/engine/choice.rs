@@ -113,24 +113,23 @@ impl EngineChoice {
     pub(crate) fn access(&self) -> Access {
         match self.kind {
             Kind::Mmap => Access::Mapped,
-            Kind::Simulated(_) => Access::Cached,
+            Kind::Simulated(_) => Access::Held,
             _ => Access::Direct,
         }
     }
 
     /// An engine with `slots` buffers of `slot_bytes` each, for the calling thread.
     pub(crate) fn start(&self, file: &Arc<DataFile>, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
-        let buffers = Buffers::new(slots, slot_bytes)?;
-        let file = file.clone();
+        let (file, buffers) = (file.clone(), || Buffers::new(slots, slot_bytes));
         match &self.kind {
-            Kind::Pread => Ok(Box::new(PreadPool::new(file.clone(), file, buffers)?)),
-            Kind::Mmap => Ok(Box::new(Synchronous::new(Mapped(file), buffers))),
-            Kind::Remapped(pages) => Ok(Box::new(Synchronous::new(pages.clone(), buffers))),
-            Kind::Simulated(device) => Ok(Box::new(Simulated::new(device.clone(), file, buffers))),
+            Kind::Pread => Ok(Box::new(PreadPool::new(file.clone(), file, buffers()?)?)),
+            Kind::Mmap => Ok(Box::new(Synchronous::new(Mapped(file), buffers()?))),
+            Kind::Remapped(pages) => Ok(Box::new(Synchronous::new(pages.clone(), buffers()?))),
+            Kind::Simulated(device) => Ok(Box::new(Simulated::new(device.clone(), file, slots, slot_bytes))),
             #[cfg(target_os = "linux")]
-            Kind::Uring => self.start_ring(Ring::new(slots), file, buffers),
+            Kind::Uring => self.start_ring(Ring::new(slots), file, buffers()?),
             #[cfg(target_os = "linux")]
-            Kind::Poller(first) => self.start_ring(Ring::with_poller(slots, Some(first)), file, buffers),
+            Kind::Poller(first) => self.start_ring(Ring::with_poller(slots, Some(first)), file, buffers()?),
         }
     }
 

@@ -1,7 +1,8 @@
-//! The files that engines read: past the page cache where the file system allows it, through it, or as maps.
+//! The files that engines read: past the page cache where the file system allows it, through it, as maps, or as copies
+//! in memory.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::pagefile::PAGE_BYTES;
+use crate::region::Region;
 
 /// How a file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +20,12 @@ pub enum Access {
     /// Past the page cache, or through it where that is refused.
     Direct,
     /// Through the page cache.
+    #[cfg(test)]
     Cached,
     /// By a map of the file.
     Mapped,
+    /// From a copy in memory.
+    Held,
 }
 
 /// An open data file, shared by all engines of an index; or several, read as if each began where the one before ends.
@@ -41,8 +46,17 @@ struct Part {
     path: PathBuf,
     file: File,
     mapping: Option<Mapping>,
+    held: Option<Region>,
     /// Bytes of the files before it.
     start: u64,
+}
+
+/// A block of a file that is held in memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hold {
+    part: usize,
+    start: usize,
+    bytes: usize,
 }
 
 /// Something that can be read at an offset: the file, or a test's script.
@@ -79,7 +93,8 @@ impl DataFile {
         for (path, file) in paths.iter().zip(files) {
             let mapping = if access == Access::Mapped { Some(Mapping::new(&file, path)?) } else { None };
             let bytes = file.metadata().map_err(|e| Error::io(path, "read its size", e))?.len();
-            parts.push(Part { path: path.clone(), file, mapping, start });
+            let held = if access == Access::Held { Some(hold(path, &file, bytes)?) } else { None };
+            parts.push(Part { path: path.clone(), file, mapping, held, start });
             start += bytes;
         }
         Ok(DataFile { path: parts[0].path.clone(), buffered_because, direct: is_direct, unit_bytes, parts })
@@ -133,6 +148,22 @@ impl DataFile {
         }
     }
 
+    /// Where the block of `bytes` bytes from `unit` on is in the copy of its file.
+    pub fn hold_of(&self, unit: u64, bytes: usize) -> Result<Hold> {
+        let (part, start) = self.locate(self.offset_of(unit));
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        match &self.parts[part].held {
+            Some(held) if start < held.len() && held.len() - start >= bytes => Ok(Hold { part, start, bytes }),
+            _ => Err(self.fault(unit, Fault::Cut)),
+        }
+    }
+
+    /// A block of the copy.
+    pub fn held(&self, hold: Hold) -> &[u8] {
+        let held = self.parts[hold.part].held.as_deref().unwrap_or_default();
+        &held[hold.start..][..hold.bytes]
+    }
+
     /// Fills `bytes` bytes at `address` from `unit` on with reads of `source`, however many it takes.
     ///
     /// # Safety
@@ -151,6 +182,13 @@ impl DataFile {
             }
         }
     }
+}
+
+/// Copies a file into memory.
+fn hold(path: &Path, file: &File, bytes: u64) -> Result<Region> {
+    let mut held = Region::new(path, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    (&mut &*file).read_exact(&mut held).map_err(|e| Error::io(path, "read it into memory", e))?;
+    Ok(held)
 }
 
 impl ReadAt for DataFile {

@@ -5,7 +5,8 @@
 //! * `latency_us`: points (fraction, microseconds) of the inverse distribution function of the latency, straight
 //!   lines in between; fractions increase from 0 to 1, latencies do not decrease;
 //! * `iops`: reads a second that the device does not exceed, or null;
-//! * `mb_per_s`: megabytes (10^6 bytes) a second that it does not exceed, or null.
+//! * `mb_per_s`: megabytes (10^6 bytes) a second that it does not exceed, or null;
+//! * `request_us`: microseconds of processor time that asking for a read takes, or null or nothing: what it takes here.
 //!
 //! Other keys, such as what was measured, are not read.
 
@@ -27,6 +28,7 @@ const MAX_POINTS: usize = 65536;
 const MAX_LATENCY_US: f64 = 1e6;
 const IOPS: (f64, f64) = (10.0, 1e9);
 const MB_PER_S: (f64, f64) = (0.1, 1e6);
+const REQUEST_US: (f64, f64) = (0.0, 1000.0);
 
 /// A device, by its name and its behaviour.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +48,8 @@ pub struct Model {
     pub iops: Option<f64>,
     /// 10^6 bytes a second at most.
     pub mb_per_s: Option<f64>,
+    /// Microseconds of processor time that a request takes at least.
+    pub request_us: Option<f64>,
 }
 
 impl Profile {
@@ -91,7 +95,11 @@ impl Profile {
         let latency_us = parser.latencies(model.get("latency_us"))?;
         let iops = parser.limit("model.iops", model.get("iops"), IOPS)?;
         let mb_per_s = parser.limit("model.mb_per_s", model.get("mb_per_s"), MB_PER_S)?;
-        Ok(Profile { name, model: Model { latency_us, iops, mb_per_s } })
+        let request_us = match model.get("request_us") {
+            None => None,
+            given => parser.limit("model.request_us", given, REQUEST_US)?,
+        };
+        Ok(Profile { name, model: Model { latency_us, iops, mb_per_s, request_us } })
     }
 }
 
@@ -203,6 +211,7 @@ mod tests {
         let text = with_model("{\"latency_us\":[[0.0,61.0],[0.5,75.0],[1,900]],\"iops\":97000.0,\"mb_per_s\":null}");
         let profile = parse(&text).unwrap();
         assert_eq!((profile.name.as_str(), profile.model.iops, profile.model.mb_per_s), ("d", Some(97000.0), None));
+        assert_eq!(profile.model.request_us, None);
         for (fraction, us) in [(0.0, 61.0), (0.25, 68.0), (0.5, 75.0), (0.75, 487.5), (1.0, 900.0)] {
             assert_eq!(profile.model.latency_us(fraction), us);
         }
@@ -210,7 +219,8 @@ mod tests {
 
     #[test]
     fn the_tighter_limit_decides_how_long_a_read_occupies_the_device() {
-        let model = |iops, mb_per_s| Model { latency_us: vec![(0.0, 1.0), (1.0, 1.0)], iops, mb_per_s };
+        let model =
+            |iops, mb_per_s| Model { latency_us: vec![(0.0, 1.0), (1.0, 1.0)], iops, mb_per_s, request_us: None };
         assert_eq!(model(None, None).occupied_s(4096), 0.0);
         assert_eq!(model(Some(1000.0), Some(4.096)).occupied_s(512), 0.001);
         assert_eq!(model(Some(1000.0), Some(4.096)).occupied_s(8192), 0.002);
@@ -248,6 +258,10 @@ mod tests {
                 "model.mb_per_s: expected a number in 0.1..1000000, or null, got -4",
             ),
             (limits("\"iops\":10,\"mb_per_s\":\"fast\""), "got \"fast\""),
+            (
+                limits("\"iops\":10,\"mb_per_s\":1,\"request_us\":1001"),
+                "model.request_us: expected a number in 0..1000, or null, got 1001",
+            ),
         ];
         for (text, words) in cases {
             let error = parse(&text).unwrap_err().to_string();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bytes::{u16_at, u32_at, u64_at};
+use crate::checksum;
 use crate::error::{Error, Result};
 use crate::lsh::functions::Functions;
 use crate::pagefile::{PAGE_BYTES, PageFile, Section};
@@ -13,6 +14,12 @@ pub const HEADER_BYTES: usize = 16;
 pub const ENTRY_BYTES: usize = 5;
 /// Bits of a pointer that are an offset.
 const OFFSET_BITS: u32 = 48;
+
+/// What a block says of the entry of tables.imx to whose chain it belongs, so that a pointer that leads elsewhere is found
+/// without the checksum of its page.
+pub fn tag_of(entry: u64) -> u16 {
+    (entry.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
+}
 
 /// Where a chain, or the rest of one, begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +107,7 @@ impl Buckets {
 
     /// Compares the block at `offset` with its checksum.
     pub fn check_crc(&self, offset: u64, block: &[u8]) -> Result<()> {
-        let (want, got) = (u32_at(block, 0), crc32c::crc32c(&block[4..]));
+        let (want, got) = (u32_at(block, 0), checksum::of_block(block));
         if want != got {
             let place = format!("block at offset {offset}");
             return Err(Error::corrupt(&self.path, place, format!("CRC32C {want:08x}"), format!("{got:08x}")));
@@ -108,8 +115,18 @@ impl Buckets {
         Ok(())
     }
 
-    /// Takes the block at `offset` apart; a chain only goes forward, so it ends.
-    pub fn block<'a>(&self, offset: u64, block: &'a [u8]) -> Result<Block<'a>> {
+    /// Takes the block at `offset` of the chain of a table's entry apart; a chain only goes forward, so it ends.
+    pub fn block<'a>(&self, entry: u64, offset: u64, block: &'a [u8]) -> Result<Block<'a>> {
+        let (want, got) = (tag_of(entry), u16_at(block, 6));
+        if want != got {
+            let expected = format!("{want:04x}, of entry {entry}, whose pointer leads here");
+            return Err(Error::corrupt(
+                &self.path,
+                format!("block at offset {offset}: tag"),
+                expected,
+                format!("{got:04x}"),
+            ));
+        }
         let count = usize::from(u16_at(block, 4));
         if !(1..=self.capacity).contains(&count) {
             let place = format!("block at offset {offset}: count");

@@ -163,14 +163,19 @@ impl Functions {
         );
     }
 
+    /// a of the functions of one table.
+    pub fn projections(&self, table: usize) -> impl Iterator<Item = &[f32]> {
+        let per_table = self.n_functions * self.dim;
+        self.projections[table * per_table..][..per_table].chunks_exact(self.dim)
+    }
+
     /// `a . vector` for the functions of one table, `[m]`.
     pub fn project_table(&self, table: usize, vector: &[f32], out: &mut Vec<f32>) {
         assert_eq!(vector.len(), self.dim);
-        let (product, per_table) = (kernels().ip_f32, self.n_functions * self.dim);
-        let rows = self.projections[table * per_table..][..per_table].chunks_exact(self.dim);
+        let product = kernels().ip_f32;
         out.clear();
         // SAFETY: rows and vector hold `dim` floats.
-        out.extend(rows.map(|a| unsafe { product(a.as_ptr(), vector.as_ptr(), self.dim) }));
+        out.extend(self.projections(table).map(|a| unsafe { product(a.as_ptr(), vector.as_ptr(), self.dim) }));
     }
 
     /// `t` of the functions of one table at one radius; `projected` is what [`Functions::project_table`] gives.

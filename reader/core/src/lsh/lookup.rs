@@ -3,10 +3,10 @@
 use super::buckets::Pointer;
 use super::query::{QueryState, Read};
 use super::search::Shared;
-use super::{BUCKETS, Source, TABLES};
+use super::tables::POINTER_BYTES;
+use super::{BUCKETS, SECTOR_BYTES, Source, TABLES};
 use crate::distance::prefetch_row;
 use crate::error::{Error, Result};
-use crate::pagefile::PAGE_BYTES;
 
 /// An occupied bucket that the query leads to.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ impl QueryState {
         self.n_begun = end;
         if shared.reads_tables() {
             self.counters.table_reads += self.lookups.len() as u64;
-            self.counters.bytes_read += (self.lookups.len() * PAGE_BYTES) as u64;
+            self.counters.bytes_read += (self.lookups.len() * SECTOR_BYTES) as u64;
         }
         self.lookups.iter().for_each(|lookup| index.tables.prefetch(lookup.target.entry));
         for i in 0..self.lookups.len() {
@@ -79,8 +79,8 @@ impl QueryState {
             match index.tables.held(entry, &index.buckets)? {
                 Some(pointer) => self.follow(shared, i, pointer),
                 None => {
-                    let offset = index.tables.place(entry).0 * PAGE_BYTES as u64;
-                    self.reads.push(Read { buffer: i, file: TABLES, offset, bytes: PAGE_BYTES });
+                    let offset = index.tables.offset_of(entry);
+                    self.reads.push(Read { buffer: i, file: TABLES, offset, bytes: POINTER_BYTES });
                     self.in_flight += 1;
                 }
             }
@@ -115,7 +115,7 @@ impl QueryState {
             let bytes = run.run * shared.index.buckets.block_bytes;
             let content = match &shared.index.source {
                 Source::Memory { blocks } => &blocks[(run.offset - shared.index.buckets.begin()) as usize..][..bytes],
-                Source::Storage { file, .. } => &buffer(i)[shared.skip(file, BUCKETS, run.offset)..][..bytes],
+                Source::Storage { .. } => &buffer(i)[shared.skip(run.offset)..][..bytes],
             };
             match self.scan_run(shared, i, run, content)? {
                 Some(next) => self.follow(shared, i, next),
@@ -135,27 +135,28 @@ impl QueryState {
         content: &[u8],
     ) -> Result<Option<Pointer>> {
         let (index, buckets) = (shared.index, &shared.index.buckets);
-        let wanted = buckets.entries_of(self.lookups[i].target.fingerprint);
-        let (mut offset, mut rest) = (run.offset, None);
+        let Target { entry, fingerprint, .. } = self.lookups[i].target;
+        let wanted = buckets.entries_of(fingerprint);
+        let (mut offset, mut rest, mut least) = (run.offset, None, self.lookups[i].least);
         for bytes in content.chunks_exact(buckets.block_bytes) {
             if let Source::Storage { .. } = index.source {
                 buckets.check_crc(offset, bytes)?;
             }
-            let block = buckets.block(offset, bytes)?;
-            for entry in block.entries() {
-                self.counters.entries += 1;
-                if entry < self.lookups[i].least {
-                    let (place, least) = (format!("block at offset {offset}: entry"), self.lookups[i].least);
-                    return Err(Error::corrupt(&buckets.path, place, format!("at least {least}"), entry));
+            let block = buckets.block(entry, offset, bytes)?;
+            for (before, found) in block.entries().enumerate() {
+                if found < least {
+                    let place = format!("block at offset {offset}: entry");
+                    return Err(Error::corrupt(&buckets.path, place, format!("at least {least}"), found));
                 }
-                self.lookups[i].least = entry + 1;
-                if entry >= wanted.end {
-                    return Ok(None);
-                }
-                if entry >= wanted.start && self.meet(shared, buckets.split(offset, entry)?.0) {
+                least = found + 1;
+                let is_beyond = found >= wanted.end;
+                if is_beyond || found >= wanted.start && self.meet(shared, buckets.split(offset, found)?.0) {
+                    self.counters.entries += before as u64 + 1;
                     return Ok(None);
                 }
             }
+            self.counters.entries += block.entries().len() as u64;
+            self.lookups[i].least = least;
             offset += buckets.block_bytes as u64;
             match block.next {
                 Some(next) if next.offset == offset => rest = Some(next),
@@ -168,9 +169,7 @@ impl QueryState {
     /// Takes a vector whose fingerprint fits; true if no more are wanted of this radius.
     pub(super) fn meet(&mut self, shared: &Shared<'_>, slot: u32) -> bool {
         self.counters.candidates += 1;
-        let met = self.met.entry(slot);
-        if *met == 0 {
-            *met = 1;
+        if self.met.insert(slot) {
             self.fresh.push(slot);
             self.n_fresh += 1;
             if let Some(row) = shared.index.vectors.held(slot) {

@@ -6,12 +6,14 @@
 //! | `probing` | which further buckets of a table are worth a look (Lv et al., VLDB 2007) |
 //! | `params` | what a caller can choose |
 //! | `query` | one query as a state machine: `lookup` finds candidates, `measure` measures them |
+//! | `met` | the set of vectors that it met |
 //! | `search` | a block of queries on all threads |
 
 pub mod buckets;
 pub mod functions;
 mod lookup;
 mod measure;
+mod met;
 mod params;
 mod probing;
 mod query;
@@ -30,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest};
 use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::region::Region;
 use crate::search::Worker;
 use buckets::Buckets;
 use functions::Functions;
@@ -81,7 +84,7 @@ pub struct LshIndex {
 /// Where bucket blocks are.
 pub(crate) enum Source {
     /// Section "blocks", checked.
-    Memory { blocks: Vec<u8> },
+    Memory { blocks: Region },
     /// [`READ_FILES`].
     Storage { engine: EngineChoice, file: Arc<DataFile> },
 }
@@ -104,7 +107,7 @@ pub struct LshMemory {
     pub functions: u64,
     /// Which buckets hold anything.
     pub bitmap: u64,
-    /// Pointers, or the checksums of their pages.
+    /// Pointers, if they are in memory.
     pub tables: u64,
     /// Checksums of ids.imx.
     pub ids: u64,
@@ -161,7 +164,7 @@ impl LshIndex {
         }
         let source = match (engine, file) {
             (Some(engine), Some(file)) => Source::Storage { engine, file: Arc::new(file) },
-            _ => Source::Memory { blocks: bucket_file.read_section(&buckets.section, &bucket_file.load_checksums()?)? },
+            _ => Source::Memory { blocks: bucket_file.load_section(&buckets.section, &bucket_file.load_checksums()?)? },
         };
         let (path, idle) = (path.to_owned(), Mutex::default());
         Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, source, idle }))

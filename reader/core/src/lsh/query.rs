@@ -1,7 +1,7 @@
 //! One query as a state machine that never waits: (R, c)-near neighbour searches of growing radii (paper, sections 2.3
 //! and 5.4).
 //!
-//! Of one radius all occupied buckets that the query leads to are looked up, up to 256 at a time: the pages of their
+//! Of one radius all occupied buckets that the query leads to are looked up, up to 256 at a time: the sectors of their
 //! pointers first, unless these are in memory, each followed by its bucket's blocks as soon as it is there. Buckets are
 //! scanned in the order of the tables, whatever came first, and entries whose fingerprint differs are passed over. The
 //! radius ends when all are scanned, or S vectors (k - 1 more for k neighbours) were measured that no smaller radius had
@@ -12,13 +12,14 @@
 //! k neighbours beyond S, nor of vectors met at two radii, which count and are measured once.
 
 use super::lookup::{Lookup, Target};
+use super::met::Met;
 use super::probing::Prober;
 use super::search::{LshCounters, Shared};
+use crate::bytes::u64_at;
+use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::metric::Metric;
-use crate::pagefile::PAGE_BYTES;
 use crate::search::nearest::{Nearest, distance_of, slot_of};
-use crate::search::stamped::Stamped;
 use crate::search::task::Step;
 use crate::search::vectors::Prepared;
 
@@ -34,7 +35,7 @@ pub(super) struct Read {
     pub bytes: usize,
 }
 
-/// State of one query, reused for the next. Memory: 24 bytes a bucket of one radius, 24 a vector met.
+/// State of one query, reused for the next. Memory: 24 bytes a bucket of one radius, 16 a vector met.
 #[derive(Default)]
 pub(crate) struct QueryState {
     pub(super) query: Prepared,
@@ -52,7 +53,7 @@ pub(crate) struct QueryState {
     pub(super) is_measuring: bool,
     pub(super) in_flight: usize,
     pub(super) reads: Vec<Read>,
-    pub(super) met: Stamped,
+    pub(super) met: Met,
     /// Met, but not measured yet.
     pub(super) fresh: Vec<u32>,
     pub(super) n_fresh: u64,
@@ -131,11 +132,14 @@ impl QueryState {
         }
         if self.lookups[i].run.is_none() {
             let entry = self.lookups[i].target.entry;
-            let pointer = index.tables.pointer_in(entry, &bytes[..PAGE_BYTES], &index.buckets)?;
+            let raw = u64_at(bytes, shared.skip(index.tables.offset_of(entry)));
+            let pointer = index.tables.pointer(entry, raw, &index.buckets)?;
             self.follow(shared, i, pointer);
             return Ok(true);
         }
         self.lookups[i].is_here = true;
+        // It is scanned after all that arrived with it.
+        prefetch_row(bytes.as_ptr(), self.lookups[i].run.map_or(0, |run| run.run * index.buckets.block_bytes));
         Ok(i == self.n_scanned || self.in_flight == 0)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use super::query::{QueryState, Read};
 use super::{LshIndex, LshParams, Source};
-use crate::engine::{DataFile, Engine, NoEngine};
+use crate::engine::{Engine, NoEngine};
 use crate::error::{Error, Result};
 use crate::pagefile::PAGE_BYTES;
 use crate::search::task::{Step, Task, Times, Turns};
@@ -19,7 +19,7 @@ const MAX_RUN_BYTES: usize = 64 << 10;
 /// What one query cost. With engine "memory" tables and buckets are counted as if they had been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LshCounters {
-    /// Reads of a page of pointers, if they are not in memory: one for each bucket that is not empty.
+    /// Reads of a sector of pointers, if they are not in memory: one for each bucket that is not empty.
     pub table_reads: u64,
     /// Reads of bucket blocks, however many lie together.
     pub block_reads: u64,
@@ -70,6 +70,8 @@ pub(crate) struct Shared<'a> {
     pub width: usize,
     /// Bucket blocks in one read at most.
     pub most_blocks: usize,
+    /// Reads begin and end at multiples of it.
+    unit_bytes: usize,
     turns: Turns,
 }
 
@@ -132,6 +134,10 @@ impl<'a> Shared<'a> {
         let (limit, probes) = params.resolve(index)?;
         queries.check(&index.vectors.stored())?;
         let buckets = &index.buckets;
+        let unit_bytes = match &index.source {
+            Source::Memory { .. } => 1,
+            Source::Storage { file, .. } => file.unit_bytes(),
+        };
         let most_blocks = limit.div_ceil(buckets.capacity as u64).min((MAX_RUN_BYTES / buckets.block_bytes) as u64);
         Ok(Shared {
             index,
@@ -141,6 +147,7 @@ impl<'a> Shared<'a> {
             probes,
             width: MAX_WIDTH.min(index.functions.n_tables * (probes + 1)),
             most_blocks: most_blocks as usize,
+            unit_bytes,
             turns: Turns::new(queries.n),
         })
     }
@@ -150,9 +157,10 @@ impl<'a> Shared<'a> {
         matches!(self.index.source, Source::Memory { .. }) || !self.index.tables.is_in_memory()
     }
 
-    /// Bytes before `offset` of a file of the index that a read from there begins with.
-    pub fn skip(&self, file: &DataFile, i: usize, offset: u64) -> usize {
-        ((file.start_of(i) + offset) % file.unit_bytes() as u64) as usize
+    /// Bytes before `offset` of file `i` of the index that a read from there begins with: files are whole pages long, and
+    /// a unit divides a page.
+    pub fn skip(&self, offset: u64) -> usize {
+        (offset % self.unit_bytes as u64) as usize
     }
 }
 
@@ -207,7 +215,7 @@ impl Task for Shared<'_> {
         let unit_bytes = file.unit_bytes();
         for Read { buffer, file: i, offset, bytes } in state.reads.drain(..) {
             let unit = (file.start_of(i) + offset) / unit_bytes as u64;
-            queue(buffer, unit, (self.skip(file, i, offset) + bytes).next_multiple_of(unit_bytes))?;
+            queue(buffer, unit, (self.skip(offset) + bytes).next_multiple_of(unit_bytes))?;
         }
         Ok(())
     }

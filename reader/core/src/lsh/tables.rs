@@ -8,13 +8,12 @@ use crate::error::{Error, Result};
 use crate::lsh::buckets::{Buckets, Pointer};
 use crate::lsh::functions::Functions;
 use crate::memory::reserve;
-use crate::pagefile::{PAGE_BYTES, PageFile, Section, check_page};
+use crate::pagefile::{PAGE_BYTES, PageFile, Section};
 
 /// Bytes of a pointer.
 pub const POINTER_BYTES: usize = 8;
 
-/// The occupancy bitmap, `r L 2^u / 8` bytes, in memory, and the pointers, 64 times as much, or the checksums of their
-/// pages, 4 bytes each.
+/// The occupancy bitmap, `r L 2^u / 8` bytes, in memory, and the pointers, 64 times as much, if these are wanted there.
 #[derive(Debug, Clone)]
 pub struct Tables {
     /// Where it is.
@@ -23,7 +22,6 @@ pub struct Tables {
     pub build_id: [u8; 16],
     /// Where the pointers are.
     pub section: Section,
-    checksums: Vec<u32>,
     occupied: Vec<u8>,
     pointers: Option<Vec<u8>>,
     n_tables: usize,
@@ -55,10 +53,9 @@ impl Tables {
             return Err(Error::corrupt(&file.path, "section \"occupied\"", expected, format!("{found} bits")));
         }
         let pointers = in_memory.then(|| file.read_section(&section, &checksums)).transpose()?;
-        let checksums = if in_memory { Vec::new() } else { checksums };
         let (path, build_id) = (file.path.clone(), file.header.build_id);
         let (n_tables, hash_bits) = (functions.n_tables, functions.hash_bits);
-        Ok(Tables { path, build_id, section, checksums, occupied, pointers, n_tables, hash_bits })
+        Ok(Tables { path, build_id, section, occupied, pointers, n_tables, hash_bits })
     }
 
     /// Whether pointers are in memory.
@@ -84,17 +81,9 @@ impl Tables {
         self.occupied[(entry / 8) as usize] >> (entry % 8) & 1 == 1
     }
 
-    /// Page of the file that holds an entry, and where in it.
-    pub fn place(&self, entry: u64) -> (u64, usize) {
-        let offset = entry * POINTER_BYTES as u64;
-        (self.section.first_page + offset / PAGE_BYTES as u64, (offset % PAGE_BYTES as u64) as usize)
-    }
-
-    /// The pointer of an occupied entry from its page, which is compared with its checksum.
-    pub fn pointer_in(&self, entry: u64, page: &[u8], buckets: &Buckets) -> Result<Pointer> {
-        let (number, at) = self.place(entry);
-        check_page(&self.path, number, page, self.checksums.get(number as usize - 1).copied().unwrap_or(0))?;
-        self.pointer(entry, u64_at(page, at), buckets)
+    /// Where in the file an entry is.
+    pub fn offset_of(&self, entry: u64) -> u64 {
+        self.section.first_page * PAGE_BYTES as u64 + entry * POINTER_BYTES as u64
     }
 
     /// Takes the pointer of an occupied entry apart.
@@ -109,8 +98,7 @@ impl Tables {
     pub fn name(&self, entry: u64) -> String {
         let (table, bucket) = (entry >> self.hash_bits, entry & ((1 << self.hash_bits) - 1));
         let (radius, table) = (table / self.n_tables as u64, table % self.n_tables as u64);
-        let (page, at) = self.place(entry);
-        let offset = page * PAGE_BYTES as u64 + at as u64;
+        let offset = self.offset_of(entry);
         format!("offset {offset}: pointer of radius {radius}, table {table}, bucket {bucket}")
     }
 
@@ -122,6 +110,6 @@ impl Tables {
     /// Memory it takes.
     pub fn memory_bytes(&self) -> u64 {
         let pointers = self.pointers.as_ref().map_or(0, |pointers| size_of_val(&**pointers));
-        self.bitmap_bytes() + (size_of_val(&*self.checksums) + pointers) as u64
+        self.bitmap_bytes() + pointers as u64
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::graph::{Dtype, Metric};
-use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
+use crate::region::Region;
 use crate::stored::Stored;
 
 /// Pages read at a time while vectors are loaded.
@@ -38,7 +38,7 @@ pub struct Vectors {
     pub pages_per_unit: u64,
     first_page: u64,
     checksums: Vec<u32>,
-    rows: Option<Vec<u32>>,
+    rows: Option<Region>,
 }
 
 impl Vectors {
@@ -94,9 +94,9 @@ impl Vectors {
 
     /// Reads and checks all pages; their checksums are not needed any more.
     fn load(&mut self, file: &PageFile) -> Result<()> {
-        let mut rows: Vec<u32> = reserve(&self.path, self.n_vectors as usize * (self.vector_bytes / 4))?;
-        self.read_rows(file, 0..self.n_vectors, &mut |_, row| {
-            rows.extend(row.as_chunks::<4>().0.iter().map(|&b| u32::from_ne_bytes(b)));
+        let mut rows = Region::new(&self.path, self.n_vectors as usize * self.vector_bytes)?;
+        self.read_rows(file, 0..self.n_vectors, &mut |slot, row| {
+            rows[slot as usize * self.vector_bytes..][..self.vector_bytes].copy_from_slice(row);
             Ok(())
         })?;
         (self.rows, self.checksums) = (Some(rows), Vec::new());
@@ -177,10 +177,7 @@ impl Vectors {
 
     /// The vector of `slot`, if vectors are in memory.
     pub fn held(&self, slot: u32) -> Option<&[u8]> {
-        let words = self.vector_bytes / 4;
-        let row = &self.rows.as_ref()?[slot as usize * words..][..words];
-        // SAFETY: the same memory as bytes.
-        Some(unsafe { std::slice::from_raw_parts(row.as_ptr().cast(), self.vector_bytes) })
+        Some(&self.rows.as_ref()?[slot as usize * self.vector_bytes..][..self.vector_bytes])
     }
 
     /// Memory it takes.

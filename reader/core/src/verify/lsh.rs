@@ -22,8 +22,15 @@ use crate::search::vectors::widen;
 const VECTORS_AT_ONCE: u32 = 1 << 20;
 /// Pages read at a time.
 const PAGES_AT_ONCE: usize = 256;
-/// How near an integer a hash may be computed otherwise by another program.
-const BORDER: f64 = 1e-3;
+/// How far apart two programs may compute a projection of one component, relative to the product of the lengths.
+///
+/// Each sum of `dim` products in f32, whatever its order and with or without fused additions, is off by at most
+/// `dim u / (1 - dim u) * sum |a_j o_j|` with u = 2^-24 (Higham, "Accuracy and Stability of Numerical Algorithms",
+/// section 3.1), the sum of products being at most |a| |o|. So two of them differ by twice as much; twice that again
+/// makes up for `1 / (1 - dim u)`, which is at most 2 up to 2^23 dimensions.
+const PROJECTION_ERROR: f64 = 4.0 / (1u64 << 24) as f64;
+/// How far apart they may compute the position of the same projection, relative to it: three roundings of f64 each.
+const POSITION_ERROR: f64 = 8.0 / (1u64 << 53) as f64;
 
 /// Opens the index and compares all of its parts.
 pub fn check(path: &Path) -> Result<()> {
@@ -73,12 +80,19 @@ impl Expected {
         }
         let stored = index.vectors.stored();
         let (mut floats, mut projected) = (Vec::new(), Vec::new());
+        let lengths: Vec<f64> = functions.projections(table).map(length_of).collect();
+        let per_length = PROJECTION_ERROR * functions.dim as f64 / functions.width;
         index.vectors.read_rows(file, slots.clone(), &mut |_, row| {
             widen(&stored, row, &mut floats);
             functions.project_table(table, &floats, &mut projected);
+            let length = length_of(&floats);
             for (radius, of_radius) in self.addresses.iter_mut().enumerate() {
-                let mut positions = functions.positions(radius, table, &projected);
-                let is_border = positions.any(|t| !(BORDER..1.0 - BORDER).contains(&(t - floor(t) as f64)));
+                let per_length = per_length * length / functions.radii[radius];
+                let mut positions = functions.positions(radius, table, &projected).zip(&lengths);
+                let is_border = positions.any(|(t, a)| {
+                    let (border, fraction) = (per_length * a + POSITION_ERROR * t.abs(), t - floor(t) as f64);
+                    !(border..1.0 - border).contains(&fraction)
+                });
                 let address = || functions.address(functions.sum(radius, table, &projected));
                 of_radius.push((!is_border).then(address));
             }
@@ -129,8 +143,7 @@ impl<'a> Walk<'a> {
         let mut n_slots = 0u64;
         for bucket in 0..1u32 << functions.hash_bits {
             let entry = functions.entry(radius, table, bucket);
-            let (page, at) = tables.place(entry);
-            let raw = u64_at(self.pointers.get(page * PAGE_BYTES as u64 + at as u64, POINTER_BYTES)?, 0);
+            let raw = u64_at(self.pointers.get(tables.offset_of(entry), POINTER_BYTES)?, 0);
             if raw == 0 && !tables.is_occupied(entry) {
                 continue;
             }
@@ -138,7 +151,7 @@ impl<'a> Walk<'a> {
             if !tables.is_occupied(entry) {
                 return Err(Error::corrupt(&tables.path, tables.name(entry), "none, as the bitmap says", "one"));
             }
-            n_slots += self.chain(pointer, |slot, fingerprint| {
+            n_slots += self.chain(entry, pointer, |slot, fingerprint| {
                 let got = Address { bucket, fingerprint };
                 expected.of(radius, slot).is_none_or(|want| want == got)
             })?;
@@ -151,8 +164,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Walks through one chain; the number of its entries. `belongs` says whether one does.
-    fn chain(&mut self, start: Pointer, belongs: impl Fn(u32, u32) -> bool) -> Result<u64> {
+    /// Walks through the chain of a table's entry; the number of its entries. `belongs` says whether one does.
+    fn chain(&mut self, owner: u64, start: Pointer, belongs: impl Fn(u32, u32) -> bool) -> Result<u64> {
         let buckets = &self.index.buckets;
         let (mut next, mut least, mut n_slots, mut length) = (Some(start), 0, 0, 0);
         while let Some(Pointer { offset, .. }) = next {
@@ -164,7 +177,7 @@ impl<'a> Walk<'a> {
             }
             let bytes = self.blocks.get(offset, buckets.block_bytes)?;
             buckets.check_crc(offset, bytes)?;
-            let block = buckets.block(offset, bytes)?;
+            let block = buckets.block(owner, offset, bytes)?;
             if block.next.is_some() && block.entries().len() < buckets.capacity {
                 return refuse(": count", "a full block before the last", block.entries().len().to_string());
             }
@@ -229,6 +242,11 @@ impl Window {
         }
         Ok(&self.bytes[(offset - self.start) as usize..][..len])
     }
+}
+
+/// Length of a vector, summed in f64.
+fn length_of(vector: &[f32]) -> f64 {
+    vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt()
 }
 
 /// Sets a bit; false if it was set.

@@ -314,11 +314,13 @@ fn table_files(written: &WrittenLsh) -> (LshFile, LshFile) {
         }
     };
     let mut blocks = vec![0u8; n_blocks as usize * block_bytes];
-    for (bucket, chain) in buckets.iter().zip(&chains) {
+    for (e, (bucket, chain)) in (0u64..).zip(buckets.iter().zip(&chains)) {
+        let tag = (e.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16;
         for (i, (entries, &number)) in bucket.chunks(capacity).zip(chain).enumerate() {
             let block = &mut blocks[number as usize * block_bytes..][..block_bytes];
             block[8..16].copy_from_slice(&pointer(&chain[i + 1..]).to_le_bytes());
             block[4..6].copy_from_slice(&(entries.len() as u16).to_le_bytes());
+            block[6..8].copy_from_slice(&tag.to_le_bytes());
             for (place, entry) in block[16..].chunks_exact_mut(5).zip(entries) {
                 place.copy_from_slice(&entry.to_le_bytes()[..5]);
             }

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::buffers::Buffers;
 use super::super::file::{Access, DataFile};
 use super::super::profile::Profile;
 use super::super::simulated::{Device, Simulated};
@@ -18,15 +17,22 @@ fn device(model: &str) -> Device {
 }
 
 fn engine_of(device: &Arc<Device>, data: &Data, slots: usize) -> Simulated {
-    let file = DataFile::open(&data.path, Access::Cached, PAGE_BYTES).unwrap();
-    Simulated::new(device.clone(), Arc::new(file), Buffers::new(slots, PAGE_BYTES).unwrap())
+    let file = DataFile::open(&data.path, Access::Held, PAGE_BYTES).unwrap();
+    Simulated::new(device.clone(), Arc::new(file), slots, PAGE_BYTES)
+}
+
+fn completion_s(device: &Device, now_s: f64, bytes: usize) -> f64 {
+    let mut found = f64::NAN;
+    device.completions_s(now_s, std::iter::once(bytes), |due_s| found = due_s);
+    found
 }
 
 #[test]
 fn latencies_of_an_idle_device_follow_the_distribution() {
     let device =
         device("\"latency_us\": [[0, 50], [0.5, 100], [0.9, 200], [1, 1000]], \"iops\": null, \"mb_per_s\": null");
-    let mut us: Vec<f64> = (0..20000).map(|i| (device.completion_s(f64::from(i), 4096) - f64::from(i)) * 1e6).collect();
+    let mut us: Vec<f64> =
+        (0..20000).map(|i| (completion_s(&device, f64::from(i), 4096) - f64::from(i)) * 1e6).collect();
     us.sort_by(f64::total_cmp);
     for (fraction, want) in [(0.25, 75.0), (0.5, 100.0), (0.7, 150.0), (0.9, 200.0), (0.95, 600.0)] {
         let got = us[(fraction * 20000.0) as usize];
@@ -45,9 +51,9 @@ fn reads_start_no_faster_than_the_limits_and_at_once_after_a_rest() {
     ] {
         for i in 0..100 {
             let want = 5.0 + f64::from(i) * gap_s + 100e-6;
-            assert!((device.completion_s(5.0, bytes) - want).abs() < 1e-9);
+            assert!((completion_s(&device, 5.0, bytes) - want).abs() < 1e-9);
         }
-        assert!((device.completion_s(9.0, bytes) - 9.0001).abs() < 1e-9);
+        assert!((completion_s(&device, 9.0, bytes) - 9.0001).abs() < 1e-9);
     }
 }
 
@@ -100,4 +106,28 @@ fn no_read_comes_before_its_time_nor_in_another_order() {
     assert!(submitted.elapsed() >= Duration::from_millis(7), "16 latencies of 3 to 9 ms: {:?}", submitted.elapsed());
     assert_ne!(done, (0..16).collect::<Vec<_>>(), "reads complete by their latency, not in order");
     (0..16).for_each(|slot| assert_eq!(engine.buffer(slot), data.block(slot, 1)));
+}
+
+#[test]
+fn a_request_takes_the_processor_as_long_as_the_profile_says() {
+    let data = Data::new("requests", 16);
+    let device =
+        Arc::new(device("\"latency_us\": [[0, 0], [1, 0]], \"iops\": null, \"mb_per_s\": null, \"request_us\": 500"));
+    let mut engine = engine_of(&device, &data, 16);
+    (0..16).for_each(|slot| engine.queue(slot, slot as u64).unwrap());
+    let begin = Instant::now();
+    engine.flush().unwrap();
+    assert!(begin.elapsed() >= Duration::from_micros(16 * 500), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_read_beyond_the_end_is_an_error_and_a_file_that_is_cut_later_makes_no_difference() {
+    let data = Data::new("held", 4);
+    let device = Arc::new(device("\"latency_us\": [[0, 0], [1, 0]], \"iops\": null, \"mb_per_s\": null"));
+    let mut engine = engine_of(&device, &data, 2);
+    std::fs::File::options().write(true).open(&data.path).unwrap().set_len(0).unwrap();
+    assert!(engine.queue(0, 4).unwrap_err().to_string().contains("the end of the file"));
+    engine.queue(1, 3).unwrap();
+    assert_eq!(reap_all(&mut engine, 1).unwrap(), [1]);
+    assert_eq!(engine.buffer(1), data.block(3, 1));
 }

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats import lsh_blocks
+from indexmill.formats.errors import FormatError
 from indexmill.formats.frame import corrupt
+from indexmill.formats.index import verify_index
 from indexmill.formats.lsh_chains import chain_owners, read_blocks
 from indexmill.formats.lsh_index import LshFiles
 
 #: So near to a border between two cells, two programs may disagree about a vector.
 _BORDER = 1e-3
+
+
+def lsh_problems(directory: Path) -> list[str]:
+    """What is wrong with an LSH index: what `verify_index` finds, and then what its chains say."""
+    problems = verify_index(directory)
+    try:
+        with LshFiles(directory) as index:
+            verify_chains(index)
+    except FormatError as error:
+        problems.append(str(error))
+    return list(dict.fromkeys(problems))
 
 
 def verify_chains(index: LshFiles) -> None:
