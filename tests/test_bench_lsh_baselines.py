@@ -20,7 +20,9 @@ N, DIM, N_QUERIES = 700, 24, 12
 def _bytes(seed: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     centres = random.integers(40, 200, (10, DIM))
-    drawn = np.clip(centres[random.integers(0, 10, N + N_QUERIES)] + random.normal(0, 25, (N + N_QUERIES, DIM)), 0, 255)
+    drawn = np.clip(
+        centres[random.integers(0, 10, N + N_QUERIES)] + random.normal(0, 25, (N + N_QUERIES, DIM)), 0, 255
+    )
     return drawn[:N].astype(np.uint8), drawn[N:].astype(np.uint8)
 
 
@@ -74,8 +76,12 @@ def test_srs_stops_early_where_the_chi_square_test_says_so() -> None:
     ratio, share = 1.5, 0.5
     found = srs.search(queries, 1, int(share * N), ratio)
     threshold = p_tau(ratio, share)
-    projected = np.sort(_squares(base @ srs.directions.astype(float), queries @ srs.directions.astype(float)), axis=1)
-    order = np.argsort(_squares(base @ srs.directions.astype(float), queries @ srs.directions.astype(float)), axis=1)
+    projected = np.sort(
+        _squares(base @ srs.directions.astype(float), queries @ srs.directions.astype(float)), axis=1
+    )
+    order = np.argsort(
+        _squares(base @ srs.directions.astype(float), queries @ srs.directions.astype(float)), axis=1
+    )
     squares = _squares(base, queries)
     for i in range(N_QUERIES):
         best, measured = math.inf, 0

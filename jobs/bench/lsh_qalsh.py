@@ -2,8 +2,9 @@
 
 Each of m lines holds the vectors sorted by projection. For growing radii R a window of width w R about the query's
 own projection is scanned on each line, the ring that the smaller radius had not: a vector met on l lines is
-a candidate and measured. A query ends when k candidates lie within c R, or beta n + k - 1 were measured. m, l, w and
-beta = 100 / n follow from c and the error probability delta = 1 / e. The paper's B+-trees are sorted arrays here, in memory.
+a candidate and measured. A query ends when k candidates lie within c R, or beta n + k - 1 were measured. m, l and w
+follow from c, beta = 100 / n and the error probability delta = 1 / e. The paper's B+-trees are sorted arrays here, in
+memory, and its first radius is that whose windows are not empty on half of the lines, whatever the vectors' scale.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def turn(
 
 @njit(cache=True)
 def next_radius(places: Any, projected: Any, ends: Any, radius: float, ratio: float, width: float) -> float:
-    """Return the next power of c whose window is larger than `radius`'s and not empty on half of the lines; 0 if done."""
+    """Return the next power of c above `radius` whose ring is not empty on half of the lines; 0 at the end."""
     n_lines, n = places.shape
     nearest = np.full(n_lines, np.inf)
     for line in range(n_lines):

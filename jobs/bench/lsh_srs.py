@@ -1,4 +1,4 @@
-"""SRS (Sun et al., PVLDB 8(1), 2014): nearest neighbours in a random projection to a few dimensions, checked one by one.
+"""SRS (Sun et al., PVLDB 8(1), 2014): nearest neighbours in a random projection to a few dimensions, one by one.
 
 A query takes points in the order of their projected distance and measures them, until T' were measured, or
 until the k-th nearest so far is good enough: ``Psi_m(c^2 projected^2 / kth^2) >= p_tau``, Psi_m the chi-square

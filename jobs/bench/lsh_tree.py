@@ -1,7 +1,7 @@
 """A k-d tree over points of a few dimensions that gives the points in order of their distance, one after another.
 
-Best first (Hjaltason and Samet, 1999): what is not exhausted waits in a heap by its distance to the query, nodes by that
-of their box, opened leaves by that of their nearest point that was not given yet. A heap of leaves in place of one
+Best first (Hjaltason and Samet, 1999): what is not exhausted waits in a heap by its distance to the query, nodes by
+that of their box, opened leaves by that of their nearest point that was not given yet. A heap of leaves in place of one
 of points keeps it small: a leaf's next point is found by one pass over its distances. Exact; one thread.
 """
 
