@@ -26,7 +26,7 @@ import parts
 import record
 import tables_lsh
 from lsh_sets import facts, make_sets
-from lsh_space import BASE, PROBED, Space
+from lsh_space import SHAPES, Space
 from lsh_tune import KS, TARGET
 from machine import REPOSITORY
 
@@ -54,7 +54,7 @@ def main() -> None:
     sets = make_sets(arguments.sift1m.resolve(), arguments.text40k.resolve(), out / "data", arguments.rows)
     space = Space(sets, out, arguments.rows)
     found = record.load(space.results)
-    shapes = {shape.name: shape.options for shape in (BASE, PROBED)}
+    shapes = {shape.name: shape.options for shape in SHAPES.values()}
     record.begin(
         found,
         space.results,

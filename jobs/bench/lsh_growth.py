@@ -24,18 +24,20 @@ DRAWS, SEED = 1000, 1
 
 
 def measure(space: Space) -> dict[str, Any]:
-    """Tune both at each size, time them, fit exponents."""
+    """Tune both at each size, time them, fit exponents over the sizes at which both reach the ratio."""
     sizes = [n * space.rows // 1_000_000 for n in SIZES] if space.rows else list(SIZES)
     rows = [_at(space, n) for n in sizes]
     found: dict[str, Any] = {
         "k": K,
         "rows": [{**row, "lsh": _short(row["lsh"]), "srs": _short(row["srs"])} for row in rows],
     }
-    for name in ("lsh", "srs"):
-        times = [row[name]["block_us"] for row in rows if row[name] is not None]
-        found[f"{name}_exponent"] = exponent(sizes, times) if len(times) == len(sizes) else None
-    reads = [row["lsh"]["table_reads"] + row["lsh"]["blocks"] if row["lsh"] else None for row in rows]
-    found["reads_exponent"] = None if None in reads else float(np.polyfit(np.log(sizes), np.log(reads), 1)[0])
+    reached = [row for row in rows if row["lsh"] is not None and row["srs"] is not None]
+    found["sizes"] = [row["n"] for row in reached]
+    if len(reached) > 1:
+        for name in ("lsh", "srs"):
+            found[f"{name}_exponent"] = exponent(found["sizes"], [row[name]["block_us"] for row in reached])
+        reads = [row["lsh"]["table_reads"] + row["lsh"]["blocks"] for row in reached]
+        found["reads_exponent"] = float(np.polyfit(np.log(found["sizes"]), np.log(reads), 1)[0])
     return found
 
 

@@ -9,7 +9,7 @@ from lsh_space import Shape, Space, build_cost, index_facts
 from workspace import BUILD_MEMORY, THREADS
 
 NAME = "sift1m"
-ROUNDS = 3
+ROUNDS = 2
 #: Stages that do nothing else than fill tables.
 STAGES = ("hash", "chain", "emit")
 

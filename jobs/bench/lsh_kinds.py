@@ -16,8 +16,9 @@ import numpy as np
 import ours
 import pyarrow.parquet as pq
 from curves import COARSE_SIZES
-from dataset import Dataset, K, count_hits, read_bin, read_truth, write_bin
-from lsh_space import BASE, STORAGE, Searcher, Shape, Space, build_cost, index_facts
+from dataset import Dataset, K, read_bin, read_truth, write_bin
+from lsh_quality import judge
+from lsh_space import BASE, STORAGE, SURE, Searcher, Space, build_cost, index_facts
 from lsh_tables import INFLIGHT
 from lsh_tune import Row, least_that
 from process import run_measured
@@ -29,8 +30,7 @@ RECALLS = (0.90, 0.95)
 #: Search lists of the graph, and lists that a join probes.
 _SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
 _NPROBES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-#: Hash tables for high recall: more tables that let more through. And buckets looked up beside a query's own.
-SURE = Shape("sure", {"success": 0.98, "gamma": 0.45})
+#: Buckets looked up beside a query's own.
 _PROBES = (0, 8, 32)
 
 Figures = dict[str, Any]
@@ -159,12 +159,12 @@ def _join(data: Dataset, index: Path, nprobe: int, first: int, last: int) -> Fig
     )  # fmt: skip
     told = json.loads(log.read_text()[log.read_text().index("{") :])
     rows = pq.read_table(out, columns=["query", "rank", "vector_id"])
-    found = np.zeros((last - first, K), np.int64)
+    found = np.full((last - first, K), -1, np.int64)
     found[rows["query"].to_numpy(), rows["rank"].to_numpy()] = rows["vector_id"].to_numpy()
-    hits = count_hits(found, read_bin(data.base), asked, read_truth(data.truth)[1][first:last])
+    judged = judge(found, read_bin(data.base), asked, read_truth(data.truth)[1][first:last])
     n_queries = last - first
     return {
-        "recall": float(hits.mean()) / K, "qps": n_queries / told["seconds"],
+        "recall": judged["recall"], "qps": n_queries / told["seconds"],
         "reads": told["batches"] / n_queries, "read_bytes": told["load_bytes"] / n_queries,
         "memory_bytes": usage.peak_bytes,
     }  # fmt: skip

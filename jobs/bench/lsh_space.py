@@ -29,9 +29,13 @@ class Shape:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-#: As a user gets it; and with multi-probe, T = 16, as few tables as then have the same success.
+#: As a user gets it; with multi-probe, T = 16, as few tables as then have the same success; half the tables, which let
+#: more through; and as many of those as find nearly all.
 BASE = Shape("base")
 PROBED = Shape("probed", {"probes": 16})
+LEAN = Shape("lean", {"gamma": 0.45})
+SURE = Shape("sure", {"gamma": 0.45, "success": 0.98})
+SHAPES = {shape.name: shape for shape in (BASE, PROBED, LEAN, SURE)}
 
 
 @dataclass(frozen=True)

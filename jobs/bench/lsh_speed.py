@@ -8,17 +8,19 @@ from typing import Any
 
 from curves import summaries
 from intervals import over_rounds
-from lsh_space import BASE, STORAGE, Searcher, Space
-from lsh_tables import INFLIGHT
+from lsh_space import STORAGE, Searcher, Space
+from lsh_tables import INFLIGHT, fastest
 from lsh_tune import KS, first_of, least
 
 ROUNDS = 5
 #: c of SRS's early stop, from cheap to dear; None: without it, T' alone ends a query.
 SRS_RATIOS = (4.0, 2.0, 1.5, 1.2, 1.1)
+#: Queries that try it.
+STOP_QUERIES = 200
 #: c of QALSH, from cheap to dear.
 QALSH_RATIOS = (8.0, 6.0, 5.0, 4.0, 3.5, 3.0, 2.5, 2.25, 2.0, 1.8, 1.6, 1.5)
 #: QALSH takes so long that fewer queries have to do.
-QALSH_QUERIES = 100
+QALSH_QUERIES = 64
 
 Ask = Callable[[], dict[str, Any]]
 
@@ -26,8 +28,7 @@ Ask = Callable[[], dict[str, Any]]
 def measure(name: str, space: Space) -> dict[str, Any]:
     """Tune SRS (T', and its early stop) and QALSH (c), then measure all in turns; S is that of part *tables-SET*."""
     data, n = space.data(name), space.data(name).shape()[0]
-    tables = space.earlier(f"tables-{name}")["indexes"][BASE.name]
-    index = str(space.ensure(name, data, BASE))
+    tables = space.earlier(f"tables-{name}")
     found: dict[str, Any] = {}
     with ExitStack() as stack:
         ours, stored, srs, qalsh = (
@@ -35,15 +36,18 @@ def measure(name: str, space: Space) -> dict[str, Any]:
             for who in ("memory", "storage", "srs", "qalsh")
         )
         for k in KS:
-            candidates = tables[f"k{k}"]["candidates"]
             tuned = {"srs": tune_srs(srs, n, k), "qalsh": _tune_qalsh(qalsh, k)}
             asks = {"srs": _srs(srs, tuned["srs"], k), "qalsh": _qalsh(qalsh, tuned["qalsh"], k)}
-            if candidates is not None:
-                search = {"candidates": candidates, "threads": 1}
-                memory, disk = ({"index": index, "engine": engine} for engine in ("memory", STORAGE))
-                asks["memory"] = _bound(ours, "lsh", memory, search, k)
-                asks["storage"] = _bound(stored, "lsh", disk, search | {"inflight": INFLIGHT}, k)
-            found[f"k{k}"] = {"tuned": tuned, **compare(asks)}
+            shapes = {}
+            for where, searcher, engine in (("memory", ours, "memory"), ("storage", stored, STORAGE)):
+                best = fastest(tables, k, where)
+                if best is not None:
+                    shape, candidates = best
+                    shapes[where] = shape.name
+                    opened = {"index": str(space.ensure(name, data, shape)), "engine": engine}
+                    search = {"candidates": candidates, "threads": 1, "inflight": INFLIGHT}
+                    asks[where] = _bound(searcher, "lsh", opened, search, k)
+            found[f"k{k}"] = {"tuned": tuned, "shapes": shapes, **compare(asks)}
     return found
 
 
@@ -67,17 +71,17 @@ def compare(asks: dict[str, Ask | None]) -> dict[str, Any]:
 def tune_srs(searcher: Searcher, n: int, k: int) -> dict[str, Any]:
     """Return T' alone, or c and a T' that leaves the end to the early stop: whichever takes less time."""
 
-    def ask(most: int, ratio: float | None = None) -> dict[str, Any]:
-        return searcher.ask("srs", {}, {"most": most, "ratio": ratio}, k, "tune")
+    def ask(most: int, ratio: float | None = None, n_queries: int | None = None) -> dict[str, Any]:
+        return searcher.ask("srs", {}, {"most": most, "ratio": ratio}, k, "tune", n_queries=n_queries)
 
     most, rows = least(ask, k, n // 4)
-    stop, stop_rows = first_of(lambda ratio: ask(n // 4, ratio), SRS_RATIOS)
+    stop, stop_rows = first_of(lambda ratio: ask(n // 4, ratio, STOP_QUERIES), SRS_RATIOS)
     options: list[dict[str, Any]] = []
     if most is not None:
         options.append({"most": most, "ratio": None})
     if stop is not None:
         options.append({"most": n // 4, "ratio": stop})
-    timed = [(ask(**one)["us"], i) for i, one in enumerate(options)]
+    timed = [(ask(**one, n_queries=STOP_QUERIES)["us"], i) for i, one in enumerate(options)]
     best = options[min(timed)[1]] if timed else None
     return {"best": best, "limit_rows": rows, "stop_rows": stop_rows}
 

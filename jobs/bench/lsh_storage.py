@@ -14,8 +14,8 @@ from typing import Any
 import disk
 from device_limit import InFlight
 from intervals import over_rounds
-from lsh_space import BASE, STORAGE, Searcher, Space
-from lsh_tables import INFLIGHT
+from lsh_space import STORAGE, Searcher, Space
+from lsh_tables import INFLIGHT, fastest
 from lsh_tune import KS, Row
 from machine import REPOSITORY
 from serving import measured
@@ -34,16 +34,17 @@ _FIGURES = ("to_model", "sync_to_model", "async_to_sync", "async_to_disk", "in_f
 
 def measure(space: Space) -> dict[str, Any]:
     """Measure memory, io_uring, mmap one read after the other on cold pages, and the bare disk, in turns."""
-    index = space.ensure(NAME, space.data(NAME), BASE)
-    tables = space.earlier(f"tables-{NAME}")["indexes"][BASE.name]
+    tables = space.earlier(f"tables-{NAME}")
     found: dict[str, Any] = {"inflight": INFLIGHT, "depth": DEPTH}
     with Searcher(space.data(NAME), space.out / "storage.log") as searcher:
         for k in KS:
-            candidates = tables[f"k{k}"]["candidates"]
-            if candidates is not None:
+            best = fastest(tables, k, "storage")
+            if best is not None:
+                shape, candidates = best
+                index = space.ensure(NAME, space.data(NAME), shape)
                 rounds = [_round(searcher, index, candidates, k) for _ in range(ROUNDS)]
                 figures = {name: over_rounds([done[name] for done in rounds]) for name in _FIGURES}
-                found[f"k{k}"] = {"candidates": candidates, "rounds": rounds, **figures}
+                found[f"k{k}"] = {"index": shape.name, "candidates": candidates, "rounds": rounds, **figures}
     return found
 
 
@@ -121,17 +122,18 @@ def simulated(space: Space) -> dict[str, Any]:
     """
     if not PROFILE.exists():
         raise FileNotFoundError(f"{PROFILE}: the profile of the simulated device is missing")
-    index = str(space.ensure(NAME, space.data(NAME), BASE))
-    tables = space.earlier(f"tables-{NAME}")["indexes"][BASE.name]
+    tables = space.earlier(f"tables-{NAME}")
     found: dict[str, Any] = {"profile": PROFILE.name}
     with (
         Searcher(space.data(NAME), space.out / "memory.log") as ours,
         Searcher(space.data(NAME), space.out / "simulated.log") as device,
     ):
         for k in KS:
-            candidates = tables[f"k{k}"]["candidates"]
-            if candidates is None:
+            best = fastest(tables, k, "storage")
+            if best is None:
                 continue
+            shape, candidates = best
+            index = str(space.ensure(NAME, space.data(NAME), shape))
             search = {"candidates": candidates, "threads": 1}
             rounds = []
             for _ in range(ROUNDS + 1):

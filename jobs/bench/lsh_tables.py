@@ -6,10 +6,9 @@ from statistics import median
 from typing import Any
 
 from curves import summaries
-from lsh_space import BASE, PROBED, STORAGE, Searcher, Shape, Space, build_cost, index_facts
+from lsh_space import SHAPES, STORAGE, Searcher, Shape, Space, build_cost, index_facts
 from lsh_tune import KS, tune_candidates
 
-SHAPES = (BASE, PROBED)
 ROUNDS = 3
 #: Queries that a thread interleaves on storage.
 INFLIGHT = 16
@@ -17,7 +16,7 @@ INFLIGHT = 16
 
 def measure(name: str, space: Space) -> dict[str, Any]:
     """Build, tune S in memory for each k, and search the other queries in memory and from storage on one thread."""
-    return {"indexes": {shape.name: _shape(name, space, shape) for shape in SHAPES}}
+    return {"indexes": {shape.name: _shape(name, space, shape) for shape in SHAPES.values()}}
 
 
 def _shape(name: str, space: Space, shape: Shape) -> dict[str, Any]:
@@ -37,6 +36,22 @@ def _shape(name: str, space: Space, shape: Shape) -> dict[str, Any]:
                 searcher, stored, found[f"k{k}"]["candidates"], k, inflight=INFLIGHT
             )
     return found
+
+
+def fastest(tables: dict[str, Any], k: int, where: str) -> tuple[Shape, int] | None:
+    """Return the index with the most queries a second ``"memory"`` or ``"storage"`` and its S, of what `measure` found.
+
+    None if none reaches the ratio.
+    """
+    found = {
+        name: one[f"k{k}"]
+        for name, one in tables["indexes"].items()
+        if one[f"k{k}"]["candidates"] is not None
+    }
+    if not found:
+        return None
+    best = max(found, key=lambda name: float(found[name][where]["qps"]))
+    return SHAPES[best], found[best]["candidates"]
 
 
 def report(

@@ -12,6 +12,8 @@ TARGET = 1.05
 KS = (1, 100)
 #: A bisection ends when its ends are this near.
 _NEAR = 1.02
+#: Factor by which a number grows until it is enough.
+_STEP = 4
 
 Row: TypeAlias = dict[str, Any]
 
@@ -29,18 +31,24 @@ def least(
 def least_that(
     good: Callable[[Row], bool], ask: Callable[[int], Row], low: int, high: int
 ) -> tuple[int | None, list[Row]]:
-    """Return the least number in low .. high, to 2%, whose row is `good`, as the rows of all larger ones are."""
-    tried = [ask(high)]
-    if not good(tried[-1]):
-        return None, summaries(tried)
-    tried.append(ask(low))
+    """Return the least number in low .. high, to 2%, whose row is `good`, as the rows of all larger ones are.
+
+    It is approached from below, since larger numbers take longer.
+    """
+    tried = [ask(low)]
     if good(tried[-1]):
         return low, summaries(tried)
-    while high > low + 1 and high > low * _NEAR:
-        middle = min(max(round((low * high) ** 0.5), low + 1), high - 1)
+    above = low
+    while not good(tried[-1]):
+        if above == high:
+            return None, summaries(tried)
+        low, above = above, min(above * _STEP, high)
+        tried.append(ask(above))
+    while above > low + 1 and above > low * _NEAR:
+        middle = min(max(round((low * above) ** 0.5), low + 1), above - 1)
         tried.append(ask(middle))
-        low, high = (low, middle) if good(tried[-1]) else (middle, high)
-    return high, summaries(tried)
+        low, above = (low, middle) if good(tried[-1]) else (middle, above)
+    return above, summaries(tried)
 
 
 def first_of(

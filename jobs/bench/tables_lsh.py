@@ -60,7 +60,7 @@ def _costs(measured: dict[str, Any], k: int) -> str:
         for shape, found in part.items():
             at = found[f"k{k}"]
             if at["candidates"] is None:
-                best = at["tuning_rows"][0]["ratio"]
+                best = at["tuning_rows"][-1]["ratio"]
                 rows.append((name, shape, f"{NOT_REACHED} ({best:.3f})", *[""] * 10))
                 continue
             memory, stored = at["memory"], at["storage"]
@@ -116,7 +116,7 @@ def _side(at: dict[str, Any], who: str) -> tuple[str, ...]:
     elif who == "qalsh":
         setting = f"c {at['tuned']['qalsh']['best']:g}"
     else:
-        setting = f"S {row['search']['candidates']:,}"
+        setting = f"{at['shapes'][who]}, S {row['search']['candidates']:,}"
     return (
         setting, figure(at["us"][who], 0), f"{row['ratio']:.3f}", number(row["distances"]),
         figure(at["ratios"].get(f"memory / {who}"), 1, "x") if who in ("srs", "qalsh") else "",

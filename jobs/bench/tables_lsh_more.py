@@ -23,7 +23,7 @@ def _storage(part: dict[str, Any]) -> str:
     for k in KS:
         at = part.get(f"k{k}")
         if at is None:
-            rows.append((k, NOT_REACHED, *[""] * 9))
+            rows.append((k, NOT_REACHED, *[""] * 10))
             continue
 
         def middle(name: str, at: dict[str, Any] = at) -> float:
@@ -34,31 +34,34 @@ def _storage(part: dict[str, Any]) -> str:
         )
         rows.append(
             (
-                k, number(middle("reads")), number(middle("memory_us")), f"{middle('request_us'):.2f}", number(disk),
-                number(one), number(middle("model_us")), number(middle("storage_us")), figure(at["to_model"], 2),
+                k, at["index"], number(middle("reads")), number(middle("memory_us")), f"{middle('request_us'):.2f}",
+                number(disk), number(one), number(middle("model_us")), number(middle("storage_us")),
+                figure(at["to_model"], 2),
                 number(middle("sync_us")), figure(at["async_to_sync"], 1, "x"),
             )
         )  # fmt: skip
     names = (
-        "k", "reads", "us in memory", "us of CPU a read", f"reads/s at {part['depth']}", "at 1", "us by Equation 7",
-        "us measured", "share", "us by mmap, cold", "io_uring / mmap",
+        "k", "index", "reads", "us in memory", "us of CPU a read", f"reads/s at {part['depth']}", "at 1",
+        "us by Equation 7", "us measured", "share", "us by mmap, cold", "io_uring / mmap",
     )  # fmt: skip
     text = (
         "sift1m, one thread. Equation 7: the larger of T_compute (in memory) + reads x T_request, and reads / the"
         " disk's reads a second. mmap reads one page after the other, opened anew with a cold page cache for so few"
         " queries that they meet few pages twice."
     )
-    return f"### From the disk\n\n{text}\n\n" + table(names, rows, "r" * len(names))
+    return f"### From the disk\n\n{text}\n\n" + table(names, rows, "rl" + "r" * 10)
 
 
 def _simulated(part: dict[str, Any]) -> str:
     rows = [
-        (k, number(median(done["memory_us"] for done in at["rounds"])),
+        (k, at["index"], number(median(done["memory_us"] for done in at["rounds"])),
          number(median(done["device_us"] for done in at["rounds"])), figure(at["ratio"], 3, "x"))
         for k in KS if (at := part.get(f"k{k}"))
     ]  # fmt: skip
     head = f"### On a simulated device\n\nProfile `{part['profile']}`, sift1m, one thread.\n\n"
-    return head + table(("k", "us in memory", "us on the device", "speed / in memory"), rows, "rrrr")
+    return head + table(
+        ("k", "index", "us in memory", "us on the device", "speed / in memory"), rows, "rlrrr"
+    )
 
 
 def _blocks(part: dict[str, Any]) -> str:
