@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ SETS = ("sift1m", "text40k")
 RECALLS = (0.90, 0.95)
 #: Search lists of the graph, and lists that a join probes.
 _SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
-_NPROBES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_NPROBES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 #: Buckets looked up beside a query's own.
 _PROBES = (0, 8, 32)
 
@@ -114,10 +115,10 @@ def inverted_lists(name: str, space: Space) -> dict[str, Figures | None]:
     data, index = space.data(name), space.out / f"{name}.ivf"
     build_s = _build_lists(data, index)
     half, n_queries = data.halves()
+    recall_of = cache(lambda nprobe: float(_join(data, index, nprobe, 0, half)["recall"]))
     found: dict[str, Figures | None] = {}
     for recall in RECALLS:
-        enough = (n for n in _NPROBES if _join(data, index, n, 0, half)["recall"] >= recall)
-        nprobe = next(enough, None)
+        nprobe = next((n for n in _NPROBES if recall_of(n) >= recall), None)
         found[_key(recall)] = None
         if nprobe is not None:
             row = _join(data, index, nprobe, half, n_queries)
