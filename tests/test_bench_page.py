@@ -14,6 +14,7 @@ import readme  # isort: skip  # found by bench_support
 import record  # isort: skip
 import tables  # isort: skip
 import tables_layouts  # isort: skip
+import tables_lsh  # isort: skip
 import tables_mill  # isort: skip
 
 REPOSITORY = BENCH.parent.parent
@@ -68,3 +69,13 @@ def test_the_figures_of_layouts_are_those_of_their_record() -> None:
         pytest.skip(f"{match[1]} is of an earlier format; measure again to write the pages")
     assert text == tables_layouts.render(found, match[1]).strip()
     assert guide == tables_layouts.guide(found, match[1]).strip()
+
+
+def test_the_figures_of_hash_tables_are_those_of_their_record() -> None:
+    text = shown(PAGE, tables_lsh.MARKS)
+    match = re.search(r"^\| record \| `(.+)` \|$", text, re.MULTILINE)
+    if match is None:
+        assert text == "Not measured yet."
+        pytest.skip("hash tables were not measured yet")
+    found = json.loads((REPOSITORY / match[1]).read_text())
+    assert text == tables_lsh.render(found, match[1]).strip()

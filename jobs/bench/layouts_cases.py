@@ -114,7 +114,7 @@ def make_space(sift1m: Path, text40k: Path, out: Path, rows: int | None) -> Layo
     rows : int, optional
         Take so many vectors of each set instead of all.
     """
-    sift, text = Dataset(sift1m), _text(text40k, out / "data" / "text40k")
+    sift, text = Dataset(sift1m), text_set(text40k, out / "data" / "text40k")
     if rows:
         sift, text = (_few(data, rows, out / "data") for data in (sift, text))
     spaces = {"sift1m": Workspace(sift, out), "text40k": Workspace(text, out / "text40k")}
@@ -132,8 +132,8 @@ def make_space(sift1m: Path, text40k: Path, out: Path, rows: int | None) -> Layo
     return Layouts(cases, out)
 
 
-def _text(source: Path, folder: Path) -> Dataset:
-    """Write the embeddings as big-ann files unless they are there."""
+def text_set(source: Path, folder: Path) -> Dataset:
+    """Write the embeddings of ``base.parquet`` and ``query.parquet`` as big-ann files unless they are there."""
     import pyarrow.parquet as pq
 
     if not (folder / "truth.gt").exists():
