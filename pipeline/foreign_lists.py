@@ -1,7 +1,8 @@
 """Inverted lists of another program become an index of ours: the same lists, centroids and codes, in batches.
 
 Vectors are numbered by what the program calls them, ascending: from 0 on without a gap these are vector ids, and
-else user ids. Everything is read through maps, list by list, and written from front to back, once for each batch.
+else user ids. A name that stands in several lists is one vector.
+Everything is read through maps, list by list, and written from front to back, once for each batch.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from indexmill.builders.closure import NO_CELL
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.foreign.lists import ForeignLists
 from indexmill.formats.foreign.mapped import damaged
 from indexmill.formats.ids import write_ids
 from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME, Centroids, write_centroids
+from indexmill.formats.ivf_centroids import CENTROIDS_NAME, MAX_COPIES, Centroids, write_centroids
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.budget import FIXED_BYTES
@@ -49,8 +51,10 @@ class _Names:
 
     Attributes
     ----------
-    ids : uint32 array, shape (n,)
+    ids : uint32 array, shape (n_rows,)
         Vector ids, list after list.
+    n, copies : int
+        Vectors, and lists that one of them stands in at most.
     starts : int64 array, shape (n_lists + 1,)
         Where each list begins in `ids`.
     user_ids : pyarrow.Array or None
@@ -58,6 +62,8 @@ class _Names:
     """
 
     ids: NDArray[np.uint32]
+    n: int
+    copies: int
     starts: NDArray[np.int64]
     user_ids: pa.Array | None
 
@@ -85,19 +91,22 @@ def run_import_lists(
     """
     hold_little()
     _check_options(index, options)
-    shape = _shape(index, options)
-    limits = RunOptions(options.out, options.memory or DEFAULT_MEMORY, options.workers, options.force)
+    memory = options.memory or DEFAULT_MEMORY
+    limits = RunOptions(options.out, memory, options.workers, options.force)
     run = GenerationRun(index.files[0], limits, progress)
+    n_rows = int(index.sizes.sum())
+    _check_memory(index, options)
     before = times_of(index.files)
     with run.working() as scratch:
-        check_free(scratch, 2 * index.shared.n_vectors * (index.shared.row_bytes + 4))
-        with run.stage("check", shape.n, "vectors") as advance:
+        check_free(scratch, 2 * n_rows * (index.shared.row_bytes + 4))
+        with run.stage("check", n_rows, "rows") as advance:
             files = fingerprints(index.files)
             names = _names(index, options)
-            shared = _with_norm(index, advance)
+            shared = replace(_with_norm(index, advance), n_vectors=names.n, copies=names.copies)
+        shape = _shape(shared, memory)
         emitted = scratch / "emit"
         emitted.mkdir()
-        with run.stage("lists", shape.n, "vectors") as advance:
+        with run.stage("lists", n_rows, "rows") as advance:
             _emit(index, shared, names, shape, emitted, advance)
         with run.stage("certify", shape.n, "vectors"):
             certificate = _certify(index, names, scratch, shape, options.workers)
@@ -125,19 +134,29 @@ def _check_options(index: ForeignLists, options: ImportOptions) -> None:
         )
 
 
-def _shape(index: ForeignLists, options: ImportOptions) -> IvfShape:
-    """Return the shape of the index to write: batches are as large as those of a build with the same memory."""
-    shared = index.shared
-    pq_bytes = {"pq_bytes": shared.row_bytes} if shared.codec == "pq" else {}
-    parameters = IvfParameters(lists=shared.n_lists, codec=shared.codec, metric=shared.metric, **pq_bytes)
-    shape = IvfShape(shared.n_vectors, shared.dim, np.dtype(shared.dtype), 8.0, parameters)
-    memory = options.memory or DEFAULT_MEMORY
-    need = (_NAME_BYTES + _CELL_BYTES) * shape.n + 4 * shared.centroids.nbytes + FIXED_BYTES
+def _check_memory(index: ForeignLists, options: ImportOptions) -> None:
+    """Refuse a budget that names and centroids do not fit.
+
+    Raises
+    ------
+    BudgetError
+    """
+    n_rows = int(index.sizes.sum())
+    need = (_NAME_BYTES + _CELL_BYTES) * n_rows + 4 * index.shared.centroids.nbytes + FIXED_BYTES
     if options.memory is not None and need > options.memory:
         raise BudgetError(
-            f"memory: this import needs {need:,} bytes for {shape.n:,} vectors, the budget is {memory:,}; give more "
-            "with --memory, or leave it out"
+            f"memory: this import needs {need:,} bytes for {n_rows:,} rows, the budget is {options.memory:,}; give "
+            "more with --memory, or leave it out"
         )
+
+
+def _shape(shared: Centroids, memory: int) -> IvfShape:
+    """Return the shape of the index to write: batches are as large as those of a build with the same memory."""
+    pq_bytes = {"pq_bytes": shared.row_bytes} if shared.codec == "pq" else {}
+    parameters = IvfParameters(
+        lists=shared.n_lists, codec=shared.codec, metric=shared.metric, copies=shared.copies, **pq_bytes
+    )
+    shape = IvfShape(shared.n_vectors, shared.dim, np.dtype(shared.dtype), 8.0, parameters)
     return with_batches(shape, memory)
 
 
@@ -147,7 +166,7 @@ def _names(index: ForeignLists, options: ImportOptions) -> _Names:
     Raises
     ------
     CorruptFile
-        If a name stands twice, or is negative.
+        If a name stands twice in a list, or is negative.
     InputError
         If other ids were given, and not one for each vector.
     """
@@ -155,23 +174,29 @@ def _names(index: ForeignLists, options: ImportOptions) -> _Names:
     found = np.empty(int(starts[-1]), np.int64)
     for number in np.flatnonzero(index.sizes).tolist():
         found[starts[number] : starts[number + 1]] = index.names(number)
+        if len(np.unique(index.names(number))) < index.sizes[number]:
+            raise damaged(index.files[0], f"ids of list {number}", "different ones", "one twice")
     order = np.argsort(found, kind="stable")
     ascending = found[order]
-    twice = np.flatnonzero(ascending[1:] == ascending[:-1])
-    if len(twice) or ascending[0] < 0:
-        got = f"{ascending[twice[0]]:,} twice" if len(twice) else f"{ascending[0]:,}"
-        raise damaged(index.files[0], "ids of the lists", "different numbers from 0 on", got)
+    if ascending[0] < 0:
+        raise damaged(index.files[0], "ids of the lists", "numbers from 0 on", f"{ascending[0]:,}")
+    is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])
     ids = np.empty(len(found), np.uint32)
-    ids[order] = np.arange(len(found), dtype=np.uint32)
-    plain = int(ascending[-1]) == len(found) - 1
+    ids[order] = np.cumsum(is_first) - 1
+    copies = int(np.diff(np.append(np.flatnonzero(is_first), len(found))).max())
+    if copies > MAX_COPIES:
+        raise damaged(
+            index.files[0], "ids of the lists", f"each in at most {MAX_COPIES} lists", f"{copies:,}"
+        )
+    ascending = ascending[is_first]
+    n = len(ascending)
+    plain = int(ascending[-1]) == n - 1
     user_ids = options.ids
     if user_ids is None and not plain:
         user_ids = pa.array(ascending)
-    if user_ids is not None and len(user_ids) != len(found):
-        raise InputError(
-            f"{index.files[0]}: {len(user_ids):,} ids for {len(found):,} vectors; expected one for each"
-        )
-    return _Names(ids, starts, user_ids)
+    if user_ids is not None and len(user_ids) != n:
+        raise InputError(f"{index.files[0]}: {len(user_ids):,} ids for {n:,} vectors; expected one for each")
+    return _Names(ids, n, copies, starts, user_ids)
 
 
 def _with_norm(index: ForeignLists, advance: Callable[[int], None]) -> Centroids:
@@ -215,7 +240,8 @@ def _emit(
             ids = names.of(one)
             sizes[one] = np.count_nonzero((ids >= first) & (ids < last))
         pieces = _pieces(index, names, longest_first(sizes)[: np.count_nonzero(sizes)], first, last, advance)
-        write_batch(folder / batch_name(number), number, first, sizes, shared.row_bytes, pieces)
+        n_vectors = last - first if shared.copies > 1 else None
+        write_batch(folder / batch_name(number), number, first, sizes, shared.row_bytes, pieces, n_vectors)
     write_centroids(folder / CENTROIDS_NAME, replace(shared, n_batches=len(bounds)))
     write_ids(folder / "ids.imx", np.arange(shape.n, dtype=np.uint32), names.user_ids)
     facts = {
@@ -254,10 +280,12 @@ def _certify(
     if shared.codec != "flat":
         return None
     vectors = create_npy(scratch / "vectors.npy", np.dtype(shared.dtype), (shape.n, shared.dim))
-    cells = np.empty(shape.n, np.uint32)
+    cells = np.full((shape.n, names.copies), NO_CELL, np.uint32)
+    filled = np.zeros(shape.n, np.uint8)
     for number in np.flatnonzero(index.sizes).tolist():
         ids = names.of(number)
-        cells[ids] = number
+        cells[ids, filled[ids]] = number
+        filled[ids] += 1
         for at in range(0, len(ids), _STEP):
             places = np.arange(at, min(at + _STEP, len(ids)))
             vectors[ids[places]] = index.rows(number, places).view(shared.dtype)

@@ -129,6 +129,21 @@ def test_lists_under_other_centroids_do_not_pass(indexes: dict[str, Path], tmp_p
         assert_same_answers((ids, scores), ours(indexes[name], queries, 4, tmp_path / "r.parquet"), 2e-6)
 
 
+@pytest.mark.parametrize("how", [{}, {"codec": "pq", "pq_bytes": 6}])
+def test_vectors_in_several_lists_are_found_as_a_join_finds_them(tmp_path: Path, how: dict[str, Any]) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32"), copies=3, closure=0.5, **how)
+    found = indexmill.export(index, "faiss-ivf", tmp_path / "out")
+    assert "pass over what comes again" in found["open"]
+    queries = make_vectors("float32", QUERIES, seed=9)
+    whole = opened(tmp_path / "out")
+    assert whole.ntotal > N
+    scores, ids = whole.search(queries, 30)
+    once = [np.sort(np.unique(row, return_index=True)[1])[:10] for row in ids]
+    theirs = np.stack([ids[i, one] for i, one in enumerate(once)])
+    theirs_scores = np.stack([scores[i, one] for i, one in enumerate(once)])
+    assert_same_answers((theirs, theirs_scores), ours(index, queries, 4, tmp_path / "r.parquet"), 2e-6)
+
+
 def test_bytes_are_those_faiss_writes(indexes: dict[str, Path], tmp_path: Path) -> None:
     for name in ("float32", "uint8", "sq8", "pq", "ip-pq", "cosine"):
         indexmill.export(indexes[name], "faiss-ivf", tmp_path / name)

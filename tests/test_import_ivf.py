@@ -55,6 +55,19 @@ def test_import_of_export_is_the_index(tmp_path: Path, dtype: str, how: dict[str
     assert verify_index(again) == []
 
 
+@pytest.mark.parametrize("how", [{}, {"codec": "pq", "pq_bytes": 5}])
+def test_vectors_in_several_lists_come_back_in_all_of_them(tmp_path: Path, how: dict[str, Any]) -> None:
+    vectors = make_vectors("float32")
+    index = build_lists(tmp_path / "ix", vectors, batch_vectors=None, copies=3, closure=0.5, **how)
+    again = back(index, tmp_path)
+    before, after = IvfFiles(index), IvfFiles(again)
+    assert (again / "batch-000000.imx").read_bytes()[4096:-4096] == (index / "batch-000000.imx").read_bytes()[
+        4096:-4096
+    ]
+    assert 1 < after.centroids.copies <= before.centroids.copies
+    assert verify_index(again) == []
+
+
 @pytest.mark.parametrize("pq_bytes", [4, 5])
 def test_codes_of_inner_products_come_back(tmp_path: Path, pq_bytes: int) -> None:
     """All but the largest norm of vectors that are not there."""
@@ -89,7 +102,7 @@ def test_batches_are_cut_to_the_memory(tmp_path: Path) -> None:
 
     lists = open_faiss(tmp_path / "out" / "index.faiss")
     assert isinstance(lists, ForeignLists)
-    shape = foreign_lists._shape(lists, ImportOptions(tmp_path / "back"))
+    shape = foreign_lists._shape(lists.shared, 1 << 30)
     parameters = shape.parameters.model_copy(update={"batch_vectors": BATCH})
     names = foreign_lists._names(lists, ImportOptions(tmp_path / "back"))
     (tmp_path / "files").mkdir()
@@ -213,7 +226,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
         (whole + b"x", "1 more bytes"),
         (whole[:sizes] + struct.pack("<Q", 2**60) + whole[sizes + 8 :], "size of list 0"),
         (whole[:sizes] + struct.pack("<Q", 1) + whole[sizes + 8 :], "sizes of the lists"),
-        (twice, "twice"),
+        (twice, "one twice"),
     ):
         bad.write_bytes(data)
         with pytest.raises(CorruptFile, match=message):

@@ -24,7 +24,8 @@ class ForeignLists:
     files : tuple of Path
         All that was read.
     shared : Centroids
-        In our terms, as one batch; `max_norm` is not known yet.
+        In our terms, as one batch; `max_norm` is not known yet, nor whether vectors stand in several lists:
+        `n_vectors` counts rows.
     sizes : int64 array, shape (n_lists,)
         Rows of each list.
     names : callable
