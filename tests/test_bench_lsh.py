@@ -13,6 +13,7 @@ import disk  # isort: skip  # found by bench_support
 import lsh  # isort: skip
 import lsh_growth  # isort: skip
 import lsh_sets  # isort: skip
+import lsh_space  # isort: skip
 import lsh_storage  # isort: skip
 import lsh_tables  # isort: skip
 import record  # isort: skip
@@ -22,6 +23,7 @@ from lsh_quality import found_distances, judge, overall_ratios  # isort: skip
 from lsh_space import SURE, Searcher, Shape, Space, index_facts  # isort: skip
 from lsh_speed import compare  # isort: skip
 from lsh_tune import first_of, least  # isort: skip
+from process import Usage  # isort: skip
 
 assert BENCH
 
@@ -180,11 +182,24 @@ def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
     assert "not reached (1.200)" in tables_lsh.render(missing, "somewhere.json")
 
 
-def test_an_index_is_built_again_when_it_is_asked_for_otherwise(space: Space) -> None:
+def test_an_index_is_built_again_when_it_is_asked_for_otherwise(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def build(command: list[Any], log: Any) -> Usage:
+        index = command[command.index("--out") + 1]
+        index.mkdir(exist_ok=True)
+        (index / "run.json").write_text('{"seconds": {"hash": 1.0}}')
+        asked.append(command[command.index("--n-tables") + 1])
+        return Usage(2.0, 3.0, 4)
+
+    monkeypatch.setattr(lsh_space, "run_measured", build)
     data = space.data("sift1m")
-    first = index_facts(space.ensure("sift1m", data, Shape("other", {"n-tables": 2})))
-    second = index_facts(space.ensure("sift1m", data, Shape("other", {"n-tables": 3})))
-    assert (first["n_tables"], second["n_tables"]) == (2, 3)
+    for n_tables in (2, 2, 3):
+        index = space.ensure("sift1m", data, Shape("other", {"n-tables": n_tables}))
+    assert asked == [2, 3]
+    assert lsh_space.build_cost(index)["stage_s"] == {"hash": 1.0}
 
 
 def test_parts_of_the_benchmark_are_named_by_the_page() -> None:
