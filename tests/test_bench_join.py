@@ -59,7 +59,10 @@ def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
         "build": PART | {"mb_s_a_core": 5.0},
         "search": PART | {"queries": 10, "nprobe": {n: search | agreement for n in ("1", "4", "32")}},
         "beyond": PART | {
-            "qps": {"bss": 90.0, "mapped": 10.0, "faiss-ondisk": 20.0}, "bss_to_mapped": 9.0, "bss_to_ondisk": 4.5,
+            "qps": {
+                "bss": 90.0, "mapped": 10.0, "mapped-random": 5.0, "faiss-ondisk": 20.0, "faiss-ondisk-random": 9.0,
+            },
+            "bss_to_mapped": 9.0, "bss_to_ondisk": 4.5,
             "list_bytes": 100, "cache_bytes": 25, "nprobe": 32, "threads": 2,
         },
     }  # fmt: skip

@@ -1,9 +1,14 @@
-"""One side of part *beyond*: warm up, say how much memory that takes, wait for the limit, search, print JSON."""
+"""One side of part *beyond*: warm up, say how much memory that takes, wait for the limit, search, print JSON.
+
+Searches of mapped lists end after a time, with as many queries as they were through with by then.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
+import mmap
 import sys
 import tempfile
 import time
@@ -23,23 +28,36 @@ from indexmill.builders.scan_lists import scan_rows
 #: Queries that warm up: kernels are loaded, threads made, and working memory is had once that grows with the queries.
 #: A join reads past the page cache, so that it may warm up on all of them; the others must not bring lists in.
 _WARM = {"bss": None, "mapped": 16, "faiss-ondisk": 16}
+#: Seconds after which a mapped search begins no more queries, and queries that it begins at a time.
+_MOST_SECONDS, _CHUNK = 30.0, 50
 
 
 def main() -> None:
-    side, folder, index, nprobe, k = sys.argv[1:]
+    side, folder, index, nprobe, k, advice = sys.argv[1:]
     queries = np.array(read_bin(Dataset(Path(folder)).query))
-    search = {"bss": bss, "mapped": mapped, "faiss-ondisk": ondisk}[side](Path(index), int(nprobe), int(k))
+    made = {"bss": bss, "mapped": mapped, "faiss-ondisk": ondisk}[side]
+    search = made(Path(index), int(nprobe), int(k), advice == "random")
     search(queries[: _WARM[side]])
     print(_anonymous_bytes(), flush=True)
     sys.stdin.readline()
     began = time.perf_counter()
-    ids = search(queries)
+    ids = search(queries) if side == "bss" else _until(began + _MOST_SECONDS, search, queries)
     seconds = time.perf_counter() - began
     digest = hashlib.sha256(np.ascontiguousarray(ids, np.int64)).hexdigest()
-    print(json.dumps({"seconds": seconds, "queries": len(queries), "digest": digest}))
+    print(json.dumps({"seconds": seconds, "queries": len(ids), "digest": digest}))
 
 
-def bss(index: Path, nprobe: int, k: int) -> Callable[[Any], Any]:
+def _until(end: float, search: Callable[[Any], Any], queries: Any) -> Any:
+    """Search queries in their order until it is late."""
+    found = []
+    for first in range(0, len(queries), _CHUNK):
+        found.append(search(queries[first : first + _CHUNK]))
+        if time.perf_counter() > end:
+            break
+    return np.concatenate(found)
+
+
+def bss(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], Any]:
     """Return a join as the command runs it, its result file read back."""
     import pyarrow.parquet as pq
 
@@ -58,7 +76,7 @@ def bss(index: Path, nprobe: int, k: int) -> Callable[[Any], Any]:
     return search
 
 
-def mapped(index: Path, nprobe: int, k: int) -> Callable[[Any], Any]:
+def mapped(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], Any]:
     """Return the same search through virtual memory: query after query, its lists wherever they are mapped."""
     from indexmill.builders.list_rows import Lists
     from indexmill.builders.panels import NO_SCORE, NOTHING
@@ -71,9 +89,10 @@ def mapped(index: Path, nprobe: int, k: int) -> Callable[[Any], Any]:
     files = IvfFiles(index)
     dim, chooser = files.centroids.dim, Search(files.centroids, k, nprobe, THREADS)
     with files.open_batch(0) as batch:
-        data = np.asarray(
-            np.memmap(batch.path, np.uint8, "c")
-        )  # private: the type that kernels are compiled for
+        # private, since kernels are compiled for arrays that may be written
+        data = np.asarray(np.memmap(batch.path, np.uint8, "c"))
+        if random:
+            _advise_random(data.ctypes.data, len(data))
         entries, first_page = batch.directory, batch.file.section_entry("lists").first_page
     at = (first_page + entries["first_page"].astype(np.int64)) * PAGE_BYTES
     sizes = entries["size"].astype(np.int64)
@@ -115,12 +134,22 @@ def _scan_mapped(
             )
 
 
-def ondisk(index: Path, nprobe: int, k: int) -> Callable[[Any], Any]:
+def ondisk(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], Any]:
     """Return faiss's search of lists on the disk; it reads ahead with threads of its own."""
     faiss = load_faiss()
     made = faiss.read_index(str(index))
     made.nprobe = nprobe
+    if random:
+        lists = faiss.downcast_InvertedLists(made.invlists)
+        _advise_random(int(lists.ptr), lists.totsize)
     return lambda queries: made.search(queries.astype(np.float32), k)[1]
+
+
+def _advise_random(address: int, n_bytes: int) -> None:
+    """Tell the kernel to bring in the page of a fault alone, without what its device reads ahead."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(n_bytes), mmap.MADV_RANDOM):
+        raise OSError(ctypes.get_errno(), "madvise")
 
 
 def _anonymous_bytes() -> int:

@@ -32,7 +32,9 @@ TARGETS = (
 _SIDES = {
     "bss": "join, batch after batch",
     "mapped": "the same lists mapped, query after query",
+    "mapped-random": "the same, MADV_RANDOM",
     "faiss-ondisk": "faiss OnDiskInvertedLists, bytes",
+    "faiss-ondisk-random": "the same, MADV_RANDOM",
 }
 
 
