@@ -76,7 +76,7 @@ for (var hit : found.scoreDocs) System.out.println(stored.document(hit.doc).{val
 """
 
 
-def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target:
+def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target[ExportedIndex]:
     keeps = {
         "graph": "no",
         "codes": "no",
@@ -91,6 +91,7 @@ def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target:
     return Target(
         name=name,
         engine="Lucene 9.12",
+        kind="graph",
         keeps=keeps,
         rebuilds="nothing, until segments are merged" if with_graph else "its graph, while it is written",
         passes=3 if with_graph else 2,
