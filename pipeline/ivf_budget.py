@@ -164,12 +164,12 @@ def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
     p, n = shape.parameters, shape.n
     batches = len(shape.batches) - 1
     copied = n * p.copies
-    filled = (
-        batches * p.lists * -math.expm1(-copied / (batches * p.lists))
-    )  # those that hold anything end in a page
-    lists = (
-        copied * (shape.row_bytes + 4) * 4100 // 4096 + int(filled * PAGE_BYTES / 2) + 16 * batches * p.lists
-    )
+    filled = batches * p.lists * -math.expm1(-copied / (batches * p.lists))  # lists that hold anything
+    ends = max(
+        PAGE_BYTES / 2, PAGE_BYTES - copied * (shape.row_bytes + 4) / filled
+    )  # what is left of a last page
+    lists = copied * (shape.row_bytes + 4) * 4100 // 4096 + int(filled * ends) + 16 * batches * p.lists
+    lists += 6 * PAGE_BYTES * batches
     metadata = int(n * side.metadata)
     centroids = p.lists * (shape.dim * 4 + 132 * (p.lists >= GRAPH_FROM)) + N_CENTRES * 4 * shape.dim
     kept = n * (shape.stored_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least
