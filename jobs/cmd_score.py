@@ -42,6 +42,7 @@ EXAMPLES = examples(
     "indexmill score index --queries query.u8bin --truth truth.gt --sweep --policy beam,page --out curves/",
     "indexmill score index --queries query.u8bin --truth truth.gt --cache 64MiB --cache-from half",
     "indexmill score lists --queries query.u8bin --truth truth.gt --nprobe 8,16,32 --prune 0.3",
+    "indexmill score tables --queries query.u8bin --truth truth.gt -S 500,1000,2000 -k 1",
 )
 #: List sizes that are measured without --sweep and -L.
 DEFAULT_SIZES = (20, 50, 100)
@@ -82,6 +83,18 @@ def command(
     ] = None,
     rerank: Annotated[
         int | None, typer.Option(min=0, help="ivf: candidates measured by exact vectors, as search does.")
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            "-S",
+            "--candidates",
+            metavar="S,S",
+            help="lsh: distances a radius may compute, each measured. (default a quarter to twice the index's own)",
+        ),
+    ] = None,
+    probes: Annotated[
+        int | None, typer.Option(min=0, help="lsh: further buckets of each table, as search does.")
     ] = None,
     policy: PolicyList = DEFAULT_POLICY,
     entry: EntryList = DEFAULT_ENTRY,
@@ -138,23 +151,32 @@ def command(
     from indexmill.jobs.truth import load_queries
     from indexmill.reader.choices import ENTRIES, POLICIES
 
-    of_lists = {"--nprobe": nprobe, "--prune": prune, "--rerank": rerank}
-    if kind_of(index) == "ivf":
-        from indexmill.jobs.score_ivf import run_score
+    of_lists: dict[str, object] = {"--nprobe": nprobe, "--prune": prune, "--rerank": rerank}
+    of_tables: dict[str, object] = {"-S": candidates, "--probes": probes}
+    of_graphs: dict[str, object] = {
+        "-L": sizes,
+        "--allow": allow,
+        "--cache": cache,
+        "--beam-width": beam_width,
+        "--out": out,
+    }
+    source = (queries, truth, base or [], column, skip, first)
+    kind = kind_of(index)
+    if kind == "ivf":
+        from indexmill.jobs.score_ivf import run_score as score_lists
 
-        of_graphs = {
-            "-L": sizes,
-            "--allow": allow,
-            "--cache": cache,
-            "--beam-width": beam_width,
-            "--out": out,
-        }
-        source = (queries, truth, base or [], column, skip, first)
-        run_score(index, engine, source, k, of_lists, of_graphs, threads, inflight, repeat, json_)
+        foreign = of_graphs | of_tables
+        score_lists(index, engine, source, k, of_lists, foreign, threads, inflight, repeat, json_)
         return
-    for flag, value in of_lists.items():
+    if kind == "lsh":
+        from indexmill.jobs.score_lsh import run_score as score_tables
+
+        foreign = of_graphs | of_lists
+        score_tables(index, engine, source, k, of_tables, foreign, threads, inflight, repeat, json_)
+        return
+    for flag, value in (of_lists | of_tables).items():
         if value is not None:
-            raise ConfigError(f"{flag}: for indexes of kind ivf, and this one is a graph; leave it out")
+            raise ConfigError(f"{flag}: not for graphs, as this index is one; leave it out")
     policies = split_choices(policy, POLICIES, "--policy")
     entries = split_choices(entry, ENTRIES, "--entry")
     if sweep != (out is not None):

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from indexmill.jobs.score import QuerySet
     from indexmill.reader.index import Index, SearchResult
     from indexmill.reader.ivf import IvfIndex
+    from indexmill.reader.lsh import LshIndex
 
 #: Two float32 sums of a few hundred squares in a different order differ by less than this fraction.
 DISTANCE_TOLERANCE = 2e-6
 
 
 def right_answers(
-    index: Index | IvfIndex, found: SearchResult, queries: QuerySet, k: int
+    index: Index | IvfIndex | LshIndex, found: SearchResult, queries: QuerySet, k: int
 ) -> NDArray[np.bool_]:
     """Tell which of each query's first k results, its own row left out, are right; bool array, shape (n_queries, k).
 
@@ -62,11 +63,13 @@ def squared_distances(scores: NDArray[np.float32], metric: str) -> NDArray[np.fl
     return None
 
 
-def stores_exact_vectors(index: Index | IvfIndex) -> bool:
+def stores_exact_vectors(index: Index | IvfIndex | LshIndex) -> bool:
     """Whether the index keeps its vectors as they were read, by its manifest."""
     from indexmill.jobs.opening import load_manifest
 
-    manifest = load_manifest(index.path, ("graph", "ivf"))
+    manifest = load_manifest(index.path, ("graph", "ivf", "lsh"))
+    if manifest["kind"] == "lsh":
+        return True
     if manifest["kind"] == "ivf":
         return bool(manifest["ivf"]["codec"] == "flat")
     return bool(manifest["parameters"]["node_dtype"] == "same")

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from indexmill.formats.errors import ConfigError, InputError
 from indexmill.jobs.choices import check_engine
-from indexmill.jobs.hits import right_answers
 from indexmill.jobs.options import split_sizes
-from indexmill.jobs.score import summarise_counters
+from indexmill.jobs.score_rows import check_truth, median_figures, refuse_others
 from indexmill.jobs.tables import add_row, plain_table, stdout_console
 from indexmill.jobs.truth import load_queries
-from indexmill.pipeline.recall import mean_recall
 from indexmill.reader.ivf import IvfIndex
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from indexmill.jobs.score import QuerySet
+    from indexmill.reader.index import SearchResult
 
 #: Numbers of lists that are measured by default, as far as there are so many.
 DEFAULT_PROBES = (1, 4, 16, 64)
@@ -65,16 +60,14 @@ def run_score(
     source : tuple
         Queries, truth, base, column, skip and first, as on the command line.
     chosen, foreign : mapping
-        By flag: what belongs to this kind, and what belongs to graphs and must not be given.
+        By flag: what belongs to this kind, and what belongs to others and must not be given.
 
     Raises
     ------
     ConfigError
-        If a flag of graphs is given, or a number of lists is out of range.
+        If a flag of another kind is given, or a number of lists is out of range.
     """
-    given = [flag for flag, value in foreign.items() if value is not None]
-    if given:
-        raise ConfigError(f"{given[0]}: for graphs, and this index is of kind ivf; leave it out")
+    refuse_others(foreign, "ivf")
     index = IvfIndex(path, check_engine(engine, with_memory=True))
     asked = chosen["--nprobe"]
     probes = [one for one in DEFAULT_PROBES if one <= index.native.n_lists]
@@ -107,44 +100,26 @@ def score_lists(
         If the truth holds fewer than k neighbours a query, or the queries do not fit the index.
     """
     k = setting.k
-    if queries.truth_ids.shape[1] < k:
-        raise InputError(
-            f"truth: {queries.truth_ids.shape[1]} neighbours a query, but k is {k}; use a smaller -k"
-        )
-    rows = []
-    for nprobe in probes:
-        figures = [_figures(index, queries, nprobe, setting) for _ in range(repeat)]
-        middle = {key: float(np.median([one[key] for one in figures])) for key in figures[0]}
-        rows.append(
-            {
-                "nprobe": nprobe,
-                "k": k,
-                "n_queries": len(queries),
-                "threads": setting.threads,
-                "inflight": setting.inflight,
-                "prune": setting.prune,
-                "rerank": setting.rerank,
-                "repeat": repeat,
-                "engine": index.engine,
-                **middle,
-            }
-        )
-    return rows
+    check_truth(queries, k)
 
+    def row(nprobe: int) -> dict[str, Any]:
+        def search() -> SearchResult:
+            return index.search(queries.vectors, k, nprobe=nprobe, **setting.options())
 
-def _figures(index: IvfIndex, queries: QuerySet, nprobe: int, setting: Setting) -> dict[str, float]:
-    began = time.perf_counter()
-    found = index.search(queries.vectors, setting.k, nprobe=nprobe, **setting.options())
-    seconds = time.perf_counter() - began
-    right = right_answers(index, found, queries, setting.k)
-    recall = mean_recall(np.count_nonzero(right, axis=1) / setting.k)
-    return {
-        "recall": recall.mean,
-        "recall_low": recall.low,
-        "recall_high": recall.high,
-        "qps": len(queries) / seconds,
-        **summarise_counters(found.counters),
-    }
+        return {
+            "nprobe": nprobe,
+            "k": k,
+            "n_queries": len(queries),
+            "threads": setting.threads,
+            "inflight": setting.inflight,
+            "prune": setting.prune,
+            "rerank": setting.rerank,
+            "repeat": repeat,
+            "engine": index.engine,
+            **median_figures(index, queries, k, repeat, search),
+        }
+
+    return [row(nprobe) for nprobe in probes]
 
 
 def lists_table(rows: Sequence[dict[str, Any]]) -> Table:

@@ -14,13 +14,14 @@ from indexmill.jobs.score import QuerySet
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
     from indexmill.reader.ivf import IvfIndex
+    from indexmill.reader.lsh import LshIndex
 
 #: Rows read at once while the base is loaded.
 _BATCH_ROWS = 65536
 
 
 def load_queries(
-    index: Index | IvfIndex,
+    index: Index | IvfIndex | LshIndex,
     queries: str | None,
     truth: Path | None,
     base: list[str],
@@ -107,7 +108,7 @@ def sample_queries(
 
 
 def exact_queries(
-    index: Index | IvfIndex,
+    index: Index | IvfIndex | LshIndex,
     base: NDArray[Any],
     queries: NDArray[Any],
     k: int,
