@@ -95,7 +95,7 @@ def score_tables(
     -------
     list of dict
         ``S``, ``recall`` with its 95% interval over queries, ``ratio`` (overall ratio of found to true
-        distances; None under inner product, and for queries that are rows of the index), ``qps`` (wall clock, all
+        distances; None under inner product), ``qps`` (wall clock, all
         threads), latency as in `score.summarise`, and the mean of every other counter.
 
     Raises
@@ -108,15 +108,14 @@ def score_tables(
 
     def ratio(found: SearchResult) -> dict[str, float]:
         distances = squared_distances(found.scores[:, :k], index.metric)
-        if distances is None or queries.own is not None:
+        if distances is None:
             return {}
         truth = np.sqrt(queries.truth_distances[:, :k].astype(np.float64))
         return {"ratio": overall_ratio(np.sqrt(np.maximum(distances, 0)), truth).mean}
 
     def row(candidates: int) -> dict[str, Any]:
         def search() -> SearchResult:
-            wanted = k + (queries.own is not None)
-            return index.search(queries.vectors, wanted, candidates=candidates, **setting.options())
+            return index.search(queries.vectors, k, candidates=candidates, **setting.options())
 
         return {
             "S": candidates,

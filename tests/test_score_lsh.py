@@ -42,14 +42,6 @@ def test_ratio_and_recall_are_those_of_brute_force(folder: Path) -> None:
     assert many["recall"] > few["recall"]
 
 
-def test_rows_of_the_input_are_left_out_of_their_own_results(folder: Path) -> None:
-    row = run_json(
-        "score", folder / "ix", "--base", folder / "base.npy", "-k", 3, "-S", "3000", "--first", 40, "--threads", 2
-    )[0]  # fmt: skip
-    assert row["ratio"] is None
-    assert row["recall"] > 0.6
-
-
 def test_by_default_the_candidates_of_the_index_are_among_those_measured(folder: Path) -> None:
     shown = run("score", folder / "ix", "--queries", folder / "q.npy", "--base", folder / "base.npy").stdout
     own = indexmill.open(folder / "ix").native.candidates
