@@ -96,7 +96,14 @@ def _truth(k: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(
     "flags",
-    [["-L", "10"], ["--nprobe", "2"], ["--sweep"], ["--policy", "beam"], ["--entry", "medoid"], ["--device", "x"]],
+    [
+        ["-L", "10"],
+        ["--nprobe", "2"],
+        ["--sweep"],
+        ["--policy", "beam"],
+        ["--entry", "medoid"],
+        ["--device", "x"],
+    ],
 )
 def test_flags_of_other_kinds_are_refused(folder: Path, flags: list[str]) -> None:
     result = run("score", folder / "ix", "--queries", folder / "q.npy", "--base", folder / "base.npy", *flags)
