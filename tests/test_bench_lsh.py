@@ -16,6 +16,7 @@ import lsh_kinds  # isort: skip
 import lsh_sets  # isort: skip
 import lsh_space  # isort: skip
 import lsh_storage  # isort: skip
+import lsh_sync  # isort: skip
 import lsh_tables  # isort: skip
 import record  # isort: skip
 import tables_lsh  # isort: skip
@@ -212,6 +213,10 @@ def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None
             "profile": "xlfdd.json",
             "k1": {"rounds": [{"memory_us": 10.0, "device_us": 20.0}], "ratio": figure},
         },
+        "synchronous": {
+            "device": "cssd4",
+            "k1": {"index": "lean", "rounds": [{"sync_us": 40.0, "async_us": 2.0}], "ratio": figure},
+        },
         "blocks": {
             "n_vectors": 10, "k": 1, "hash_bits": 3, "rows": [counted | {"target": 1.05, "block_bytes": 512, "ios": 7}]
         },
@@ -227,12 +232,28 @@ def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None
         "| sift1m | 1 | E2LSH on storage | lean, S 7 | 2 (1 to 3) | 1.050 | 9 | 1.5 |  |",
         "| sift1m | 1 | QALSH | not reached |  |  |  |  |  |",
         "| 1 | 10 | 20 | 2.000x (1.000 to 3.000) |",
+        "| 1 | lean | 40 | 2 | 2.0x (1.0 to 3.0) |",
         "| 1.05 | 512 | 1.050 | 3.0 | 4.0 | 7.0 | 6.0 |",
         "| 100 | 5 | 6 | 7 | 1.050 | 7 | 9 | 5 | not reached |  |  |",
         "hash tables not reached, SRS not reached; of I/Os not reached",
         "| sift1m | 0.95 | hash tables | not reached |  |  |  |  |  |  |  |",
     ):
         assert line in text, line
+
+
+def test_a_device_that_is_waited_for_takes_a_latency_a_read(
+    space: Space, measured: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, Any] = {}
+    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found["parts"]["tables-sift1m"] = record.start_part() | measured
+    record.save(found, space.results)
+    monkeypatch.setattr(lsh_sync, "ROUNDS", 1)
+    monkeypatch.setattr(lsh_sync, "SYNC_QUERIES", 10)
+    (one,) = lsh_sync.measure(space)["k1"]["rounds"]
+    reads = measured["indexes"]["sure"]["k1"]["storage"]["table_reads"]
+    assert one["sync_us"] > 138.9 * reads
+    assert one["async_us"] < one["sync_us"]
 
 
 def test_an_index_is_built_again_when_it_is_asked_for_otherwise(

@@ -65,6 +65,20 @@ def _simulated(part: dict[str, Any]) -> str:
     return f"### On a simulated device\n\n{text}\n\n" + table(names, rows, "r" * len(names))
 
 
+def _synchronous(part: dict[str, Any]) -> str:
+    rows = [
+        (k, at["index"], number(median(done["sync_us"] for done in at["rounds"])),
+         number(median(done["async_us"] for done in at["rounds"])), figure(at["ratio"], 1, "x"))
+        for k in KS if (at := part.get(f"k{k}"))
+    ]  # fmt: skip
+    names = ("k", "index", "us one by one", "us with reads in flight", "ratio")
+    text = (
+        f"Profile `{part['device']}`, sift1m, one thread; one by one, a read starts when the one before it is complete"
+        " (the paper: 19.7 times slower, by mmap, with BIGANN)."
+    )
+    return f"### One read after the other on a simulated device\n\n{text}\n\n" + table(names, rows, "rlrrr")
+
+
 def _blocks(part: dict[str, Any]) -> str:
     rows = [
         (f"{row['target']:.2f}", row["block_bytes"], f"{row['ratio']:.3f}", number(row["table_reads"], 1),
@@ -133,6 +147,7 @@ def _kinds(part: dict[str, Any]) -> str:
 _SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "storage": _storage,
     "simulated": _simulated,
+    "synchronous": _synchronous,
     "blocks": _blocks,
     "growth": _growth,
     "kinds": _kinds,
