@@ -96,10 +96,10 @@ def hash_rows(
     Raises
     ------
     OverflowError
-        If a cell is beyond `MOST_CELL`: the radius is far too small for these vectors.
+        If a cell is beyond `MOST_CELL`, or no number: the radius is far too small for these vectors.
     """
     scale = 1 / (radius * width)
-    if max(-float(projected.min()), float(projected.max())) * scale >= MOST_CELL:
+    if not max(-float(projected.min()), float(projected.max())) * scale < MOST_CELL:
         raise OverflowError
     out = np.empty(projected.shape[1], np.uint32)
     _hash_rows(projected, scale, offsets.astype(np.float64) / width, multipliers.view(np.int64), out)

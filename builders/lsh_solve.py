@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lsh_probes import collision_probability, shared_bucket
-from indexmill.formats.lsh_shape import MOST_FUNCTIONS
+from indexmill.formats.lsh_shape import MOST_FUNCTIONS, MOST_RADII
 
 #: Share of the sampled nearest distances that lie within the first radius.
 FIRST_SHARE = 0.05
@@ -165,7 +165,12 @@ def _radii(asked: Asked, extent: float, nearest: NDArray[np.float64]) -> Sequenc
             f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, more than "
             f"any two vectors lie apart; give {most} or fewer"
         )
-    return [found * asked.ratio**i for i in range(asked.n_radii or most)]
+    n_radii = asked.n_radii or most
+    if n_radii > MOST_RADII:  # a ratio next to 1 makes more than memory holds
+        raise ValueError(
+            f"n_radii: 1..{MOST_RADII}, not {n_radii}; raise --ratio or --first-radius, or give --n-radii"
+        )
+    return [found * asked.ratio**i for i in range(n_radii)]
 
 
 def radii_to(extent: float, first: float, ratio: float) -> int:

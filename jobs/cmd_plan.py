@@ -23,6 +23,7 @@ EXAMPLES = examples(
     "indexmill plan --input base.u8bin --out base.index --memory 768MiB --json",
     "indexmill plan index --queries query.u8bin -L 50",
     "indexmill plan tables --queries query.u8bin --device cssd --device mine.json --threads 2",
+    "indexmill plan tables --queries query.u8bin --target 2000",
 )
 
 
@@ -35,6 +36,14 @@ def _plan_build(
             help="JOB is an index: how many queries a second it answers on this device, by a shipped profile"
             " (hdd, cssd, cssd4, essd, xlfdd, xlfdd12) or a file of `indexmill device`. May repeat. (default all, and"
             " the device of the index if it was measured)",
+        ),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-3,
+            metavar="QPS",
+            help="JOB is an index: what a device needs for so many queries a second, reads and processor time of one.",
         ),
     ] = None,
     queries: Queries = None,
@@ -56,8 +65,8 @@ def _plan_build(
     from indexmill.formats.errors import ConfigError
     from indexmill.pipeline.plan import make_plan
 
-    if device or queries is not None:
-        flag = "--device" if device else "--queries"
+    given = {"--device": device, "--queries": queries, "--target": target}
+    if flag := next((name for name, value in given.items() if value), None):
         raise ConfigError(f"{flag}: for the plan of an index; name the directory of one that was built")
     plan = make_plan(spec)
     if json_:

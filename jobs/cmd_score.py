@@ -157,7 +157,12 @@ def command(
         "-L": sizes,
         "--allow": allow,
         "--cache": cache,
+        "--cache-from": cache_from,
         "--beam-width": beam_width,
+        "--policy": None if policy == DEFAULT_POLICY else policy,
+        "--entry": None if entry == DEFAULT_ENTRY else entry,
+        "--device": device,
+        "--sweep": sweep or None,
         "--out": out,
     }
     source = (queries, truth, base or [], column, skip, first)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from indexmill.formats.device import DeviceProfile
-    from indexmill.pipeline.cost_plan import QueryPlan
+    from indexmill.pipeline.cost_plan import QueryPlan, Target
     from indexmill.pipeline.cost_query import QueryCost
 
 #: Queries of the sample at most; fewer would stay in the caches of the processor from pass to pass.
@@ -25,7 +25,7 @@ _OPTIONS = {
     "ivf": {"nprobe": "--nprobe"},
 }
 #: Options of `plan` that have a meaning for every index.
-_ALWAYS = ("job", "column", "json_", "queries", "k", "device", "threads", "inflight")
+_ALWAYS = ("job", "column", "json_", "queries", "k", "device", "threads", "inflight", "target")
 
 
 def check_options(values: dict[str, Any], kind: str) -> None:
@@ -142,18 +142,28 @@ def plan_of(path: Path, values: dict[str, Any]) -> tuple[QueryPlan, list[str]]:
     queries = read_queries(values["queries"], column=values["column"])[:MOST_QUERIES]
     cost = query_cost(path, kind, queries, values["k"], values)
     inflight = DEFAULT_INFLIGHT if values["inflight"] is None else values["inflight"]
-    return plan_queries(cost, named, values["threads"], inflight), hints
+    return plan_queries(cost, named, values["threads"], inflight, values["target"]), hints
 
 
 def facts(plan: QueryPlan) -> list[str]:
     """Return what a query costs, in words."""
     cost = plan.cost
-    return [
+    lines = [
         f"a query     {cost.compute_s * 1e6:,.0f} us of the processor, {cost.reads:,.1f} reads of "
         f"{cost.read_bytes:,.0f} bytes in {cost.rounds:,.1f} rounds; means of {cost.queries:,}",
         f"a search    {plan.threads} {'thread' if plan.threads == 1 else 'threads'}, "
         f"{plan.inflight} queries interleaved on each",
     ]
+    return lines if plan.target is None else [*lines, _needs(plan.target)]
+
+
+def _needs(target: Target) -> str:
+    words = f"the target  {_rate(target.qps)} queries/s: {target.iops:,.0f} reads/s"
+    if target.request_us is not None and target.request_us <= 0:
+        return f"{words}, but computing alone takes all of the processor: no device reaches it"
+    if target.request_us is not None:
+        words += f", each {target.request_us:,.2f} us of the processor at most"
+    return words + ("" if target.sync_iops is None else f"; one by one {target.sync_iops:,.0f} reads/s")
 
 
 def device_table(plan: QueryPlan) -> Table:

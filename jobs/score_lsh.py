@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from indexmill.jobs.choices import check_engine
-from indexmill.jobs.hits import squared_distances
+from indexmill.jobs.hits import agree, squared_distances
 from indexmill.jobs.options import split_sizes
 from indexmill.jobs.score_rows import check_truth, median_figures, refuse_others
 from indexmill.jobs.tables import add_row, plain_table, stdout_console
@@ -82,8 +82,11 @@ def run_score(
     rows = score_tables(index, query_set, sizes, Setting(k, chosen["--probes"], threads, inflight), repeat)
     if json_:
         print(json.dumps(rows, indent=2))
-    else:
-        stdout_console().print(tables_table(rows))
+        return
+    console = stdout_console()
+    console.print(tables_table(rows))
+    for line in left_out(rows):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def score_tables(
@@ -94,9 +97,10 @@ def score_tables(
     Returns
     -------
     list of dict
-        ``S``, ``recall`` with its 95% interval over queries, ``ratio`` (overall ratio of found to true
-        distances; None under inner product), ``qps`` (wall clock, all
-        threads), latency as in `score.summarise`, and the mean of every other counter.
+        ``S``, ``recall`` with its 95% interval over queries, ``ratio`` (overall ratio of found to true distances; None
+        under inner product, by a truth whose distances are not squared Euclidean ones, and where no query has one),
+        ``skipped`` and ``short`` queries as in `OverallRatio`, ``qps`` (wall clock, all threads), latency as in
+        `score.summarise`, and the mean of every other counter.
 
     Raises
     ------
@@ -108,15 +112,20 @@ def score_tables(
 
     def ratio(found: SearchResult) -> dict[str, float]:
         distances = squared_distances(found.scores[:, :k], index.metric)
-        if distances is None:
+        truth = queries.truth_distances[:, :k]
+        same = found.vector_ids[:, :k, None] == queries.truth_ids[:, None, :k]
+        if distances is None or not agree(distances, truth, same):
             return {}
-        truth = np.sqrt(queries.truth_distances[:, :k].astype(np.float64))
-        return {"ratio": overall_ratio(np.sqrt(np.maximum(distances, 0)), truth).mean}
+        judged = overall_ratio(np.sqrt(np.maximum(distances, 0)), np.sqrt(truth.astype(np.float64)))
+        return {"ratio": judged.mean, "skipped": judged.skipped, "short": judged.short}
 
     def row(candidates: int) -> dict[str, Any]:
         def search() -> SearchResult:
             return index.search(queries.vectors, k, candidates=candidates, **setting.options())
 
+        figures: dict[str, float | None] = {**median_figures(index, queries, k, repeat, search, ratio)}
+        if np.isnan(figures.get("ratio") or 0.0):  # JSON has no NaN
+            figures["ratio"] = None
         return {
             "S": candidates,
             "k": k,
@@ -127,10 +136,24 @@ def score_tables(
             "repeat": repeat,
             "engine": index.engine,
             "ratio": None,
-            **median_figures(index, queries, k, repeat, search, ratio),
+            **figures,
         }
 
     return [row(size) for size in sizes]
+
+
+def left_out(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which queries the overall ratio of each row leaves out, or takes in with fewer than k neighbours."""
+    lines = []
+    for row in rows:
+        if row.get("skipped"):
+            lines.append(
+                f"S {row['S']}: queries without overall ratio (a true neighbour at distance 0 was not found): "
+                f"{row['skipped']:,.0f}"
+            )
+        if row.get("short"):
+            lines.append(f"S {row['S']}: queries that met fewer than {row['k']} vectors: {row['short']:,.0f}")
+    return lines
 
 
 def tables_table(rows: Sequence[dict[str, Any]]) -> Table:

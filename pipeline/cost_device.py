@@ -16,13 +16,11 @@ from indexmill.formats.device import DeviceProfile, Reads
 PAGE_BYTES, SECTOR_BYTES = 4096, 512
 #: Reads of so many bytes, or more, show how many bytes a second a device moves.
 LARGE_BYTES = 64 << 10
-#: Deepest queue that the paper's devices were measured at, and that profiles tell of.
-MOST_DEPTH = 128
 
 
 def iops_at(profile: DeviceProfile, depth: float, read_bytes: float = PAGE_BYTES) -> float:
     """Return the reads a second of `read_bytes` bytes, about, with `depth` of them in flight; inf without a limit."""
-    depth = min(max(depth, 1.0), MOST_DEPTH)
+    depth = max(depth, 1.0)
     reads = _measurements(profile, read_bytes)
     limits = [math.inf if profile.model.iops is None else profile.model.iops]
     if reads:
@@ -43,8 +41,8 @@ def bytes_a_second(profile: DeviceProfile) -> float | None:
 
 
 def most_iops(profile: DeviceProfile, read_bytes: float = PAGE_BYTES) -> float:
-    """Return the reads a second at the depth that has most of them."""
-    return iops_at(profile, MOST_DEPTH, read_bytes)
+    """Return the reads a second with as many in flight as the profile tells of; inf without a limit."""
+    return iops_at(profile, math.inf, read_bytes)
 
 
 def request_seconds(profile: DeviceProfile, depth: float) -> float | None:

@@ -51,6 +51,26 @@ class DevicePlan:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What so many queries a second ask of a device, that of all threads together.
+
+    Attributes
+    ----------
+    qps : float
+    iops, request_us : float or None
+        Reads a second, and processor time that one may take (Equations 10 to 13); no time is left where it is 0. None
+        without reads.
+    sync_iops : float or None
+        Reads a second if every thread waits for each (Equation 9); None if no device can do it.
+    """
+
+    qps: float
+    iops: float
+    request_us: float | None
+    sync_iops: float | None
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """Queries a second on several devices, beside those in memory.
 
@@ -61,6 +81,7 @@ class QueryPlan:
     memory_qps : float
     needed_iops, needed_request_us : float
         What a device needs for the speed of memory: reads a second, and processor time of a read (Equations 15, 16).
+    target : Target or None
     devices : list of DevicePlan
     """
 
@@ -70,6 +91,7 @@ class QueryPlan:
     memory_qps: float
     needed_iops: float
     needed_request_us: float | None
+    target: Target | None
     devices: list[DevicePlan]
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,9 +100,15 @@ class QueryPlan:
 
 
 def plan_queries(
-    query: QueryCost, profiles: list[tuple[str, DeviceProfile]], threads: int, inflight: int
+    query: QueryCost,
+    profiles: list[tuple[str, DeviceProfile]],
+    threads: int,
+    inflight: int,
+    target_qps: float | None = None,
 ) -> QueryPlan:
     """Predict a search with `threads` that interleave `inflight` queries each, on devices by their names.
+
+    With `target_qps`, also say what a device needs for so many queries a second.
 
     Raises
     ------
@@ -88,16 +116,34 @@ def plan_queries(
         If a profile does not say what a read takes of the processor.
     """
     needed = cost.to_match_memory(query.compute_s, query.reads)
-    request = needed.request_seconds
     return QueryPlan(
         query,
         threads,
         inflight,
         memory_qps=threads / query.compute_s,
         needed_iops=threads * needed.iops,
-        needed_request_us=None if math.isinf(request) else 1e6 * request,
+        needed_request_us=_request_us(needed),
+        target=None if target_qps is None else plan_target(query, threads, target_qps),
         devices=[plan_device(name, query, profile, threads, inflight) for name, profile in profiles],
     )
+
+
+def plan_target(query: QueryCost, threads: int, qps: float) -> Target:
+    """Say what `qps` queries a second on `threads` ask of a device."""
+    seconds = threads / qps
+    needed = cost.to_match(seconds, query.compute_s, query.reads)
+    alone = cost.sync_iops(seconds, query.compute_s, query.reads)
+    return Target(
+        qps=qps,
+        iops=threads * needed.iops,
+        request_us=_request_us(needed),
+        sync_iops=None if math.isinf(alone) else threads * alone,
+    )
+
+
+def _request_us(needed: cost.Needed) -> float | None:
+    """Microseconds that a read may take of the processor; None without a limit."""
+    return None if math.isinf(needed.request_seconds) else 1e6 * needed.request_seconds
 
 
 def plan_device(

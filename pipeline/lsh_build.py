@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,8 @@ from indexmill.pipeline.stages import Mill, Stage
 _SLACK = 64 << 20
 #: Rows of the input that a first estimate looks at, and their bytes at most; bytes of an input that is read whole.
 _ROWS, _BYTES, _WHOLE_BYTES = 16_384, 32 << 20, 64 << 20
+#: Logarithm of the most that radii of a preview grow: any distance of vectors times that is a number.
+_MOST_GROWTH = 500.0
 
 
 class LshBlueprint(Blueprint):
@@ -146,8 +149,8 @@ def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters
     nearest = lsh.nearest_distances(vectors, p.metric, p.seed, 1)
     asked = lsh_needs.asked(p)
     if asked.n_radii is not None:  # whether they make sense is for all vectors to say
-        reach = (asked.first_radius or 1.0) * asked.ratio**asked.n_radii
-        extent = max(extent, reach, extent * asked.ratio**asked.n_radii)
+        grown = math.exp(min(asked.n_radii * math.log(asked.ratio), _MOST_GROWTH))
+        extent = max(extent, (asked.first_radius or 1.0) * grown, extent * grown)
     return lsh.solved(asked, n, extent, nearest)
 
 

@@ -52,7 +52,7 @@ def emit_task(
 ) -> None:
     """Write all files of an index but its manifest, stamped.
 
-    Memory: of the largest part 4 bytes a bucket, 16 a block; 24 MiB of blocks; ids. The pointers are a mapped file.
+    Memory: of the largest part 28 bytes a bucket, 8 a block; 24 MiB of blocks; ids. The pointers are a mapped file.
     """
     directory, source = Path(out), Path(ingest)
     summary = read_summary(source)

@@ -7,7 +7,6 @@ from indexmill.formats.lsh_shape import MOST_TARGETS, most_probes
 
 _REMEDIES = {
     "n_tables": "lower --success or --gamma, or give --n-tables",
-    "n_radii": "raise --ratio or --first-radius, or give --n-radii",
     "hash_bits": "give fewer --hash-bits",
 }
 

@@ -116,13 +116,13 @@ class LshParameters(BaseModel):
     kind: Literal["lsh"] = "lsh"
     metric: Metric = "l2"
     ratio: Annotated[float, Field(alias="c", gt=1, le=16)] = DEFAULT_RATIO
-    width: Annotated[float, Field(alias="w", gt=0, le=1000)] = DEFAULT_WIDTH
+    width: Annotated[float, Field(alias="w", ge=1e-3, le=1000)] = DEFAULT_WIDTH
     gamma: Annotated[float, Field(gt=0, le=4)] = DEFAULT_GAMMA
     success: Annotated[float | None, Field(gt=0, lt=1)] = None
     n_functions: Annotated[int | None, Field(alias="m", ge=1, le=256)] = None
     n_tables: Annotated[int | None, Field(alias="L", ge=1, le=65535)] = None
     n_radii: Annotated[int | None, Field(ge=1, le=256)] = None
-    first_radius: Annotated[float | None, Field(gt=0, lt=1e30)] = None
+    first_radius: Annotated[float | None, Field(ge=1e-30, lt=1e30)] = None
     candidates: Annotated[int | None, Field(alias="S", ge=1, lt=2**32)] = None
     probes: Annotated[int, Field(ge=0, le=65535)] = 0
     hash_bits: Annotated[int | None, Field(ge=0, le=31)] = None

@@ -12,9 +12,11 @@ from tests.bench_support import BENCH
 import disk  # isort: skip  # found by bench_support
 import lsh  # isort: skip
 import lsh_growth  # isort: skip
+import lsh_kinds  # isort: skip
 import lsh_sets  # isort: skip
 import lsh_space  # isort: skip
 import lsh_storage  # isort: skip
+import lsh_sync  # isort: skip
 import lsh_tables  # isort: skip
 import record  # isort: skip
 import tables_lsh  # isort: skip
@@ -71,12 +73,6 @@ def test_the_exponent_is_the_slope_and_its_interval_holds_it() -> None:
     assert found["low"] < found["value"] < found["high"]
 
 
-def test_the_model_is_equations_6_and_7() -> None:
-    assert lsh_storage.async_us(100, 50, 1, 4) == 200  # the disk binds
-    assert lsh_storage.async_us(100, 50, 1, 2) == 150  # the processor binds
-    assert lsh_storage.sync_us(100, 50, 1, 80) == 100 + 50 * 81
-
-
 def test_methods_are_compared_within_a_round_and_the_first_round_does_not_count() -> None:
     speeds = {"memory": iter([1.0, *[20.0, 30.0, 40.0] * 2]), "srs": iter([9.0, *[2.0, 1.0, 4.0] * 2])}
 
@@ -110,6 +106,16 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
     out = folder / "out"
     out.mkdir()
     return Space(lsh_sets.Sets(folder, {"sift1m": data}), out, 2000)
+
+
+def test_lists_are_searched_at_the_recall_asked_for(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lsh_kinds, "_NPROBES", (1, 4, 16, 64))
+    found = lsh_kinds.inverted_lists("sift1m", space)
+    for name, row in found.items():
+        assert row is not None
+        assert row["recall"] >= float(name) - 0.05  # of the other half of the queries
+        assert row["reads"] >= 1
+        assert row["index_bytes"] > 2000 * 16
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +186,74 @@ def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
     }  # fmt: skip
     del missing["parts"]["storage"]["k1"]
     assert "not reached (1.200)" in tables_lsh.render(missing, "somewhere.json")
+
+
+def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None:
+    figure = {"value": 2.0, "low": 1.0, "high": 3.0}
+    ours = {"ratio": 1.05, "distances": 9.0, "search": {"candidates": 7}}
+    held = {"vectors": 5e6, "functions": 1e6, "bitmap": 5e5}
+    rows = {
+        "memory": [ours | {"opened": {"memory": held}}],
+        "storage": [ours | {"opened": {"memory": held}}],
+        "srs": [ours | {"opened": {"bytes": 48e6}}],
+    }
+    speed = {
+        "rows": rows, "us": dict.fromkeys(rows, figure), "ratios": {"memory / srs": figure}, "shapes": {
+            "memory": "base", "storage": "lean"}, "tuned": {"srs": {"best": {"most": 30, "ratio": None}}},
+    }  # fmt: skip
+    counted = ours | {"table_reads": 3.0, "blocks": 4.0, "block_reads": 3.0, "mean_us": 5.0}
+    grown = {"n": 100, "index": {"n_functions": 5, "n_tables": 6}, "lsh": counted, "srs": None}
+    kind = {
+        name: 1.0
+        for name in ("recall", "qps", "reads", "read_bytes", "memory_bytes", "index_bytes", "build_s")
+    }
+    parts = {
+        "speed-sift1m": {"k1": speed, "k100": speed},
+        "simulated": {
+            "profile": "xlfdd.json",
+            "k1": {"rounds": [{"memory_us": 10.0, "device_us": 20.0}], "ratio": figure},
+        },
+        "synchronous": {
+            "device": "cssd4",
+            "k1": {"index": "lean", "rounds": [{"sync_us": 40.0, "async_us": 2.0}], "ratio": figure},
+        },
+        "blocks": {
+            "n_vectors": 10, "k": 1, "hash_bits": 3, "rows": [counted | {"target": 1.05, "block_bytes": 512, "ios": 7}]
+        },
+        "growth": {"k": 1, "rows": [grown, grown | {"lsh": None}]},
+        "kinds": {"sets": {"sift1m": {"lsh": {"0.90": kind | {"setting": "S 7"}, "0.95": None}}}},
+    }  # fmt: skip
+    found: dict[str, Any] = {}
+    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found["parts"] = {name: record.start_part() | part for name, part in parts.items()}
+    text = tables_lsh.render(found, "somewhere.json")
+    for line in (
+        "| sift1m | 1 | SRS | T' 30 | 2 (1 to 3) | 1.050 | 9 | 48.0 | 2.0x (1.0 to 3.0) |",
+        "| sift1m | 1 | E2LSH on storage | lean, S 7 | 2 (1 to 3) | 1.050 | 9 | 1.5 |  |",
+        "| sift1m | 1 | QALSH | not reached |  |  |  |  |  |",
+        "| 1 | 10 | 20 | 2.000x (1.000 to 3.000) |",
+        "| 1 | lean | 40 | 2 | 2.0x (1.0 to 3.0) |",
+        "| 1.05 | 512 | 1.050 | 3.0 | 4.0 | 7.0 | 6.0 |",
+        "| 100 | 5 | 6 | 7 | 1.050 | 7 | 9 | 5 | not reached |  |  |",
+        "hash tables not reached, SRS not reached; of I/Os not reached",
+        "| sift1m | 0.95 | hash tables | not reached |  |  |  |  |  |  |  |",
+    ):
+        assert line in text, line
+
+
+def test_a_device_that_is_waited_for_takes_a_latency_a_read(
+    space: Space, measured: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, Any] = {}
+    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found["parts"]["tables-sift1m"] = record.start_part() | measured
+    record.save(found, space.results)
+    monkeypatch.setattr(lsh_sync, "ROUNDS", 1)
+    monkeypatch.setattr(lsh_sync, "SYNC_QUERIES", 10)
+    (one,) = lsh_sync.measure(space)["k1"]["rounds"]
+    reads = measured["indexes"]["sure"]["k1"]["storage"]["table_reads"]
+    assert one["sync_us"] > 138.9 * reads
+    assert one["async_us"] < one["sync_us"]
 
 
 def test_an_index_is_built_again_when_it_is_asked_for_otherwise(

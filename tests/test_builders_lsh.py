@@ -45,6 +45,13 @@ def test_hashes_are_those_of_the_formula() -> None:
     assert near < 20
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e17])
+def test_projections_that_lie_in_no_cell_are_refused(bad: float) -> None:
+    drawn = draw_functions(1, 1, 1, 2, 1.0, seed=1)
+    with pytest.raises(OverflowError):
+        hash_rows(np.array([[0.5, bad]], np.float32), 1.0, 1.0, drawn.offsets[0, 0], drawn.multipliers[0])
+
+
 def test_functions_of_a_table_do_not_depend_on_how_many_there_are() -> None:
     few, many = draw_functions(2, 3, 2, 4, 4.0, 1), draw_functions(5, 3, 2, 4, 4.0, 1)
     assert np.array_equal(few.projections, many.projections[:2])
@@ -126,6 +133,11 @@ def test_radii_go_from_near_neighbours_to_the_extent() -> None:
 def test_more_radii_than_sense_are_refused_with_those_that_make_some() -> None:
     with pytest.raises(ValueError, match=r"n_radii: 9 radii from 1 on by 2 go beyond 30.*give 5 or fewer"):
         solve(asked(n_radii=9), 1000, 30.0, np.array([1.0]))
+
+
+def test_a_ratio_next_to_1_is_refused_before_its_radii_are_listed() -> None:
+    with pytest.raises(ValueError, match=r"n_radii: 1\.\.256, not [0-9]{9,}; raise --ratio"):
+        solve(asked(ratio=1 + 1e-12, n_functions=5), 1000, 30.0, np.array([1.0]))
 
 
 @pytest.mark.parametrize("nearest", [np.empty(0), np.zeros(5)])

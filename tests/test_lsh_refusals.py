@@ -46,6 +46,11 @@ def test_more_radii_than_sense_are_refused(tmp_path: Path, vectors: np.ndarray) 
         build_lsh(tmp_path / "index", vectors, n_radii=40, **SMALL)
 
 
+def test_radii_beyond_what_a_number_holds_are_refused_too(tmp_path: Path, vectors: np.ndarray) -> None:
+    with pytest.raises(ConfigError, match=r"n_radii: 256 radii from .* give [0-9]+ or fewer"):
+        build_lsh(tmp_path / "index", vectors, ratio=16.0, n_radii=256, **SMALL)
+
+
 def test_probes_that_no_search_can_take_are_refused_with_the_most_that_it_can(
     tmp_path: Path, vectors: np.ndarray
 ) -> None:
@@ -157,6 +162,10 @@ def test_the_command_builds_inspects_and_says_what_it_solved(vectors: np.ndarray
         (["--probes", "4"], "probes: belongs to kind lsh, and the kind is graph; leave it out"),
         (["--kind", "tree"], "kind: expected graph or lsh or ivf, got 'tree'"),
         (["--kind", "lsh", "-c", "1"], "--ratio (c): input should be greater than 1, got 1.0"),
+        (
+            ["--kind", "lsh", "-w", "0"],
+            "--width (w): input should be greater than or equal to 0.001, got 0.0",
+        ),
         (
             ["--kind", "lsh", "--block-bytes", "500"],
             "--block-bytes: input should be 128, 256, 512, 1024, 2048 or 4096",

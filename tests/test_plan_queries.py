@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.cli_support import SMALL, run, run_json
 
-from indexmill.formats.device import DeviceProfile, Measured, Model, Reads, write_profile
+from indexmill.formats.device import DeviceProfile, Measured, Model, Reads, read_profile, write_profile
 from indexmill.jobs import query_plans
-from indexmill.pipeline import cost_device, cost_plan
+from indexmill.pipeline import cost, cost_device, cost_plan
 from indexmill.pipeline.cost_query import QueryCost
-from indexmill.pipeline.devices import profile_names
+from indexmill.pipeline.devices import profile_names, profile_path
 
 KINDS = {
     "graph": [*SMALL],
@@ -85,8 +85,16 @@ def test_large_reads_take_the_time_of_their_bytes() -> None:
     assert cost_device.latency_seconds(by_hand) == pytest.approx(1e-4)
 
 
+def test_a_device_that_was_not_measured_takes_as_many_reads_at_once_as_its_limit_asks_for() -> None:
+    several = read_profile(profile_path("cssd4"))
+    assert cost_device.iops_at(several, 128) == pytest.approx(128 / 138.9e-6)
+    assert cost_device.iops_at(several, 200) == pytest.approx(1_092_000)
+    assert cost_device.most_iops(several) == pytest.approx(1_092_000)
+    assert cost_device.most_iops(measured()) == pytest.approx(64_000)
+
+
 @pytest.mark.parametrize(
-    ("cost", "inflight", "binds"),
+    ("given", "inflight", "binds"),
     [
         ({"compute_s": 1e-2}, 8, "CPU"),
         ({"compute_s": 1e-5}, 64, "device IOPS"),
@@ -94,9 +102,9 @@ def test_large_reads_take_the_time_of_their_bytes() -> None:
         ({"compute_s": 1e-5, "read_bytes": 1e6}, 64, "bandwidth"),
     ],
 )
-def test_what_binds_is_said_by_name(cost: dict[str, Any], inflight: int, binds: str) -> None:
+def test_what_binds_is_said_by_name(given: dict[str, Any], inflight: int, binds: str) -> None:
     query = QueryCost(
-        **{"kind": "graph", "queries": 1, "reads": 40.0, "read_bytes": 4096.0, "rounds": 20.0} | cost
+        **{"kind": "graph", "queries": 1, "reads": 40.0, "read_bytes": 4096.0, "rounds": 20.0} | given
     )
     plan = cost_plan.plan_device("mine", query, measured(large=1000), 1, inflight)
     assert plan.binds == binds
@@ -112,6 +120,19 @@ def test_threads_share_out_the_processor_but_not_the_device() -> None:
     assert two.needed_iops == pytest.approx(2 * one.needed_iops)
     assert two.needed_request_us == pytest.approx(one.needed_request_us)
     assert two.devices[0].qps == pytest.approx(one.devices[0].qps) == pytest.approx(64_000 / 200)
+
+
+def test_a_target_asks_for_what_just_reaches_it() -> None:
+    query = QueryCost("lsh", 1, compute_s=1e-4, reads=200, read_bytes=512, rounds=4)
+    target = cost_plan.plan_queries(query, [], 2, 8, target_qps=4000).target
+    assert target is not None
+    assert (target.iops, target.request_us) == (pytest.approx(800_000), pytest.approx(2.0))
+    assert cost.async_seconds(1e-4, 200, 2e-6, 1 / target.iops, threads=2) == pytest.approx(1 / 4000)
+    assert target.sync_iops == pytest.approx(2 * 200 / 4e-4)
+    assert cost.sync_seconds(1e-4, 200, 0, 2 / target.sync_iops) == pytest.approx(2 / 4000)
+    beyond = cost_plan.plan_target(query, 1, 20_000)
+    assert (beyond.request_us, beyond.sync_iops) == (0, None)
+    assert cost_plan.plan_queries(query, [], 1, 8).target is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,6 +170,14 @@ def test_the_table_has_memory_first_and_says_how_to_measure_the_device(folder: P
     assert "in memory; needs" in said.stdout
     assert all(name in said.stdout for name in profile_names())
     assert f"run: indexmill device {folder / 'lsh'}" in said.stdout
+
+
+def test_a_target_is_told_with_what_it_takes(folder: Path) -> None:
+    asked = ["plan", folder / "lsh", "--queries", folder / "queries.npy", "--device", "hdd", "--target"]
+    plan = run_json(*asked, 50)
+    assert plan["target"]["iops"] == pytest.approx(50 * plan["cost"]["reads"])
+    assert "the target  50.0 queries/s: " in run(*asked, 50).stdout
+    assert "no device reaches it" in run(*asked, 1e9).stdout
 
 
 def test_a_measured_profile_counts_by_its_file(folder: Path, tmp_path: Path) -> None:
@@ -193,6 +222,7 @@ def test_queries_and_an_index_must_be_there(folder: Path, tmp_path: Path) -> Non
     said = run("plan", *job, "--device", "cssd")
     assert said.exit_code == 2
     assert "--device: for the plan of an index" in said.stderr
+    assert "--target: for the plan of an index" in run("plan", *job, "--target", 9).stderr
 
 
 def test_a_kept_profile_from_before_processor_time_is_left_out_and_named(

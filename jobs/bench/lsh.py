@@ -21,6 +21,7 @@ import lsh_insertions
 import lsh_kinds
 import lsh_speed
 import lsh_storage
+import lsh_sync
 import lsh_tables
 import parts
 import record
@@ -41,6 +42,7 @@ PARTS: dict[str, Callable[[Space], dict[str, Any]]] = {
     **{f"speed-{name}": partial(lsh_speed.measure, name) for name in SETS},
     "storage": lsh_storage.measure,
     "simulated": lsh_storage.simulated,
+    "synchronous": lsh_sync.measure,
     "blocks": lsh_blocks.measure,
     "growth": lsh_growth.measure,
     "kinds": lsh_kinds.measure,

@@ -20,6 +20,8 @@ from lsh_tune import KS, Row
 from machine import REPOSITORY
 from serving import measured
 
+from indexmill.pipeline.cost import async_seconds, sync_seconds
+
 NAME = "sift1m"
 ROUNDS = 5
 SECONDS = 2.0
@@ -66,8 +68,9 @@ def _round(searcher: Searcher, index: Path, candidates: int, k: int) -> dict[str
     cold = ask(STORAGE, search | {"inflight": INFLIGHT}, cold=True, n_queries=few)
     request_us = request_time(file)
     many, one = (disk.read_rate(file, depth, SECONDS) for depth in (DEPTH, 1))
-    model = async_us(memory["us"], reads, request_us, 1e6 / many["reads_per_s"])
-    sync_model = sync_us(memory["us"], _reads(sync), request_us, 1e6 / one["reads_per_s"])
+    # All in microseconds, which the equations do not ask about.
+    model = async_seconds(memory["us"], reads, request_us, 1e6 / many["reads_per_s"])
+    sync_model = sync_seconds(memory["us"], _reads(sync), request_us, 1e6 / one["reads_per_s"])
     seconds = stored["us"] * (searcher.halves["report"][1] - searcher.halves["report"][0]) / 1e6
     return {
         "memory_us": memory["us"],
@@ -91,16 +94,6 @@ def _round(searcher: Searcher, index: Path, candidates: int, k: int) -> dict[str
 
 def _reads(row: Row) -> float:
     return float(row["table_reads"] + row["block_reads"])
-
-
-def async_us(compute: float, reads: float, request: float, read: float) -> float:
-    """Return Equation 7: a query's time when its reads overlap with computing; all in microseconds."""
-    return max(compute + reads * request, reads * read)
-
-
-def sync_us(compute: float, reads: float, request: float, read: float) -> float:
-    """Return Equation 6: a query's time when it waits for each read."""
-    return compute + reads * (request + read)
 
 
 def request_time(file: Path) -> float:
