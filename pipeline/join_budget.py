@@ -105,8 +105,10 @@ def join_need(
     directories = 2 * 96 * c.n_lists
     result = GROUP_ROWS * _RESULT_ROW_BYTES + 2 * ids
     choose = _CHOOSE_BYTES if nprobe < c.n_lists else 0
+    # chosen from: as they are twice, rounded twice and three times in products; or a searcher's own and a scan's
+    centroids = c.centroids.size * max(28, 8 + 8 * searchers)
     fixed = (
-        FIXED_BYTES + 16 * c.centroids.size + scan.fixed + searchers * (buffers_bytes(files) + directories)
+        FIXED_BYTES + centroids + scan.fixed + searchers * (buffers_bytes(files) + directories)
         + max(result, choose, CHECKED * convert, threads * MERGE_BLOCK_BYTES)
     )  # fmt: skip
     return Need(fixed, searchers * scan.query, n_queries, nprobe)
