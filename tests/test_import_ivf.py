@@ -86,6 +86,10 @@ def test_a_vector_may_stand_in_many_lists(tmp_path: Path) -> None:
     ids, _ = result(tmp_path / "r.parquet", 1, 10)
     assert ids[0, 0] == 0
     assert len(set(ids[0])) == 10
+    index.reset()
+    faiss.write_index(index, str(tmp_path / "empty.faiss"))
+    with pytest.raises(CorruptFile, match="number of vectors: expected at least 1, got 0"):
+        indexmill.import_index(tmp_path / "empty.faiss", tmp_path / "none", program="faiss")
 
 
 @pytest.mark.parametrize("pq_bytes", [4, 5])
