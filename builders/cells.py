@@ -34,8 +34,8 @@ _BLOCK = 4096
 class Cells:
     """Finds the cell of each vector.
 
-    Memory: the centroids, and for bytes as much again in bytes; `nearest` holds 64 bytes a vector, and for each
-    thread 4,096 vectors as float32.
+    Memory: the centroids, and for bytes these rounded, as floats and as bytes; `nearest` holds 64 bytes a vector, the
+    centroids three times, and for each thread 4,096 vectors as float32.
 
     Parameters
     ----------
@@ -52,9 +52,7 @@ class Cells:
             rounded = np.clip(np.rint(centroids), info.min, info.max)
             self._panels = in_panels(comparable(rounded.astype(dtype)))
             self._rounded = rounded.astype(np.float32)
-            self._off = (
-                float(np.linalg.norm(centroids.astype(np.float64) - rounded, axis=1).max()) + _ROUNDING
-            )
+            self._off = _farthest(centroids, rounded) + _ROUNDING
 
     def nearest(self, vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
         """Return the nearest centroid of each vector (m, dim), ties by the smaller number: uint32 (m,)."""
@@ -77,6 +75,15 @@ class Cells:
         if len(doubtful):
             cells[doubtful, :nprobe] = nearest_cells(vectors[doubtful], self.centroids, nprobe, threads)
         return cells[:, :nprobe]
+
+
+def _farthest(centroids: NDArray[np.float32], rounded: NDArray[np.float32]) -> float:
+    """Return the largest distance of a centroid from what it is rounded to."""
+    most = 0.0
+    for first in range(0, len(centroids), _BLOCK):
+        apart = centroids[first : first + _BLOCK].astype(np.float64) - rounded[first : first + _BLOCK]
+        most = max(most, float(np.linalg.norm(apart, axis=1).max()))
+    return most
 
 
 def nearest_cells(

@@ -21,6 +21,8 @@ from indexmill.builders.cells import nearest_cells
 NO_CELL = 0xFFFFFFFF
 #: Cells that are looked at for each copy: the rule leaves most of them out.
 _PER_COPY = 4
+#: Cells of vectors that are counted at a time.
+_COUNTED = 1 << 18
 
 
 def closure_cells(
@@ -48,6 +50,24 @@ def closure_cells(
     rows = np.require(vectors, np.float32, ["C", "W"])
     _choose(rows, np.require(centroids, np.float32, ["C", "W"]), candidates, (1.0 + slack) ** 2, found)
     return found
+
+
+def cell_sizes(cells: NDArray[np.uint32], n_cells: int) -> NDArray[np.int64]:
+    """Return how many vectors lie in each cell, copies counted: int64 (n_cells,).
+
+    Memory: the result twice, and 5 MiB.
+
+    Parameters
+    ----------
+    cells : uint32 array, shape (n, copies)
+        Of `closure_cells`; may be a mapped file.
+    n_cells : int
+    """
+    sizes, step = np.zeros(n_cells, np.int64), max(1, _COUNTED // cells.shape[1])
+    for first in range(0, len(cells), step):
+        some = cells[first : first + step]
+        sizes += np.bincount(some[some != NO_CELL], minlength=n_cells)
+    return sizes
 
 
 @njit(nogil=True, cache=True)

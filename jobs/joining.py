@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _METRICS = ("l2", "ip", "cosine")
 EXECUTORS: tuple[ExecutorName, ...] = ("local", "ray")
+#: Rows of an array of queries that are looked at together.
+_CHECKED = 4096
 
 
 def join_files(
@@ -158,9 +160,30 @@ def _read_queries(
             raise ConfigError(
                 "id_column: an array of queries has no columns; name a file, or leave id_column out"
             )
-        return np.asarray(queries), None
+        return _checked(np.asarray(queries)), None
     if id_column is None:
         return read_queries(os.fspath(queries), column=column), None
     source = open_source(os.fspath(queries), column=column, id_column=id_column)
     ids = [batch.ids for batch in source.batches()]
     return read_queries(os.fspath(queries), column=column), pa.chunked_array(ids).combine_chunks()
+
+
+def _checked(queries: NDArray[Any]) -> NDArray[Any]:
+    """Refuse what no distance can be computed for, as it is refused in a file.
+
+    Raises
+    ------
+    InputError
+        Naming the row.
+    """
+    from indexmill.formats.source import VectorBatch
+    from indexmill.formats.validate import check_batch
+
+    if queries.dtype.kind not in "fiu":
+        raise InputError(f"queries: dtype {queries.dtype} is not numeric; pass an array of numbers")
+    if queries.dtype.kind == "f" and queries.ndim == 2:  # other shapes are refused beside the index
+        for first in range(0, len(queries), _CHECKED):
+            with np.errstate(over="ignore"):
+                rows = queries[first : first + _CHECKED].astype(np.float32, copy=False)
+            check_batch(VectorBatch(first, rows, None, None, "queries", first), "l2")
+    return queries

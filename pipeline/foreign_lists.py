@@ -39,8 +39,8 @@ from indexmill.pipeline.record import emitted_manifest
 from indexmill.pipeline.room import check_free
 from indexmill.pipeline.spec import DEFAULT_MEMORY, IvfParameters
 
-#: Bytes a vector of names, their order, and the list of each; of a certificate's distances.
-_NAME_BYTES, _CELL_BYTES = 28, 16
+#: Bytes a row of the lists while vectors are numbered: names twice, their order, and ids; and of a list of a vector.
+_NAME_BYTES, _CELL_BYTES = 28, 4
 #: Rows handled at a time.
 _STEP = 8192
 
@@ -77,7 +77,7 @@ def run_import_lists(
 ) -> dict[str, Any]:
     """Write and publish an index made of `index`.
 
-    Memory: 28 bytes a vector, and blocks; the certificate of flat lists takes what one of a build does.
+    Memory: 28 bytes a row of the lists, and blocks; the certificate of flat lists takes what one of a build does.
 
     Returns
     -------
@@ -95,13 +95,15 @@ def run_import_lists(
     limits = RunOptions(options.out, memory, options.workers, options.force)
     run = GenerationRun(index.files[0], limits, progress)
     n_rows = int(index.sizes.sum())
-    _check_memory(index, options)
+    _check_memory(index, options, 4 * n_rows)
     before = times_of(index.files)
     with run.working() as scratch:
         check_free(scratch, 2 * n_rows * (index.shared.row_bytes + 4))
         with run.stage("check", n_rows, "rows") as advance:
             files = fingerprints(index.files)
             names = _names(index, options)
+            if index.shared.codec == "flat":
+                _check_memory(index, options, names.n * names.copies)
             shared = replace(_with_norm(index, advance), n_vectors=names.n, copies=names.copies)
         shape = _shape(shared, memory)
         emitted = scratch / "emit"
@@ -134,15 +136,15 @@ def _check_options(index: ForeignLists, options: ImportOptions) -> None:
         )
 
 
-def _check_memory(index: ForeignLists, options: ImportOptions) -> None:
-    """Refuse a budget that names and centroids do not fit.
+def _check_memory(index: ForeignLists, options: ImportOptions, n_cells: int) -> None:
+    """Refuse a budget that names and centroids do not fit, with room for so many lists of vectors.
 
     Raises
     ------
     BudgetError
     """
     n_rows = int(index.sizes.sum())
-    need = (_NAME_BYTES + _CELL_BYTES) * n_rows + 4 * index.shared.centroids.nbytes + FIXED_BYTES
+    need = _NAME_BYTES * n_rows + _CELL_BYTES * n_cells + 4 * index.shared.centroids.nbytes + FIXED_BYTES
     if options.memory is not None and need > options.memory:
         raise BudgetError(
             f"memory: this import needs {need:,} bytes for {n_rows:,} rows, the budget is {options.memory:,}; give "
@@ -171,22 +173,29 @@ def _names(index: ForeignLists, options: ImportOptions) -> _Names:
         If other ids were given, and not one for each vector.
     """
     starts = np.concatenate([[0], np.cumsum(index.sizes)])
-    found = np.empty(int(starts[-1]), np.int64)
+    n_rows = int(starts[-1])
+    found = np.empty(n_rows, np.int64)
     for number in np.flatnonzero(index.sizes).tolist():
         found[starts[number] : starts[number + 1]] = index.names(number)
         if len(np.unique(index.names(number))) < index.sizes[number]:
             raise damaged(index.files[0], f"ids of list {number}", "different ones", "one twice")
     order = np.argsort(found, kind="stable")
     ascending = found[order]
+    del found
     if ascending[0] < 0:
         raise damaged(index.files[0], "ids of the lists", "numbers from 0 on", f"{ascending[0]:,}")
     is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])
-    ids = np.empty(len(found), np.uint32)
-    ids[order] = np.cumsum(is_first) - 1
-    copies = int(np.diff(np.append(np.flatnonzero(is_first), len(found))).max())
+    numbers = np.cumsum(is_first, dtype=np.uint32)
+    numbers -= 1
+    ids = np.empty(n_rows, np.uint32)
+    ids[order] = numbers
+    del order, numbers
+    copies = 1  # the longest run of one name
+    while copies <= MAX_COPIES and (ascending[copies:] == ascending[:-copies]).any():
+        copies += 1
     if copies > MAX_COPIES:
         raise damaged(
-            index.files[0], "ids of the lists", f"each in at most {MAX_COPIES} lists", f"{copies:,}"
+            index.files[0], "ids of the lists", f"each in at most {MAX_COPIES} lists", "one in more"
         )
     ascending = ascending[is_first]
     n = len(ascending)

@@ -101,7 +101,8 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     at_once = min(workers, sum(len(batch) - 1 for batch in cut), MOST_NARROW)
     threads = (workers - 1) * THREAD_BYTES
     centroids = p.lists * shape.dim * 4
-    cells = 4 * centroids + min(rows, _ALIGN) * (12 * shape.dim + 512 + 256 * (p.copies - 1))
+    held = 6 if shape.dtype.itemsize == 1 else 4  # as they are, three times in products, of bytes rounded too
+    cells = held * centroids + min(rows, _ALIGN) * (12 * shape.dim + 512 + 256 * (p.copies - 1))
     graph = p.lists * (500 + 4 * shape.dim) if p.lists >= GRAPH_FROM else 0
     largest = max(last - first for first, last in pairwise(shape.batches))
     sample = shape.drawn * shape.dim * 4
@@ -125,7 +126,10 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
         + (8 << 20) * p.keep_vectors
         + ids_bytes(n, shape.id_bytes)
         + 2 * centroids,
-        "certify": 5 * p.copies * n + exact_bytes(n, shape.dim, QUERIES, K, workers) + 24 * QUERIES * p.lists,
+        "certify": 5 * p.copies * n
+        + exact_bytes(n, shape.dim, QUERIES, K, workers)
+        + 24 * QUERIES * p.lists
+        + centroids,
     }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.cells import nearest_cells
-from indexmill.builders.closure import NO_CELL
+from indexmill.builders.closure import NO_CELL, cell_sizes
 from indexmill.builders.exact import exact_neighbours
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.recall import mean_recall
@@ -61,8 +61,7 @@ def certify(
         there = copy[truth] != NO_CELL
         ranks = np.where(there, np.minimum(ranks, ranks_of(np.where(there, copy[truth], 0), order)), ranks)
     recalls = list_recalls(ranks, len(centroids))
-    sizes = np.bincount(cells[cells != NO_CELL], minlength=len(centroids))
-    shares = sizes[order].cumsum(axis=1).mean(axis=0) / n
+    shares = cell_sizes(cells, len(centroids))[order].cumsum(axis=1).mean(axis=0) / n
     probes = [p for p in (1, 2, 4, 8, 16, 32, 64, 128) if p < len(centroids)] or [len(centroids)]
     measured = [mean_recall(recalls[:, p - 1]) for p in probes]
     return {

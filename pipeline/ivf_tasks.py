@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.cells import Cells, nearest_cells
-from indexmill.builders.closure import NO_CELL, closure_cells
+from indexmill.builders.closure import NO_CELL, cell_sizes, closure_cells
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.builders.leader_graph import LeaderGraph
 from indexmill.builders.pq import encode_pq, train_pq
@@ -127,8 +127,7 @@ def list_sizes(batch: Batch, n_lists: int) -> NDArray[np.int64]:
     """Return the rows of each list of a batch."""
     sizes = np.zeros(n_lists, np.int64)
     for labels in batch.labels:
-        cells = np.load(labels, mmap_mode="r")
-        sizes += np.bincount(cells[cells != NO_CELL], minlength=n_lists)
+        sizes += cell_sizes(np.load(labels, mmap_mode="r"), n_lists)
     return sizes
 
 
@@ -233,6 +232,11 @@ def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out:
     That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.
     """
     vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    cells = np.concatenate([np.load(file) for file in labels])
+    cells = np.empty((len(vectors), np.load(labels[0], mmap_mode="r").shape[1]), np.uint32)
+    first = 0
+    for file in labels:
+        some = np.load(file, mmap_mode="r")
+        cells[first : first + len(some)] = some
+        first += len(some)
     certificate = certify(vectors, cells, load_centroids(Path(centroids)), seed, threads)
     (Path(out) / "certificate.json").write_text(json.dumps(certificate))

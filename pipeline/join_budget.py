@@ -15,6 +15,7 @@ from indexmill.pipeline.join_batches import buffers_bytes
 from indexmill.pipeline.join_gather import MERGE_BLOCK_BYTES
 from indexmill.pipeline.join_queries import CHECKED, query_block_bytes
 from indexmill.pipeline.join_result import GROUP_ROWS
+from indexmill.pipeline.join_search import rows_of
 
 #: Queries that are searched at a time, and pairs of them and lists: at most. A join that has no room for the least
 #: number is refused: every block scans all the lists it probes once more.
@@ -99,13 +100,15 @@ def join_need(
     """
     c = files.centroids
     convert = query_block_bytes(c, given)
-    scan = scan_need(c.dim, given, n_queries, k * c.copies, nprobe, threads, convert)
+    scan = scan_need(c.dim, given, n_queries, rows_of(c, k), nprobe, threads, convert)
     ids = sum(file.bytes for file in files.manifest.files if file.name == "ids.imx")
     directories = 2 * 96 * c.n_lists
     result = GROUP_ROWS * _RESULT_ROW_BYTES + 2 * ids
     choose = _CHOOSE_BYTES if nprobe < c.n_lists else 0
+    # chosen from: as they are twice, rounded twice and three times in products; or a searcher's own and a scan's
+    centroids = c.centroids.size * max(28, 8 + 8 * searchers)
     fixed = (
-        FIXED_BYTES + 16 * c.centroids.size + scan.fixed + searchers * (buffers_bytes(files) + directories)
+        FIXED_BYTES + centroids + scan.fixed + searchers * (buffers_bytes(files) + directories)
         + max(result, choose, CHECKED * convert, threads * MERGE_BLOCK_BYTES)
     )  # fmt: skip
     return Need(fixed, searchers * scan.query, n_queries, nprobe)
@@ -113,15 +116,10 @@ def join_need(
 
 def learn_bytes(files: IvfFiles, sample: int, k: int) -> int:
     """Return what learning from `sample` queries takes beside a join that probes all lists for them: ranks, homes."""
-    n_lists = files.centroids.n_lists
-    largest = max(file.bytes for file in files.batches) // (files.centroids.row_bytes + 4)
-    return (
-        _CHOOSE_BYTES
-        + sample * n_lists * 48
-        + 64 * n_lists
-        + 16 * largest
-        + sample * k * len(files.batches) * 16
-    )
+    c = files.centroids
+    largest = max(file.bytes for file in files.batches) // (c.row_bytes + 4)
+    homes = 64 * sample * k * c.copies
+    return _CHOOSE_BYTES + sample * c.n_lists * 48 + 64 * c.n_lists + 16 * largest + homes
 
 
 def check_need(files: IvfFiles, need: Need, memory: int, what: str = "two batches of") -> None:

@@ -51,15 +51,19 @@ def learn_nprobe(
     chosen = np.unique(np.linspace(0, len(queries) - 1, min(SAMPLE, len(queries))).astype(np.int64))
     sample = np.concatenate([queries.block(row, row + 1) for row in chosen.tolist()])
     search = Search(files.centroids, k, files.centroids.n_lists, threads)
-    best, homes, unread = nothing(len(chosen), k), [], []
+    best, unread = nothing(len(chosen), k), []
+    ids = cells = np.empty(0, np.uint32)
     progress.start("learn", len(files.batches), "batches")
     for batch in load_batches(files, range(len(files.batches))):
         if isinstance(batch, Unread):
             unread.append(f"  {batch.error}")
             continue
         found = search.run(batch.lists, sample, None)
-        homes.append(_homes(batch, found.ids))
         best = united([best, found], k)
+        more = _homes(batch, found.ids[np.isin(found.ids, best.ids)])
+        ids, cells = np.concatenate([ids, more[0]]), np.concatenate([cells, more[1]])
+        kept = np.isin(ids, best.ids)
+        ids, cells = ids[kept], cells[kept]
         progress.advance(1)
     progress.finish()
     if unread:
@@ -68,14 +72,19 @@ def learn_nprobe(
             + "\n".join(unread)
             + "\nrestore these files and run again, or say --nprobe in place of --recall to search the others now"
         )
-    return _fewest(files, sample, best, homes, recall, threads)
+    return _fewest(files, sample, best, (ids, cells), recall, threads)
 
 
 def _fewest(
-    files: IvfFiles, sample: NDArray[Any], best: Nearest, homes: list[Any], recall: float, threads: int
+    files: IvfFiles,
+    sample: NDArray[Any],
+    best: Nearest,
+    homes: tuple[NDArray[np.uint32], NDArray[np.uint32]],
+    recall: float,
+    threads: int,
 ) -> Learnt:
-    """Return the fewest lists that hold enough of the neighbours, given the list of each."""
-    ids, cells = (np.concatenate(columns) for columns in zip(*homes, strict=True))
+    """Return the fewest lists that hold enough of the neighbours, given their ids and the lists of each."""
+    ids, cells = homes
     order = np.argsort(ids, kind="stable")
     ids, cells = ids[order], cells[order]
     there = best.ids != NOTHING
@@ -95,6 +104,6 @@ def _fewest(
 
 
 def _homes(batch: Loaded, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the vector ids that were found in a batch, each for every list it lies in, and these lists."""
+    """Return some vector ids of a batch, each for every list it lies in, and these lists."""
     found = np.isin(batch.lists.ids, ids[ids != NOTHING])
     return batch.lists.ids[found], np.repeat(batch.lists.names, batch.lists.sizes)[found]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from indexmill.builders.cells import Cells
 from indexmill.builders.list_rows import Lists
 from indexmill.builders.probe import Pairs, pairs_of
-from indexmill.builders.scan import Nearest, once, scan
+from indexmill.builders.scan import MARGIN, Nearest, compares_bytes, once, scan
 from indexmill.formats.ivf_centroids import Centroids
 from indexmill.pipeline.join_batches import row_format
 
@@ -36,7 +36,7 @@ class Search:
         self.k, self.nprobe, self.threads = k, nprobe, threads
         self._shared = shared
         self._by_product = shared.metric == "ip" and not by_distance
-        self._form = row_format(shared)
+        self._form, self._rows = row_format(shared), rows_of(shared, k)
         self._cells: Cells | None = None
 
     @property
@@ -66,12 +66,17 @@ class Search:
             pairs = Pairs(np.tile(np.arange(n), n_lists), np.arange(n_lists + 1) * n)
         else:
             pairs = pairs_of(chosen, n_lists)
-        copies = self._shared.copies
         found = scan(
-            lists, self._form, self._shared.centroids, queries, pairs, self.k * copies, self.threads,
+            lists, self._form, self._shared.centroids, queries, pairs, self._rows, self.threads,
             by_product=self._by_product,
         )  # fmt: skip
-        return found if copies == 1 else once(found, self.k)
+        return found if self._shared.copies == 1 else once(found, self.k)
+
+
+def rows_of(shared: Centroids, k: int) -> int:
+    """Return how many of the nearest rows hold k different vectors, with as many to spare as `scan` has of rows."""
+    spare = 0 if compares_bytes(row_format(shared)) else MARGIN * (shared.copies - 1)
+    return k * shared.copies + spare
 
 
 def scores_of(keys: NDArray[np.float64], metric: str) -> NDArray[np.float32]:

@@ -111,7 +111,7 @@ class BatchSearch:
         *,
         ahead: bool = True,
         load_pace: Pace | None = None,
-        search_pace: Callable[[Loaded, float], None] | None = None,
+        search_pace: Callable[[Loaded | Unread, float], None] | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Searched:
         """Search batches one after the other; one that cannot be read does not keep the others.
@@ -121,25 +121,26 @@ class BatchSearch:
         numbers, ahead, load_pace
             As `load_batches` has them.
         search_pace : callable, optional
-            Called with a batch and when its search began, once it is over.
+            Called with a batch and when its search began, once it is over; with one that cannot be read at once.
         advance : callable, optional
             Counts batches.
         """
         done = Searched()
         for batch in load_batches(self.files, numbers, ahead=ahead, pace=load_pace):
+            began = time.perf_counter()
+            if isinstance(batch, Loaded):
+                self.partials.write(self.partials.part(batch.number), self._found(batch.lists))
+            if search_pace is not None:
+                search_pace(batch, began)
+            if advance is not None:
+                advance(1)
             if isinstance(batch, Unread):
                 done.unread[batch.number] = str(batch.error)
                 continue
-            began = time.perf_counter()
-            self.partials.write(self.partials.part(batch.number), self._found(batch.lists))
-            if search_pace is not None:
-                search_pace(batch, began)
             done.search_seconds += time.perf_counter() - began
             done.batches.append(batch.number)
             done.load_bytes += batch.bytes
             done.load_seconds += batch.seconds
-            if advance is not None:
-                advance(1)
         return done
 
     def _blocks(self) -> Iterator[tuple[int, int]]:

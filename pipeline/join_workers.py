@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from indexmill.pipeline.join_batches import Loaded
+from indexmill.pipeline.join_batches import Loaded, Unread
 from indexmill.pipeline.join_platform import Costs, Worker, costs_of
 from indexmill.pipeline.join_simulate import WorkerRun
 from indexmill.pipeline.join_split import Board, Share, plan_split
@@ -46,7 +46,7 @@ def run_split(
     batches: Sequence[int],
     advance: Callable[[int], None],
 ) -> SplitRun:
-    """Search batches, divided among workers; rates that none declares are measured with the first batch.
+    """Search batches, divided among workers; rates that one does not declare are measured with the first batch.
 
     The lists that queries probe must be chosen (`BatchSearch.choose`).
     """
@@ -54,8 +54,10 @@ def run_split(
     costs = costs_of(first.files, first.probes())
     searched, left = Searched(), list(batches)
     if any(worker.measured for worker in workers):
-        searched.add(first.run(left[:1], ahead=False, advance=advance))
-        workers, left = with_rates(workers, costs, searched), left[1:]
+        while left and not searched.batches:
+            searched.add(first.run(left[:1], ahead=False, advance=advance))
+            left = left[1:]
+        workers = with_rates(workers, costs, searched)
     planned = plan_split(workers, costs, left)
     runs = _Crew(work, queries, planned, costs, advance).run(searched)
     return SplitRun(planned, runs, searched)
@@ -122,8 +124,8 @@ class _Crew:
             if worker.throttle:
                 loads.wait(began, worker.load_seconds(n_bytes))
 
-        def searched(batch: Loaded, began: float) -> None:
-            if worker.throttle:
+        def searched(batch: Loaded | Unread, began: float) -> None:
+            if worker.throttle and isinstance(batch, Loaded):
                 searches.wait(began, worker.search_seconds(self._costs.compares[batch.number]))
             run.seconds = time.perf_counter() - self._began
             with self._lock:

@@ -41,9 +41,9 @@ DEFAULT_SUCCESS = 0.8
 #: Bytes of a bucket block: the least that NVMe devices read, and what the paper takes.
 DEFAULT_BLOCK_BYTES: Literal[512] = 512
 #: Inverted lists of an IVF index: the cells of the Batch Similarity Search paper.
+DEFAULT_LISTS = 4096
 #: How much farther than the nearest one the centroids of a vector's further lists may be.
 DEFAULT_CLOSURE = 0.3
-DEFAULT_LISTS = 4096
 #: Memory budget of a build when none is stated.
 DEFAULT_MEMORY = 8 << 30
 
@@ -150,7 +150,7 @@ class IvfParameters(BaseModel):
     batch_vectors: Annotated[int, Field(ge=64)] | None = None
     metric: Metric = "l2"
     sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
-    copies: Annotated[int, Field(ge=1, le=32)] = 1
+    copies: Annotated[int, Field(ge=1, le=255)] = 1
     closure: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = DEFAULT_CLOSURE
     keep_vectors: bool = False
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1

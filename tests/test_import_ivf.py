@@ -68,6 +68,30 @@ def test_vectors_in_several_lists_come_back_in_all_of_them(tmp_path: Path, how: 
     assert verify_index(again) == []
 
 
+def test_a_vector_may_stand_in_many_lists(tmp_path: Path) -> None:
+    vectors = make_vectors("float32", 400)
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 40)
+    index.train(vectors)
+    index.add(vectors)
+    code, home = vectors[:1].view(np.uint8), int(index.quantizer.search(vectors[:1], 1)[1][0, 0])
+    for number in range(40):
+        if number != home:
+            index.invlists.add_entry(number, 0, faiss.swig_ptr(code))
+    index.ntotal += 39
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    assert IvfFiles(tmp_path / "ix").centroids.copies == 40
+    assert verify_index(tmp_path / "ix") == []
+    join(tmp_path / "ix", vectors[:1], tmp_path / "r.parquet", nprobe=40)
+    ids, _ = result(tmp_path / "r.parquet", 1, 10)
+    assert ids[0, 0] == 0
+    assert len(set(ids[0])) == 10
+    index.reset()
+    faiss.write_index(index, str(tmp_path / "empty.faiss"))
+    with pytest.raises(CorruptFile, match="number of vectors: expected at least 1, got 0"):
+        indexmill.import_index(tmp_path / "empty.faiss", tmp_path / "none", program="faiss")
+
+
 @pytest.mark.parametrize("pq_bytes", [4, 5])
 def test_codes_of_inner_products_come_back(tmp_path: Path, pq_bytes: int) -> None:
     """All but the largest norm of vectors that are not there."""

@@ -348,6 +348,23 @@ def test_truth_refuses_codes_and_more_neighbours_than_vectors(tmp_path: Path) ->
     assert N > 300
 
 
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.nan, "component 2 is nan"), (1e200, "component 2 is inf")]
+)
+def test_queries_in_memory_without_a_distance_are_named(
+    indexes: dict[str, Path], tmp_path: Path, value: float, message: str
+) -> None:
+    queries = queries_of("float32").astype(np.float64)
+    queries[7, 2] = value
+    for index in (indexes["float32"], indexes["float32"].with_suffix(".npy")):
+        with pytest.raises(InputError, match=f"queries: row 7: {message}"):
+            indexmill.truth(index, queries, k=3)
+    with pytest.raises(InputError, match=f"queries: row 7: {message}"):
+        indexmill.join(queries, indexes["float32"], tmp_path / "r.parquet", nprobe=1)
+    with pytest.raises(InputError, match="queries: dtype complex128 is not numeric"):
+        indexmill.join(queries.astype(complex), indexes["float32"], tmp_path / "r.parquet", nprobe=1)
+
+
 def test_queries_in_memory_have_no_column_of_ids(indexes: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="an array of queries has no columns; name a file, or leave id_column out"

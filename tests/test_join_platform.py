@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from tests.cli_support import run
 from tests.ivf_support import build_lists, join, make_vectors
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.ivf_index import IvfFiles
 from indexmill.pipeline.join_platform import Costs, Worker, costs_of, read_platform, worker_seconds
 from indexmill.pipeline.join_simulate import energy_joules, simulate, spread
@@ -124,6 +125,22 @@ def test_rates_that_are_not_declared_are_measured(index: Path, tmp_path: Path) -
     assert report.workers is not None
     assert sum(len(one.batches) for one in report.workers) == BATCHES - 1  # one was measured with
     join(index, queries, tmp_path / "a.parquet", nprobe=2)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "r.parquet").read_bytes()
+
+
+def test_batches_that_cannot_be_read_are_named_and_left_for_later(index: Path, tmp_path: Path) -> None:
+    queries, path = make_vectors("uint8", 50, seed=9), tmp_path / "ix"
+    shutil.copytree(index, path)
+    aside = [path / f"batch-{number:06d}.imx" for number in (0, 1, 30)]  # rates are measured with the third
+    for file in aside:
+        file.rename(file.with_suffix(".aside"))
+    crew = [Worker("a"), Worker("b", overlap=False)]
+    with pytest.raises(CorruptFile, match=r"3 of 60 batches cannot be read:\n.*batch-000000\.imx"):
+        join(path, queries, tmp_path / "r.parquet", platform=crew)
+    for file in aside:
+        file.with_suffix(".aside").rename(file)
+    assert join(path, queries, tmp_path / "r.parquet", platform=crew).reused == BATCHES - 3
+    join(index, queries, tmp_path / "a.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "r.parquet").read_bytes()
 
 
