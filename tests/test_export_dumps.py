@@ -176,6 +176,7 @@ def test_no_field_s_type_or_name_is_left_to_the_engine(tmp_path: Path) -> None:
         ((" ", "b"), "named ' '"),
         (("a..b", "b"), r"named 'a\.\.b'"),
         (("b", "b.c"), r"columns 'b' and 'b\.c'"),
+        (("a", "id.source"), r"columns 'id' and 'id\.source'"),
     ],
 )
 def test_names_that_no_field_can_have_are_refused(
