@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from indexmill.formats.exports.columns import byte_lengths
 from indexmill.formats.exports.dump import KEEPS, check_metadata, json_metadata, partitions
 from indexmill.formats.exports.json_text import join, json_column, json_lists, json_objects
 from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
@@ -42,9 +43,9 @@ def check(index: ExportedIndex) -> None:
         if "binary" in str(ids.type):
             raise cannot_hold(NAME, "ids of type", "binary", "numbers and strings", "give --ids slot")
         if "string" in str(ids.type):
-            lengths = np.diff(np.frombuffer(ids.buffers()[1], "<i8")[ids.offset :][: len(ids) + 1])
-            if lengths.max() > _MAX_ID or lengths.min() < 1:
-                got = f"{lengths.min()} to {lengths.max():,} bytes"
+            shortest, longest = byte_lengths(ids)
+            if longest > _MAX_ID or shortest < 1:
+                got = f"{shortest} to {longest:,} bytes"
                 raise cannot_hold(NAME, "ids of", got, f"1 to {_MAX_ID} bytes", "give --ids slot")
     check_metadata(NAME, index)
     _check_names([*_own(index), *_metadata_fields(index)])
