@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,6 +42,13 @@ def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
 
 
 def add_metadata(columns: dict[str, Any], metadata: pa.Table) -> None:
-    """Put metadata columns after `columns`; one that shares a name with those becomes ``metadata_NAME``."""
+    """Put metadata columns after `columns`; one whose name is taken becomes ``metadata_NAME``."""
     for name in metadata.column_names:
-        columns[f"metadata_{name}" if name in columns else name] = metadata[name]
+        columns[free_name(name, columns)] = metadata[name]
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return `name`, with ``metadata_`` in front as often as it is taken."""
+    while name in taken:
+        name = f"metadata_{name}"
+    return name

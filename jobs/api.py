@@ -324,7 +324,7 @@ def import_index(
     Returns
     -------
     Index or None
-        None for inverted lists of faiss, which become an index of kind ivf: see `join`.
+        None for inverted lists of faiss, which become an index of kind ivf: see `open` and `join`.
 
     Raises
     ------

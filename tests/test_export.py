@@ -42,6 +42,22 @@ def test_the_id_map_has_slot_vector_id_user_id_and_metadata(small: SmallIndex, t
     assert table["colour"].to_pylist() == [f"c{v % 5}" for v in small.vector_ids]
 
 
+@pytest.mark.parametrize("target", ["faiss", "bulk"])
+def test_a_metadata_column_never_takes_the_place_of_another(target: str, tmp_path: Path) -> None:
+    columns = {"metadata_slot": [f"m{i}" for i in range(40)], "slot": [f"s{i}" for i in range(40)]}
+    rows = np.random.default_rng(2).normal(size=(40, 6)).astype(np.float32)
+    indexmill.build(rows, tmp_path / "ix", metadata=pa.table(columns), pq_bytes=2)
+    indexmill.export(tmp_path / "ix", target, tmp_path / "out")
+    found = id_map(tmp_path / "out").to_pylist()
+    for row in found:
+        i = row["vector_id"]
+        assert (row["metadata_slot"], row["metadata_metadata_slot"]) == (f"m{i}", f"s{i}")
+    if target == "bulk":
+        lines = (tmp_path / "out" / "bulk-00000.ndjson").read_bytes().splitlines()[1::2]
+        for row, document in zip(found, map(json.loads, lines), strict=True):
+            assert {name: document[name] for name in row} == row
+
+
 def test_metadata_in_many_batches_is_found_row_by_row(tmp_path: Path) -> None:
     n = 150_000
     words = pa.array([f"w{i % 97}" for i in range(n)])

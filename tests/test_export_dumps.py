@@ -21,7 +21,6 @@ from tests.oracles.small_index import write_small_index
 
 import indexmill
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.exports import bulk
 from indexmill.formats.exports.json_text import json_column, json_lists, json_objects
 
 
@@ -144,60 +143,6 @@ def test_lines_hold_every_field(data: Data, index: Path, tmp_path: Path) -> None
     assert opensearch["score"] == elastic["score"] == {"type": "double"}
     assert opensearch["colour"] == elastic["colour"]
     assert elastic["colour"]["type"] == "text"
-
-
-def test_no_field_s_type_or_name_is_left_to_the_engine(tmp_path: Path) -> None:
-    n = 40
-    columns = {
-        "_id": pa.array(range(n), pa.uint64()),
-        "slot": [f"2026-01-{i % 28 + 1:02}" for i in range(n)],  # text that looks like a date
-        "half": pa.array([float(i) for i in range(n)]),  # floats that look whole
-        "flag": [i % 2 == 0 for i in range(n)],
-        "a.b": list(range(n)),
-    }
-    indexmill.build(points(n, 1), tmp_path / "ix", metadata=pa.table(columns), pq_bytes=2)
-    indexmill.export(tmp_path / "ix", "bulk", tmp_path / "out")
-    properties = json.loads((tmp_path / "out" / "opensearch.json").read_text())["mappings"]["properties"]
-    document = json.loads((tmp_path / "out" / "bulk-00000.ndjson").read_bytes().splitlines()[1])
-    assert list(document) == [*sorted(properties, key=list(document).index)]
-    kinds = {name: properties[name]["type"] for name in list(document)[5:]}
-    assert kinds == {
-        "metadata__id": "unsigned_long",
-        "metadata_slot": "text",
-        "half": "double",
-        "flag": "boolean",
-        "a.b": "long",
-    }
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ((" ", "b"), "named ' '"),
-        (("a..b", "b"), r"named 'a\.\.b'"),
-        (("b", "b.c"), r"columns 'b' and 'b\.c'"),
-    ],
-)
-def test_names_that_no_field_can_have_are_refused(
-    tmp_path: Path, names: tuple[str, str], message: str
-) -> None:
-    table = pa.table({name: list(range(40)) for name in names})
-    indexmill.build(points(40, 1), tmp_path / "ix", metadata=table, pq_bytes=2)
-    with pytest.raises(ConfigError, match=message):
-        indexmill.export(tmp_path / "ix", "bulk", tmp_path / "out")
-
-
-def test_lines_are_cut_into_files_a_server_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "_FILE_BYTES", 20_000)
-    monkeypatch.setattr(bulk, "_STEP_BYTES", 8_000)
-    small = write_small_index(tmp_path / "ix", dtype="int8", dim=300, R=100, id_type="none", n=120)
-    indexmill.export(small.path, "bulk", tmp_path / "out", ids="slot")
-    files = sorted((tmp_path / "out").glob("bulk-*.ndjson"))
-    assert len(files) > 2
-    lines = [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
-    assert [line["index"]["_id"] for line in lines[::2]] == [str(slot) for slot in range(120)]
-    assert [line["vector"] for line in lines[1::2]] == small.stored.tolist()
-    assert [line["id"] for line in lines[1::2]] == small.vector_ids.tolist()
 
 
 def test_json_text_is_json_whatever_the_value() -> None:

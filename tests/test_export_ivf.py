@@ -208,6 +208,24 @@ def test_an_index_of_another_kind_is_refused_and_a_target_named(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_ids_that_are_no_i64_are_refused_unless_slots_will_do(tmp_path: Path, target: str) -> None:
+    source = {"id": [f"n{i}" for i in range(300)], "vector": list(make_vectors("float32", 300))}
+    indexmill.build(source_file(tmp_path, source), tmp_path / "ix", kind="ivf", lists=4, id_column="id")
+    with pytest.raises(ConfigError, match=f"string ids, but {target} holds ids from 0 to .*give --ids slot"):
+        indexmill.export(tmp_path / "ix", target, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    indexmill.export(tmp_path / "ix", target, tmp_path / "out", ids="slot")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_equal_exports_have_equal_bytes(indexes: dict[str, Path], tmp_path: Path, target: str) -> None:
+    for out in ("a", "b"):
+        indexmill.export(indexes["pq"], target, tmp_path / out)
+    first, second = ({p.name: p.read_bytes() for p in (tmp_path / out).iterdir()} for out in ("a", "b"))
+    assert first == second
+
+
 def test_damaged_lists_are_not_exported(tmp_path: Path) -> None:
     index = build_lists(tmp_path / "ix", make_vectors("float32"))
     data = bytearray((index / "batch-000001.imx").read_bytes())

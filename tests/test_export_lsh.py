@@ -36,6 +36,7 @@ def test_the_printed_search_finds_what_our_search_finds(tmp_path: Path, metric: 
     ours = indexmill.open(index).search(QUERIES, K)
     for i, query in enumerate(QUERIES):
         ids, scores = names["search"](query, K)
+        assert len(ids) == np.count_nonzero(np.isfinite(ours.scores[i]))
         mine = ours.ids[i][: len(ids)]
         np.testing.assert_allclose(scores, ours.scores[i][: len(ids)], rtol=1e-4, atol=1e-4)
         assert (ids == np.asarray(mine)).mean() > 0.8  # but for equal scores
@@ -58,6 +59,14 @@ def test_buckets_hold_the_same_entries(tmp_path: Path, metric: str) -> None:
         span = slice(int(starts[bucket]), int(starts[bucket + 1]))
         assert np.array_equal(slots[span], wanted_slots)
         assert np.array_equal(prints[span], wanted_prints)
+
+
+def test_equal_exports_have_equal_bytes(tmp_path: Path) -> None:
+    index = small(tmp_path / "ix")
+    for out in ("a", "b"):
+        indexmill.export(index, "faiss-lsh", tmp_path / out)
+    first, second = ({p.name: p.read_bytes() for p in (tmp_path / out).iterdir()} for out in ("a", "b"))
+    assert first == second
 
 
 def test_slots_that_are_exchanged_do_not_pass(tmp_path: Path) -> None:

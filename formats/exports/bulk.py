@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from indexmill.formats.exports.columns import byte_lengths
 from indexmill.formats.exports.dump import KEEPS, check_metadata, json_metadata, partitions
 from indexmill.formats.exports.json_text import join, json_column, json_lists, json_objects
 from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
+from indexmill.formats.metadata import free_name
 from indexmill.formats.nodes import NodeBlock
 
 NAME = "bulk"
@@ -41,12 +43,12 @@ def check(index: ExportedIndex) -> None:
         if "binary" in str(ids.type):
             raise cannot_hold(NAME, "ids of type", "binary", "numbers and strings", "give --ids slot")
         if "string" in str(ids.type):
-            lengths = np.diff(np.frombuffer(ids.buffers()[1], "<i8")[ids.offset :][: len(ids) + 1])
-            if lengths.max() > _MAX_ID or lengths.min() < 1:
-                got = f"{lengths.min()} to {lengths.max():,} bytes"
+            shortest, longest = byte_lengths(ids)
+            if longest > _MAX_ID or shortest < 1:
+                got = f"{shortest} to {longest:,} bytes"
                 raise cannot_hold(NAME, "ids of", got, f"1 to {_MAX_ID} bytes", "give --ids slot")
     check_metadata(NAME, index)
-    _check_names(list(_metadata_fields(index)))
+    _check_names([*_own(index), *_metadata_fields(index)])
 
 
 def _check_names(names: list[str]) -> None:
@@ -58,19 +60,23 @@ def _check_names(names: list[str]) -> None:
                 NAME, "a metadata column named", repr(name), "names without empty parts", action
             )
         if inner := next((other for other in names if other.startswith(name + ".")), None):
-            action = "rename one where the index is built"
+            action = "rename a metadata column where the index is built"
             got = f"{name!r} and {inner!r}"
-            raise cannot_hold(NAME, "metadata columns", got, "a name as a value or as an object", action)
+            raise cannot_hold(NAME, "columns", got, "a name as a value or as an object", action)
 
 
 def _metadata_fields(index: ExportedIndex) -> dict[str, pa.Field]:
     """Return the metadata columns by the names of their fields; those that begin with _ are the engines' own."""
-    taken = _OWN if _id_field(index) is not None else _OWN[:-1]
-    schema = index.metadata(0, 1).schema
-    return {
-        f"metadata_{field.name}" if field.name in taken or field.name.startswith("_") else field.name: field
-        for field in schema
-    }
+    fields: dict[str, pa.Field] = {}
+    for field in index.metadata(0, 1).schema:
+        name = f"metadata_{field.name}" if field.name.startswith("_") else field.name
+        fields[free_name(name, (*_own(index), *fields))] = field
+    return fields
+
+
+def _own(index: ExportedIndex) -> tuple[str, ...]:
+    """Return the names of the fields that are not metadata."""
+    return _OWN if _id_field(index) is not None else _OWN[:-1]
 
 
 def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from indexmill.formats.exports.columns import one_chunk
 from indexmill.formats.exports.json_text import is_json_type, json_column
 from indexmill.formats.exports.target import ExportedIndex, cannot_hold
 
@@ -41,9 +41,4 @@ def partitions(index: ExportedIndex, first: int, last: int) -> NDArray[np.int64]
 def json_metadata(index: ExportedIndex, first: int, last: int) -> list[tuple[str, Any]]:
     """Return name and JSON text of each metadata column."""
     table = index.metadata(first, last)
-    return [(name, json_column(_one_chunk(table[name]))) for name in table.column_names]
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    return joined if isinstance(joined, pa.Array) else joined.chunk(0)
+    return [(name, json_column(one_chunk(table[name]))) for name in table.column_names]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -69,9 +70,9 @@ def _shape(index: ExportedLists) -> _Shape:
     return _Shape(components, len(components) != index.dim)
 
 
-def check(index: ExportedLists) -> None:
+def check(name: str, index: ExportedLists) -> None:
     """Refuse ids that are no i64."""
-    index.check_ids(NAME, ID_BITS)
+    index.check_ids(name, ID_BITS)
 
 
 def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
@@ -221,7 +222,7 @@ def _target(
         },
         rebuilds="nothing; with pq, distance tables when opened",
         passes=1,
-        check=check,
+        check=partial(check, name),
         write=write,
         snippet=snippet,
     )

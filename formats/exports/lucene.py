@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from indexmill.formats.exports.columns import byte_lengths
 from indexmill.formats.exports.dump import check_metadata
 from indexmill.formats.exports.lucene_jar import check_tools, exporter, jar
 from indexmill.formats.exports.lucene_stream import holds_bytes, kind_of, write_stream
@@ -36,9 +37,9 @@ def check(name: str, index: ExportedIndex) -> None:
     ids = index.user_ids
     if index.ids == "user" and ids is not None:
         if str(ids.type) == "uint64":
-            index.whole_ids(name, _ID_BITS)
+            index.check_ids(name, _ID_BITS)
         elif kind_of(ids.type) != "long":
-            longest = int(np.diff(np.frombuffer(ids.buffers()[1], "<i8")[ids.offset :][: len(ids) + 1]).max())
+            _, longest = byte_lengths(ids)
             if longest > _MAX_TERM:
                 action = "give --ids slot"
                 raise cannot_hold(name, "ids of", f"{longest:,} bytes", f"up to {_MAX_TERM:,}", action)

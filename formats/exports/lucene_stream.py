@@ -9,8 +9,8 @@ from typing import IO, Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from indexmill.formats.exports.columns import one_chunk, records
 from indexmill.formats.exports.target import ExportedIndex
 from indexmill.formats.metadata import add_metadata
 from indexmill.formats.nodes import NodeBlock
@@ -108,8 +108,7 @@ def _documents(index: ExportedIndex, first: int, last: int) -> pa.Buffer:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    joined = column.combine_chunks()
-    array = joined if isinstance(joined, pa.Array) else joined.chunk(0)
+    array = one_chunk(column)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
@@ -122,19 +121,13 @@ def _fields(values: pa.Array) -> Iterator[pa.Array]:
         rows["bytes"] = 8
         wide = values.cast(pa.float32()) if values.type == pa.float16() else values
         rows["value"] = wide.cast(number).fill_null(0).to_numpy(zero_copy_only=False)
-        yield pc.if_else(values.is_valid(), _fixed(rows), pa.scalar(_MISSING, pa.large_binary()))
+        yield pc.if_else(values.is_valid(), records(rows), pa.scalar(_MISSING, pa.large_binary()))
         return
     if kind == "text":
         values = values.cast(pa.large_string())
     bytes_ = values.cast(pa.large_binary())
-    yield _fixed(pc.binary_length(bytes_).fill_null(-1).to_numpy(zero_copy_only=False).astype("<i4"))
+    yield records(pc.binary_length(bytes_).fill_null(-1).to_numpy(zero_copy_only=False).astype("<i4"))
     yield bytes_.fill_null(b"")
-
-
-def _fixed(rows: NDArray[Any]) -> pa.Array:
-    """Return records as a column of bytes."""
-    kind = pa.binary(rows.itemsize)
-    return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(rows)]).cast(pa.large_binary())
 
 
 def _vectors(index: ExportedIndex, block: NodeBlock) -> memoryview:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from indexmill.formats.exports.columns import records
 from indexmill.formats.exports.dump import KEEPS, check_metadata, json_metadata, partitions
 from indexmill.formats.exports.json_text import json_objects
 from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
@@ -86,10 +85,10 @@ def _rows(index: ExportedIndex, first: int, block: NodeBlock, has_metadata: bool
     vectors = np.zeros(m, [("bytes", ">i4"), ("dim", ">i2"), ("unused", ">i2"),
                            ("values", ">f2" if half else ">f4", (index.dim,))])  # fmt: skip
     vectors["bytes"], vectors["dim"], vectors["values"] = 4 + vector_bytes, index.dim, index.vectors(block)
-    parts = [_fixed(heads)]
+    parts = [records(heads)]
     if not fixed_id:
         parts += _sized(index.names(first, last).cast(pa.large_binary()), b"")
-    parts.append(_fixed(vectors))
+    parts.append(records(vectors))
     if has_metadata:
         _check_text(index, first, last)
         objects = json_objects(json_metadata(index, first, last), m)
@@ -108,24 +107,19 @@ def _check_text(index: ExportedIndex, first: int, last: int) -> None:
     """
     table = index.metadata(first, last)
     for field in table.schema:
-        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            found = pc.index(pc.match_substring(table[field.name], "\0"), True).as_py()
+        if "string" in str(field.type):
+            text = table[field.name].cast(pa.large_string())
+            found = pc.index(pc.match_substring(text, "\0"), True).as_py()
             if found >= 0:
                 where = f"a zero byte, of vector {index.vector_ids[first + found]:,}"
                 action = "take it out where the index is built, or export to parquet"
                 raise cannot_hold(NAME, f"metadata column {field.name!r} with", where, "text without", action)
 
 
-def _fixed(rows: NDArray[Any]) -> pa.Array:
-    """Return records as a column of bytes."""
-    kind = pa.binary(rows.itemsize)
-    return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(rows)]).cast(pa.large_binary())
-
-
 def _sized(values: pa.Array, prefix: bytes) -> list[pa.Array | pa.Scalar]:
     """Return the columns of a field of any length: its length, a prefix that the length counts, its bytes."""
     lengths = pc.binary_length(values).to_numpy() + len(prefix)
-    return [_fixed(lengths.astype(">i4")), pa.scalar(prefix, pa.large_binary()), values]
+    return [records(lengths.astype(">i4")), pa.scalar(prefix, pa.large_binary()), values]
 
 
 def _sql(index: ExportedIndex, has_metadata: bool) -> str:

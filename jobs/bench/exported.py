@@ -96,7 +96,7 @@ def _ratio(done: dict[str, list[Row]], recall: float) -> float | None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Return the record as the tables of docs/guides/export.md and export-diskann.md."""
+    """Return the record as the tables of docs/benchmarks.md."""
     lines = ["| target | seconds | peak memory, MB | written, MB |", "|---|---|---|---|"]
     for target in TARGETS:
         cost = found["parts"]["export"][target]

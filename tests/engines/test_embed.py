@@ -112,6 +112,8 @@ def test_the_examples_report_what_is_wrong(example: list[str | Path], prefix: Pa
     asked = (*example, tmp_path / "ix", tmp_path / "queries", "201")
     many = run(*asked, check=False, **pkg_config(prefix))
     assert (many.returncode, "ask for at most 200" in many.stderr) == (1, True), many.stderr
+    none = run(*example, tmp_path / "ix", tmp_path / "queries", "0", check=False, **pkg_config(prefix))
+    assert (none.returncode, "expected at least 1, got 0" in none.stderr) == (1, True), none.stderr
     used = run(*example, check=False, **pkg_config(prefix))
     assert (used.returncode != 0, "usage:" in used.stderr) == (True, True), used.stderr
 

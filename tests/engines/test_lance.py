@@ -149,6 +149,31 @@ def test_lancedb_answers_from_the_same_table(indexes: dict[str, Path], tmp_path:
     assert_same_answers((found["found"], found["distances"]), mine, 1e-5)
 
 
+@pytest.mark.parametrize("how", [{}, {"codec": "pq", "pq_bytes": 6}])
+def test_vectors_in_several_lists_are_several_rows_found_as_a_join_finds_them(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32"), copies=3, closure=0.5, **how)
+    queries = make_vectors("float32", QUERIES, seed=9)
+    found = exported(index, tmp_path, queries, 4, k=30)
+    assert len(found["vector_id"]) == found["sizes"].sum() > N
+    assert np.array_equal(found["sizes"], np.bincount(found["partition"], minlength=LISTS))
+    assert np.array_equal(found["rows"], np.arange(len(found["vector_id"])))  # partitions are ranges of rows
+    wanted: list[set[int]] = [set() for _ in range(LISTS)]
+    files = IvfFiles(index)
+    for number in range(len(files.batches)):
+        with files.open_batch(number) as batch:
+            for place in np.flatnonzero(batch.directory["size"]).tolist():
+                wanted[batch.directory["list"][place]] |= set(batch.read_list(place)[0].tolist())
+    lists = [set(found["vector_id"][found["partition"] == number].tolist()) for number in range(LISTS)]
+    assert lists == wanted
+    once = [np.sort(np.unique(row, return_index=True)[1])[:10] for row in found["found"]]
+    theirs = tuple(
+        np.stack([found[name][i, one] for i, one in enumerate(once)]) for name in ("found", "distances")
+    )
+    assert_same_answers(theirs, ours(index, queries, 4, tmp_path / "r.parquet"), 1e-5)
+
+
 def test_names_and_metadata_stand_beside_their_vectors(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -19,13 +19,17 @@ import indexmill
 N = 300
 
 
-def ask(folder: Path, *queries: str) -> list[list[list[str]]]:
-    """Load the dump in `folder` and return the rows of each query, fields as text."""
+def answer(folder: Path, *arguments: str) -> str:
     script = Path(__file__).parent / "clients" / "postgres.py"
-    command = [str(python_of("postgres")), str(script), str(folder), *queries]
+    command = [str(python_of("postgres")), str(script), str(folder), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
-    parts = done.stdout.split("\n--\n")[:-1]
+    return done.stdout
+
+
+def ask(folder: Path, *queries: str) -> list[list[list[str]]]:
+    """Load the dump in `folder` and return the rows of each query, fields as text."""
+    parts = answer(folder, *queries).split("\n--\n")[:-1]
     return [[row.split("|") for row in part.splitlines()] for part in parts]
 
 
@@ -62,3 +66,9 @@ def test_postgres_loads_and_finds_every_row(tmp_path: Path, kind: str) -> None:
         assert objects == [
             {"colour": None if i % 7 == 0 else f'a"{i}\n', "price": i / 4} for i in order.tolist()
         ]
+
+
+def test_the_snippet_runs(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", whole_points(N, 8))
+    found = indexmill.export(index, "pgvector", tmp_path / "it's here")
+    assert "(10 rows)" in answer(tmp_path, "--paste", found["open"])

@@ -87,6 +87,9 @@ func (index *Index) VectorBytes() int {
 
 // Search returns the k nearest vectors of each query; queries holds them row after row, in the index's query type.
 func (index *Index) Search(queries []byte, k int) ([][]Answer, error) {
+	if k < 1 {
+		return nil, fmt.Errorf("k: expected at least 1, got %d", k)
+	}
 	n := len(queries) / index.VectorBytes()
 	if n == 0 {
 		return nil, nil

@@ -46,6 +46,9 @@ public final class Search implements AutoCloseable {
 
     /** Prints the k nearest vectors of each query. */
     void search(byte[] queries, int k) throws IOException {
+        if (k < 1) {
+            throw new IOException("k: expected at least 1, got " + k);
+        }
         int vectorBytes = (int) info.dim * (info.queryDtype == Indexmill.FLOAT32 ? Float.BYTES : 1);
         int n = queries.length / vectorBytes;
         if (n == 0) {
