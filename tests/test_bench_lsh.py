@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,16 @@ def test_the_exponent_is_the_slope_and_its_interval_holds_it() -> None:
     found = lsh_growth.exponent(sizes, times.tolist())
     assert found["value"] == pytest.approx(0.6, abs=0.02)
     assert found["low"] < found["value"] < found["high"]
+
+
+def test_a_cold_search_has_so_few_queries_that_neither_pointers_nor_blocks_are_met_twice(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tables.imx").write_bytes(bytes(4096 * 5000))
+    (tmp_path / "buckets.imx").write_bytes(bytes(4096 * 9000))
+    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 50.0, "block_reads": 50.0}) == 10
+    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 10.0, "block_reads": 100.0}) == 9
+    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 5e3, "block_reads": 5e3}) == 3
 
 
 def test_methods_are_compared_within_a_round_and_the_first_round_does_not_count() -> None:

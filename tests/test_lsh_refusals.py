@@ -163,8 +163,8 @@ def test_the_command_builds_inspects_and_says_what_it_solved(vectors: np.ndarray
         (["--kind", "tree"], "kind: expected graph or lsh or ivf, got 'tree'"),
         (["--kind", "lsh", "-c", "1"], "--ratio (c): input should be greater than 1, got 1.0"),
         (
-            ["--kind", "lsh", "-w", "0"],
-            "--width (w): input should be greater than or equal to 0.001, got 0.0",
+            ["--kind", "lsh", "-w", "0.0005"],
+            "--width (w): input should be greater than or equal to 0.001, got 0.0005",
         ),
         (
             ["--kind", "lsh", "--block-bytes", "500"],

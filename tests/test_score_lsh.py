@@ -55,7 +55,7 @@ def test_by_default_the_candidates_of_the_index_are_among_those_measured(folder:
 def test_queries_that_met_too_few_are_counted_and_named(tmp_path: Path) -> None:
     """One table, one radius, few candidates: a bucket may hold fewer than k vectors."""
     rows = np.repeat(clusters(200, 12), 2, axis=0)
-    build_lsh(tmp_path / "ix", rows, n_tables=1, n_functions=12, n_radii=1)
+    build_lsh(tmp_path / "ix", rows, n_tables=1, n_functions=12, first_radius=1.0, n_radii=1)
     np.save(tmp_path / "base.npy", rows)
     np.save(tmp_path / "q.npy", rows[:40] + np.float32(1e-3) * (np.arange(40)[:, None] >= 20))
     options = ["--queries", tmp_path / "q.npy", "--base", tmp_path / "base.npy", "-k", 5, "-S", 1]

@@ -166,10 +166,11 @@ class Searcher:
 
     def ask(
         self, method: str, opened: dict[str, Any], search: dict[str, Any], k: int, half: Half, *,
-        n_queries: int | None = None, times: int = 1, cold: bool = False, block: int = 0,
+        skip: int = 0, n_queries: int | None = None, times: int = 1, cold: bool = False, block: int = 0,
     ) -> dict[str, Any]:  # fmt: skip
-        """Search `n_queries` of a half of the queries (default: all of it); return what `lsh_serve.ask` tells."""
+        """Search a half of the queries, or `n_queries` of it after `skip`; return what `lsh_serve.ask` tells."""
         first, last = self.halves[half]
+        first += skip
         last = min(last, first + n_queries) if n_queries else last
         row: dict[str, Any] = self.session.ask(
             method=method, open=opened, search=search, k=k, first=first, last=last, times=times, cold=cold, block=block,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import disk
@@ -29,8 +30,9 @@ SECONDS = 2.0
 DEPTH = 128
 #: What the paper's lightest interface drives.
 PROFILE = REPOSITORY / "pipeline" / "devices" / "xlfdd.json"
-#: Share of an index's pages that the queries of a cold search may touch, so that few are met twice; and queries.
-_COLD_SHARE, _FEWEST, _MOST = 0.1, 20, 500
+#: Share of the pages of buckets, and of those of pointers, that the queries of a cold search may touch, so that few are
+#: met twice; queries at least; cold searches, of other queries each; how often they are searched with reads in flight.
+_COLD_SHARE, _FEWEST, _COLD_SEARCHES, _TIMES = 0.1, 3, 6, 20
 _FIGURES = ("to_model", "sync_to_model", "async_to_sync", "async_to_disk", "in_flight")
 
 
@@ -62,16 +64,21 @@ def _round(searcher: Searcher, index: Path, candidates: int, k: int) -> dict[str
     with InFlight(file) as queue:
         stored = ask(STORAGE, search | {"inflight": INFLIGHT})
     reads = _reads(stored)
-    pages = file.stat().st_size / disk.BLOCK_BYTES
-    few = int(min(_MOST, max(_FEWEST, _COLD_SHARE * pages / reads)))
-    sync = ask("mmap", search | {"inflight": 1}, cold=True, n_queries=few)
-    cold = ask(STORAGE, search | {"inflight": INFLIGHT}, cold=True, n_queries=few)
+    n_reported = searcher.halves["report"][1] - searcher.halves["report"][0]
+    few = min(cold_queries(index, stored), n_reported // _COLD_SEARCHES)
+    waited = [
+        ask("mmap", search | {"inflight": 1}, cold=True, skip=i * few, n_queries=few)
+        for i in range(_COLD_SEARCHES)
+    ]
+    sync = {"us": mean(row["us"] for row in waited), "reads": mean(_reads(row) for row in waited)}
+    # Direct reads know no page cache: the same queries over and over, so that many are in flight.
+    same = ask(STORAGE, search | {"inflight": INFLIGHT}, n_queries=few * _COLD_SEARCHES, times=_TIMES)
     request_us = request_time(file)
     many, one = (disk.read_rate(file, depth, SECONDS) for depth in (DEPTH, 1))
     # All in microseconds, which the equations do not ask about.
     model = async_seconds(memory["us"], reads, request_us, 1e6 / many["reads_per_s"])
-    sync_model = sync_seconds(memory["us"], _reads(sync), request_us, 1e6 / one["reads_per_s"])
-    seconds = stored["us"] * (searcher.halves["report"][1] - searcher.halves["report"][0]) / 1e6
+    sync_model = sync_seconds(memory["us"], sync["reads"], request_us, 1e6 / one["reads_per_s"])
+    seconds = stored["us"] * n_reported / 1e6
     return {
         "memory_us": memory["us"],
         "storage_us": stored["us"],
@@ -83,13 +90,22 @@ def _round(searcher: Searcher, index: Path, candidates: int, k: int) -> dict[str
         "in_flight": None if queue.summed_ms is None else queue.summed_ms / (1000 * seconds),
         "model_us": model,
         "to_model": model / stored["us"],
-        "cold_queries": few,
+        "cold_queries": few * _COLD_SEARCHES,
         "sync_us": sync["us"],
         "sync_model_us": sync_model,
         "sync_to_model": sync_model / sync["us"],
-        "async_to_sync": sync["us"] / cold["us"],
-        "async_to_disk": sync["us"] / cold["us"] / (many["reads_per_s"] / one["reads_per_s"]),
+        "async_to_sync": sync["us"] / same["us"],
+        "async_to_disk": sync["us"] / same["us"] / (many["reads_per_s"] / one["reads_per_s"]),
     }
+
+
+def cold_queries(index: Path, row: Row) -> int:
+    """Return how many queries meet few pages twice, of pointers, which are fewer, or of blocks; `row` is their cost."""
+    pages = {
+        name: (index / f"{name}.imx").stat().st_size / disk.BLOCK_BYTES for name in ("tables", "buckets")
+    }
+    most = min(pages["tables"] / row["table_reads"], pages["buckets"] / row["block_reads"])
+    return max(_FEWEST, int(_COLD_SHARE * most))
 
 
 def _reads(row: Row) -> float:

@@ -55,4 +55,5 @@ def _round(searcher: Searcher, index: Path, serial: Path, candidates: int, k: in
         search = {"candidates": candidates, "threads": 1, "inflight": inflight}
         return float(searcher.ask("lsh", opened, search, k, "report", n_queries=n_queries)["us"])
 
-    return {"sync_us": ask(str(serial), 1, SYNC_QUERIES), "async_us": ask(DEVICE, INFLIGHT, None)}
+    device = str(profile_path(DEVICE))
+    return {"sync_us": ask(str(serial), 1, SYNC_QUERIES), "async_us": ask(device, INFLIGHT, None)}

@@ -46,8 +46,8 @@ def _storage(part: dict[str, Any]) -> str:
     )  # fmt: skip
     text = (
         "sift1m, one thread. Equation 7: the larger of T_compute (in memory) + reads x T_request, and reads / the"
-        " disk's reads a second. mmap reads one page after the other, opened anew with a cold page cache for so few"
-        " queries that they meet few pages twice."
+        " disk's reads a second. mmap reads one page after the other, opened anew with a cold page cache for every few"
+        " queries, so few that they meet few pages twice."
     )
     return f"### From the disk\n\n{text}\n\n" + table(names, rows, "rl" + "r" * 10)
 
