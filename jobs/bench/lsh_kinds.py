@@ -1,8 +1,8 @@
 """Part *kinds*: graph, hash tables and inverted lists side by side, at equal recall@10, two threads, from storage.
 
 A kind's settings are chosen on the first half of the queries: the fastest that reaches the recall. Inverted lists
-are searched as the others are, and joined by ``indexmill join``, which reads the whole index once for all queries, so
-that its queries a second depend on how many there are.
+are searched by ``indexmill join``, which reads the whole index once for all queries, so its queries a second depend on
+how many there are; `KINDS` has room for an interactive search of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curves import COARSE_SIZES
 from dataset import Dataset, K, read_bin, read_truth, write_bin
 from lsh_quality import judge
-from lsh_space import BASE, STORAGE, SURE, Half, Searcher, Space, build_cost, index_facts
+from lsh_space import BASE, STORAGE, SURE, Searcher, Space, build_cost, index_facts
 from lsh_tables import INFLIGHT
 from lsh_tune import Row, least_that
 from process import run_measured
@@ -111,32 +111,6 @@ def _best_tables(searcher: Searcher, options: list[Figures]) -> Figures | None:
 
 
 def inverted_lists(name: str, space: Space) -> dict[str, Figures | None]:
-    """Search lists of whole vectors with the fewest probes that reach the recall."""
-    data, index = space.data(name), space.out / f"{name}.ivf"
-    build_s = _build_lists(data, index)
-    opened = {"index": str(index), "engine": STORAGE}
-    found: dict[str, Figures | None] = {}
-    with Searcher(data, space.out / f"kinds-{name}.log") as searcher:
-
-        @cache
-        def ask(nprobe: int, half: Half) -> Row:
-            search = {"nprobe": nprobe, "threads": THREADS, "inflight": INFLIGHT}
-            return searcher.ask("ivf", opened, search, K, half)
-
-        for recall in RECALLS:
-            nprobe = next((n for n in _NPROBES if ask(n, "tune")["recall"] >= recall), None)
-            found[_key(recall)] = None
-            if nprobe is not None:
-                row = ask(nprobe, "report")
-                found[_key(recall)] = {
-                    "setting": f"nprobe {nprobe}", "reads": row["reads"], "read_bytes": row["bytes_read"],
-                    "memory_bytes": row["resident_bytes"]["own"], **_common(row),
-                    "index_bytes": _bytes(index), "build_s": build_s,
-                }  # fmt: skip
-    return found
-
-
-def joined_lists(name: str, space: Space) -> dict[str, Figures | None]:
     """Join all reported queries with lists of whole vectors; the index is built if it is not there."""
     data, index = space.data(name), space.out / f"{name}.ivf"
     build_s = _build_lists(data, index)
@@ -220,5 +194,4 @@ KINDS: dict[str, Callable[[str, Space], dict[str, Figures | None]]] = {
     "graph": graph,
     "lsh": hash_tables,
     "ivf": inverted_lists,
-    "join": joined_lists,
 }

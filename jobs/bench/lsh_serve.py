@@ -1,4 +1,4 @@
-"""Search hash tables, inverted lists or a baseline when asked to, in a process that stays.
+"""Search hash tables or one of their baselines when asked to, in a process that stays.
 
     python lsh_serve.py DATA
 
@@ -25,11 +25,10 @@ Searched: TypeAlias = tuple[Any, dict[str, Any]]
 #: Rows, int64 (n_queries, k), and counters, each (n_queries,).
 Search: TypeAlias = Callable[..., Searched]
 
-#: Counters whose means are told, of hash tables and of inverted lists.
+#: Counters whose means are told.
 _COUNTERS = (
     "table_reads", "block_reads", "blocks", "vector_reads", "bytes_read", "radii", "entries", "candidates", "distances",
 )  # fmt: skip
-_COUNTERS_OF_LISTS = ("reads", "bytes_read", "lists", "distances")
 
 
 def main() -> None:
@@ -116,19 +115,6 @@ def open_lsh(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[st
     return search, {"memory": dict(found.memory), "engine": found.engine}
 
 
-def open_lists(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[str, Any]]:
-    """Open an index of inverted lists; `options` are the engine."""
-    from indexmill.reader.ivf import IvfIndex
-
-    found = IvfIndex(index, **options)
-
-    def search(queries: Any, **options: Any) -> Searched:
-        result = found.search(queries, **options)
-        return result.slots, {name: result.counters[name] for name in _COUNTERS_OF_LISTS}
-
-    return search, {"memory": dict(found.memory), "engine": found.engine}
-
-
 def open_srs(data: Dataset, **options: Any) -> tuple[Search, dict[str, Any]]:
     """Make an index of SRS, and compile its search."""
     from lsh_srs import Srs
@@ -162,7 +148,7 @@ def open_qalsh(data: Dataset, ratio: float) -> tuple[Search, dict[str, Any]]:
     return search, facts
 
 
-_METHODS = {"lsh": open_lsh, "ivf": open_lists, "srs": open_srs, "qalsh": open_qalsh}
+_METHODS = {"lsh": open_lsh, "srs": open_srs, "qalsh": open_qalsh}
 
 if __name__ == "__main__":
     main()
