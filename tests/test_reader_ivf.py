@@ -342,6 +342,9 @@ def test_copies_are_found_once_and_the_join_agrees(tmp_path: Path, codec: str) -
         for query, probed in enumerate(oracle.nearest_cells(queries, centroids, 5).tolist()):
             distances[query, [not (mine & set(probed)) for mine in lists]] = np.inf
         np.testing.assert_allclose(scores, np.sort(distances, axis=1)[:, :K], rtol=1e-5)
+        truth = indexmill.truth(path, queries, k=K)
+        nearest = np.argsort(oracle.squares(queries, make_vectors("float32")), axis=1, kind="stable")[:, :K]
+        assert np.array_equal(truth.ids, nearest)
         everything = IvfIndex(path).search(queries, K, nprobe=60)
         np.testing.assert_allclose(
             everything.scores,
