@@ -121,7 +121,7 @@ class BatchSearch:
         numbers, ahead, load_pace
             As `load_batches` has them.
         search_pace : callable, optional
-            Called with a batch and when its search began, once it is over; with one that cannot be read at once.
+            Called with a batch and when its search began, once it is over; with one that cannot be read, too.
         advance : callable, optional
             Counts batches.
         """

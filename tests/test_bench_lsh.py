@@ -13,6 +13,7 @@ from tests.bench_support import BENCH
 import disk  # isort: skip  # found by bench_support
 import lsh  # isort: skip
 import lsh_growth  # isort: skip
+import lsh_kinds  # isort: skip
 import lsh_sets  # isort: skip
 import lsh_space  # isort: skip
 import lsh_storage  # isort: skip
@@ -20,6 +21,7 @@ import lsh_sync  # isort: skip
 import lsh_tables  # isort: skip
 import record  # isort: skip
 import tables_lsh  # isort: skip
+import tables_lsh_more  # isort: skip
 from dataset import Dataset, write_bin, write_truth  # isort: skip
 from lsh_quality import found_distances, judge, overall_ratios  # isort: skip
 from lsh_space import SURE, Searcher, Shape, Space, index_facts  # isort: skip
@@ -157,6 +159,19 @@ def test_methods_of_a_process_agree_with_the_truth_when_they_measure_everything(
     assert len(srs["block_us"]) == 3  # 50 queries
     assert qalsh["ratio"] < 1.2
     assert srs["opened"]["bytes"] > 0
+
+
+def test_lists_are_searched_query_by_query_at_the_fastest_setting_with_the_recall(space: Space) -> None:
+    found = lsh_kinds.searched_lists("sift1m", space)
+    assert list(found) == ["0.90", "0.95"]
+    for recall, one in found.items():
+        assert one is not None
+        assert one["recall"] > float(recall) - 0.05  # on the other half of the queries
+        assert one["reads"] > 0
+        assert one["read_bytes"] >= 4096 * one["reads"]
+        assert "lists" in one["setting"]
+    text = tables_lsh_more.sections({"kinds": {"sets": {"sift1m": {"ivf-search": found}}}})
+    assert "inverted lists, query by query" in text[0]
 
 
 def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(

@@ -50,6 +50,23 @@ def test_a_join_takes_no_more_than_is_said(large: Path) -> None:
     assert 0.1 * said < took <= said
 
 
+def test_learning_takes_no_more_than_is_said(tmp_path: Path) -> None:
+    vectors = make_vectors("float32", 20_000)
+    index = build_lists(tmp_path / "copied", vectors, lists=128, batch_vectors=2000, copies=4, closure=2.0)
+    setup = SETUP.format(index=str(index)) + (
+        "from indexmill.pipeline.join_budget import learn_bytes\n"
+        "from indexmill.pipeline.join_probes import learn_nprobe\n"
+        "from indexmill.pipeline.join_queries import Queries\n"
+        "from indexmill.pipeline.progress import Silent\n"
+        "learn = lambda given: learn_nprobe(files, Queries(files.centroids, given), 50, 0.9, 2, Silent())\n"
+        "learn(few[:20])\n"
+        "need = join_need(files, queries.dtype, 200, 50, files.centroids.n_lists, 2)\n"
+    )
+    said = "need.least + learn_bytes(files, 200, 50) - FIXED_BYTES"
+    said, took = printed_and_growth(setup, f"learn(queries)\nprint({said})")
+    assert took <= said
+
+
 def test_a_truth_takes_no_more_than_is_said(large: Path) -> None:
     setup = SETUP.format(index=str(large)) + (
         "need = vectors_need(source, queries, 20, 'l2', 2); memory = need.least + (8 << 20)\n"

@@ -342,6 +342,9 @@ def test_copies_are_found_once_and_the_join_agrees(tmp_path: Path, codec: str) -
         for query, probed in enumerate(oracle.nearest_cells(queries, centroids, 5).tolist()):
             distances[query, [not (mine & set(probed)) for mine in lists]] = np.inf
         np.testing.assert_allclose(scores, np.sort(distances, axis=1)[:, :K], rtol=1e-5)
+        truth = indexmill.truth(path, queries, k=K)
+        nearest = np.argsort(oracle.squares(queries, make_vectors("float32")), axis=1, kind="stable")[:, :K]
+        assert np.array_equal(truth.ids, nearest)
         everything = IvfIndex(path).search(queries, K, nprobe=60)
         np.testing.assert_allclose(
             everything.scores,
@@ -421,7 +424,7 @@ def test_a_score_has_a_row_for_each_number_of_lists(indexes: dict[str, Path], tm
     assert "nprobe" in said.stdout
     said = run("score", indexes["uint8"], "--queries", tmp_path / "q.npy", "--base", base, "-L", 20)
     assert said.exit_code == ConfigError.exit_code
-    assert "-L: for graphs, and this index is of kind ivf" in said.stderr
+    assert "-L: not for indexes of kind ivf, as this one is" in said.stderr
 
 
 def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:

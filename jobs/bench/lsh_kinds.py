@@ -2,13 +2,13 @@
 
 A kind's settings are chosen on the first half of the queries: the fastest that reaches the recall. Inverted lists
 are searched by ``indexmill join``, which reads the whole index once for all queries, so its queries a second depend on
-how many there are; `KINDS` has room for an interactive search of them.
+how many there are; and query by query, where shorter lists with copies of vectors are tried, too, as SPANN has them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from curves import COARSE_SIZES
 from dataset import Dataset, K, read_bin, read_truth, write_bin
 from lsh_quality import judge
-from lsh_space import BASE, STORAGE, SURE, Searcher, Space, build_cost, index_facts
+from lsh_space import BASE, STORAGE, SURE, Half, Searcher, Space, build_cost, index_facts
 from lsh_tables import INFLIGHT
 from lsh_tune import Row, least_that
 from process import run_measured
@@ -31,6 +31,10 @@ RECALLS = (0.90, 0.95)
 #: Search lists of the graph, and lists that a join probes.
 _SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
 _NPROBES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+#: Of searches query by query: copies of a vector, lists for each of the join's, vectors they are trained on at most,
+#: and how much farther than the nearest list one may be.
+_COPIES, _SHORTER, _SAMPLE = 4, 4, 200_000
+_PRUNES = (None, 0.2)
 #: Buckets looked up beside a query's own.
 _PROBES = (0, 8, 32)
 
@@ -113,7 +117,7 @@ def _best_tables(searcher: Searcher, options: list[Figures]) -> Figures | None:
 def inverted_lists(name: str, space: Space) -> dict[str, Figures | None]:
     """Join all reported queries with lists of whole vectors; the index is built if it is not there."""
     data, index = space.data(name), space.out / f"{name}.ivf"
-    build_s = _build_lists(data, index)
+    build_s = _build_lists(data, index, _n_lists(data))
     half, n_queries = data.halves()
     recall_of = cache(lambda nprobe: float(_join(data, index, nprobe, 0, half)["recall"]))
     found: dict[str, Figures | None] = {}
@@ -129,15 +133,66 @@ def inverted_lists(name: str, space: Space) -> dict[str, Figures | None]:
     return found
 
 
-def _build_lists(data: Dataset, index: Path) -> float:
-    """Build with about four lists for the root of n, and say how long it took."""
+def searched_lists(name: str, space: Space) -> dict[str, Figures | None]:
+    """Search query by query: the lists that are joined, and more of them with copies of vectors."""
+    data, lists = space.data(name), _n_lists(space.data(name))
+    whole, copied = space.out / f"{name}.ivf", space.out / f"{name}-copies.ivf"
+    build_s = {
+        whole: _build_lists(data, whole, lists),
+        copied: _build_lists(
+            data, copied, _SHORTER * lists, "--copies", _COPIES, "--sample-vectors", _SAMPLE
+        ),
+    }
+    told = {whole: f"{lists:,} lists", copied: f"{_SHORTER * lists:,} lists, {_COPIES} copies"}
+    with Searcher(data, space.out / f"kinds-{name}.log") as searcher:
+        tuned = [one for index in told for prune in _PRUNES for one in _lists_along(searcher, index, prune)]
+        found: dict[str, Figures | None] = {}
+        for recall in RECALLS:
+            enough = [one for one in tuned if one[2]["recall"] >= recall]
+            found[_key(recall)] = None
+            if enough:
+                index, search, _ = max(enough, key=lambda one: float(one[2]["qps"]))
+                row = _search_lists(searcher, index, search, "report")
+                prune = "" if search["prune"] is None else f", prune {search['prune']}"
+                found[_key(recall)] = {
+                    "setting": f"{told[index]}, nprobe {search['nprobe']}{prune}", "reads": row["reads"],
+                    "read_bytes": row["bytes_read"], "memory_bytes": row["resident_bytes"]["own"], **_common(row),
+                    "index_bytes": _bytes(index), "build_s": build_s[index],
+                }  # fmt: skip
+    return found
+
+
+def _lists_along(searcher: Searcher, index: Path, prune: float | None) -> Iterator[tuple[Path, Figures, Row]]:
+    """Search with more and more lists, up to the highest recall."""
+    lists = json.loads((index / "manifest.json").read_text())["ivf"]["lists"]
+    for nprobe in _NPROBES:
+        if nprobe > lists:
+            return
+        search = {"nprobe": nprobe, "prune": prune}
+        row = _search_lists(searcher, index, search, "tune")
+        yield index, search, row
+        if row["recall"] >= max(RECALLS):
+            return
+
+
+def _search_lists(searcher: Searcher, index: Path, search: Figures, half: Half) -> Row:
+    options = {**search, "threads": THREADS, "inflight": INFLIGHT}
+    return searcher.ask("ivf", {"index": str(index), "engine": STORAGE}, options, K, half)
+
+
+def _n_lists(data: Dataset) -> int:
+    """Return about four lists for the root of n."""
+    return int(2 ** round(np.log2(4 * data.shape()[0] ** 0.5)))
+
+
+def _build_lists(data: Dataset, index: Path, lists: int, *options: Any) -> float:
+    """Build an index unless it is there, and say how long it took."""
     cost = index.with_suffix(".build.json")
     if not cost.exists():
-        lists = 2 ** round(np.log2(4 * data.shape()[0] ** 0.5))
         usage = run_measured(
             [
                 indexmill_command(), "build", "--kind", "ivf", "--input", data.base, "--out", index, "--lists", lists,
-                "--seed", SEED, "--memory", BUILD_MEMORY, "--workers", THREADS, "--force", "--json",
+                "--seed", SEED, "--memory", BUILD_MEMORY, "--workers", THREADS, "--force", "--json", *options,
             ],
             index.with_suffix(".log"),
         )  # fmt: skip
@@ -194,4 +249,5 @@ KINDS: dict[str, Callable[[str, Space], dict[str, Figures | None]]] = {
     "graph": graph,
     "lsh": hash_tables,
     "ivf": inverted_lists,
+    "ivf-search": searched_lists,
 }

@@ -115,6 +115,21 @@ def open_lsh(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[st
     return search, {"memory": dict(found.memory), "engine": found.engine}
 
 
+def open_ivf(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[str, Any]]:
+    """Open an index of inverted lists; `options` are engine."""
+    from indexmill.reader.ivf import IvfIndex
+
+    found = IvfIndex(index, **options)
+
+    def search(queries: Any, **options: Any) -> Searched:
+        result = found.search(queries, **options)
+        return result.slots, {
+            name: result.counters[name] for name in ("lists", "reads", "bytes_read", "distances")
+        }
+
+    return search, {"memory": dict(found.memory), "engine": found.engine}
+
+
 def open_srs(data: Dataset, **options: Any) -> tuple[Search, dict[str, Any]]:
     """Make an index of SRS, and compile its search."""
     from lsh_srs import Srs
@@ -148,7 +163,7 @@ def open_qalsh(data: Dataset, ratio: float) -> tuple[Search, dict[str, Any]]:
     return search, facts
 
 
-_METHODS = {"lsh": open_lsh, "srs": open_srs, "qalsh": open_qalsh}
+_METHODS = {"lsh": open_lsh, "ivf": open_ivf, "srs": open_srs, "qalsh": open_qalsh}
 
 if __name__ == "__main__":
     main()

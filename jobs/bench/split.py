@@ -82,12 +82,13 @@ def emulated(space: Space) -> dict[str, Any]:
 def _index(space: Space) -> Path:
     index = space.out / "split.ivf"
     base = space.out / "split.npy"
-    if not (index / "manifest.json").exists() or IvfFiles(index).centroids.n_vectors != space.rows:
-        np.save(base, read_bin(space.data.base)[: space.rows])
+    batch = space.rows // BATCHES
+    if not (index / "manifest.json").exists() or IvfFiles(index).batch_sizes() != [batch] * BATCHES:
+        np.save(base, read_bin(space.data.base)[: batch * BATCHES])
         run_measured(
             [
                 indexmill_command(), "build", "--kind", "ivf", "--input", base, "--lists", LISTS, "--out", index,
-                "--batch-vectors", space.rows // BATCHES, "--force", "--json",
+                "--batch-vectors", batch, "--force", "--json",
             ],
             index.with_suffix(".log"),
         )  # fmt: skip

@@ -10,7 +10,12 @@ from cells import NOT_REACHED, figure, number, table
 from lsh_tune import KS
 
 MB = 1e6
-_KINDS = {"graph": "graph", "lsh": "hash tables", "ivf": "inverted lists, joined"}
+_KINDS = {
+    "graph": "graph",
+    "lsh": "hash tables",
+    "ivf": "inverted lists, joined",
+    "ivf-search": "inverted lists, query by query",
+}
 
 
 def sections(parts: dict[str, Any]) -> list[str]:
@@ -139,7 +144,8 @@ def _kinds(part: dict[str, Any]) -> str:
     )  # fmt: skip
     text = (
         "Two threads, from storage; the fastest setting that reaches the recall on the first half of the queries. Index"
-        " bytes hold the vectors. Inverted lists are read whole, once for all queries; their reads are batches."
+        " bytes hold the vectors. Joined lists are read whole, once for all queries; their reads are batches. Query by"
+        " query, the lists that are joined compete with more and shorter ones that hold copies of vectors (SPANN)."
     )
     return f"### Kinds of index side by side\n\n{text}\n\n" + table(names, rows, "lrll" + "r" * 7)
 
