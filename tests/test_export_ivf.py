@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,15 @@ def test_equal_exports_have_equal_bytes(indexes: dict[str, Path], tmp_path: Path
         indexmill.export(indexes["pq"], target, tmp_path / out)
     first, second = ({p.name: p.read_bytes() for p in (tmp_path / out).iterdir()} for out in ("a", "b"))
     assert first == second
+
+
+def test_a_missing_library_is_named_before_anything_is_written(
+    indexes: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lance", None)
+    with pytest.raises(ConfigError, match=r"to: lance: .*missing.*pip install 'indexmill\[lance\]'"):
+        indexmill.export(indexes["float32"], "lance", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_damaged_lists_are_not_exported(tmp_path: Path) -> None:

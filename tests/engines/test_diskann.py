@@ -94,6 +94,17 @@ def test_the_rust_client_answers_and_reads_as_its_search_over_our_graph_must(
     assert counted["mean_ios"] == pytest.approx(mine.counters["pages_read"].mean(), rel=0.03)
 
 
+@pytest.mark.parametrize(("dtype", "dim", "R"), [("uint8", 24, 14), ("int8", 25, 14), ("float32", 1100, 8)])
+def test_the_rust_client_answers_for_every_type_and_size_of_node(
+    tmp_path: Path, client: Search, dtype: str, dim: int, R: int
+) -> None:
+    small, queries = make(tmp_path / "ix", dtype=dtype, dim=dim, R=R)
+    indexmill.export(small.path, "diskann", tmp_path / "out")
+    found = client("diskannpy-rust", "diskann_rust.py", tmp_path / "out", queries, k=K, L=30, beam=1)
+    slots, _, _ = rust_search(small, queries, 30, K)
+    assert_same_but_for_ties(small.path, queries, found["ids"].astype(np.int64), slots)
+
+
 def test_the_rust_client_does_not_pass_with_permuted_lists(tmp_path: Path, client: Search) -> None:
     small, queries = make(tmp_path / "ix")
     indexmill.export(permuted_lists(small.path, tmp_path / "wrong"), "diskann", tmp_path / "out")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def with_lance(*command: object) -> str:
-    """Run Python where pylance is installed, with what is installed here in front of it; returns what it printed."""
+def with_lance(*command: object, code: int = 0, limit: Callable[[], None] | None = None) -> str:
+    """Run Python where pylance is installed, with what is installed here in front of it; returns what it printed.
+
+    It must end with `code`; of another than 0 what it said on stderr is returned. `limit` is called before it starts.
+    """
     here = [
         str(Path(indexmill.__file__).parents[1]),
         sysconfig.get_path("purelib"),
@@ -41,10 +46,10 @@ def with_lance(*command: object) -> str:
     done = subprocess.run(
         [str(python_of("lance")), *map(str, command)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(here))},
-        capture_output=True, text=True, check=False, timeout=240,
+        capture_output=True, text=True, check=False, timeout=240, preexec_fn=limit,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
 
 
 def exported(index: Path, folder: Path, queries: Any, nprobe: int, **how: Any) -> Any:
@@ -214,3 +219,13 @@ def test_what_lance_cannot_rank_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=message):
             indexmill.export(index, "lance", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_is_reported_and_nothing_is_left(indexes: dict[str, Path], tmp_path: Path) -> None:
+    def limit() -> None:  # no file may pass 64 KiB: the system then refuses as a full disk does
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+    command = ["-m", "indexmill.jobs.cli", "export", indexes["float32"], "--to", "lance"]
+    said = with_lance(*command, "--out", tmp_path / "out", code=1, limit=limit)
+    assert "error: LanceError(IO): File too large" in said, said
+    assert list(tmp_path.iterdir()) == []

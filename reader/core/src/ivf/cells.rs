@@ -2,7 +2,7 @@
 //!
 //! With a graph over the centroids (SPANN, section 3.2, which takes SPTAG) they are found by greedy search; without it
 //! all centroids are measured, and then exactly the nearest are probed. In both cases distances in float64 decide, the
-//! sum of [`distance`] being that of the join, ties by the smaller number.
+//! sum of `distance` being that of the join, ties by the smaller number.
 
 use super::centroids::Centroids;
 use crate::bytes::u32s;
