@@ -80,11 +80,11 @@ class Cells:
 
 def _farthest(centroids: NDArray[np.float32], rounded: NDArray[np.float32]) -> float:
     """Return a distance from what it is rounded to that no centroid exceeds, and hardly more than the largest."""
-    most, dim = 0.0, centroids.shape[1]
+    most, dim = 0.0, int(centroids.shape[1])
     for first in range(0, len(centroids), _BLOCK):
         apart = centroids[first : first + _BLOCK] - rounded[first : first + _BLOCK]
         most = max(most, float(np.einsum("ij,ij->i", apart, apart).max()))
-    return math.sqrt(most) * (1 + dim / 2**23)  # float32 loses no more of a sum of so many squares
+    return math.sqrt(most) * (1 + dim * 2.0**-23)  # float32 loses no more of a sum of so many squares
 
 
 def nearest_cells(
