@@ -58,7 +58,7 @@ def build_partitioned(
     threads: int = 1,
     advance: Callable[[int], None] = lambda vertices: None,
 ) -> Graph:
-    """Build a graph as good as Vamana's, several times faster.
+    """Build a graph about as good as Vamana's, without searches.
 
     Memory: `partitioned_bytes`, most of it 12 bytes and 2 a neighbour for each of a vertex's copies, as many as
     `FANOUTS` multiply to.

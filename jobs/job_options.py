@@ -81,7 +81,7 @@ def resolve_job(
         str | None,
         typer.Option(
             metavar="vamana|partition",
-            help="How the graph is built: by searches, or several times faster by comparing all pairs of small sets. "
+            help="How the graph is built: by searches, or faster, by comparing all pairs of small sets. "
             "(default vamana)",
         ),
     ] = None,
