@@ -63,7 +63,7 @@ def test_a_budget_that_cannot_work_is_refused_by_name(data: Data, tmp_path: Path
 
 def test_plan_takes_the_options_of_build_and_those_of_a_search() -> None:
     plan, build = (set(inspect.signature(module.command).parameters) for module in (cmd_plan, cmd_build))
-    searching = {"device", "queries", "k", "nprobe", "policy", "beam_width", "threads", "inflight"}
+    searching = {"device", "target", "queries", "k", "nprobe", "policy", "beam_width", "threads", "inflight"}
     assert plan - build == searching
     assert build < plan
     assert {"scratch", "overlap", "ray_address"} <= build
