@@ -46,7 +46,9 @@ def pkg_config(prefix: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def go_example(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
     program = tmp_path_factory.mktemp("go") / "search"
-    run("go", "build", "-o", program, ".", cwd=EXAMPLES / "go", CGO_ENABLED="1", **pkg_config(prefix))
+    flags = f"-O2 -g -I{prefix / 'include'}"  # Go's cache knows flags of the environment, but not those of pkg-config
+    env = {"CGO_ENABLED": "1", "CGO_CFLAGS": flags, **pkg_config(prefix)}
+    run("go", "build", "-o", program, ".", cwd=EXAMPLES / "go", **env)
     return [program]
 
 

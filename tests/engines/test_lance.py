@@ -131,6 +131,18 @@ def test_partitions_hold_our_lists_and_codes(indexes: dict[str, Path], tmp_path:
         assert np.array_equal(found["vector"], make_vectors("float32")[order])
 
 
+def test_a_dataset_of_several_files_keeps_every_row_in_its_list(
+    indexes: dict[str, Path], tmp_path: Path
+) -> None:
+    queries, theirs = asked_of("float32")
+    found = exported(indexes["float32"], tmp_path, theirs, 4, file_rows=1000)
+    number, place = np.divmod(np.arange(N, dtype=np.uint64), np.uint64(1000))
+    assert np.array_equal(found["rows"], (number << np.uint64(32)) + place)
+    assert np.array_equal(found["sizes"], np.bincount(found["partition"], minlength=LISTS))
+    mine = ours(indexes["float32"], queries, 4, tmp_path / "r.parquet")
+    assert_same_answers((found["found"], found["distances"]), mine, 1e-5)
+
+
 def test_lists_of_other_centroids_do_not_pass(indexes: dict[str, Path], tmp_path: Path) -> None:
     from dataclasses import replace
 

@@ -1,6 +1,7 @@
 """Export an index to Lance, search what was written with Lance itself or LanceDB, and tell what its index holds.
 
-Arguments: index, output, .npy file of queries, .npz file to write, JSON: k, nprobe, ids, engine ("lance", "lancedb").
+Arguments: index, output, .npy file of queries, .npz file to write, JSON: k, nprobe, ids, engine ("lance", "lancedb"),
+file_rows (optional: rows of a file of the dataset).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import lance.file
 import numpy as np
 
 import indexmill
+from indexmill.formats.exports import lance as target
 
 
 def contents(folder: Path, table: Any) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def contents(folder: Path, table: Any) -> dict[str, Any]:
 def main() -> None:
     index, out, asked, answer, options = sys.argv[1:]
     how = json.loads(options)
+    target._FILE_ROWS = how.get("file_rows", target._FILE_ROWS)
     indexmill.export(index, "lance", out, ids=how["ids"])
     folder = Path(out) / "vectors.lance"
     table = lance.dataset(str(folder))
