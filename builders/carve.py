@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,12 +153,13 @@ def _group(labels: Any, rows: Any, starts: Any) -> None:  # pragma: no cover - c
 
 def _joined(members: NDArray[np.uint32], starts: NDArray[np.int64]) -> Iterator[NDArray[np.uint32]]:
     """Yield cells, those next to each other together while they are small."""
-    first = 0
+    bounds = [0]
     for group in range(1, len(starts)):
-        if starts[group] - starts[first] >= _LEAF_LEAST or group == len(starts) - 1:
-            cell = members[starts[first] : starts[group]]
-            if group - first > 1:
-                cell = np.unique(cell)
-            if len(cell):
-                yield cell
-            first = group
+        if starts[group] - starts[bounds[-1]] >= _LEAF_LEAST:
+            bounds.append(group)
+    if len(bounds) == 1:
+        bounds.append(0)
+    bounds[-1] = len(starts) - 1  # what is left is small
+    for first, last in pairwise(bounds):
+        cell = members[starts[first] : starts[last]]
+        yield cell if last - first == 1 else np.unique(cell)

@@ -81,9 +81,9 @@ def _choose(
     most, k = 0, lists.shape[1]
     for v in vertices:
         most = max(most, (starts[v + 1] - starts[v]) * k)
-    ids, distances, keys, met, work = _space(most)
+    ids, distances, keys, slots, work = _space(most)
     for v in vertices:
-        met[:] = 0
+        met = _emptied(slots, (starts[v + 1] - starts[v]) * k)
         n = 0
         for at in range(starts[v], starts[v + 1]):
             copy = copies[at]
@@ -152,9 +152,9 @@ def _add_reversed(
     most = 0
     for v in vertices:
         most = max(most, degrees[v] + starts[v + 1] - starts[v])
-    ids, distances, keys, met, work = _space(most)
+    ids, distances, keys, slots, work = _space(most)
     for v in vertices:
-        met[:] = 0
+        met = _emptied(slots, degrees[v] + starts[v + 1] - starts[v])
         n = 0
         for j in range(degrees[v]):
             n = _add(neighbours[v, j], ids, n, met)
@@ -174,13 +174,26 @@ def _add_reversed(
 @njit(nogil=True, cache=True)
 def _space(most: int) -> Any:  # pragma: no cover - compiled
     """Allocate ids, distances, keys, a table of what was met, and the work space of a prune."""
+    return (
+        np.empty(most + 1, np.uint32), np.empty(most + 1, np.float32), np.empty(most + 1, np.uint64),
+        np.empty(_n_slots(most), np.uint32), prune_work(most + 1),
+    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def _n_slots(most: int) -> int:  # pragma: no cover - compiled
     slots = 64
     while slots < 2 * most:
         slots *= 2
-    return (
-        np.empty(most + 1, np.uint32), np.empty(most + 1, np.float32), np.empty(most + 1, np.uint64),
-        np.empty(slots, np.uint32), prune_work(most + 1),
-    )  # fmt: skip
+    return slots
+
+
+@njit(nogil=True, cache=True)
+def _emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
+    """Return an empty table for so many vertices, in as few of `slots` as do: one is emptied for every vertex."""
+    met = slots[: _n_slots(most)]
+    met[:] = 0
+    return met
 
 
 @njit(nogil=True, cache=True)

@@ -21,6 +21,8 @@ from indexmill.reader.kernels import scores_u8
 NOBODY = 0xFFFF
 #: Leaves that a thread takes at a time.
 _LEAVES = 64
+#: Rows whose scores are computed at a time, which stay in a core's own cache until they are looked through.
+_ROWS = 96
 
 
 def leaf_lists(vectors: NDArray[Any], leaves: Leaves, k: int, threads: int = 1) -> NDArray[np.uint16]:
@@ -61,87 +63,111 @@ def _largest(starts: Any, first: int, last: int) -> int:  # pragma: no cover - c
 def _fill_bytes(
     vectors: Any, members: Any, starts: Any, first: int, last: int, found: Any
 ) -> None:  # pragma: no cover - compiled
-    dim = vectors.shape[1]
-    chunks = (dim + 3) // 4
+    chunks = (vectors.shape[1] + 3) // 4
     most = _largest(starts, first, last)
     panels = (most + PANEL - 1) // PANEL
-    rows = np.zeros((most, 4 * chunks), np.uint8)
+    rows = np.zeros((panels * PANEL, 4 * chunks), np.uint8)
     words = rows.view(np.uint32)
-    turned = np.zeros((panels, chunks, PANEL), np.uint32)  # as `panels.Panels.bytes`
-    offsets = np.empty((panels, PANEL), np.int32)
+    turned = np.empty((panels, chunks, PANEL), np.uint32)  # as `panels.Panels.bytes`
+    offsets = np.empty(panels * PANEL, np.int32)
     order = np.arange(most)
-    scores = np.empty(most * panels * PANEL, np.int32)
+    scores = np.empty(_ROWS * panels * PANEL, np.int32)
+    work = _least_work(panels, found.shape[1])
     for leaf in range(first, last):
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
-        width = (n + PANEL - 1) // PANEL * PANEL
-        offsets.reshape(-1)[n:width] = NO_SCORE
-        for i in range(n):
-            vector, own, offset = vectors[members[start + i]], rows[i], np.int32(0)
-            for j in range(dim):
-                own[j] = vector[j]
-                offset += np.int32(vector[j]) * (np.int32(vector[j]) - np.int32(256))
-            offsets[i // PANEL, i % PANEL] = offset
+        n_panels = (n + PANEL - 1) // PANEL
+        width = n_panels * PANEL
+        _gather(vectors, members[start : start + n], rows, offsets)
+        words[n:width] = 0
+        offsets[n:width] = NO_SCORE
+        for panel in range(n_panels):
             for chunk in range(chunks):
-                turned[i // PANEL, chunk, i % PANEL] = words[i, chunk]
-        scores_u8(
-            rows.ctypes.data, 4 * chunks, order.ctypes.data, n, turned.ctypes.data, offsets.ctypes.data,
-            width // PANEL, scores.ctypes.data,
-        )  # fmt: skip
-        own_scores = scores[: n * width].reshape(n, width)
-        for i in range(n):
-            own_scores[i, i] = NO_SCORE
-            own_scores[i, n:] = NO_SCORE
-            _least(own_scores[i], np.int32(NO_SCORE), found[start + i])
+                for lane in range(PANEL):
+                    turned[panel, chunk, lane] = words[panel * PANEL + lane, chunk]
+        for top in range(0, n, _ROWS):
+            some = min(_ROWS, n - top)
+            scores_u8(
+                rows.ctypes.data, 4 * chunks, order[top:].ctypes.data, some, turned.ctypes.data,
+                offsets.ctypes.data, n_panels, scores.ctypes.data,
+            )  # fmt: skip
+            for i in range(some):
+                mine = scores[i * width : (i + 1) * width]
+                mine[top + i] = NO_SCORE
+                _least(mine, work, found[start + top + i])
+
+
+@njit(nogil=True, cache=True)
+def _gather(vectors: Any, members: Any, rows: Any, offsets: Any) -> None:  # pragma: no cover - compiled
+    """Copy the rows of a leaf next to each other, and compute their offsets (`panels.Panels.offsets`)."""
+    dim = vectors.shape[1]
+    for i in range(members.size):
+        vector, own = vectors[np.int64(members[i])], rows[i]
+        squares, total = np.int32(0), np.int32(0)
+        for j in range(dim):
+            value = np.int32(vector[j])
+            own[j] = vector[j]
+            squares = np.int32(squares + value * value)
+            total = np.int32(total + value)
+        offsets[i] = squares - 256 * total
 
 
 @njit(nogil=True, cache=True)
 def _fill_floats(
     vectors: Any, members: Any, starts: Any, first: int, last: int, found: Any
 ) -> None:  # pragma: no cover - compiled
-    most = _largest(starts, first, last)
+    most, dim = _largest(starts, first, last), vectors.shape[1]
     panels = (most + PANEL - 1) // PANEL
-    rows = np.empty((most, vectors.shape[1]), np.float32)
+    rows, centre = np.empty((most, dim), np.float32), np.empty(dim, np.float32)
     halves = np.empty(most, np.float32)
-    scores = np.empty(most * panels * PANEL, np.float32)
+    products = np.empty(most * most, np.float32)
+    scores = np.empty(panels * PANEL, np.float32)
+    keys = scores.view(np.int32)
+    work = _least_work(panels, found.shape[1])
     for leaf in range(first, last):
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
         width = (n + PANEL - 1) // PANEL * PANEL
         mine = rows[:n]
+        centre[:] = 0
         for i in range(n):
-            mine[i] = vectors[members[start + i]]
-            if i:
-                mine[i] -= mine[0]
-        mine[0] = 0  # differences to one of them: far from zero, products would lose distances to rounding
+            mine[i] = vectors[np.int64(members[start + i])]
+            for j in range(dim):
+                centre[j] += mine[i, j] / np.float32(n)
         for i in range(n):
+            for j in range(dim):  # far from zero, products would lose distances to rounding
+                mine[i, j] -= centre[j]
             halves[i] = np.dot(mine[i], mine[i]) / np.float32(2)
-        own_scores = scores[: n * width].reshape(n, width)
-        products = np.dot(mine, mine.T)
+        own_products = products[: n * n].reshape(n, n)
+        np.dot(mine, mine.T, own_products)
         for i in range(n):
             for j in range(n):
-                own_scores[i, j] = halves[j] - products[i, j]
-            own_scores[i, i] = np.inf
-            own_scores[i, n:] = np.inf
-            _least(own_scores[i], np.float32(np.inf), found[start + i])
+                scores[j] = halves[j] - own_products[i, j]
+            for j in range(n):  # so turned, bits of floats order as integers, and NaN is one number of them
+                keys[j] ^= (keys[j] >> np.int32(31)) & np.int32(NO_SCORE)
+            keys[n:width] = NO_SCORE
+            keys[i] = NO_SCORE
+            _least(keys[:width], work, found[start + i])
 
 
 @njit(nogil=True, cache=True)
-def _least(scores: Any, none: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write the places of the least `scores` to `out`, but not of those that are `none`.
+def _least_work(panels: int, k: int) -> Any:  # pragma: no cover - compiled
+    """Work space of `_least` for at most so many panels."""
+    return np.empty(panels, np.int32), np.empty(k, np.int32), np.empty(k, np.int32)
+
+
+@njit(nogil=True, cache=True)
+def _least(scores: Any, work: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write the places of the least `scores` to `out`, but not of those that are `NO_SCORE`.
 
     The k-th least of the minima of all panels bounds the k-th least score from above, so few panels are looked at.
     """
+    minima, bounds, best = work
     k, panels = out.size, scores.size // PANEL
-    minima, bounds, best = (
-        np.empty(panels, scores.dtype),
-        np.empty(k, scores.dtype),
-        np.empty(k, scores.dtype),
-    )
-    bounds[:] = none
-    best[:] = none
+    bounds[:] = NO_SCORE
+    best[:] = NO_SCORE
     out[:] = NOBODY
     for panel in range(panels):
-        least = scores[panel * PANEL]
-        for lane in range(1, PANEL):
+        least = np.int32(NO_SCORE)
+        for lane in range(PANEL):
             least = min(least, scores[panel * PANEL + lane])
         minima[panel] = least
         if least < bounds[k - 1]:

@@ -18,8 +18,8 @@ PRODUCT_ROWS = 8192
 _TILE_ROWS, _TILE_POINTS = 512, 1024
 #: Scores looked at together: most runs hold nothing nearer than what is known.
 _RUN = 64
-#: Up to this fanout, finding one minimum after another is faster than a sort.
-_MOST_MINIMA = 8
+#: Stands in lists that are not full.
+_NOTHING = 0xFFFFFFFF
 
 
 def origin_of(points: NDArray[Any], integral: bool = False) -> NDArray[np.float32]:
@@ -96,7 +96,7 @@ def nearest_points(
 
     def block(first: int, last: int) -> NDArray[np.uint32]:
         distances = np.full((last - first, fanout), np.inf, np.float32)
-        found = np.tile(ids[:fanout], (last - first, 1))  # what stays where distances overflow
+        found = np.full((last - first, fanout), _NOTHING, np.uint32)
         scores = np.empty(_TILE_ROWS * min(_TILE_POINTS, len(points)), np.float32)
         for top in range(first, last, _TILE_ROWS):
             mine = np.arange(top, min(top + _TILE_ROWS, last)) - first
@@ -106,6 +106,9 @@ def nearest_points(
                 tile = scores[: len(rows) * len(some)].reshape(len(rows), len(some))
                 np.matmul(rows, augmented[:, at : at + _TILE_POINTS], out=tile)
                 keep_nearest(tile, mine, some, distances, found)
+        found[np.isinf(distances[:, -1])] = ids[
+            :fanout
+        ]  # what overflows is as near to any, but not to one twice
         return found
 
     blocks = list(map_blocks(block, len(vectors), block_rows, threads))
@@ -131,8 +134,8 @@ def keep_nearest(
                 continue
             for j in range(size):
                 score, name = scores[i, first + j], ids[first + j]
-                if score > limit or (score == limit and name > found[row, last]):
-                    continue
+                if not (score < limit or (score == limit and name < found[row, last])):
+                    continue  # NaN, too
                 at = last
                 while at > 0 and (
                     distances[row, at - 1] > score

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,12 @@ from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.leaf_lists import leaf_lists
 from indexmill.builders.vamana import Graph, VamanaParameters, sort_lists
 
+#: The steps of a build, in their order: leaves, their lists, and lists of the graph.
+Step = Literal["carve", "compare", "choose"]
 #: Leaders that a vector goes to on the first level and on the second one.
 FANOUTS = (10, 2)
+#: Leaves that it is in, but for joined ones and small sets.
+COPIES = math.prod(FANOUTS)
 #: Candidates of a vertex before its list is chosen, in lists.
 _CANDIDATES = 2
 #: A list has so many times the neighbours that a leaf contributes.
@@ -35,16 +39,16 @@ _SHARE = 6
 _CELLS = 8
 
 
-def neighbours_a_leaf(max_degree: int) -> int:
-    """Return how many neighbours of a vertex each of its leaves finds."""
-    return max(2, -(-max_degree // _SHARE))
+def neighbours_a_leaf(max_degree: int, copies: float = COPIES) -> int:
+    """Return how many neighbours of a vertex each of its leaves finds: more where it is in few, as in a small set."""
+    usual = max(2, -(-max_degree // _SHARE))
+    return max(usual, int(usual * COPIES / copies))
 
 
 def partitioned_bytes(n: int, row_bytes: int, max_degree: int) -> int:
     """Return the memory that building a graph of `n` rows of so many bytes takes, the rows included."""
-    copies = math.prod(FANOUTS)
-    cell = row_bytes * min(n, FANOUTS[0] * math.isqrt(n * LEAF_MEAN // copies))  # of the first level
-    choosing = copies * (12 + 2 * neighbours_a_leaf(max_degree)) + 4 * max_degree + 28
+    cell = row_bytes * min(n, FANOUTS[0] * math.isqrt(n * LEAF_MEAN // COPIES))  # of the first level
+    choosing = COPIES * (12 + 2 * neighbours_a_leaf(max_degree)) + 4 * max_degree + 28
     adding = 8 * max_degree + 28
     return n * (row_bytes + max(choosing, adding)) + _CELLS * cell
 
@@ -57,6 +61,7 @@ def build_partitioned(
     seed: int,
     threads: int = 1,
     advance: Callable[[int], None] = lambda vertices: None,
+    ended: Callable[[Step, int], None] = lambda step, copies: None,
 ) -> Graph:
     """Build a graph about as good as Vamana's, without searches.
 
@@ -74,6 +79,8 @@ def build_partitioned(
         Decides the leaders.
     advance : callable
         Told the number of vertices that were finished: half when their lists are chosen, half when edges are added.
+    ended : callable
+        Told the name of every step when it has ended, and how many copies of vectors all leaves have.
 
     Returns
     -------
@@ -84,7 +91,11 @@ def build_partitioned(
     neighbours = np.zeros((n, r), np.uint32)
     degrees = np.zeros(n, np.int32)
     leaves = carve(vectors, FANOUTS, seed=seed, threads=threads)
-    copies = Copies(leaves, leaf_lists(vectors, leaves, neighbours_a_leaf(r), threads), n)
+    n_copies = len(leaves.members)
+    ended("carve", n_copies)
+    found = neighbours_a_leaf(r, n_copies / n)
+    copies = Copies(leaves, leaf_lists(vectors, leaves, found, threads), n)
+    ended("compare", n_copies)
     order = copies.order
     for done in copies.choose_all(vectors, _CANDIDATES * r, alpha, neighbours, degrees, threads):
         advance(done - done // 2)
@@ -93,4 +104,5 @@ def build_partitioned(
         advance(done // 2)
     sort_lists(vectors, neighbours, degrees, threads)
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
+    ended("choose", n_copies)
     return Graph(neighbours, degrees, entry, added)

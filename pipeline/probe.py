@@ -32,14 +32,22 @@ from indexmill.formats.validate import check_batch
 from indexmill.pipeline.budget import Shape
 from indexmill.pipeline.clocks import BatchClock, Tries, least
 from indexmill.pipeline.needs import expected_shards
+from indexmill.pipeline.probe_partition import (
+    PartitionRates,
+    partition_rates,
+    partition_seconds,
+    warm_partition,
+)
 from indexmill.pipeline.spec import Parameters
 from indexmill.reader.threads import BlockPool
 
 #: Rows that are read, and their bytes, at most.
 _ROWS, _BYTES = 16_384, 32 << 20
-#: Seconds that the probe may take but for compiling, and inserting of them; a slow machine, or parameters that make
-#: insertions slow, stop at a smaller graph. No part is interrupted, so that some time is left over.
-_SECONDS, _INSERT_SECONDS = 7.0, 3.5
+#: Seconds that the probe may take but for compiling, and building a graph of them; a slow machine, or parameters that
+#: make insertions slow, stop at a smaller graph. No part is interrupted, so that some time is left over.
+_SECONDS, _GRAPH_SECONDS = 7.0, 3.5
+#: Share of the latter that insertions have where only the navigation graph is built by them.
+_INSERT_SHARE = 0.3
 #: Vertices, or centroids, of the first try; tries grow while the next one is expected to end in time.
 _FIRST_VERTICES, _FIRST_CENTROIDS = 64, 64
 #: Memory that rows are scattered over at most, and distances computed there.
@@ -77,6 +85,8 @@ class Rates:
     encoding, centroids, reading, writing : float
         PQ code of a vector; all centroids of the entries, on one thread; a vector of the input; a byte written and
         synced.
+    partition : PartitionRates, optional
+        Of the builder `partition`, if it is wanted.
     """
 
     threads: float
@@ -90,6 +100,7 @@ class Rates:
     centroids: float
     reading: float
     writing: float
+    partition: PartitionRates | None
 
 
 def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
@@ -122,7 +133,11 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
     rows = comparable(given)
     _warm(rows[:64], p)
     deadline = time.perf_counter() + _SECONDS - read
-    size, insertion, distances, doubling = _insert(rows, p, deadline)
+    graph_deadline = min(deadline, time.perf_counter() + _GRAPH_SECONDS)
+    partitioned = p.builder == "partition"
+    insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * _GRAPH_SECONDS * partitioned
+    size, insertion, distances, doubling = _insert(rows, p, insert_deadline)
+    partition = partition_rates(rows, p, graph_deadline) if partitioned else None
     spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.comparable_bytes, rows.nbytes))
     gathered = _distance_seconds(rows, 1, deadline)
     together = _distance_seconds(rows, workers, deadline)
@@ -144,6 +159,7 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
         centroids=_kmeans_seconds(given, shape, deadline),
         reading=reading,
         writing=write_seconds(directory),
+        partition=partition,
     )
 
 
@@ -159,7 +175,7 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
         work[name] /= rates.threads
     work |= {
         "ingest": n * rates.reading,
-        "build": members * _insertion_seconds(rates, members // cells),
+        "build": members * _vertex_seconds(rates, members // cells),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion,
@@ -169,12 +185,14 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
-def _insertion_seconds(rates: Rates, n: int) -> float:
-    """Mean seconds of an insertion while a graph grows to `n` vertices, on all threads."""
-    # The mean of log2 over the growth is less than that of its end by log2(e).
+def _vertex_seconds(rates: Rates, n: int) -> float:
+    """Mean seconds of a vertex of a graph of `n`, on all threads."""
+    waiting = max(0.0, rates.scattered - rates.gathered)
+    if rates.partition is not None:
+        return partition_seconds(rates.partition, n, waiting) / rates.threads
+    # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e).
     doublings = math.log2(max(n, 2) / math.e / rates.graph_size)
     distances = max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
-    waiting = max(0.0, rates.scattered - rates.gathered)
     return distances * (rates.insertion / rates.distances + waiting) / rates.threads
 
 
@@ -186,7 +204,6 @@ def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, fl
     order = np.random.default_rng(p.seed).permutation(len(rows)).astype(np.uint32)
     done = 0
     measured: list[tuple[float, float, float]] = []
-    deadline = min(deadline, time.perf_counter() + _INSERT_SECONDS)
     tries = Tries(deadline)
     for last in _doubling(len(rows)):
         some = order[done:last]
@@ -216,6 +233,8 @@ def _warm(rows: NDArray[Any], p: Parameters) -> None:
     _insert(rows, p, math.inf)
     _distance_seconds(rows, 1, 0)
     train_pq(rows, min(p.pq_bytes, rows.shape[1]), seed=p.seed)
+    if p.builder == "partition":
+        warm_partition(rows)
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:

@@ -1,9 +1,9 @@
 """Runs builds in forked children that a failpoint or a timer kills; compiled kernels are loaded once, before the forks.
 
 Reads one JSON object a line: ``source``, ``out``, ``shard`` and optionally ``failpoint``, ``delay``, ``work``,
-``force``, ``workers``, ``lists`` (an IVF index of so many), ``tables`` (an LSH index of so many), ``join`` (arguments
-of a join in place of a build), ``exchange`` (false: the file system cannot swap two names); answers with the wait
-status of the child (negative: the signal that ended it) and its error message.
+``force``, ``workers``, ``builder`` of a graph, ``lists`` (an IVF index of so many), ``tables`` (an LSH index of so
+many), ``join`` (arguments of a join in place of a build), ``exchange`` (false: the file system cannot swap two names);
+answers with the wait status of the child (negative: the signal that ended it) and its error message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Par
 
 def build(command: dict[str, Any]) -> None:
     parameters: Parameters | IvfParameters | LshParameters = Parameters(
-        R=8, L=20, pq_bytes=4, shard_vectors=command["shard"] or None
+        R=8,
+        L=20,
+        pq_bytes=4,
+        shard_vectors=command["shard"] or None,
+        builder=command.get("builder", "vamana"),
     )
     if "lists" in command:
         parameters = IvfParameters(lists=command["lists"], batch_vectors=command["shard"])

@@ -29,6 +29,7 @@ def test_every_vector_is_in_leaves_and_in_none_twice(dtype: str) -> None:
     leaves = carve(points(6000, 9, dtype, 1), (4, 2), seed=1)
     sizes = np.diff(leaves.starts)
     assert sizes.max() <= LEAF_MOST
+    assert sizes.min() >= 32  # 64 or more before what two cells share is counted once
     assert np.bincount(leaves.members, minlength=6000).min() >= 1
     assert 6 * 6000 < len(leaves.members) <= 8 * 6000
     for first, last in zip(leaves.starts[:-1], leaves.starts[1:], strict=True):
@@ -69,9 +70,9 @@ def test_a_leaf_of_few_leaves_places_empty() -> None:
     assert sorted(lists[1, :2].tolist()) == [0, 2]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_graph_is_as_good_as_vamana(dtype: str) -> None:
-    vectors, queries = points(4000, 12, dtype, 3), points(100, 12, dtype, 4)
+@pytest.mark.parametrize(("n", "dtype"), [(800, "uint8"), (4000, "uint8"), (4000, "float32")])
+def test_a_graph_is_as_good_as_vamana(n: int, dtype: str) -> None:
+    vectors, queries = points(n, 12, dtype, 3), points(100, 12, dtype, 4)
     p = VamanaParameters(24, 60, 1.2)
     truth, _ = exact_neighbours(vectors, queries, 10)
     recalls, distances = [], []
@@ -125,6 +126,13 @@ def test_a_dense_blob_beside_far_vectors_and_constant_components() -> None:
     check(build_partitioned(vectors, 0, SMALL, seed=1), vectors, 8)
 
 
+def test_vectors_as_long_as_distances_can_hold_make_a_graph() -> None:
+    vectors = points(1500, 6, "float32", 1)
+    longest = np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1)).max()
+    vectors *= np.float32(np.sqrt(np.finfo(np.float32).max / 4) / longest)
+    check(build_partitioned(vectors, 0, SMALL, seed=1), vectors, 8)
+
+
 def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "BLOCK", 50)
     vectors = points(3000, 10, "float32", 2)
@@ -136,5 +144,14 @@ def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyP
 
 def test_progress_counts_every_vertex_once() -> None:
     told: list[int] = []
-    build_partitioned(points(3001, 4, "uint8", 1), 0, SMALL, seed=1, advance=told.append)
+    steps: list[str] = []
+    build_partitioned(
+        points(3001, 4, "uint8", 1),
+        0,
+        SMALL,
+        seed=1,
+        advance=told.append,
+        ended=lambda step, _: steps.append(step),
+    )
     assert sum(told) == 3001
+    assert steps == ["carve", "compare", "choose"]

@@ -112,6 +112,17 @@ def test_killed_between_tasks_redoes_only_the_task_in_flight(
     assert driver.succeed(tmp_path / "ix", SHARD, work=str(work)) == undisturbed[SHARD]
 
 
+@pytest.mark.parametrize(("shard", "failpoint"), [(0, "build-written"), (SHARD, "task-done:3")])
+def test_a_killed_build_by_partitions_goes_on_to_the_same_bytes(
+    driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, shard: int, failpoint: str
+) -> None:
+    out, whole = tmp_path / "ix", tmp_path / "whole"
+    driver.die(out, shard, failpoint, builder="partition")
+    made = driver.succeed(out, shard, builder="partition")
+    assert made == driver.succeed(whole, shard, builder="partition")
+    assert made["graph.imx"] != undisturbed[shard]["graph.imx"]
+
+
 def test_killed_after_random_delays(
     driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path
 ) -> None:
