@@ -84,7 +84,7 @@ def _farthest(centroids: NDArray[np.float32], rounded: NDArray[np.float32]) -> f
     for first in range(0, len(centroids), _BLOCK):
         apart = centroids[first : first + _BLOCK] - rounded[first : first + _BLOCK]
         most = max(most, float(np.einsum("ij,ij->i", apart, apart).max()))
-    return math.sqrt(most) * (1 + dim * 2.0**-23)  # float32 loses no more of a sum of so many squares
+    return float(math.sqrt(most) * (1 + dim * 2.0**-23))  # float32 loses no more of a sum of so many squares
 
 
 def nearest_cells(
