@@ -118,25 +118,19 @@ def build(space: Workspace) -> dict[str, Any]:
     return {**usage.to_dict(), **call, "pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
 
 
-def read_graph(space: Workspace) -> Graph:
-    """Read neighbour lists and medoid out of DiskANN's disk index, of uint8 vectors several to a sector.
+def read_graph(index: Path, shape: tuple[int, int]) -> Graph:
+    """Read neighbour lists and medoid out of DiskANN's disk index, of uint8 vectors of this shape, several to a sector.
 
     Raises
     ------
     ValueError
         If the header's sizes are not those of such an index.
     """
-    path = space.require(space.diskann_index / "ann_disk.index")
+    path = index / "ann_disk.index"
     n, dim, medoid, node_bytes, per_sector = (int(v) for v in np.fromfile(path, "<u8", 5, offset=8))
     degree = (node_bytes - dim) // 4 - 1
-    if (
-        (n, dim) != space.data.shape()
-        or node_bytes != dim + 4 * (degree + 1)
-        or per_sector != _SECTOR // node_bytes
-    ):
-        raise ValueError(
-            f"{path}: header {n, dim, node_bytes, per_sector} does not fit {space.data.shape()} of uint8"
-        )
+    if (n, dim) != shape or node_bytes != dim + 4 * (degree + 1) or per_sector != _SECTOR // node_bytes:
+        raise ValueError(f"{path}: header {n, dim, node_bytes, per_sector} does not fit {shape} of uint8")
     node = np.dtype([("vector", "u1", dim), ("degree", "<u4"), ("neighbours", "<u4", degree)])
     sector = np.dtype(
         {"names": ["nodes"], "formats": [(node, per_sector)], "offsets": [0], "itemsize": _SECTOR}
