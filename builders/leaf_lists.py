@@ -156,36 +156,39 @@ def _least_work(panels: int, k: int) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _least(scores: Any, work: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write the places of the least `scores` to `out`, but not of those that are `NO_SCORE`.
+    """Write the places of the least `scores` to `out`, ties by the smaller place, but not of those that are `NO_SCORE`.
 
-    The k-th least of the minima of all panels bounds the k-th least score from above, so few panels are looked at.
+    The k-th least of the minima of groups bounds the k-th least score from above, so few groups are looked at. Those of
+    a group lie as far apart as there are groups: so minima turn into vector instructions.
     """
     minima, bounds, best = work
-    k, panels = out.size, scores.size // PANEL
+    k, groups = out.size, scores.size // PANEL
     bounds[:] = NO_SCORE
     best[:] = NO_SCORE
     out[:] = NOBODY
-    for panel in range(panels):
-        least = np.int32(NO_SCORE)
-        for lane in range(PANEL):
-            least = min(least, scores[panel * PANEL + lane])
-        minima[panel] = least
-        if least < bounds[k - 1]:
+    least = minima[:groups]
+    least[:] = scores[:groups]
+    for first in range(groups, scores.size, groups):
+        some = scores[first : first + groups]
+        for group in range(groups):
+            least[group] = min(least[group], some[group])
+    for group in range(groups):
+        if least[group] < bounds[k - 1]:
             at = k - 1
-            while at > 0 and bounds[at - 1] > least:
+            while at > 0 and bounds[at - 1] > least[group]:
                 bounds[at] = bounds[at - 1]
                 at -= 1
-            bounds[at] = least
-    bound = bounds[k - 1]
-    for panel in range(panels):
-        if minima[panel] > bound:
+            bounds[at] = least[group]
+    bound = min(bounds[k - 1], np.int32(NO_SCORE - 1))
+    for group in range(groups):
+        if least[group] > bound:
             continue
-        for place in range(panel * PANEL, (panel + 1) * PANEL):
+        for place in range(group, scores.size, groups):
             score = scores[place]
-            if score > bound or score >= best[k - 1]:
+            if score > bound or score > best[k - 1] or (score == best[k - 1] and place > out[k - 1]):
                 continue
             at = k - 1
-            while at > 0 and best[at - 1] > score:
+            while at > 0 and (best[at - 1] > score or (best[at - 1] == score and out[at - 1] > place)):
                 best[at], out[at] = best[at - 1], out[at - 1]
                 at -= 1
             best[at], out[at] = score, place
