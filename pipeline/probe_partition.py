@@ -62,7 +62,10 @@ def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
     return carving + COPIES * rates.comparing + rates.choosing + _FETCHED * waiting
 
 
-def _try(rows: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:
+def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:
+    rows = np.array(
+        given
+    )  # writable, as a build has them and kernels are compiled for, whatever the source gave
     ends: dict[Step, float] = {}
     copies = 1
 
