@@ -199,6 +199,8 @@ class VectorsFile:
         CorruptFile
             If a page's CRC differs.
         """
+        if len(slots) and int(slots.max()) >= self.n_vectors:
+            raise IndexError(f"{self.path}: {self.n_vectors} slots, not {slots.max()}")
         f = self.row_format
         found = np.empty((len(slots), f.dim), f.element_dtype)
         step = max(1, _BLOCK_BYTES // (f.pages_per_row * PAGE_BYTES))
