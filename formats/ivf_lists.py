@@ -65,12 +65,8 @@ class ListReader:
         CorruptFile
             If a page's CRC differs.
         """
-        step = self.piece_rows
-        for batch, first_page, size in self._parts(number):
-            for first in range(0, size, step):
-                some = min(step, size - first)
-                data = _span(batch, first_page, first * self._row_bytes, some * self._row_bytes)
-                yield np.frombuffer(data, np.uint8).reshape(some, self._row_bytes)
+        for part in self._parts(number):
+            yield from self._rows(*part)
 
     def ids(self, number: int) -> Iterator[NDArray[np.uint32]]:
         """Yield the vector ids of list `number`, uint32 (m,), ascending.
@@ -80,17 +76,51 @@ class ListReader:
         CorruptFile
             If a page's CRC differs, or ids do not ascend within their batch.
         """
+        for part in self._parts(number):
+            yield from self._ids(*part)
+
+    def rows_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Yield list and rows of all lists as they lie in the files, batch after batch, longest first.
+
+        Pieces are those of `ids_in_file_order`; raises as `rows`.
+        """
+        for number, part in self._parts_in_file_order():
+            for rows in self._rows(*part):
+                yield number, rows
+
+    def ids_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        """Yield list and ids of all lists as they lie in the files, batch after batch, longest first.
+
+        Raises as `ids`.
+        """
+        for number, part in self._parts_in_file_order():
+            for ids in self._ids(*part):
+                yield number, ids
+
+    def _rows(self, batch: BatchFile, first_page: int, size: int) -> Iterator[NDArray[np.uint8]]:
         step = self.piece_rows
-        for batch, first_page, size in self._parts(number):
-            begin = int(ids_offset(np.array(size), self._row_bytes))
-            for first in range(0, size, step):
-                # one more in front, so that neighbouring pieces are compared too
-                before = min(first, 1)
-                some = min(step, size - first)
-                data = _span(batch, first_page, begin + 4 * (first - before), 4 * (some + before))
-                ids = np.frombuffer(data, "<u4")
-                batch.check_ids(ids, np.array([0]))
-                yield ids[before:]
+        for first in range(0, size, step):
+            some = min(step, size - first)
+            data = _span(batch, first_page, first * self._row_bytes, some * self._row_bytes)
+            yield np.frombuffer(data, np.uint8).reshape(some, self._row_bytes)
+
+    def _ids(self, batch: BatchFile, first_page: int, size: int) -> Iterator[NDArray[np.uint32]]:
+        step = self.piece_rows
+        begin = int(ids_offset(np.array(size), self._row_bytes))
+        for first in range(0, size, step):
+            # one more in front, so that neighbouring pieces are compared too
+            before = min(first, 1)
+            some = min(step, size - first)
+            data = _span(batch, first_page, begin + 4 * (first - before), 4 * (some + before))
+            ids = np.frombuffer(data, "<u4")
+            batch.check_ids(ids, np.array([0]))
+            yield ids[before:]
+
+    def _parts_in_file_order(self) -> Iterator[tuple[int, tuple[BatchFile, int, int]]]:
+        """Yield list, and batch, first page and size, of each that is not empty."""
+        for batch, _ in self._batches:
+            for entry in batch.directory[batch.directory["size"] > 0]:
+                yield int(entry["list"]), (batch, int(entry["first_page"]), int(entry["size"]))
 
     def _parts(self, number: int) -> Iterator[tuple[BatchFile, int, int]]:
         """Yield batch, first page and size of the list in each batch where it is not empty."""

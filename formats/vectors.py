@@ -189,6 +189,29 @@ class VectorsFile:
         skip = first - group * f.rows_per_group
         return f.unpack(pages)[skip : skip + count]
 
+    def take(self, slots: NDArray[np.uint32]) -> NDArray[Any]:
+        """Return the vectors of some slots, in any order, (len(slots), dim). Memory: beside them 8 MiB of pages.
+
+        Raises
+        ------
+        IndexError
+            If there are fewer slots.
+        CorruptFile
+            If a page's CRC differs.
+        """
+        if len(slots) and int(slots.max()) >= self.n_vectors:
+            raise IndexError(f"{self.path}: {self.n_vectors} slots, not {slots.max()}")
+        f = self.row_format
+        found = np.empty((len(slots), f.dim), f.element_dtype)
+        step = max(1, _BLOCK_BYTES // (f.pages_per_row * PAGE_BYTES))
+        for first in range(0, len(slots), step):
+            groups, places = np.divmod(slots[first : first + step].astype(np.int64), f.rows_per_group)
+            numbers = groups[:, None] * f.pages_per_row + np.arange(f.pages_per_row)
+            pages = self._file.take_pages("vectors", numbers.ravel())
+            rows = f.unpack(pages.tobytes()).reshape(len(groups), f.rows_per_group, f.dim)
+            found[first : first + step] = rows[np.arange(len(groups)), places]
+        return found
+
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield (first slot, vectors) from front to back, about 4 MiB at a time."""
         for rows in _blocks(self.row_format, self.n_vectors):

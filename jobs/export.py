@@ -48,7 +48,11 @@ def show_targets(targets: list[dict[str, Any]]) -> None:
         table.add_column(heading, overflow="fold")
     for target in targets:
         table.add_row(
-            target["target"], target["kind"], *target["keeps"].values(), target["rebuilds"], target["engine"]
+            target["target"],
+            ", ".join(target["kinds"]),
+            *target["keeps"].values(),
+            target["rebuilds"],
+            target["engine"],
         )
     stdout_console().print(table)
 

@@ -86,7 +86,7 @@ def run_export(
                     write_id_map(view, fresh, listener.advance)
                 with stage_progress(listener, target.name, target.passes * view.n_rows, "vectors"):
                     target.write(view, fresh, listener.advance)
-                record = _seal(fresh, view, target)
+                record = _seal(fresh, view, target, opened.kind)
             swap_in(fresh, out)
         except BaseException:
             give_up(out)
@@ -94,7 +94,7 @@ def run_export(
         return {**record, "out": str(out), "open": target.snippet(view, out)}
 
 
-def _seal(folder: Path, view: ExportedRows, target: Target[Any]) -> dict[str, Any]:
+def _seal(folder: Path, view: ExportedRows, target: Target[Any], kind: str) -> dict[str, Any]:
     """Make the files durable and write export.json, which names them; return it."""
     files = []
     for path in sorted(folder.rglob("*")):
@@ -107,9 +107,12 @@ def _seal(folder: Path, view: ExportedRows, target: Target[Any]) -> dict[str, An
         with open(path, "rb") as file:
             os.fsync(file.fileno())
         files.append({"name": name, "bytes": path.stat().st_size, "sha256": file_sha256(path)})
+    listed = target.to_dict()
+    del listed["kinds"]
     record = {
         "version": _VERSION,
-        **target.to_dict(),
+        **listed,
+        "kind": kind,
         "index_build_id": view.build_id,
         "n_vectors": view.n,
         "dim": view.dim,

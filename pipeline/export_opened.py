@@ -14,18 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.errors import ConfigError, CorruptFile, InputError
 from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import ExportedRows, Ids
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import ExportedIndex, Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.frame import corrupt
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf_index import VECTORS_NAME, IvfFiles, vectors_problems
 from indexmill.formats.ivf_lists import ListReader
 from indexmill.formats.lsh_index import LshFiles
 from indexmill.formats.manifest import MANIFEST_NAME, Manifest, check_size, file_sha256, parse_manifest
 from indexmill.formats.metadata import METADATA_NAME
+from indexmill.formats.vectors import VectorsFile
 from indexmill.pipeline.export_metadata import MappedMetadata
 from indexmill.pipeline.extend_index import OpenedIndex
 
@@ -35,10 +36,12 @@ _Opener = Callable[[ExitStack, Path, Manifest, Ids], tuple[ExportedRows, pq.Parq
 
 @dataclass(frozen=True)
 class OpenedExport:
-    """An index as a target sees it, and the file of its metadata."""
+    """An index of some kind as a target sees it, and the file of its metadata."""
 
+    kind: str
     _bare: ExportedRows
     _metadata: pq.ParquetFile | None
+    _arrange: Callable[[ExportedRows], ExportedRows]
 
     def described(self) -> ExportedRows:
         """Return the index with metadata of no rows: what a target needs to tell whether it can hold it."""
@@ -48,12 +51,13 @@ class OpenedExport:
     @contextmanager
     def view(self, scratch: Path) -> Iterator[ExportedRows]:
         """Yield the index; its metadata lie in the file `scratch` meanwhile."""
+        seen = self._arrange(self._bare)
         if self._metadata is None:
-            yield self._bare
+            yield seen
             return
         rows = MappedMetadata(self._metadata, scratch)
         try:
-            yield replace(self._bare, metadata_of=rows.take)
+            yield replace(seen, metadata_of=rows.take)
         finally:
             rows.close()
             scratch.unlink()
@@ -78,16 +82,17 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
             f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
         )
     manifest = parse_manifest(path)
-    if manifest.kind != target.kind:
-        fitting = ", ".join(name for name, one in TARGETS.items() if one.kind == manifest.kind)
+    if manifest.kind not in target.kinds:
+        fitting = ", ".join(name for name, one in TARGETS.items() if manifest.kind in one.kinds)
         raise ConfigError(
-            f"to: {target.name} holds indexes of kind {target.kind}, but {path} is of kind {manifest.kind}; "
-            f"export it to one of {fitting}"
+            f"to: {target.name} holds indexes of kind {' or '.join(target.kinds)}, but {path} is of kind "
+            f"{manifest.kind}; export it to one of {fitting}"
         )
     if manifest.kind == "graph" and target.keeps["graph"] != "no":
         _check_reachable(path, manifest)
     with ExitStack() as stack:
-        yield OpenedExport(*_OPENERS[manifest.kind](stack, path, manifest, ids))
+        bare, metadata = _OPENERS[manifest.kind](stack, path, manifest, ids)
+        yield OpenedExport(manifest.kind, bare, metadata, target.arrange)
 
 
 def _check_reachable(path: Path, manifest: Manifest) -> None:
@@ -120,9 +125,18 @@ def _open_lists(
     seen = ExportedLists(
         vector_ids=np.arange(index.centroids.n_vectors, dtype=np.uint32), user_ids=index.user_ids(),
         metadata_of=_none, build_id=manifest.build_id, ids=ids, shared=index.centroids,
-        lists=stack.enter_context(ListReader(index)),
+        lists=stack.enter_context(ListReader(index)), exact=_open_exact(stack, index),
     )  # fmt: skip
     return seen, _open_metadata(stack, path, manifest, seen.n)
+
+
+def _open_exact(stack: ExitStack, index: IvfFiles) -> VectorsFile | None:
+    """Open the exact vectors beside lists of codes, if they were kept."""
+    if not any(entry.name == VECTORS_NAME for entry in index.manifest.files):
+        return None
+    for problem in vectors_problems(index):
+        raise CorruptFile(problem)
+    return stack.enter_context(VectorsFile(index.path / VECTORS_NAME, index.identity))
 
 
 def _open_tables(

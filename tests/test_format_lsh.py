@@ -104,6 +104,11 @@ def test_vectors_come_back_from_pages_of_several_and_from_several_pages(
         assert np.array_equal(file.read(0, 61), vectors)
         assert np.array_equal(file.read(17, 9), vectors[17:26])
         assert np.array_equal(np.concatenate([block for _, block in file.blocks()]), vectors)
+        some = np.random.default_rng(3).integers(61, size=100).astype(np.uint32)
+        assert np.array_equal(file.take(some), vectors[some])
+        assert file.take(some[:0]).shape == (0, dim)
+        with pytest.raises(IndexError):
+            file.take(np.array([3, 61], np.uint32))
     for slot in (0, 13, 60):
         page = slot // row.rows_per_page if row.rows_per_page else slot * row.pages_per_row
         at = 4096 + page * 4096 + (slot % row.rows_per_page * row.vector_bytes if row.rows_per_page else 0)

@@ -13,11 +13,21 @@ import numpy as np
 import pyarrow as pa
 
 from indexmill.formats.exports.columns import byte_lengths
-from indexmill.formats.exports.dump import KEEPS, check_metadata, json_metadata, partitions
+from indexmill.formats.exports.dump import (
+    KEEPS,
+    KINDS,
+    Checked,
+    DumpBlock,
+    Dumped,
+    blocks,
+    check_metadata,
+    check_vectors,
+    json_metadata,
+)
 from indexmill.formats.exports.json_text import join, json_column, json_lists, json_objects
-from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
+from indexmill.formats.exports.list_rows import in_list_order
+from indexmill.formats.exports.target import Target, cannot_hold
 from indexmill.formats.metadata import free_name
-from indexmill.formats.nodes import NodeBlock
 
 NAME = "bulk"
 #: A server takes 100 MB at once unless told otherwise.
@@ -32,8 +42,9 @@ _OWN = ("slot", "partition", "vector_id", "vector", "id")
 _MAX_DIM = {"elasticsearch": 4_096, "opensearch": 16_000}
 
 
-def check(index: ExportedIndex) -> None:
-    """Refuse ids that are no JSON string, vectors that are too long, and metadata without JSON."""
+def check(index: Checked) -> None:
+    """Refuse ids that are no JSON string, vectors that are too long or codes alone, and metadata without JSON."""
+    check_vectors(NAME, index)
     if index.dim > _MAX_DIM["opensearch"]:
         most = " (opensearch) and ".join(f"{_MAX_DIM[name]:,}" for name in ("opensearch", "elasticsearch"))
         holds = f"up to {most} (elasticsearch)"
@@ -65,7 +76,7 @@ def _check_names(names: list[str]) -> None:
             raise cannot_hold(NAME, "columns", got, "a name as a value or as an object", action)
 
 
-def _metadata_fields(index: ExportedIndex) -> dict[str, pa.Field]:
+def _metadata_fields(index: Checked | Dumped) -> dict[str, pa.Field]:
     """Return the metadata columns by the names of their fields; those that begin with _ are the engines' own."""
     fields: dict[str, pa.Field] = {}
     for field in index.metadata(0, 1).schema:
@@ -74,64 +85,62 @@ def _metadata_fields(index: ExportedIndex) -> dict[str, pa.Field]:
     return fields
 
 
-def _own(index: ExportedIndex) -> tuple[str, ...]:
+def _own(index: Checked | Dumped) -> tuple[str, ...]:
     """Return the names of the fields that are not metadata."""
     return _OWN if _id_field(index) is not None else _OWN[:-1]
 
 
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
     """Write the files, and a mapping for each engine. Memory: a block of rows as text, and the ids."""
     for engine in _MAX_DIM:
         if index.dim <= _MAX_DIM[engine]:
             (folder / f"{engine}.json").write_text(json.dumps(_settings(index, engine), indent=2) + "\n")
     with ExitStack() as stack:
         number, written, file = 0, 0, stack.enter_context(open(folder / _name(0), "xb"))
-        for first, last, text in _lines(index):
+        for rows, text in _lines(index):
             if written and written + len(text) > _FILE_BYTES:
                 stack.close()
                 number, written = number + 1, 0
                 file = stack.enter_context(open(folder / _name(number), "xb"))
             file.write(text)
             written += len(text)
-            advance(last - first)
+            advance(rows)
 
 
 def _name(number: int) -> str:
     return f"bulk-{number:05}.ndjson"
 
 
-def _lines(index: ExportedIndex) -> Iterator[tuple[int, int, pa.Buffer]]:
-    """Yield the text of consecutive slots, a few MiB at a time."""
+def _lines(index: Dumped) -> Iterator[tuple[int, pa.Buffer]]:
+    """Yield how many consecutive slots, and their text, a few MiB at a time."""
     step = max(1, _STEP_BYTES // (64 + 12 * index.dim))
-    for first, block in index.blocks():
-        for skip in range(0, len(block), step):
-            part = block[skip : skip + step]
-            begin = first + skip
-            yield begin, begin + len(part), _text(index, begin, part)
+    for block in blocks(index):
+        for part in block.cut(step):
+            yield len(part.vectors), _text(index, part)
 
 
-def _text(index: ExportedIndex, first: int, block: NodeBlock) -> pa.Buffer:
+def _text(index: Dumped, block: DumpBlock) -> pa.Buffer:
     """Return two lines a slot: what to do, and the document."""
-    m, last = len(block), first + len(block)
+    first, last = block.first, block.last
     slots = pa.array(np.arange(first, last))
     names = index.names(first, last)
     columns: list[tuple[str, Any]] = [
         ("slot", json_column(slots)),
-        ("partition", json_column(pa.array(partitions(index, first, last)))),
+        ("partition", json_column(pa.array(block.partitions))),
         ("vector_id", json_column(pa.array(index.vector_ids[first:last].astype(np.int64)))),
     ]
     if _id_field(index) is not None:
         columns.append(("id", json_column(names)))
-    vectors = np.ascontiguousarray(index.vectors(block)).ravel()
+    vectors = np.ascontiguousarray(block.vectors).ravel()
     columns.append(("vector", json_lists(pa.array(vectors), index.dim)))
     texts = (text for _, text in json_metadata(index, first, last))
     columns += zip(_metadata_fields(index), texts, strict=True)
     called = _strings(slots if index.ids == "slot" else names)
-    lines = join(['{"index":{"_id":', called, "}}\n", json_objects(columns, m), "\n"])
+    lines = join(['{"index":{"_id":', called, "}}\n", json_objects(columns, last - first), "\n"])
     return lines.buffers()[2]
 
 
-def _id_field(index: ExportedIndex) -> str | None:
+def _id_field(index: Checked | Dumped) -> str | None:
     """Return the type of field ``id``; None where user ids have no JSON."""
     kind = pa.int64() if index.user_ids is None else index.user_ids.type
     if pa.types.is_integer(kind):
@@ -144,7 +153,7 @@ def _strings(ids: pa.Array) -> pa.Array:
     return json_column(ids.cast(pa.large_string()))
 
 
-def _settings(index: ExportedIndex, engine: str) -> dict[str, Any]:
+def _settings(index: Dumped, engine: str) -> dict[str, Any]:
     """Return the body of a request that makes an index for the documents."""
     properties: dict[str, Any] = {"slot": {"type": "long"}, "partition": {"type": "integer"},
                                   "vector_id": {"type": "long"}}  # fmt: skip
@@ -174,7 +183,7 @@ def _property(kind: pa.DataType) -> dict[str, Any]:
     return {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: Dumped, folder: Path) -> str:
     """Return the shell commands that make an index and load the documents."""
     engine = "opensearch" if index.dim > _MAX_DIM["elasticsearch"] else "elasticsearch"
     return f"""\
@@ -187,9 +196,9 @@ done
 """
 
 
-TARGET = Target(
+TARGET: Target[Any] = Target(
     name=NAME,
-    kind="graph",
+    kinds=KINDS,
     engine="OpenSearch, Elasticsearch",
     keeps=KEEPS,
     rebuilds="its index, from the vectors",
@@ -197,4 +206,5 @@ TARGET = Target(
     check=check,
     write=write,
     snippet=snippet,
+    arrange=in_list_order,
 )

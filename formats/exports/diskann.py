@@ -198,7 +198,7 @@ found = index.search(query, k_neighbors=10, complexity=50, beam_width=4)
 
 TARGET = Target(
     name=NAME,
-    kind="graph",
+    kinds=("graph",),
     engine="DiskANN (diskannpy 0.7.0, diskannpy-rust 0.49.1), PipeANN",
     keeps={
         "graph": "yes",

@@ -1,20 +1,26 @@
-"""What the plain dumps share: columns by block, and the metadata types that JSON holds."""
+"""What the plain dumps share: rows of graphs and of lists by block, and the metadata types that JSON holds."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.columns import one_chunk
 from indexmill.formats.exports.json_text import is_json_type, json_column
+from indexmill.formats.exports.list_rows import ListRows
+from indexmill.formats.exports.lists import ExportedLists
+from indexmill.formats.exports.rows import ExportedRows
 from indexmill.formats.exports.target import ExportedIndex, cannot_hold
+from indexmill.formats.nodes import NodeBlock
 
+KINDS = ("graph", "ivf")
 KEEPS = {
     "graph": "no",
     "codes": "no",
-    "clusters": "no",
+    "clusters": "as a column",
     "order": "as a column",
     "pages": "as a column",
     "entries": "no",
@@ -22,8 +28,67 @@ KEEPS = {
     "metadata": "yes, as JSON",
 }
 
+#: What a dump checks: lists are by vector id then.
+Checked = ExportedIndex | ExportedLists
+#: What a dump writes: slot s is row s.
+Dumped = ExportedIndex | ListRows
 
-def check_metadata(target: str, index: ExportedIndex) -> None:
+
+class DumpBlock(NamedTuple):
+    """Consecutive rows.
+
+    Attributes
+    ----------
+    first : int
+        Slot of the first one.
+    partitions : int64 array, shape (m,)
+        The page of a graph, or the list, in which each stands: vectors of one are near each other.
+    vectors : array, shape (m, dim)
+        As the user knows them.
+    nodes : NodeBlock or None
+        What a graph has of them.
+    """
+
+    first: int
+    partitions: NDArray[np.int64]
+    vectors: NDArray[Any]
+    nodes: NodeBlock | None
+
+    @property
+    def last(self) -> int:
+        """The slot after the last one."""
+        return self.first + len(self.vectors)
+
+    def cut(self, rows: int) -> Iterator[DumpBlock]:
+        """Yield the block in pieces of at most `rows` rows."""
+        for skip in range(0, len(self.vectors), rows):
+            part = slice(skip, skip + rows)
+            nodes = None if self.nodes is None else self.nodes[part]
+            yield DumpBlock(self.first + skip, self.partitions[part], self.vectors[part], nodes)
+
+
+def blocks(index: Dumped) -> Iterator[DumpBlock]:
+    """Yield all rows in slot order, a few MiB at a time."""
+    if isinstance(index, ExportedIndex):
+        per_page = index.graph.node_format.nodes_per_group
+        for first, nodes in index.blocks():
+            slots = np.arange(first, first + len(nodes), dtype=np.int64)
+            yield DumpBlock(first, slots // per_page, index.vectors(nodes), nodes)
+        return
+    first = 0
+    for block in index.blocks():
+        yield DumpBlock(first, block.lists.astype(np.int64), block.vectors, None)
+        first += len(block.ids)
+
+
+def check_vectors(target: str, index: Checked) -> None:
+    """Refuse lists of PQ codes alone: what they stand for are not the user's vectors."""
+    if isinstance(index, ExportedLists) and index.shared.codec == "pq" and index.exact is None:
+        action = "build with --keep-vectors, or export to faiss-ivf or lance"
+        raise cannot_hold(target, "lists of", "pq codes alone", "vectors", action)
+
+
+def check_metadata(target: str, index: ExportedRows) -> None:
     """Refuse metadata columns of types that have no JSON."""
     for field in index.metadata(0, 1).schema:
         if not is_json_type(field.type):
@@ -32,13 +97,7 @@ def check_metadata(target: str, index: ExportedIndex) -> None:
             raise cannot_hold(target, f"metadata column {field.name!r} of type", field.type, holds, action)
 
 
-def partitions(index: ExportedIndex, first: int, last: int) -> NDArray[np.int64]:
-    """Return the page of slots [first, last): its vectors are near each other."""
-    slots: NDArray[np.int64] = np.arange(first, last, dtype=np.int64)
-    return slots // index.graph.node_format.nodes_per_group
-
-
-def json_metadata(index: ExportedIndex, first: int, last: int) -> list[tuple[str, Any]]:
+def json_metadata(index: ExportedRows, first: int, last: int) -> list[tuple[str, Any]]:
     """Return name and JSON text of each metadata column."""
     table = index.metadata(first, last)
     return [(name, json_column(one_chunk(table[name]))) for name in table.column_names]

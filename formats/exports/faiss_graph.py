@@ -58,7 +58,7 @@ def graph_target(
 
     return Target(
         name=name,
-        kind="graph",
+        kinds=("graph",),
         engine="faiss (1.9 to 1.15)",
         keeps={
             "graph": "yes",

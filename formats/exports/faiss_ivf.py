@@ -208,7 +208,7 @@ def _target(
 ) -> Target[ExportedLists]:
     return Target(
         name=name,
-        kind="ivf",
+        kinds=("ivf",),
         engine="faiss (1.15)",
         keeps={
             "graph": "no",

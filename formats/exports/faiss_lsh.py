@@ -132,7 +132,7 @@ print(*search(np.ones({index.dim}, np.float32), {_K}))
 
 TARGET = Target(
     name=NAME,
-    kind="lsh",
+    kinds=("lsh",),
     engine="faiss (1.9 to 1.15) for distances, numpy for hashes",
     keeps={
         "graph": "no",

@@ -107,7 +107,7 @@ for (var node : found.getNodes()) System.out.println(node.node + " " + node.scor
 
 TARGET = Target(
     name=NAME,
-    kind="graph",
+    kinds=("graph",),
     engine="JVector 3.0.6, 4.0.0-rc.8",
     keeps={
         "graph": "yes",

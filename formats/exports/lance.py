@@ -160,7 +160,7 @@ def snippet(index: ExportedLists, folder: Path) -> str:
 
 TARGET = Target(
     name=NAME,
-    kind="ivf",
+    kinds=("ivf",),
     engine="Lance (pylance 14), LanceDB",
     keeps={
         "graph": "no",

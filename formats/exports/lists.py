@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from indexmill.formats.exports.rows import ExportedRows
 from indexmill.formats.ivf_centroids import Centroids
 from indexmill.formats.ivf_lists import ListReader
+from indexmill.formats.vectors import VectorsFile
 
 #: Bytes of a block, about.
 _BLOCK_BYTES = 4 << 20
@@ -27,16 +28,16 @@ class ListBlock(NamedTuple):
     Attributes
     ----------
     lists : uint32 array, shape (m,)
-        The list that each stands in; ascending.
+        The list that each stands in.
     ids : uint32 array, shape (m,)
         Vector ids.
-    vectors : float32 array, shape (m, dim)
-        As stored: of unit length under cosine, with the component that inner product adds; codes decoded.
+    vectors : array, shape (m, dim as stored)
+        Of unit length under cosine, with the component that inner product adds.
     """
 
     lists: NDArray[np.uint32]
     ids: NDArray[np.uint32]
-    vectors: NDArray[np.float32]
+    vectors: NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +50,13 @@ class ExportedLists(ExportedRows):
     ----------
     shared : Centroids
     lists : ListReader
+    exact : VectorsFile or None
+        The vectors that codes stand for, if they were kept.
     """
 
     shared: Centroids
     lists: ListReader
+    exact: VectorsFile | None = None
 
     @property
     def dim(self) -> int:
@@ -63,6 +67,12 @@ class ExportedLists(ExportedRows):
     def metric(self) -> str:
         """``l2``, ``ip`` or ``cosine``."""
         return self.shared.metric
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the vectors of `pieces_in_file_order`: float32 where codes are decoded."""
+        as_given = self.exact is not None or self.shared.codec == "flat"
+        return np.dtype(self.shared.dtype if as_given else np.float32)
 
     @property
     def n_rows(self) -> int:
@@ -92,33 +102,47 @@ class ExportedLists(ExportedRows):
             yield (ids if self._numbers is None else self._numbers[ids]).astype(np.int64)
 
     def blocks(self) -> Iterator[ListBlock]:
-        """Yield all lists by number, about 4 MiB of float32 at a time."""
-        step = max(1, _BLOCK_BYTES // (4 * self.shared.dim))
-        waiting: list[ListBlock] = []
-        count = 0
+        """Yield all lists by number, float32 with codes decoded, about 4 MiB at a time."""
+        return joined(self._pieces_by_number(), self.block_rows)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block of about 4 MiB of float32."""
+        return max(1, _BLOCK_BYTES // (4 * self.shared.dim))
+
+    def _pieces_by_number(self) -> Iterator[ListBlock]:
         for number in np.flatnonzero(self.lists.sizes).tolist():
             for ids, rows in zip(self.lists.ids(number), self.lists.rows(number), strict=True):
-                for first in range(0, len(ids), step):
-                    some = ids[first : first + step]
-                    vectors = self._decoded(number, rows[first : first + step])
-                    waiting.append(ListBlock(np.full(len(some), number, np.uint32), some, vectors))
-                    count += len(some)
-                    if count >= step:
-                        yield _joined(waiting)
-                        waiting, count = [], 0
-        if waiting:
-            yield _joined(waiting)
+                for part in self._cut(len(ids)):
+                    vectors = self._decoded(number, rows[part]).astype(np.float32, copy=False)
+                    yield _block(number, ids[part], vectors)
 
-    def _decoded(self, number: int, rows: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return what rows of a list stand for, float32 (m, dim as stored)."""
+    def pieces_in_file_order(self) -> Iterator[ListBlock]:
+        """Yield all lists as they lie in the files, of `dtype`: exact if they were kept, else codes decoded.
+
+        A piece is of one list, at most `block_rows`. Exact vectors are read at random.
+        """
+        if self.exact is not None:
+            for number, ids in self.lists.ids_in_file_order():
+                for part in self._cut(len(ids)):
+                    yield _block(number, ids[part], self.exact.take(ids[part]))
+            return
+        both = zip(self.lists.ids_in_file_order(), self.lists.rows_in_file_order(), strict=True)
+        for (number, ids), (_, rows) in both:
+            for part in self._cut(len(ids)):
+                yield _block(number, ids[part], self._decoded(number, rows[part]))
+
+    def _cut(self, n: int) -> Iterator[slice]:
+        return (slice(first, first + self.block_rows) for first in range(0, n, self.block_rows))
+
+    def _decoded(self, number: int, rows: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return what rows of a list stand for, (m, dim as stored): float32 where they are codes."""
         shared = self.shared
         if shared.scale is not None:
             decoded: NDArray[np.float32] = shared.scale[0] + shared.scale[1] * rows.astype(np.float32)
             return decoded
         if shared.codebook is None:
-            return (
-                np.ascontiguousarray(rows).view(np.dtype(shared.dtype).newbyteorder("<")).astype(np.float32)
-            )
+            return np.ascontiguousarray(rows).view(np.dtype(shared.dtype).newbyteorder("<"))
         decoded = np.repeat(shared.centroids[number][None], len(rows), axis=0)
         offsets = shared.codebook.offsets.tolist()
         for j, (first, last) in enumerate(pairwise(offsets)):
@@ -126,5 +150,23 @@ class ExportedLists(ExportedRows):
         return decoded
 
 
-def _joined(blocks: list[ListBlock]) -> ListBlock:
+def joined(pieces: Iterable[ListBlock], rows: int) -> Iterator[ListBlock]:
+    """Join consecutive pieces until they have at least `rows` rows."""
+    waiting: list[ListBlock] = []
+    count = 0
+    for piece in pieces:
+        waiting.append(piece)
+        count += len(piece.ids)
+        if count >= rows:
+            yield _concatenated(waiting)
+            waiting, count = [], 0
+    if count:
+        yield _concatenated(waiting)
+
+
+def _concatenated(blocks: list[ListBlock]) -> ListBlock:
     return ListBlock(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
+
+
+def _block(number: int, ids: NDArray[np.uint32], vectors: NDArray[Any]) -> ListBlock:
+    return ListBlock(np.full(len(ids), number, np.uint32), ids, vectors)

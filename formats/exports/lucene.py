@@ -92,7 +92,7 @@ def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target[Exporte
     return Target(
         name=name,
         engine="Lucene 9.12",
-        kind="graph",
+        kinds=("graph",),
         keeps=keeps,
         rebuilds="nothing, until segments are merged" if with_graph else "its graph, while it is written",
         passes=3 if with_graph else 2,

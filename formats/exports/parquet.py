@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from indexmill.formats.exports.dump import KINDS, Checked, Dumped, blocks, check_vectors
 from indexmill.formats.exports.idmap import narrow
-from indexmill.formats.exports.target import ExportedIndex, Target
+from indexmill.formats.exports.list_rows import in_list_order
+from indexmill.formats.exports.target import Target
 from indexmill.formats.metadata import add_metadata
 from indexmill.formats.nodes import NodeBlock
 
@@ -19,44 +22,46 @@ NAME = "parquet"
 FILE_NAME = "vectors.parquet"
 
 
-def check(index: ExportedIndex) -> None:
-    """Parquet holds every index."""
+def check(index: Checked) -> None:
+    """Refuse codes without vectors; Parquet holds everything else."""
+    check_vectors(NAME, index)
 
 
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write a row a slot, a row group for each block of nodes. Memory: a row group, and the ids.
+def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
+    """Write a row a slot, a row group for each block. Memory: a row group, and the ids.
 
-    Columns: slot uint32, partition uint32 (the page), vector_id int64, id in the user's type, vector
-    fixed_size_list, neighbours list of slots (uint32), nearest first; then the metadata columns.
+    Columns: slot uint32, partition uint32 (the page, or the list), vector_id int64, id in the user's type, vector
+    fixed_size_list; of a graph neighbours, list of slots (uint32), nearest first; then the metadata columns.
     """
-    per_page = index.graph.node_format.nodes_per_group
     writer = None
     try:
-        for first, block in index.blocks():
-            slots = np.arange(first, first + len(block), dtype=np.uint32)
+        for block in blocks(index):
+            first, last = block.first, block.last
+            slots = np.arange(first, last, dtype=np.uint32)
             columns: dict[str, Any] = {
                 "slot": pa.array(slots),
-                "partition": pa.array(slots // np.uint32(per_page)),
+                "partition": pa.array(block.partitions.astype(np.uint32)),
                 "vector_id": pa.array(index.vector_ids[slots].astype(np.int64)),
-                "id": narrow(index.names(first, first + len(block))),
-                "vector": vector_column(index, block),
-                "neighbours": _neighbours(block),
+                "id": narrow(index.names(first, last)),
+                "vector": _vector_column(block.vectors),
             }
-            add_metadata(columns, index.metadata(first, first + len(block)))
+            if block.nodes is not None:
+                columns["neighbours"] = _neighbours(block.nodes)
+            add_metadata(columns, index.metadata(first, last))
             table = pa.table(columns)
             if writer is None:
                 writer = pq.ParquetWriter(folder / FILE_NAME, table.schema, compression="zstd")
-            writer.write_table(table, row_group_size=len(block))
-            advance(len(block))
+            writer.write_table(table, row_group_size=len(slots))
+            advance(len(slots))
     finally:
         if writer is not None:
             writer.close()
 
 
-def vector_column(index: ExportedIndex, block: NodeBlock) -> pa.Array:
-    """Return a block's vectors as a fixed_size_list column."""
-    values = np.ascontiguousarray(index.vectors(block))
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), index.dim)
+def _vector_column(vectors: NDArray[Any]) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(
+        pa.array(np.ascontiguousarray(vectors).ravel()), vectors.shape[1]
+    )
 
 
 def _neighbours(block: NodeBlock) -> pa.Array:
@@ -65,7 +70,7 @@ def _neighbours(block: NodeBlock) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(block.neighbours[inside]))
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: Dumped, folder: Path) -> str:
     """Return Python that reads the first rows."""
     return f"""\
 import pyarrow.parquet as pq
@@ -75,14 +80,14 @@ print(table.read_row_group(0).slice(0, 3))
 """
 
 
-TARGET = Target(
+TARGET: Target[Any] = Target(
     name=NAME,
-    kind="graph",
+    kinds=KINDS,
     engine="anything that reads Parquet",
     keeps={
         "graph": "as a column",
         "codes": "no",
-        "clusters": "no",
+        "clusters": "as a column",
         "order": "yes",
         "pages": "as a column",
         "entries": "no",
@@ -94,4 +99,5 @@ TARGET = Target(
     check=check,
     write=write,
     snippet=snippet,
+    arrange=in_list_order,
 )

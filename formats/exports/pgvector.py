@@ -5,16 +5,27 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from indexmill.formats.exports.columns import records
-from indexmill.formats.exports.dump import KEEPS, check_metadata, json_metadata, partitions
+from indexmill.formats.exports.dump import (
+    KEEPS,
+    KINDS,
+    Checked,
+    DumpBlock,
+    Dumped,
+    blocks,
+    check_metadata,
+    check_vectors,
+    json_metadata,
+)
 from indexmill.formats.exports.json_text import json_objects
-from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.exports.list_rows import ListRows, in_list_order
+from indexmill.formats.exports.target import Target, cannot_hold
 
 NAME = "pgvector"
 FILE_NAME, SQL_NAME = "vectors.pgcopy", "load.sql"
@@ -30,8 +41,9 @@ _JSONB = b"\x01"
 _OPERATORS = {"l2": ("<->", "l2_ops"), "ip": ("<#>", "ip_ops"), "cosine": ("<=>", "cosine_ops")}
 
 
-def check(index: ExportedIndex) -> None:
-    """Refuse vectors that are too long, ids that have no type, and metadata without JSON."""
+def check(index: Checked) -> None:
+    """Refuse vectors that are too long or codes alone, ids that have no type, and metadata without JSON."""
+    check_vectors(NAME, index)
     if index.dim > _MAX_DIM:
         action = "export to faiss or parquet"
         raise cannot_hold(NAME, "vectors of", f"{index.dim:,} components", f"up to {_MAX_DIM:,}", action)
@@ -42,49 +54,50 @@ def check(index: ExportedIndex) -> None:
     check_metadata(NAME, index)
 
 
-def _id_type(index: ExportedIndex) -> str:
+def _id_type(index: Checked | Dumped) -> str:
     """Return the type of column ``id``."""
     if index.ids == "slot" or index.user_ids is None or pa.types.is_integer(index.user_ids.type):
         return "bigint"
     return "bytea" if "binary" in str(index.user_ids.type) else "text"
 
 
-def _vector_type(index: ExportedIndex) -> str:
+def _vector_type(index: Dumped) -> str:
     return "halfvec" if index.dtype == np.float16 else "vector"
 
 
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
     """Write both files. Memory: a block of rows, and the ids."""
     has_metadata = index.metadata(0, 1).num_columns > 0
     (folder / SQL_NAME).write_text(_sql(index, has_metadata))
     with open(folder / FILE_NAME, "xb") as file:
         file.write(_SIGNATURE)
-        for first, block in index.blocks():
-            file.write(_rows(index, first, block, has_metadata))
-            advance(len(block))
+        for block in blocks(index):
+            file.write(_rows(index, block, has_metadata))
+            advance(len(block.vectors))
         file.write(_TRAILER)
 
 
-def _rows(index: ExportedIndex, first: int, block: NodeBlock, has_metadata: bool) -> pa.Buffer:
+def _rows(index: Dumped, block: DumpBlock, has_metadata: bool) -> pa.Buffer:
     """Return the tuples of a block: a count of fields, then length and bytes of each, big-endian."""
-    m, last = len(block), first + len(block)
+    first, last = block.first, block.last
+    m = last - first
     half = _vector_type(index) == "halfvec"
     vector_bytes = index.dim * (2 if half else 4)
     fixed_id = _id_type(index) == "bigint"
     head = np.dtype(
-        [("fields", ">i2"), ("slot_bytes", ">i4"), ("slot", ">i8"), ("page_bytes", ">i4"), ("page", ">i4")]
+        [("fields", ">i2"), ("slot_bytes", ">i4"), ("slot", ">i8"), ("part_bytes", ">i4"), ("part", ">i4")]
         + ([("id_bytes", ">i4"), ("id", ">i8")] if fixed_id else [])
     )
     heads = np.zeros(m, head)
     heads["fields"] = 4 + has_metadata
     heads["slot_bytes"], heads["slot"] = 8, np.arange(first, last)
-    heads["page_bytes"], heads["page"] = 4, partitions(index, first, last)
+    heads["part_bytes"], heads["part"] = 4, block.partitions
     if fixed_id:
         heads["id_bytes"] = 8
         heads["id"] = np.arange(first, last) if index.ids == "slot" else index.names(first, last).to_numpy()
     vectors = np.zeros(m, [("bytes", ">i4"), ("dim", ">i2"), ("unused", ">i2"),
                            ("values", ">f2" if half else ">f4", (index.dim,))])  # fmt: skip
-    vectors["bytes"], vectors["dim"], vectors["values"] = 4 + vector_bytes, index.dim, index.vectors(block)
+    vectors["bytes"], vectors["dim"], vectors["values"] = 4 + vector_bytes, index.dim, block.vectors
     parts = [records(heads)]
     if not fixed_id:
         parts += _sized(index.names(first, last).cast(pa.large_binary()), b"")
@@ -97,7 +110,7 @@ def _rows(index: ExportedIndex, first: int, block: NodeBlock, has_metadata: bool
     return joined.buffers()[2]
 
 
-def _check_text(index: ExportedIndex, first: int, last: int) -> None:
+def _check_text(index: Dumped, first: int, last: int) -> None:
     """Refuse text with a zero byte, which a value of type jsonb cannot have.
 
     Raises
@@ -122,11 +135,14 @@ def _sized(values: pa.Array, prefix: bytes) -> list[pa.Array | pa.Scalar]:
     return [records(lengths.astype(">i4")), pa.scalar(prefix, pa.large_binary()), values]
 
 
-def _sql(index: ExportedIndex, has_metadata: bool) -> str:
+def _sql(index: Dumped, has_metadata: bool) -> str:
     kind = _vector_type(index)
     operator, operators = _OPERATORS[index.metric]
     metadata = ",\n    metadata jsonb" if has_metadata else ""
     names = "slot, partition, id, embedding" + (", metadata" if has_metadata else "")
+    partition = "page of the vector: vectors of a page, and of pages next to each other, are near each other."
+    if isinstance(index, ListRows):
+        partition = "list of the vector: vectors of a list are near each other."
     if index.dim <= _MAX_INDEXED[kind]:
         advice = f"CREATE INDEX ON {TABLE} USING hnsw (embedding {kind}_{operators});"
     else:
@@ -134,7 +150,7 @@ def _sql(index: ExportedIndex, has_metadata: bool) -> str:
     return f"""\
 -- psql -d DATABASE -f {SQL_NAME}, in the directory of this file.
 -- slot is the place in the layout: rows are loaded in that order.
--- partition is the page of the vector: vectors of a page, and of pages next to each other, are near each other.
+-- partition is the {partition}
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE TABLE {TABLE} (
     slot bigint NOT NULL,
@@ -150,7 +166,7 @@ ALTER TABLE {TABLE} ADD PRIMARY KEY (slot);
 """
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: Dumped, folder: Path) -> str:
     """Return the shell commands that load the dump and search it."""
     operator, _ = _OPERATORS[index.metric]
     zeros = f"(SELECT embedding FROM {TABLE} WHERE slot = 0)"
@@ -161,9 +177,9 @@ psql -c "SELECT id FROM {TABLE} ORDER BY embedding {operator} {zeros} LIMIT 10"
 """
 
 
-TARGET = Target(
+TARGET: Target[Any] = Target(
     name=NAME,
-    kind="graph",
+    kinds=KINDS,
     engine="PostgreSQL with pgvector 0.5 or later (halfvec: 0.7)",
     keeps=KEEPS,
     rebuilds="an index, on demand",
@@ -171,4 +187,5 @@ TARGET = Target(
     check=check,
     write=write,
     snippet=snippet,
+    arrange=in_list_order,
 )

@@ -136,7 +136,7 @@ print(slots, scores)
 
 TARGET = Target(
     name=NAME,
-    kind="graph",
+    kinds=("graph",),
     engine="Intel SVS (scalable-vs 0.5)",
     keeps={
         "graph": "yes",

@@ -96,8 +96,8 @@ class Target(Generic[Exported]):
     ----------
     name : str
         As ``--to`` takes it.
-    kind : {"graph", "lsh", "ivf"}
-        Kind of index that it holds.
+    kinds : tuple of {"graph", "lsh", "ivf"}
+        Kinds of index that it holds.
     engine : str
         Who opens it, with the versions it was tried with.
     keeps : mapping
@@ -112,10 +112,12 @@ class Target(Generic[Exported]):
         ``write(index, folder, advance)`` writes the files, saying how many rows are done of one pass.
     snippet : callable
         ``snippet(index, folder)``: code that opens the result in the engine and searches it.
+    arrange : callable
+        ``arrange(index)``: what `write`, `snippet` and the id map see of an index that passed `check`.
     """
 
     name: str
-    kind: str
+    kinds: tuple[str, ...]
     engine: str
     keeps: Mapping[str, str]
     rebuilds: str
@@ -123,15 +125,15 @@ class Target(Generic[Exported]):
     check: Callable[[Exported], None]
     write: Callable[[Exported, Path, Callable[[int], None]], None]
     snippet: Callable[[Exported, Path], str]
+    arrange: Callable[[ExportedRows], ExportedRows] = lambda index: index
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `--list` says."""
-        kept = {part: self.keeps[part] for part in PARTS}
         return {
             "target": self.name,
-            "kind": self.kind,
+            "kinds": list(self.kinds),
             "engine": self.engine,
-            "keeps": kept,
+            "keeps": {part: self.keeps[part] for part in PARTS},
             "rebuilds": self.rebuilds,
         }
 

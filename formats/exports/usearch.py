@@ -78,7 +78,7 @@ found = index.search(np.ones({index.dim}, np.float32), 10)
 
 TARGET = Target(
     name=NAME,
-    kind="graph",
+    kinds=("graph",),
     engine="usearch 2.26",
     keeps={
         "graph": "yes",
