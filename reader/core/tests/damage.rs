@@ -266,7 +266,7 @@ fn a_manifest_cannot_point_outside_its_directory() {
     }
     write_manifest(written.path(), &body.replace("\"major\": 1", "\"major\": 2"));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::TooNew(_))));
-    write_manifest(written.path(), &body.replace("\"graph\"", "\"ivf\""));
+    write_manifest(written.path(), &body.replace("\"graph\"", "\"tree\""));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::TooNew(_))));
     write_manifest(written.path(), &body.replace("\"indexmill\"", "\"other\""));
     assert!(matches!(Index::open(written.path(), "auto"), Err(Error::Foreign(_))));
