@@ -1,4 +1,4 @@
-"""Which kind of index suits a task: the rule that the comparison of kinds in docs/benchmarks.md leads to.
+"""Which kind of index suits a task: a rule whose constants are estimates from trials on sift1m.
 
 What a kind takes is estimated from n and the bytes of a vector, with default parameters, by figures of sift1m on two
 cores (section "Hash tables" there). They say which kind is far off, not which is a few percent better; `indexmill plan`
