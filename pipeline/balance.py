@@ -1,7 +1,7 @@
 """Which node runs which task, so that nodes of unlike speed finish together.
 
 This is Equation 8 of the Batch Similarity Search paper ("I/O and Energy Efficient Large-scale Image Similarity
-Search Using Computational Storage Devices", section 5.5) in two forms. `split` solves it for work that divides
+Search Using Computational Storage Devices", section 5.5) in two forms. `shares` solves it for work that divides
 anywhere: T_i(d_i) is the same for all i. `Balancer` is the form for tasks, which do not divide: each goes where it
 would be *finished* first, given what every node still has to do and how fast it has been. Only the place of a task
 is chosen here, never its contents, so no choice reaches the bytes of an index.
@@ -30,16 +30,16 @@ def combined_rate(load: float, search: float) -> float:
     return 1 / (1 / load + 1 / search)
 
 
-def split(rates: Sequence[tuple[float, float]], total: int) -> list[int]:
-    """Divide `total` items among workers that load, then work, so that the last one is done as early as can be.
+def shares(combined: Sequence[float], total: int) -> list[int]:
+    """Divide `total` items among workers so that the last one is done as early as can be.
 
-    Equation 8: without rounding, worker i gets ``total * r_i / sum(r)`` items, r_i its combined rate. The paper has one
-    host and N equal devices; here every worker has rates of its own, and the shares are the best whole numbers.
+    Equation 8: without rounding, worker i gets ``total * r_i / sum(r)`` items. The paper has one host and N equal
+    devices; here every worker has a rate of its own, and the shares are the best whole numbers.
 
     Parameters
     ----------
-    rates : sequence of (load, search)
-        Items a second, positive, one pair a worker.
+    combined : sequence of float
+        `combined_rate` of each worker.
     total : int
         Items to divide.
 
@@ -48,11 +48,6 @@ def split(rates: Sequence[tuple[float, float]], total: int) -> list[int]:
     list of int
         Items of each worker; they sum to `total`.
     """
-    return shares([combined_rate(load, search) for load, search in rates], total)
-
-
-def shares(combined: Sequence[float], total: int) -> list[int]:
-    """Divide `total` items among workers of known rates, items a second; see `split`."""
     whole = sum(combined)
     found = [int(total * rate / whole) for rate in combined]
     while sum(found) > total:  # rounding of the quotient
