@@ -7,8 +7,9 @@ All times are seconds, all of one query or one read, and means; rates are of rea
 ``T_compute`` (`compute`), ``N_IO`` (`n_io`), ``T_request`` (`request`, the processor's time for a read) and ``T_read``
 (`read`, the device's, one over its IOPS at the depth used).
 
-Deviation: Equation 7 is for one core; with `threads` of them the processor's part is shared out, the device's is not
-(the paper's Figure 16 measures that).
+Deviations: Equation 7 is for as many queries in flight as it takes, `interleaved_seconds` for a number of them. It is
+for one core; with `threads` of them the processor's part is shared out, the device's is not (the paper's Figure 16
+measures that).
 """
 
 from __future__ import annotations
@@ -54,6 +55,23 @@ def sync_seconds(compute: float, n_io: float, request: float, read: float) -> fl
 def async_seconds(compute: float, n_io: float, request: float, read: float, threads: int = 1) -> float:
     """Equation 7: reads while others compute, ``T_async = max(T_compute + N_IO T_request, N_IO T_read)``."""
     return max((compute + n_io * request) / threads, n_io * read)
+
+
+def interleaved_seconds(
+    compute: float, n_io: float, request: float, read: float, threads: int, inflight: int
+) -> float:
+    """Equation 7 with so many queries in flight that all wait for one side now and then: `async_seconds` without end.
+
+    Processor and device are the two stations of a closed network (Lazowska et al., Quantitative System Performance,
+    1984, chapter 6): of N queries the slower one is idle while all N are at the other, ``(1 - r^(N + 1)) / (1 - r^N)``
+    times as long as Equation 7 has it, r the faster one's time over the slower one's. Where both take equally long this
+    is 1 + 1 / N.
+    """
+    processor, device = (compute + n_io * request) / threads, n_io * read
+    slower, faster = max(processor, device), min(processor, device)
+    ratio = faster / slower if slower > 0 else 0.0
+    powers = [ratio**i for i in range(threads * inflight + 1)]
+    return slower * sum(powers) / sum(powers[:-1])
 
 
 def bound_by(compute: float, n_io: float, request: float, read: float, threads: int = 1) -> Bound:

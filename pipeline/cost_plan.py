@@ -27,7 +27,8 @@ class DevicePlan:
     ----------
     device : str
     sync_qps, qps : float
-        Queries a second with one read after the other (Equation 6), and with reads while others compute (7).
+        Queries a second with one read after the other (Equation 6), and with reads while others compute (7, for as
+        many queries as are in flight).
     binds : str
         One of `BINDS`, `TOO_FEW` and `BANDWIDTH`.
     depth : float
@@ -171,7 +172,7 @@ def plan_device(
     return DevicePlan(
         device=name,
         sync_qps=threads / cost.sync_seconds(compute, n_io, alone, sync_read),
-        qps=1 / cost.async_seconds(compute, n_io, request, read, threads),
+        qps=1 / cost.interleaved_seconds(compute, n_io, request, read, threads, inflight),
         binds=_binds(query, profile, request, iops, threads),
         depth=depth,
         iops=None if math.isinf(iops) else iops,

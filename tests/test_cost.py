@@ -18,6 +18,15 @@ IN_MEMORY = SIFT_READS / 2e6
 SRS = SIFT_READS / 300e3
 
 
+def test_few_queries_in_flight_leave_the_slower_side_idle_now_and_then() -> None:
+    balanced = (100e-6, 40, 1e-6, 3.5e-6)  # 140 us of either side
+    assert cost.interleaved_seconds(*balanced, threads=1, inflight=1) == pytest.approx(280e-6)
+    assert cost.interleaved_seconds(*balanced, threads=1, inflight=8) == pytest.approx(140e-6 * 9 / 8)
+    uneven = (100e-6, 40, 1e-6, 7e-6)
+    assert cost.interleaved_seconds(*uneven, 1, 2) == pytest.approx(280e-6 * (1 - 0.5**3) / (1 - 0.5**2))
+    assert cost.interleaved_seconds(*uneven, 1, 64) == pytest.approx(cost.async_seconds(*uneven))
+
+
 def test_synchronous_reads_add_up_and_asynchronous_ones_hide_the_shorter_part() -> None:
     assert cost.sync_seconds(100e-6, 40, 1e-6, 80e-6) == pytest.approx(100e-6 + 40 * 81e-6)
     assert cost.async_seconds(100e-6, 40, 1e-6, 2e-6) == pytest.approx(140e-6)
