@@ -62,6 +62,27 @@ def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
     return carving + COPIES * rates.comparing + rates.choosing + _FETCHED * waiting
 
 
+def region_seconds(rates: PartitionRates, n: int, waiting: float, threads: float) -> dict[str, float]:
+    """Return the seconds of stages in place of *build* where a graph of `n` is built region by region, but for files.
+
+    Parameters
+    ----------
+    waiting : float
+        Seconds of a distance to a row that comes from memory.
+    threads : float
+    """
+    carving = rates.carving * math.sqrt(n / rates.size) * n / threads
+    each = (rates.choosing + _FETCHED * waiting) * n / threads
+    return {
+        "carve": carving / 2,
+        "regions": _PLACING * n * waiting,
+        "assign": _COPYING * n * waiting,
+        "leaves": carving / 2 + (COPIES * rates.comparing * n / threads) + _MEETING * each,
+        "choose": _CHOOSING * each + _MERGING * n * waiting,
+        "unite": (1 - _CHOOSING) * each + _MERGING * n * waiting,
+    }
+
+
 def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:
     rows = np.array(
         given
