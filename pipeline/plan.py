@@ -48,7 +48,8 @@ class ShardPlan:
 class Plan:
     """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`.
 
-    `shards` are those of a graph, `regions` likewise where the partition builder goes through files, `lsh` the parameters solved for an LSH index, `ivf` lists and batches.
+    `shards` are those of a graph, `regions` likewise where the partition builder goes through files, `lsh` the
+    parameters solved for an LSH index, `ivf` lists and batches.
     """
 
     peak_memory_bytes: int

@@ -23,6 +23,10 @@ from indexmill.pipeline.spec import Parameters
 _FIRST = 64
 #: Distances of a vertex to rows that come from memory once the caches do not hold all: its neighbours' leaves do.
 _FETCHED = 60
+#: Distances to rows from memory that a vector costs where it is only copied, and where its records are merged.
+_PLACING, _COPYING, _MERGING = 20, 60, 60
+#: Share of choosing that is the choice of lists before edges of the other direction are added; what meeting adds to it.
+_CHOOSING, _MEETING = 0.6, 0.2
 
 
 class PartitionRates(NamedTuple):
