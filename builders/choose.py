@@ -12,7 +12,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.carve import Leaves, grouped
 from indexmill.builders.leaf_lists import NOBODY
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.prune import prune_work, robust_prune
@@ -23,32 +22,36 @@ BLOCK = 4096
 
 
 class Copies:
-    """Where the copies of each vertex are, and what is near them there.
+    """Where the lists of each vertex's copies are put: next to each other, vertices by their first leaf.
 
-    Memory: 8 bytes a copy, and 16 a vertex.
+    Memory: 4 bytes a copy, 16 a vertex.
 
     Parameters
     ----------
-    leaves : Leaves
-    lists : uint16 array, shape (n_copies, k)
-        As `leaf_lists` makes them.
+    members : uint32 array, shape (n_copies,)
+        Vertices of all leaves.
     n_vertices : int
 
     Attributes
     ----------
-    order : int64 array, shape (n_vertices,)
+    order : uint32 array, shape (n_vertices,)
         All vertices, by their first leaf.
+    starts : int64 array, shape (n_vertices + 1,)
+        The lists of the i-th of them are rows ``starts[i]`` to ``starts[i + 1]``.
+    rows : uint32 array, shape (n_copies,)
+        Where the list of each copy is put; int64 where that takes more bits.
     """
 
-    def __init__(self, leaves: Leaves, lists: NDArray[np.uint16], n_vertices: int) -> None:
-        self._leaves, self._lists = leaves, lists
-        self._copies, self._starts = grouped(leaves.members.reshape(-1, 1), n_vertices)
-        self._leaf = np.repeat(np.arange(len(leaves.starts) - 1, dtype=np.uint32), np.diff(leaves.starts))
-        self.order = np.argsort(self._copies[self._starts[:-1]], kind="stable")
+    def __init__(self, members: NDArray[np.uint32], n_vertices: int) -> None:
+        self.order = np.empty(n_vertices, np.uint32)
+        self.rows = np.empty(len(members), np.uint32 if len(members) <= 1 << 32 else np.int64)
+        self.starts = np.empty(n_vertices + 1, np.int64)
+        _place(members, self.order, self.starts, self.rows)
 
     def choose_all(
         self,
         vectors: NDArray[Any],
+        lists: NDArray[np.uint32],
         candidates: int,
         alpha: float,
         neighbours: NDArray[np.uint32],
@@ -60,39 +63,61 @@ class Copies:
         Parameters
         ----------
         vectors : uint8 or float32 array, shape (n_vertices, dim)
+        lists : uint32 array, shape (n_copies, k)
+            As `leaf_lists` puts them into the rows of this object.
         neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
         """
 
         def block(first: int, last: int) -> int:
-            _choose(
-                vectors, self.order[first:last], self._starts, self._copies, self._leaf, self._leaves.starts,
-                self._leaves.members, self._lists, candidates, alpha, neighbours, degrees,
-            )  # fmt: skip
+            starts = self.starts[first : last + 1]
+            _choose(vectors, self.order[first:last], starts, lists, candidates, alpha, neighbours, degrees)
             return last - first
 
         return map_blocks(block, len(self.order), BLOCK, threads)
 
 
 @njit(nogil=True, cache=True)
+def _place(members: Any, order: Any, starts: Any, rows: Any) -> None:  # pragma: no cover - compiled
+    ends = np.zeros(order.size, np.int64)
+    for v in members:
+        ends[v] += 1
+    starts[0], met = 0, 0
+    for v in members:
+        if ends[v] > 0:  # a count, until its first copy is met
+            order[met] = v
+            starts[met + 1] = starts[met] + ends[v]
+            ends[v] = -starts[met] - 1
+            met += 1
+    for i in range(members.size):
+        v = members[i]
+        rows[i] = -ends[v] - 1
+        ends[v] -= 1
+
+
+@njit(nogil=True, cache=True)
 def _choose(
-    vectors: Any, vertices: Any, starts: Any, copies: Any, leaf_of: Any, leaf_starts: Any, members: Any,
-    lists: Any, candidates: int, alpha: float, neighbours: Any, degrees: Any,
-) -> None:  # fmt: skip  # pragma: no cover - compiled
+    vectors: Any,
+    vertices: Any,
+    starts: Any,
+    lists: Any,
+    candidates: int,
+    alpha: float,
+    neighbours: Any,
+    degrees: Any,
+) -> None:  # pragma: no cover - compiled
     most, k = 0, lists.shape[1]
-    for v in vertices:
-        most = max(most, (starts[v + 1] - starts[v]) * k)
+    for i in range(vertices.size):
+        most = max(most, (starts[i + 1] - starts[i]) * k)
     ids, distances, keys, slots, work = _space(most)
-    for v in vertices:
-        met = _emptied(slots, (starts[v + 1] - starts[v]) * k)
+    for i in range(vertices.size):
+        v = np.int64(vertices[i])
+        met = _emptied(slots, (starts[i + 1] - starts[i]) * k)
         n = 0
-        for at in range(starts[v], starts[v + 1]):
-            copy = copies[at]
-            first = leaf_starts[leaf_of[copy]]
+        for at in range(starts[i], starts[i + 1]):
             for j in range(k):
-                place = lists[copy, j]
-                if place == NOBODY:
+                if lists[at, j] == NOBODY:
                     break
-                n = _add(members[first + np.int64(place)], ids, n, met)
+                n = _add(lists[at, j], ids, n, met)
         squared_distances(vectors, v, vectors, ids, n, distances)
         _sort(ids, distances, keys, n)
         degrees[v] = robust_prune(
@@ -117,7 +142,7 @@ def _reverse(neighbours: Any, degrees: Any, sources: Any, starts: Any) -> None: 
 
 def add_reversed(
     vectors: NDArray[Any],
-    order: NDArray[np.int64],
+    order: NDArray[np.uint32],
     alpha: float,
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.int32],
@@ -130,7 +155,7 @@ def add_reversed(
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vertices, dim)
-    order : int64 array, shape (n_vertices,)
+    order : uint32 array, shape (n_vertices,)
         In which vertices are taken; does not reach the result.
     neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
     """

@@ -18,14 +18,16 @@ from indexmill.builders.parallel import map_blocks
 from indexmill.reader.kernels import scores_u8
 
 #: Stands where a leaf has no more members.
-NOBODY = 0xFFFF
+NOBODY = 0xFFFFFFFF
 #: Leaves that a thread takes at a time.
 _LEAVES = 64
 #: Rows whose scores are computed at a time, which stay in a core's own cache until they are looked through.
 _ROWS = 96
 
 
-def leaf_lists(vectors: NDArray[Any], leaves: Leaves, k: int, threads: int = 1) -> NDArray[np.uint16]:
+def leaf_lists(
+    vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any], threads: int = 1
+) -> NDArray[np.uint32]:
     """Return the `k` nearest others of every copy of a vector.
 
     Parameters
@@ -34,17 +36,19 @@ def leaf_lists(vectors: NDArray[Any], leaves: Leaves, k: int, threads: int = 1) 
     leaves : Leaves
         Of at most 65,535 members each.
     k : int
+    rows : uint32 or int64 array, shape (n_copies,)
+        Where the list of each copy is put: a permutation.
 
     Returns
     -------
-    uint16 array, shape (n_copies, k)
-        Places in the leaf, nearest first, ties by the smaller place; then `NOBODY`.
+    uint32 array, shape (n_copies, k)
+        Ids, nearest first, ties by the smaller id; then `NOBODY`.
     """
-    found = np.empty((len(leaves.members), k), np.uint16)
+    found = np.empty((len(leaves.members), k), np.uint32)
     fill = _fill_bytes if fits_panels(vectors) else _fill_floats
 
     def block(first: int, last: int) -> None:
-        fill(vectors, leaves.members, leaves.starts, first, last, found)
+        fill(vectors, leaves.members, leaves.starts, first, last, rows, found)
 
     for _ in map_blocks(block, len(leaves.starts) - 1, _LEAVES, threads):
         pass
@@ -61,13 +65,13 @@ def _largest(starts: Any, first: int, last: int) -> int:  # pragma: no cover - c
 
 @njit(nogil=True, cache=True)
 def _fill_bytes(
-    vectors: Any, members: Any, starts: Any, first: int, last: int, found: Any
+    vectors: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
     chunks = (vectors.shape[1] + 3) // 4
     most = _largest(starts, first, last)
     panels = (most + PANEL - 1) // PANEL
-    rows = np.zeros((panels * PANEL, 4 * chunks), np.uint8)
-    words = rows.view(np.uint32)
+    own = np.zeros((panels * PANEL, 4 * chunks), np.uint8)
+    words = own.view(np.uint32)
     turned = np.empty((panels, chunks, PANEL), np.uint32)  # as `panels.Panels.bytes`
     offsets = np.empty(panels * PANEL, np.int32)
     order = np.arange(most)
@@ -77,7 +81,7 @@ def _fill_bytes(
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
         n_panels = (n + PANEL - 1) // PANEL
         width = n_panels * PANEL
-        _gather(vectors, members[start : start + n], rows, offsets)
+        _gather(vectors, members[start : start + n], own, offsets)
         words[n:width] = 0
         offsets[n:width] = NO_SCORE
         for panel in range(n_panels):
@@ -87,21 +91,21 @@ def _fill_bytes(
         for top in range(0, n, _ROWS):
             some = min(_ROWS, n - top)
             scores_u8(
-                rows.ctypes.data, 4 * chunks, order[top:].ctypes.data, some, turned.ctypes.data,
+                own.ctypes.data, 4 * chunks, order[top:].ctypes.data, some, turned.ctypes.data,
                 offsets.ctypes.data, n_panels, scores.ctypes.data,
             )  # fmt: skip
             for i in range(some):
                 mine = scores[i * width : (i + 1) * width]
                 mine[top + i] = NO_SCORE
-                _least(mine, work, found[start + top + i])
+                _least(mine, work, members[start : start + n], found[rows[start + top + i]])
 
 
 @njit(nogil=True, cache=True)
-def _gather(vectors: Any, members: Any, rows: Any, offsets: Any) -> None:  # pragma: no cover - compiled
+def _gather(vectors: Any, members: Any, gathered: Any, offsets: Any) -> None:  # pragma: no cover - compiled
     """Copy the rows of a leaf next to each other, and compute their offsets (`panels.Panels.offsets`)."""
     dim = vectors.shape[1]
     for i in range(members.size):
-        vector, own = vectors[np.int64(members[i])], rows[i]
+        vector, own = vectors[np.int64(members[i])], gathered[i]
         squares, total = np.int32(0), np.int32(0)
         for j in range(dim):
             value = np.int32(vector[j])
@@ -113,11 +117,11 @@ def _gather(vectors: Any, members: Any, rows: Any, offsets: Any) -> None:  # pra
 
 @njit(nogil=True, cache=True)
 def _fill_floats(
-    vectors: Any, members: Any, starts: Any, first: int, last: int, found: Any
+    vectors: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
     most, dim = _largest(starts, first, last), vectors.shape[1]
     panels = (most + PANEL - 1) // PANEL
-    rows, centre = np.empty((most, dim), np.float32), np.empty(dim, np.float32)
+    own, centre = np.empty((most, dim), np.float32), np.empty(dim, np.float32)
     halves = np.empty(most, np.float32)
     products = np.empty(most * most, np.float32)
     scores = np.empty(panels * PANEL, np.float32)
@@ -126,7 +130,7 @@ def _fill_floats(
     for leaf in range(first, last):
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
         width = (n + PANEL - 1) // PANEL * PANEL
-        mine = rows[:n]
+        mine = own[:n]
         centre[:] = 0
         for i in range(n):
             mine[i] = vectors[np.int64(members[start + i])]
@@ -145,27 +149,26 @@ def _fill_floats(
                 keys[j] ^= (keys[j] >> np.int32(31)) & np.int32(NO_SCORE)
             keys[n:width] = NO_SCORE
             keys[i] = NO_SCORE
-            _least(keys[:width], work, found[start + i])
+            _least(keys[:width], work, members[start : start + n], found[rows[start + i]])
 
 
 @njit(nogil=True, cache=True)
 def _least_work(panels: int, k: int) -> Any:  # pragma: no cover - compiled
     """Work space of `_least` for at most so many panels."""
-    return np.empty(panels, np.int32), np.empty(k, np.int32), np.empty(k, np.int32)
+    return np.empty(panels, np.int32), np.empty(k, np.int32), np.empty(k, np.int32), np.empty(k, np.int64)
 
 
 @njit(nogil=True, cache=True)
-def _least(scores: Any, work: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write the places of the least `scores` to `out`, ties by the smaller place, but not of those that are `NO_SCORE`.
+def _least(scores: Any, work: Any, members: Any, out: Any) -> None:  # pragma: no cover - compiled
+    """Write the members with the least `scores` to `out`, ties by the smaller place, but not those at `NO_SCORE`.
 
     The k-th least of the minima of groups bounds the k-th least score from above, so few groups are looked at. Those of
     a group lie as far apart as there are groups: so minima turn into vector instructions.
     """
-    minima, bounds, best = work
+    minima, bounds, best, places = work
     k, groups = out.size, scores.size // PANEL
     bounds[:] = NO_SCORE
     best[:] = NO_SCORE
-    out[:] = NOBODY
     least = minima[:groups]
     least[:] = scores[:groups]
     for first in range(groups, scores.size, groups):
@@ -185,10 +188,12 @@ def _least(scores: Any, work: Any, out: Any) -> None:  # pragma: no cover - comp
             continue
         for place in range(group, scores.size, groups):
             score = scores[place]
-            if score > bound or score > best[k - 1] or (score == best[k - 1] and place > out[k - 1]):
+            if score > bound or score > best[k - 1] or (score == best[k - 1] and place > places[k - 1]):
                 continue
             at = k - 1
-            while at > 0 and (best[at - 1] > score or (best[at - 1] == score and out[at - 1] > place)):
-                best[at], out[at] = best[at - 1], out[at - 1]
+            while at > 0 and (best[at - 1] > score or (best[at - 1] == score and places[at - 1] > place)):
+                best[at], places[at] = best[at - 1], places[at - 1]
                 at -= 1
-            best[at], out[at] = score, place
+            best[at], places[at] = score, place
+    for at in range(k):
+        out[at] = members[places[at]] if best[at] < NO_SCORE else NOBODY

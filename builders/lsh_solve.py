@@ -110,7 +110,7 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
             f"n_functions: a width of {asked.width:g} takes {m}, at most {MOST_FUNCTIONS} fit; lower --width or --gamma"
         )
     met = shared_bucket(m, asked.width, asked.probes)
-    n_tables = asked.n_tables or max(1, math.ceil(math.log1p(-asked.success) / math.log1p(-met)))
+    n_tables = asked.n_tables or tables_for(met, asked.success)
     return Solved(
         n_functions=m,
         n_tables=n_tables,
@@ -124,6 +124,11 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
         met=met,
         success=success_of(met, n_tables),
     )
+
+
+def tables_for(met: float, success: float) -> int:
+    """Return how many tables lead to a vector with probability `success`, `met` being that of one."""
+    return max(1, math.ceil(math.log1p(-success) / math.log1p(-met)))
 
 
 def success_of(met: float, n_tables: int) -> float:

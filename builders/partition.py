@@ -4,9 +4,9 @@ Vectors are carved into overlapping leaves; in each, the nearest others of every
 pairs. What a vertex met in all of its leaves is pruned to its list; edges are then added the other way, and lists
 pruned again.
 
-Deviations from the paper: no reservoirs (HashPrune). A copy's nearest others are kept as 16-bit places in its leaf,
-which takes less than a reservoir would, so that the prune sees all of them in the order of their exact distances; nor
-does the result depend on an order of arrival. Vertices that the entry cannot reach are linked in the end, see
+Deviations from the paper: no reservoirs (HashPrune). What each copy of a vertex found in its leaf is kept, a few ids
+each, so that the prune sees all of them in the order of their exact distances; nor does the result depend on an order
+of arrival. Vertices that the entry cannot reach are linked in the end, see
 `builders.connect`.
 """
 
@@ -32,7 +32,7 @@ FANOUTS = (10, 2)
 #: Leaves that it is in, but for joined ones and small sets.
 COPIES = math.prod(FANOUTS)
 #: Candidates of a vertex before its list is chosen, in lists.
-_CANDIDATES = 2
+CANDIDATES = 2
 #: A list has so many times the neighbours that a leaf contributes.
 _SHARE = 6
 #: Copies of a cell that threads hold together, with their products, at most.
@@ -48,9 +48,11 @@ def neighbours_a_leaf(max_degree: int, copies: float = COPIES) -> int:
 def partitioned_bytes(n: int, row_bytes: int, max_degree: int) -> int:
     """Return the memory that building a graph of `n` rows of so many bytes takes, the rows included."""
     cell = row_bytes * min(n, FANOUTS[0] * math.isqrt(n * LEAF_MEAN // COPIES))  # of the first level
-    choosing = COPIES * (12 + 2 * neighbours_a_leaf(max_degree)) + 4 * max_degree + 28
+    lists = 4 * COPIES * neighbours_a_leaf(max_degree)
+    comparing = 8 * COPIES + lists + 20
+    choosing = lists + 4 * max_degree + 28
     adding = 8 * max_degree + 28
-    return n * (row_bytes + max(choosing, adding)) + _CELLS * cell
+    return n * (row_bytes + max(comparing, choosing, adding)) + _CELLS * cell
 
 
 def build_partitioned(
@@ -65,7 +67,7 @@ def build_partitioned(
 ) -> Graph:
     """Build a graph about as good as Vamana's, without searches.
 
-    Memory: `partitioned_bytes`, most of it 12 bytes and 2 a neighbour for each of a vertex's copies, as many as
+    Memory: `partitioned_bytes`, most of it 8 bytes and 4 a neighbour for each of a vertex's copies, as many as
     `FANOUTS` multiply to.
 
     Parameters
@@ -88,18 +90,18 @@ def build_partitioned(
         The same for every number of threads.
     """
     n, r, alpha = len(vectors), parameters.max_degree, parameters.alpha
-    neighbours = np.zeros((n, r), np.uint32)
-    degrees = np.zeros(n, np.int32)
     leaves = carve(vectors, FANOUTS, seed=seed, threads=threads)
     n_copies = len(leaves.members)
     ended("carve", n_copies)
-    found = neighbours_a_leaf(r, n_copies / n)
-    copies = Copies(leaves, leaf_lists(vectors, leaves, found, threads), n)
+    copies = Copies(leaves.members, n)
+    lists = leaf_lists(vectors, leaves, neighbours_a_leaf(r, n_copies / n), copies.rows, threads)
+    del leaves, copies.rows  # before the graph takes their place
     ended("compare", n_copies)
     order = copies.order
-    for done in copies.choose_all(vectors, _CANDIDATES * r, alpha, neighbours, degrees, threads):
+    neighbours, degrees = np.zeros((n, r), np.uint32), np.zeros(n, np.int32)
+    for done in copies.choose_all(vectors, lists, CANDIDATES * r, alpha, neighbours, degrees, threads):
         advance(done - done // 2)
-    del copies, leaves
+    del copies, lists
     for done in add_reversed(vectors, order, alpha, neighbours, degrees, threads):
         advance(done // 2)
     sort_lists(vectors, neighbours, degrees, threads)

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lsh_solve import Solved, extent_of
+from indexmill.builders.lsh_probes import shared_bucket
+from indexmill.builders.lsh_solve import Solved, extent_of, tables_for
+from indexmill.formats.lsh_shape import most_probes
 from indexmill.formats.source import VectorSource
 from indexmill.pipeline import ingest, lsh, lsh_needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary
-from indexmill.pipeline.lsh_limits import check_probes
+from indexmill.pipeline.lsh_limits import SMALLER_PROBES, check_probes
 from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.lsh_recipe import LshRecipe
 from indexmill.pipeline.lsh_sample import table_blocks
 from indexmill.pipeline.metric import added_component, unit
 from indexmill.pipeline.scratch import played, side_columns
-from indexmill.pipeline.spec import BuildSpec, LshParameters
+from indexmill.pipeline.spec import DEFAULT_SUCCESS, BuildSpec, LshParameters
 from indexmill.pipeline.stages import Mill, Stage
 
 #: Samples and page headers: scratch space that does not grow with the input.
@@ -91,7 +93,29 @@ class LshBlueprint(Blueprint):
         return need + need // 2 + _SLACK
 
     def hint(self, room: int) -> str:
-        """Return how many tables fit into `room` bytes, which hold less than all of them."""
+        """Return what would fit into `room` bytes, which hold less than all tables: fewer, with probes or without."""
+        smaller, fewer = self._smaller(), self._fewer(room)
+        if smaller is None or self._needed_scratch(smaller)[0] > room:
+            return fewer
+        n_tables = smaller.solved.n_tables
+        return (
+            f", or --probes {SMALLER_PROBES}, with which {n_tables} {'tables find' if n_tables > 1 else 'table finds'} "
+            f"as many, for more reads a query{fewer}"
+        )
+
+    def _smaller(self) -> LshSize | None:
+        """Return the index as multi-probe makes it smaller, unless tables or probes were asked for."""
+        p, s = self.size.parameters, self.size.solved
+        if p.n_tables is not None or p.probes:
+            return None
+        met = shared_bucket(s.n_functions, p.width, SMALLER_PROBES)
+        n_tables = tables_for(met, DEFAULT_SUCCESS if p.success is None else p.success)
+        if most_probes(n_tables) < SMALLER_PROBES:
+            return None
+        parameters = p.model_copy(update={"probes": SMALLER_PROBES})
+        return replace(self.size, parameters=parameters, solved=replace(s, met=met)).with_tables(n_tables)
+
+    def _fewer(self, room: int) -> str:
 
         def need(n_tables: int) -> int:
             return self._needed_scratch(self.size.with_tables(n_tables))[0]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.lsh_shape import MOST_TARGETS, most_probes
 
+#: Probes of the mode for smaller indexes: as accurate, with about an eighth of the tables.
+SMALLER_PROBES = 16
+
 _REMEDIES = {
     "n_tables": "lower --success or --gamma, or give --n-tables",
     "hash_bits": "give fewer --hash-bits",

@@ -62,7 +62,8 @@ def test_tuning_finds_the_least_number_to_two_percent_or_says_that_none_will_do(
     assert least(ask, 1, 900)[0] is None
     assert least(ask, 2000, 4000)[0] == 2000
     assert max(asked) < 4100  # large numbers take long
-    assert first_of(lambda c: {"ratio": c}, [3.0, 1.04, 1.0])[0] == 1.04
+    assert first_of(lambda c: {"ratio": c, "us": 1.0}, [3.0, 1.04, 1.0])[0] == 1.04
+    assert first_of(lambda c: {"ratio": c, "us": 9.0}, [3.0, 1.04, 1.0], most_us=8)[0] is None
 
 
 def test_the_exponent_is_the_slope_and_its_interval_holds_it() -> None:

@@ -51,7 +51,8 @@ def test_leaves_hold_near_vectors() -> None:
 def test_lists_of_leaves_are_the_nearest_others(dtype: str) -> None:
     vectors = points(1500, 11, dtype, 3)
     leaves = carve(vectors, (2, 2), seed=5)
-    lists = leaf_lists(vectors, leaves, 5, threads=2)
+    rows = np.random.default_rng(1).permutation(len(leaves.members)).astype(np.uint32)
+    lists = leaf_lists(vectors, leaves, 5, rows, threads=2)
     for leaf in range(0, len(leaves.starts) - 1, 3):
         first, last = leaves.starts[leaf : leaf + 2]
         members = leaves.members[first:last]
@@ -59,15 +60,23 @@ def test_lists_of_leaves_are_the_nearest_others(dtype: str) -> None:
         squared = ((own[:, None] - own[None]) ** 2).sum(axis=2)
         np.fill_diagonal(squared, np.inf)
         expected = np.sort(squared, axis=1)[:, :5]
-        got = np.take_along_axis(squared, lists[first:last].astype(np.int64), 1)
+        places = np.searchsorted(members, lists[rows[first:last]])
+        got = np.take_along_axis(squared, places, 1)
         assert got == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_leaf_of_few_leaves_places_empty() -> None:
     vectors = points(3, 5, "uint8", 1)
-    lists = leaf_lists(vectors, carve(vectors, (10, 2), seed=1), 4)
+    lists = leaf_lists(vectors, carve(vectors, (10, 2), seed=1), 4, np.arange(3, dtype=np.uint32))
     assert (lists[:, 2:] == NOBODY).all()
     assert sorted(lists[1, :2].tolist()) == [0, 2]
+
+
+def test_lists_of_a_vertex_lie_together_in_the_order_of_first_leaves() -> None:
+    members = np.array([2, 0, 2, 1, 0, 2], np.uint32)
+    copies = choose.Copies(members, 3)
+    assert copies.order.tolist() == [2, 0, 1]
+    assert copies.rows.tolist() == [0, 3, 1, 5, 4, 2]
 
 
 @pytest.mark.parametrize(("n", "dtype"), [(800, "uint8"), (4000, "uint8"), (4000, "float32")])

@@ -99,6 +99,18 @@ def test_an_index_too_large_for_the_scratch_space_names_the_tables_that_fit(
         run_build(job(tmp_path / "x", scratch=10_000), array_source(vectors))
 
 
+def test_an_index_too_large_for_the_scratch_space_may_fit_with_probes(
+    tmp_path: Path, vectors: np.ndarray
+) -> None:
+    needed = make_plan(job(tmp_path / "index"), array_source(vectors)).peak_scratch_bytes
+    with pytest.raises(
+        BudgetError, match=r"or --probes 16, with which \d+ tables? finds? as many, .*, or --n"
+    ):
+        run_build(job(tmp_path / "index", scratch=needed // 2), array_source(vectors))
+    manifest = run_build(job(tmp_path / "index", scratch=needed // 2, probes=16), array_source(vectors))
+    assert manifest["lsh"]["success"] >= 0.8
+
+
 def test_a_build_stays_within_the_scratch_space_it_is_planned_with(
     index: Path, vectors: np.ndarray, tmp_path: Path
 ) -> None:

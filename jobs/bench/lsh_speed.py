@@ -21,6 +21,8 @@ STOP_QUERIES = 200
 QALSH_RATIOS = (8.0, 6.0, 5.0, 4.0, 3.5, 3.0, 2.5, 2.25, 2.0, 1.8, 1.6, 1.5)
 #: QALSH takes so long that fewer queries have to do.
 QALSH_QUERIES = 64
+#: Microseconds of a query beyond which no dearer c is tried: far beyond what the others take.
+QALSH_MOST_US = 300_000.0
 
 Ask = Callable[[], dict[str, Any]]
 
@@ -90,7 +92,7 @@ def _tune_qalsh(searcher: Searcher, k: int) -> dict[str, Any]:
     def ask(ratio: float) -> dict[str, Any]:
         return searcher.ask("qalsh", {"ratio": ratio}, {}, k, "tune", n_queries=QALSH_QUERIES)
 
-    ratio, rows = first_of(ask, QALSH_RATIOS)
+    ratio, rows = first_of(ask, QALSH_RATIOS, most_us=QALSH_MOST_US)
     return {"best": ratio, "rows": rows}
 
 

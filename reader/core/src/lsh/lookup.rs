@@ -122,7 +122,7 @@ impl QueryState {
                 None => self.n_scanned += 1,
             }
         }
-        self.measure_held(shared);
+        self.measure_held(shared, usize::MAX);
         Ok(())
     }
 
@@ -143,19 +143,39 @@ impl QueryState {
                 buckets.check_crc(offset, bytes)?;
             }
             let block = buckets.block(entry, offset, bytes)?;
-            for (before, found) in block.entries().enumerate() {
+            // Those that fit lie together. All are sent for before the first is looked up: several queries' sets do not
+            // stay in a core's own cache.
+            let (mut before, mut n_entries, mut is_last) = (0, 0, false);
+            self.fitting.clear();
+            for found in block.entries() {
                 if found < least {
                     let place = format!("block at offset {offset}: entry");
                     return Err(Error::corrupt(&buckets.path, place, format!("at least {least}"), found));
                 }
                 least = found + 1;
-                let is_beyond = found >= wanted.end;
-                if is_beyond || found >= wanted.start && self.meet(shared, buckets.split(offset, found)?.0) {
-                    self.counters.entries += before as u64 + 1;
+                n_entries += 1;
+                if found >= wanted.end {
+                    is_last = true;
+                    break;
+                }
+                if found < wanted.start {
+                    before += 1;
+                } else {
+                    let (slot, _) = buckets.split(offset, found)?;
+                    self.met.prefetch(slot);
+                    self.fitting.push(slot);
+                }
+            }
+            for i in 0..self.fitting.len() {
+                if self.meet(shared, self.fitting[i]) {
+                    self.counters.entries += before + i as u64 + 1;
                     return Ok(None);
                 }
             }
-            self.counters.entries += block.entries().len() as u64;
+            self.counters.entries += n_entries;
+            if is_last {
+                return Ok(None);
+            }
             self.lookups[i].least = least;
             offset += buckets.block_bytes as u64;
             match block.next {
@@ -170,11 +190,8 @@ impl QueryState {
     pub(super) fn meet(&mut self, shared: &Shared<'_>, slot: u32) -> bool {
         self.counters.candidates += 1;
         if self.met.insert(slot) {
-            self.fresh.push(slot);
             self.n_fresh += 1;
-            if let Some(row) = shared.index.vectors.held(slot) {
-                prefetch_row(row.as_ptr(), row.len());
-            }
+            self.measure_soon(shared, slot);
         }
         self.n_fresh >= shared.limit
     }

@@ -3,19 +3,35 @@
 use super::VECTORS;
 use super::query::{QueryState, Read};
 use super::search::Shared;
+use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::search::exact;
 use crate::search::nearest::key;
 
+/// Vectors in memory that are on their way to the cache, at least, while the one before them is measured: with many more
+/// the first of a large bucket are evicted again before their turn.
+const AHEAD: usize = 32;
+
 impl QueryState {
-    /// Measures what was met, if vectors are in memory.
-    pub(super) fn measure_held(&mut self, shared: &Shared<'_>) {
+    /// Notes a vector to measure. One in memory is sent for, and its turn comes when some others were.
+    pub(super) fn measure_soon(&mut self, shared: &Shared<'_>, slot: u32) {
+        self.fresh.push(slot);
+        if let Some(row) = shared.index.vectors.held(slot) {
+            prefetch_row(row.as_ptr(), row.len());
+            if self.fresh.len() == 2 * AHEAD {
+                self.measure_held(shared, AHEAD);
+            }
+        }
+    }
+
+    /// Measures the first `n` of what was met, or all, if vectors are in memory.
+    pub(super) fn measure_held(&mut self, shared: &Shared<'_>, n: usize) {
         let vectors = &shared.index.vectors;
         if !vectors.is_in_memory() {
             return;
         }
         let stored = vectors.stored();
-        for slot in self.fresh.drain(..) {
+        for slot in self.fresh.drain(..n.min(self.fresh.len())) {
             let Some(row) = vectors.held(slot) else { continue };
             self.nearest.push(key(exact::distance(&stored, &self.query, row, &mut self.scratch), slot));
             self.counters.distances += 1;

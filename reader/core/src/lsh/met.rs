@@ -1,5 +1,7 @@
 //! Which vectors a query has met: a set of slots, small enough that those of all queries in flight stay in the cache.
 
+use crate::distance::prefetch_line;
+
 /// Open addressing with linear probing over 4 bytes an entry, at most half of which are in use.
 #[derive(Debug)]
 pub struct Met {
@@ -41,11 +43,20 @@ impl Met {
         true
     }
 
+    /// Asks for the cache line where a slot belongs.
+    pub fn prefetch(&self, slot: u32) {
+        prefetch_line(self.slots.as_ptr().wrapping_add(self.home(slot)).cast());
+    }
+
+    /// Where a slot belongs, if that place is free.
+    fn home(&self, slot: u32) -> usize {
+        // Fibonacci hashing: neighbouring slots must not cluster.
+        (u64::from(slot).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.slots.len() - 1)
+    }
+
     /// Where a slot is, or the free place where it belongs.
     fn find(&self, slot: u32) -> usize {
-        let mask = self.slots.len() - 1;
-        // Fibonacci hashing: neighbouring slots must not cluster.
-        let mut at = (u64::from(slot).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let (mut at, mask) = (self.home(slot), self.slots.len() - 1);
         while self.slots[at] != FREE && self.slots[at] != slot {
             at = (at + 1) & mask;
         }

@@ -54,6 +54,8 @@ pub(crate) struct QueryState {
     pub(super) in_flight: usize,
     pub(super) reads: Vec<Read>,
     pub(super) met: Met,
+    /// Vectors of one block whose fingerprint fits.
+    pub(super) fitting: Vec<u32>,
     /// Met, but not measured yet.
     pub(super) fresh: Vec<u32>,
     pub(super) n_fresh: u64,
@@ -94,11 +96,14 @@ impl QueryState {
     /// Goes on until reads are needed; `buffer(i)` is the content of buffer i, of a read that arrived.
     pub fn advance<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
         loop {
-            if !self.is_measuring {
-                self.scan(shared, &buffer)?;
-            }
             if self.in_flight > 0 {
                 return Ok(Step::Wait);
+            }
+            if !self.is_measuring {
+                self.scan(shared, &buffer)?;
+                if self.in_flight > 0 {
+                    return Ok(Step::Wait);
+                }
             }
             if !self.is_measuring && !self.fresh.is_empty() {
                 self.begin_measuring(shared);
@@ -116,6 +121,16 @@ impl QueryState {
                 self.begin_radius(shared, self.radius + 1);
             }
         }
+    }
+
+    /// Scans what is there once all queries that can go on have submitted their reads: a bucket may take as long as many
+    /// reads. True if that leads to further reads.
+    pub fn overlap<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
+        if self.is_measuring {
+            return Ok(false);
+        }
+        self.scan(shared, &buffer)?;
+        Ok(!self.reads.is_empty())
     }
 
     /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`QueryState::advance`] can go on.

@@ -220,6 +220,10 @@ impl Task for Shared<'_> {
         Ok(())
     }
 
+    fn overlap<'a>(&self, state: &mut QueryState, buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
+        state.overlap(self, buffer)
+    }
+
     fn arrive(&self, state: &mut QueryState, i: usize, bytes: &[u8]) -> Result<bool> {
         state.arrive(self, i, bytes)
     }

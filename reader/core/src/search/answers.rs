@@ -86,8 +86,8 @@ impl Task for Shared<'_> {
         Ok(())
     }
 
-    fn overlap(&self, state: &mut QueryState) -> Result<()> {
-        state.overlap(self)
+    fn overlap<'a>(&self, state: &mut QueryState, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
+        state.overlap(self).map(|()| false)
     }
 
     fn arrive(&self, state: &mut QueryState, i: usize, bytes: &[u8]) -> Result<bool> {

@@ -62,9 +62,10 @@ pub(crate) trait Task: Sync {
         queue: impl FnMut(usize, u64, usize) -> Result<()>,
     ) -> Result<()>;
 
-    /// Does what can be done while reads are in flight.
-    fn overlap(&self, _state: &mut Self::State) -> Result<()> {
-        Ok(())
+    /// Does what can be done while reads are in flight, `buffer` as in [`Task::advance`]; true if the query can go on
+    /// before one arrives.
+    fn overlap<'a>(&self, _state: &mut Self::State, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
+        Ok(false)
     }
 
     /// Takes the read into buffer `i`, whose content is `bytes`; true if the query can go on.

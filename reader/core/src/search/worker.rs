@@ -135,8 +135,11 @@ impl<S: Default> Worker<S> {
                 }
             }
             for i in waiting.drain(..) {
-                let lane = &mut self.lanes[i];
-                task.overlap(&mut lane.state).map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))?;
+                let (first, engine, lane) = (i * self.width, &self.engine, &mut self.lanes[i]);
+                let overlapped = task.overlap(&mut lane.state, |b| engine.buffer(first + b));
+                if overlapped.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))? {
+                    ready.push(i);
+                }
             }
             if active == 0 {
                 return Ok(());
