@@ -11,7 +11,7 @@ those that follow. A cell that does not get smaller, as one of equal vectors, is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -42,10 +42,14 @@ class Leaves(NamedTuple):
         Ids of the vectors of each leaf, ascending.
     starts : int64 array, shape (n_leaves + 1,)
         The members of leaf i are ``starts[i]`` to ``starts[i + 1]``.
+    copies : float
+        Leaves of a vector, in the mean, as the sizes of the first level's cells foretell it: leaves that are joined
+        have what they share once.
     """
 
     members: NDArray[np.uint32]
     starts: NDArray[np.int64]
+    copies: float = 1.0
 
 
 def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: int = 1) -> Leaves:
@@ -72,7 +76,8 @@ def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: 
     members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads), len(rows))
     bounds = joined(starts)
     cells = list(_together(members, starts, bounds))
-    return carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads)
+    leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads)
+    return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
 
 
 def carve_cells(
@@ -103,11 +108,13 @@ def first_leaders(n: int, fanouts: Sequence[int], seed: int) -> tuple[NDArray[np
     return _draw(n, fanouts, np.random.default_rng([seed, _STREAM]))
 
 
-def copies_of(cell: int, n: int, fanouts: Sequence[int]) -> int:
-    """Return in how many leaves each vector of a cell of the first level of `n` vectors is, but for joined leaves."""
-    if cell <= LEAF_MOST or cell > _STUCK * n:
-        return 1
-    return _counts(cell, fanouts[1:])[1]
+def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
+    """Return how many vectors all leaves have that such cells of the first level of `n` make, but for joined leaves."""
+
+    def times(cell: int) -> int:
+        return 1 if cell <= LEAF_MOST or cell > _STUCK * n else _counts(cell, fanouts[1:])[1]
+
+    return sum(cell * times(cell) for cell in cells)
 
 
 #: Keeps these random numbers apart from those of other steps with the same seed.

@@ -52,7 +52,7 @@ def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, room: Room, fou
     A vector has its row, its name, where its lists start and end, and its place; a copy its vertex, where its list is
     put, and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved.
     """
-    copies = sum(size * copies_of(size, n, FANOUTS) for size in cells.tolist())
+    copies = copies_of(cells.tolist(), n, FANOUTS)
     return _leaves(members, int(cells.sum()), copies, room, found)
 
 

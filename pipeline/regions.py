@@ -72,8 +72,7 @@ def regions_task(
     crossings = Crossings(positions[cells], len(order))
     for first in range(0, n, _BLOCK):
         crossings.add(np.array(labels[first : first + _BLOCK]))
-    copies = sum(size * copies_of(size, n, FANOUTS) for size in crossings.sizes.tolist())
-    found = neighbours_a_leaf(max_degree, copies / n)
+    found = neighbours_a_leaf(max_degree, copies_of(crossings.sizes.tolist(), n, FANOUTS) / n)
 
     def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
         return leaves_bytes(members, cell_sizes, n, room, found)
