@@ -11,7 +11,7 @@ those that follow. A cell that does not get smaller, as one of equal vectors, is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.nearest import nearest_points
+from indexmill.builders.nearest import PRODUCT_ROWS, nearest_points
 from indexmill.builders.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
 
@@ -27,6 +27,8 @@ from indexmill.builders.parallel import map_blocks
 LEAF_MOST, LEAF_MEAN = 1024, 470
 #: Leaves with fewer are joined to others.
 _LEAF_LEAST = 64
+#: Rows gathered at a time to be compared with leaders; see `nearest_leaders`.
+_GATHERED = 2 * PRODUCT_ROWS
 #: A cell with a larger share of the vectors it was carved from is cut at random.
 _STUCK = 0.95
 
@@ -40,10 +42,14 @@ class Leaves(NamedTuple):
         Ids of the vectors of each leaf, ascending.
     starts : int64 array, shape (n_leaves + 1,)
         The members of leaf i are ``starts[i]`` to ``starts[i + 1]``.
+    copies : float
+        Leaves of a vector, in the mean, as the sizes of the first level's cells foretell it: leaves that are joined
+        have what they share once.
     """
 
     members: NDArray[np.uint32]
     starts: NDArray[np.int64]
+    copies: float = 1.0
 
 
 def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: int = 1) -> Leaves:
@@ -63,16 +69,52 @@ def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: 
     Leaves
         The same for every number of threads. Every vector is in one leaf at least, and in any one at most once.
     """
-    if len(vectors) <= LEAF_MOST:
-        return Leaves(np.arange(len(vectors), dtype=np.uint32), np.array([0, len(vectors)]))
-    cells = _cells(vectors, fanouts, np.random.default_rng([seed, _STREAM]), threads)
+    n = len(vectors)
+    if n <= LEAF_MOST:
+        return Leaves(np.arange(n, dtype=np.uint32), np.array([0, n]))
+    rows, fanout = first_leaders(n, fanouts, seed)
+    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads), len(rows))
+    bounds = joined(starts)
+    cells = list(_together(members, starts, bounds))
+    leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads)
+    return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
+
+
+def carve_cells(
+    vectors: NDArray[Any], cells: Sequence[NDArray[np.uint32]], numbers: Sequence[int], n: int,
+    fanouts: Sequence[int], *, seed: int, threads: int = 1,
+) -> Leaves:  # fmt: skip
+    """Carve cells of the first level of `n` vectors on; parameters and memory as of `carve`.
+
+    Parameters
+    ----------
+    vectors : array
+        Rows that the cells name.
+    cells : sequence of uint32 arrays
+        Rows of each cell, ascending; in the order of their ids.
+    numbers : sequence of int
+        Of each cell among all: they decide its leaders.
+    """
 
     def leaves(first: int, _: int) -> list[NDArray[np.uint32]]:
-        path = [seed, _STREAM, first]
-        return list(_leaves(vectors, cells[first], len(vectors), fanouts[1:], path))
+        return list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, _STREAM, numbers[first]]))
 
     found = [leaf for part in map_blocks(leaves, len(cells), 1, threads) for leaf in part]
     return Leaves(np.concatenate(found), np.cumsum([0, *map(len, found)]))
+
+
+def first_leaders(n: int, fanouts: Sequence[int], seed: int) -> tuple[NDArray[np.int64], int]:
+    """Return the rows of the leaders of the first level, ascending, and how many of them a vector goes to."""
+    return _draw(n, fanouts, np.random.default_rng([seed, _STREAM]))
+
+
+def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
+    """Return how many vectors all leaves have that such cells of the first level of `n` make, but for joined leaves."""
+
+    def times(cell: int) -> int:
+        return 1 if cell <= LEAF_MOST or cell > _STUCK * n else _counts(cell, fanouts[1:])[1]
+
+    return sum(cell * times(cell) for cell in cells)
 
 
 #: Keeps these random numbers apart from those of other steps with the same seed.
@@ -92,25 +134,38 @@ def _leaves(
             np.sort(part) for part in np.array_split(rng.permutation(cell), -(-len(cell) // LEAF_MEAN))
         )
         return
-    for i, part in enumerate(_cells(vectors[cell], fanouts, rng, 1)):
+    rows, fanout = _draw(len(cell), fanouts, rng)
+    leaders = vectors[cell[rows]]
+    found = [
+        nearest_leaders(vectors[cell[first : first + _GATHERED]], leaders, fanout)
+        for first in range(0, len(cell), _GATHERED)
+    ]
+    members, starts = grouped(np.concatenate(found), len(rows))
+    for i, part in enumerate(_together(members, starts, joined(starts))):
         yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i])
 
 
-def _cells(
-    vectors: NDArray[Any], fanouts: Sequence[int], rng: np.random.Generator, threads: int
-) -> list[NDArray[np.uint32]]:
-    """Return the rows of `vectors` that go to each of some random leaders, small cells joined."""
-    copies = len(vectors) * math.prod(fanouts)
+def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
+    """Return how many leaders `n` vectors have, and to how many of them each goes."""
+    copies = n * math.prod(fanouts)
     levels = max(len(fanouts), 1)
-    n_leaders = min(max(2, math.ceil((copies / LEAF_MEAN) ** (1 / levels))), len(vectors))
-    fanout = min(fanouts[0] if fanouts else 1, n_leaders // 2)
-    leaders = vectors[np.sort(rng.choice(len(vectors), n_leaders, replace=False))]
-    found = _nearest(vectors, leaders, fanout, threads)
-    members, starts = grouped(found, n_leaders)
-    return list(_joined(members, starts))
+    n_leaders = min(max(2, math.ceil((copies / LEAF_MEAN) ** (1 / levels))), n)
+    return n_leaders, min(fanouts[0] if fanouts else 1, n_leaders // 2)
 
 
-def _nearest(vectors: NDArray[Any], leaders: NDArray[Any], fanout: int, threads: int) -> NDArray[np.uint32]:
+def _draw(n: int, fanouts: Sequence[int], rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
+    """Return the rows of some random leaders, ascending, and to how many of them each vector goes."""
+    n_leaders, fanout = _counts(n, fanouts)
+    return np.sort(rng.choice(n, n_leaders, replace=False)), fanout
+
+
+def nearest_leaders(
+    vectors: NDArray[Any], leaders: NDArray[Any], fanout: int, threads: int = 1
+) -> NDArray[np.uint32]:
+    """Return the `fanout` leaders nearest to each vector, uint32 (m, fanout).
+
+    Blocks of vectors may be told apart at multiples of `nearest.PRODUCT_ROWS`, without a change of the result.
+    """
     if fits_panels(vectors):
         return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
     return nearest_points(vectors, leaders, fanout, threads)
@@ -151,8 +206,8 @@ def _group(labels: Any, rows: Any, starts: Any) -> None:  # pragma: no cover - c
             ends[group] += 1
 
 
-def _joined(members: NDArray[np.uint32], starts: NDArray[np.int64]) -> Iterator[NDArray[np.uint32]]:
-    """Yield cells, those next to each other together while they are small."""
+def joined(starts: NDArray[np.int64]) -> list[int]:
+    """Return bounds of groups that make a cell together: those next to each other while they are small."""
     bounds = [0]
     for group in range(1, len(starts)):
         if starts[group] - starts[bounds[-1]] >= _LEAF_LEAST:
@@ -160,6 +215,12 @@ def _joined(members: NDArray[np.uint32], starts: NDArray[np.int64]) -> Iterator[
     if len(bounds) == 1:
         bounds.append(0)
     bounds[-1] = len(starts) - 1  # what is left is small
+    return bounds
+
+
+def _together(
+    members: NDArray[np.uint32], starts: NDArray[np.int64], bounds: list[int]
+) -> Iterator[NDArray[np.uint32]]:
     for first, last in pairwise(bounds):
         cell = members[starts[first] : starts[last]]
         yield cell if last - first == 1 else np.unique(cell)

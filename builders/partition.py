@@ -94,7 +94,7 @@ def build_partitioned(
     n_copies = len(leaves.members)
     ended("carve", n_copies)
     copies = Copies(leaves.members, n)
-    lists = leaf_lists(vectors, leaves, neighbours_a_leaf(r, n_copies / n), copies.rows, threads)
+    lists = leaf_lists(vectors, leaves, neighbours_a_leaf(r, leaves.copies), copies.rows, threads)
     del leaves, copies.rows  # before the graph takes their place
     ended("compare", n_copies)
     order = copies.order

@@ -142,8 +142,9 @@ def _index_lines(plan: Plan) -> dict[str, str]:
             "success": f"{lsh['success']:.3f}",
             "index": human_bytes(lsh["index_bytes"]),
         }
-    if shards is None or shards.n == 1:
+    parts, what = (plan.regions, "regions, the largest") if plan.regions else (shards, "shards")
+    if parts is None or parts.n == 1:
         return {"graph": "in one piece"}
     return {
-        "graph": f"{shards.n} shards of about {shards.vectors:,} vectors, mean fanout {shards.mean_fanout:.2f}"
+        "graph": f"{parts.n} {what} of about {parts.vectors:,} vectors, mean fanout {parts.mean_fanout:.2f}"
     }

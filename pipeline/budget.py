@@ -17,11 +17,14 @@ from indexmill.builders.vamana import list_capacity
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
 from indexmill.pipeline.executor import MOST_NARROW
+from indexmill.pipeline.region_needs import Room, most_scratch
 from indexmill.pipeline.spec import Parameters
 
 #: Kept out of shards and tasks: the interpreter with numba, Arrow and scikit-learn, and what compiling kernels takes
 #: the first time a build runs on a machine.
 FIXED_BYTES = 256 << 20
+#: Work space of BLAS in each thread after the first; of kernels, in each.
+THREAD_BYTES = 8 << 20
 #: A graph smaller than this is not worth a shard.
 LEAST_SHARD = 1024
 _LEAST_TASK, _MOST_TASK = 8 << 20, 4 << 30
@@ -48,6 +51,8 @@ class Shape:
     id_bytes : float
         Of a user id, about; 0 where there are none.
     parameters : Parameters
+    region_bytes : int, optional
+        What a task may hold of a graph that the partition builder makes region by region.
     """
 
     n: int
@@ -55,6 +60,7 @@ class Shape:
     dtype: np.dtype[np.generic]
     id_bytes: float
     parameters: Parameters
+    region_bytes: int | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -71,6 +77,11 @@ class Shape:
         """Whether that is another array."""
         return self.comparable_bytes != self.row_bytes or self.dtype.kind == "i"
 
+    def room(self, memory: int) -> Room:
+        """What the tasks of a region may hold, `region_bytes` of a budget of `memory`."""
+        assert self.region_bytes is not None
+        return Room(self.region_bytes, merge_bytes(memory), self.comparable_bytes, self.parameters.max_degree)
+
 
 def task_bytes(memory: int) -> int:
     """Return the memory of one narrow task; workers, which must not decide bytes, have no part in it."""
@@ -84,6 +95,12 @@ def task_bounds(n: int, bytes_a_row: int, memory: int, align: int = 1) -> list[i
     """
     tasks = max(-(-n * bytes_a_row // task_bytes(memory)), min(_LEAST_TASKS, n // _LEAST_ROWS), 1)
     return sorted({*(n * t // tasks // align * align for t in range(tasks)), n})
+
+
+def narrow_tasks(n: int, bytes_a_row: int, memory: int, workers: int) -> tuple[int, int]:
+    """Return the rows of a narrow task, and how many tasks run at once."""
+    tasks = len(task_bounds(n, bytes_a_row, memory)) - 1
+    return -(-n // tasks), min(workers, tasks, MOST_NARROW)
 
 
 def merge_bytes(memory: int) -> int:
@@ -134,12 +151,15 @@ def shard_bytes(m: int, shape: Shape, memory: int) -> int:
 def scratch_bound(shape: Shape) -> int:
     """Return the most bytes that the work directory of a graph build may take: about fanout * input + 2 * output.
 
-    Fanout is 2 for a build in shards and 1 otherwise. A type that the kernels do not take (int8, float16) is input
+    Fanout is 2 for a build in shards, 11 region by region, where candidates and edges of vertices come on top
+    (`region_needs.most_scratch`), and 1 otherwise. A type that the kernels do not take (int8, float16) is input
     twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in the
     output until that is finished; samples, which do not grow with the input, come on top.
     """
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
+    if shape.region_bytes is not None:
+        vector += most_scratch(shape.comparable_bytes, shape.parameters.max_degree)
     sample = min(shape.parameters.sample_vectors, shape.n) * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
     return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SCRATCH_SLACK

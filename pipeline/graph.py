@@ -68,7 +68,7 @@ def save_graph(graph: Graph, out: Path) -> None:
     """Write ``neighbours.npy``, ``degrees.npy`` and ``graph.json`` into `out`."""
     np.save(out / "neighbours.npy", graph.neighbours)
     np.save(out / "degrees.npy", graph.degrees)
-    _write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)])
+    write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)])
 
 
 def load_graph(directory: Path) -> Graph:
@@ -88,7 +88,8 @@ def shard_sizes(directory: Path) -> list[int]:
     return sizes
 
 
-def _write_facts(directory: Path, entry: int, edges_added: int, shards: list[int]) -> None:
+def write_facts(directory: Path, entry: int, edges_added: int, shards: list[int]) -> None:
+    """Write ``graph.json``: what is known of a graph beside its lists."""
     facts = {"entry": entry, "edges_added": edges_added, "shards": shards}
     (directory / "graph.json").write_text(json.dumps(facts))
 
@@ -207,7 +208,7 @@ def merge_task(
     added = connect_unreachable(rows, neighbours, degrees, entry, list_size)
     neighbours.flush()
     degrees.flush()
-    _write_facts(directory, entry, added, sizes.tolist())
+    write_facts(directory, entry, added, sizes.tolist())
 
 
 def _sum(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:

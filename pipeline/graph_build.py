@@ -7,6 +7,7 @@ from indexmill.pipeline import budget, ingest, needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.recipe import GraphRecipe
+from indexmill.pipeline.region_recipe import graph_recipe
 from indexmill.pipeline.scratch import needed_scratch, side_columns
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.stages import Mill, Stage
@@ -47,4 +48,4 @@ class GraphBlueprint(Blueprint):
 
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
         """See `Blueprint.recipe`."""
-        return GraphRecipe(mill, first, summary, self.shape, self.spec.memory)
+        return graph_recipe(mill, first, summary, self.shape, self.spec.memory)

@@ -12,12 +12,12 @@ from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.ivf_centroids import MAX_BATCHES
-from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
+from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.ivf_tasks import GRAPH_FROM
 from indexmill.pipeline.merge import STEP_BYTES
-from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
+from indexmill.pipeline.needs import exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.scratch import SideColumns
 from indexmill.pipeline.spec import IvfParameters
 

@@ -15,14 +15,21 @@ from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.lsh_shape import LshShape, block_capacity
 from indexmill.formats.vectors import RowFormat
-from indexmill.pipeline.budget import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds, task_bytes
+from indexmill.pipeline.budget import (
+    FIXED_BYTES,
+    THREAD_BYTES,
+    batch_bytes,
+    merge_bytes,
+    task_bounds,
+    task_bytes,
+)
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.lsh import SAMPLED, LshPlan
 from indexmill.pipeline.lsh_emit import Part
 from indexmill.pipeline.lsh_limits import advice
 from indexmill.pipeline.merge import STEP_BYTES
-from indexmill.pipeline.needs import THREAD_BYTES, exact_bytes, ids_bytes, ingest_bytes, workers_bytes
+from indexmill.pipeline.needs import exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.spec import DEFAULT_SUCCESS, LshParameters
 
 #: Keys of a record are u32, so that tables are made by groups if they have more buckets together.

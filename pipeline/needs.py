@@ -18,27 +18,26 @@ from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import (
     FIXED_BYTES,
     LEAST_SHARD,
+    THREAD_BYTES,
     Shape,
     batch_bytes,
     built_bytes,
     graph_bytes,
+    narrow_tasks,
     node_format,
     shard_bytes,
     shard_size,
-    task_bounds,
     task_bytes,
     unite_row_bytes,
 )
 from indexmill.pipeline.certify import QUERIES, K
-from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.order_needs import metrics_bytes, order_bytes
+from indexmill.pipeline.region_plan import in_regions, region_stage_bytes
 
 #: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
 #: from its graph on.
 LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
-_BEFORE_KERNELS = ("ingest", "sample", "cluster", "assign")
-#: Work space of BLAS in each thread after the first.
-THREAD_BYTES = 8 << 20
+_BEFORE_KERNELS = ("ingest", "sample", "cluster", "assign", "carve", "regions")
 #: A Ray worker process with the same loaded.
 RAY_WORKER_BYTES = 200 << 20
 _MIB = 1 << 20
@@ -76,6 +75,9 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
         "emit": _emit(shape, memory),
         "certify": certify_bytes(n, shape.dim, p.pq_bytes, workers),
     }
+    if shape.region_bytes is not None:
+        del stages["build"]
+        stages |= region_stage_bytes(shape, memory, workers)
     if sharded:
         stages |= {
             "assign": _assign(shape, memory, workers),
@@ -156,22 +158,30 @@ def check_memory(
 def fit_shards(shape: Shape, memory: int, executor: str, workers: int) -> Shape:
     """Return `shape` with the size of its shards as `memory` bytes allow, unless its job says it.
 
+    The partition builder needs no shards: what does not fit is built region by region, and is the same graph.
+
     Raises
     ------
     BudgetError
         If not even a small shard fits, naming the smallest budget that works.
     """
-    fitted = _fitted(shape, memory)
+    fitted = _fitted(shape, memory, executor, workers)
     if fitted is None:
         raise BudgetError(
-            f"memory: {memory:,} bytes, less {FIXED_BYTES:,} of fixed cost, hold no shard of {LEAST_SHARD:,} vectors; "
-            f"give at least {least_memory(shape, executor, workers):,} bytes"
+            f"memory: {memory:,} bytes, less {FIXED_BYTES:,} of fixed cost, hold no shard of {LEAST_SHARD:,} vectors "
+            f"and no region; give at least {least_memory(shape, executor, workers):,} bytes"
         )
     return fitted
 
 
-def _fitted(shape: Shape, memory: int) -> Shape | None:
+def _fitted(shape: Shape, memory: int, executor: str, workers: int) -> Shape | None:
     p = shape.parameters
+    if (
+        p.builder == "partition"
+        and p.shard_vectors is None
+        and built_bytes(shape.n, shape) > memory - FIXED_BYTES
+    ):
+        return in_regions(shape, memory, workers_bytes(executor, workers), workers)
     limit = p.shard_vectors or shard_size(shape, memory)
     if not limit:
         return None
@@ -183,7 +193,7 @@ def least_memory(shape: Shape, executor: str, workers: int) -> int:
     """Return the smallest budget that the build of `shape` fits, to a MiB; shards may be cut smaller for it."""
 
     def works(memory: int) -> bool:
-        fitted = _fitted(shape, memory)
+        fitted = _fitted(shape, memory, executor, workers)
         if fitted is None:
             return False
         if fitted.parameters.shard_vectors is not None and expected_shards(fitted)[0] > _drawn(shape) // 4:
@@ -276,7 +286,7 @@ def _by_star(shape: Shape) -> Shape:
 def _pack(shape: Shape, memory: int, workers: int) -> int:
     p, node = shape.parameters, node_format(shape)
     record = node.node_bytes + p.pq_bytes
-    rows, at_once = _narrow(shape.n, 3 * record, memory, workers)
+    rows, at_once = narrow_tasks(shape.n, 3 * record, memory, workers)
     scaled = 12 * shape.dim if node.quantized else 0
     return at_once * rows * (record + 4 * p.max_degree + 24 + scaled) + (workers - 1) * THREAD_BYTES
 
@@ -295,7 +305,7 @@ def exact_bytes(n: int, dim: int, queries: int, k: int, workers: int) -> int:
 
 
 def _assign(shape: Shape, memory: int, workers: int) -> int:
-    rows, at_once = _narrow(shape.n, shape.row_bytes + 48, memory, workers)
+    rows, at_once = narrow_tasks(shape.n, shape.row_bytes + 48, memory, workers)
     cells, _ = expected_shards(shape)
     block = min(rows, 8192) * (12 * shape.dim + 12 * cells)
     return at_once * (rows * 160 + block + (4 << 20)) + (workers - 1) * THREAD_BYTES
@@ -303,7 +313,7 @@ def _assign(shape: Shape, memory: int, workers: int) -> int:
 
 def _unite(shape: Shape, memory: int, workers: int) -> int:
     row = unite_row_bytes(shape)
-    rows, at_once = _narrow(shape.n, row, memory, workers)
+    rows, at_once = narrow_tasks(shape.n, row, memory, workers)
     cells, _ = expected_shards(shape)
     lists = 4 * shape.parameters.max_degree
     buffers = (cells + 4) * batch_bytes(cells, lists, memory) * (lists + 56) // (lists + 8)
@@ -311,11 +321,5 @@ def _unite(shape: Shape, memory: int, workers: int) -> int:
 
 
 def _merge(shape: Shape, memory: int) -> int:
-    rows, _ = _narrow(shape.n, unite_row_bytes(shape), memory, 1)
+    rows, _ = narrow_tasks(shape.n, unite_row_bytes(shape), memory, 1)
     return rows * 4 * (shape.parameters.max_degree + 1) + 5 * shape.n
-
-
-def _narrow(n: int, bytes_a_row: int, memory: int, workers: int) -> tuple[int, int]:
-    """Rows of a task, and how many run at once."""
-    tasks = len(task_bounds(n, bytes_a_row, memory)) - 1
-    return -(-n // tasks), min(workers, tasks, MOST_NARROW)

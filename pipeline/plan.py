@@ -18,6 +18,7 @@ from indexmill.pipeline.kinds import blueprint
 from indexmill.pipeline.lsh_build import LshBlueprint, solved_facts
 from indexmill.pipeline.lsh_plan import lsh_seconds
 from indexmill.pipeline.probe import probe, stage_seconds
+from indexmill.pipeline.region_plan import expected
 from indexmill.pipeline.room import existing_parent
 from indexmill.pipeline.spec import BuildSpec
 
@@ -47,7 +48,8 @@ class ShardPlan:
 class Plan:
     """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`.
 
-    `shards` are those of a graph, `lsh` the parameters solved for an LSH index, `ivf` lists and batches.
+    `shards` are those of a graph, `regions` likewise where the partition builder goes through files, `lsh` the
+    parameters solved for an LSH index, `ivf` lists and batches.
     """
 
     peak_memory_bytes: int
@@ -55,6 +57,7 @@ class Plan:
     seconds: float
     stages: dict[str, StagePlan]
     shards: ShardPlan | None = None
+    regions: ShardPlan | None = None
     lsh: dict[str, Any] | None = None
     ivf: dict[str, Any] | None = None
 
@@ -102,7 +105,10 @@ def _predicted(
     own = needs.stage_bytes(shape, spec.memory, spec.workers, largest)
     seconds = stage_seconds(probe(source, shape, spec.workers, place), shape, files)
     fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
-    return own, seconds, {"shards": ShardPlan(n, int(shape.n * fanout / n), fanout)}
+    facts: dict[str, Any] = {"shards": ShardPlan(n, int(shape.n * fanout / n), fanout)}
+    if shape.region_bytes is not None and (cut := expected(shape, spec.memory)) is not None:
+        facts["regions"] = ShardPlan(cut.regions, cut.members, round(cut.times, 2))
+    return own, seconds, facts
 
 
 def _lists(shape: IvfShape, files: dict[str, int]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from indexmill.pipeline.probe_partition import (
     PartitionRates,
     partition_rates,
     partition_seconds,
+    region_seconds,
     warm_partition,
 )
 from indexmill.pipeline.spec import Parameters
@@ -180,6 +181,8 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion,
     }
+    if shape.region_bytes is not None and rates.partition is not None:
+        work |= region_seconds(rates.partition, n, rates.scattered, rates.threads)
     if cells > 1:
         work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}

@@ -23,6 +23,10 @@ from indexmill.pipeline.spec import Parameters
 _FIRST = 64
 #: Distances of a vertex to rows that come from memory once the caches do not hold all: its neighbours' leaves do.
 _FETCHED = 60
+#: Distances to rows from memory that a vector costs where it is only copied, and where its records are merged.
+_PLACING, _COPYING, _MERGING = 20, 60, 60
+#: Share of choosing that is the choice of lists before edges of the other direction are added; what meeting adds to it.
+_CHOOSING, _MEETING = 0.6, 0.2
 
 
 class PartitionRates(NamedTuple):
@@ -60,6 +64,27 @@ def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
     """
     carving = rates.carving * math.sqrt(n / rates.size)
     return carving + COPIES * rates.comparing + rates.choosing + _FETCHED * waiting
+
+
+def region_seconds(rates: PartitionRates, n: int, waiting: float, threads: float) -> dict[str, float]:
+    """Return the seconds of stages in place of *build* where a graph of `n` is built region by region, but for files.
+
+    Parameters
+    ----------
+    waiting : float
+        Seconds of a distance to a row that comes from memory.
+    threads : float
+    """
+    carving = rates.carving * math.sqrt(n / rates.size) * n / threads
+    each = (rates.choosing + _FETCHED * waiting) * n / threads
+    return {
+        "carve": carving / 2,
+        "regions": _PLACING * n * waiting,
+        "assign": _COPYING * n * waiting,
+        "leaves": carving / 2 + (COPIES * rates.comparing * n / threads) + _MEETING * each,
+        "choose": _CHOOSING * each + _MERGING * n * waiting,
+        "unite": (1 - _CHOOSING) * each + _MERGING * n * waiting,
+    }
 
 
 def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:

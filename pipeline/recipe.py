@@ -43,7 +43,7 @@ class GraphRecipe(Recipe):
         self.sample = self._sample()
         self.cluster = self._cluster()
         self.comparable = self._comparable()
-        self.graph = self._build() if self.p.shard_vectors is None else self._build_sharded()
+        self.graph = self._graph()
         self.encode = self._encode()
         self.order = self._order()
         self.entries = self._entries()
@@ -106,6 +106,9 @@ class GraphRecipe(Recipe):
     def _graph_parameters(self) -> graph.GraphParameters:
         p = self.p
         return graph.GraphParameters(p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder)
+
+    def _graph(self) -> Stage:
+        return self._build() if self.p.shard_vectors is None else self._build_sharded()
 
     def _build(self) -> Stage:
         g = self._graph_parameters

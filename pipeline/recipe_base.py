@@ -63,11 +63,11 @@ class Recipe:
 
     def _call(
         self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
-        job: Callable[[], tuple[Any, ...]], *, counts: tuple[int, str] | None = None,
+        job: Callable[[], tuple[Any, ...]], *, counts: tuple[int, str] | None = None, cut: Sequence[int] = (),
     ) -> Stage:  # fmt: skip
         """A stage that is one task with all threads; `job` returns the task and its arguments.
 
-        `counts` says how many of what a task that tells how far it is goes through.
+        `counts` says how many of what a task that tells how far it is goes through; `cut` is as of `_stage`.
         """
 
         def write(directory: Path) -> None:
@@ -75,7 +75,7 @@ class Recipe:
             self.mill.call(directory, task, arguments, by_step=counts is not None, memory=self.memory)
 
         steps, unit = counts or (1, "tasks")
-        return self._stage(name, version, parameters, inputs, write, steps=steps, unit=unit)
+        return self._stage(name, version, parameters, inputs, write, cut=cut, steps=steps, unit=unit)
 
     def _tasks(
         self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage], suffix: str,

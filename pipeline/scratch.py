@@ -24,8 +24,9 @@ from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.needs import expected_shards
 from indexmill.pipeline.progress import Silent
-from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.recipe_base import Recipe
+from indexmill.pipeline.region_plan import region_files
+from indexmill.pipeline.region_recipe import graph_recipe
 from indexmill.pipeline.stages import Mill, Stage
 from indexmill.pipeline.store import StageStore
 
@@ -44,8 +45,13 @@ class SideColumns:
     metadata: float = 0.0
 
 
-def stage_files(shape: Shape, side: SideColumns) -> dict[str, int]:
+def stage_files(shape: Shape, side: SideColumns, memory: int) -> dict[str, int]:
     """Return the bytes that each stage's directory holds when it is finished."""
+    regions = {} if shape.region_bytes is None else region_files(shape, memory)
+    return _files(shape, side) | regions
+
+
+def _files(shape: Shape, side: SideColumns) -> dict[str, int]:
     p, n, d = shape.parameters, shape.n, shape.dim
     node, sampled = node_format(shape), navigation_size(p.navigation, n)
     codes, graph = n * min(p.pq_bytes, d), n * 4 * (p.max_degree + 1)
@@ -89,9 +95,9 @@ def needed_scratch(shape: Shape, side: SideColumns, memory: int, keep: bool) -> 
     """Return the most bytes that the work directory of a graph build will hold, and what each stage leaves there."""
 
     def recipe(mill: Mill, first: Stage, summary: InputSummary) -> Recipe:
-        return GraphRecipe(mill, first, summary, shape, memory)
+        return graph_recipe(mill, first, summary, shape, memory)
 
-    return played(recipe, stage_files(shape, side), (shape.n, shape.dim, str(shape.dtype)), keep)
+    return played(recipe, stage_files(shape, side, memory), (shape.n, shape.dim, str(shape.dtype)), keep)
 
 
 def played(

@@ -1,9 +1,10 @@
 """Runs builds in forked children that a failpoint or a timer kills; compiled kernels are loaded once, before the forks.
 
 Reads one JSON object a line: ``source``, ``out``, ``shard`` and optionally ``failpoint``, ``delay``, ``work``,
-``force``, ``workers``, ``builder`` of a graph, ``lists`` (an IVF index of so many), ``tables`` (an LSH index of so
-many), ``join`` (arguments of a join in place of a build), ``exchange`` (false: the file system cannot swap two names);
-answers with the wait status of the child (negative: the signal that ended it) and its error message.
+``force``, ``workers``, ``builder`` of a graph, ``room`` (bytes of a region of the partition builder), ``lists`` (an IVF
+index of so many), ``tables`` (an LSH index of so many), ``join`` (arguments of a join in place of a build),
+``exchange`` (false: the file system cannot swap two names); answers with the wait status of the child (negative: the
+signal that ended it) and its error message.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import signal
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from typing import Any
 
 from indexmill.formats.errors import IndexmillError
 from indexmill.jobs.joining import join_files
-from indexmill.pipeline import failpoint, publish
+from indexmill.pipeline import budget, failpoint, needs, publish
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
 
@@ -47,6 +49,11 @@ def build(command: dict[str, Any]) -> None:
     )
 
 
+def cut_into_regions(room: int) -> None:
+    budget._MOST_MERGE = 64 << 10
+    needs._fitted = lambda shape, *_: replace(shape, region_bytes=room)
+
+
 def join(command: dict[str, Any]) -> None:
     join_files(
         command["source"], command["join"], command["out"], k=5, nprobe=3, recall=None, memory="1GiB", workers=1,
@@ -62,6 +69,8 @@ def run(command: dict[str, Any]) -> tuple[int, str]:
         failpoint._armed = command.get("failpoint", "")
         if not command.get("exchange", True):
             publish.exchange = lambda first, second: False
+        if "room" in command:
+            cut_into_regions(command["room"])
         code = 0
         try:
             join(command) if "join" in command else build(command)

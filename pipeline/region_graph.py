@@ -1,0 +1,229 @@
+"""Stages *leaves*, *choose*, *unite* and *merge* of a partition builder that goes through files.
+
+*leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* merges
+those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
+both directions; *unite* prunes what is too long, and *merge* puts the lists in the order of ids and links what cannot
+be reached. All but the last have the vectors of one region in memory; others are read in the order of their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders import reservoirs as builder
+from indexmill.builders.carve import carve_cells
+from indexmill.builders.choose import Copies
+from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.leaf_lists import leaf_lists
+from indexmill.builders.parallel import map_blocks
+from indexmill.builders.partition import CANDIDATES, FANOUTS
+from indexmill.builders.regions import Regions, cells_of
+from indexmill.formats.chunkfile import Records
+from indexmill.formats.chunkwriter import write_chunk, write_runs
+from indexmill.formats.mapped import create_npy
+from indexmill.pipeline.graph import GraphParameters, write_facts
+from indexmill.pipeline.merge import collect, count, merge
+from indexmill.pipeline.region_needs import STRAYS, Room
+from indexmill.pipeline.region_rows import RegionRows, spans
+from indexmill.pipeline.regions import load_regions
+
+LEAVES_VERSION = 1
+CHOOSE_VERSION = 1
+UNITE_VERSION = 1
+MERGE_VERSION = 1
+#: Vertices that a thread takes at a time.
+_BLOCK = 1024
+#: Edges made records at a time.
+_EDGES = 65_536
+
+Advance = Callable[[int], None]
+
+
+class RegionFiles(NamedTuple):
+    """What the tasks of a region read.
+
+    Attributes
+    ----------
+    vectors : str
+        Comparable rows.
+    places : str
+        Directory of stage *regions*.
+    chunks : list of str
+        Of stage *assign*.
+    """
+
+    vectors: str
+    places: str
+    chunks: list[str]
+
+    def at(self, part: int) -> tuple[Regions, int, int, NDArray[np.uint32]]:
+        """Return the plan, the first place of a part, the one after its last, and the ids there."""
+        plan = load_regions(self.places)
+        first, last = plan.places[part : part + 2].tolist()
+        return plan, first, last, np.array(np.load(Path(self.places) / "ids.npy", mmap_mode="r")[first:last])
+
+    def rows(self, plan: Regions, part: int, room: Room) -> RegionRows:
+        """Load the vectors of a part's home."""
+        home, spare = int(plan.homes[part]), int(STRAYS * room.bytes) // (room.row_bytes + 4)
+        members = int(plan.members[home])
+        return RegionRows(self.vectors, self.chunks, home, members, spare, room.buffer_bytes)
+
+
+def leaves_task(
+    places: str, chunks: list[str], region: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
+    threads: int, advance: Advance = lambda vectors: None,
+) -> None:  # fmt: skip
+    """Compare what the leaves of a region hold; write a chunk file: key place, value region, payload candidates."""
+    plan, folder = load_regions(places), Path(places)
+    leaders = np.load(folder / "leaders.npy", mmap_mode="r")
+    names, vectors = collect(chunks, region, region + 1, buffer_bytes=room.buffer_bytes)[1:]
+    cells, numbers = cells_of(leaders[names], plan, region)
+    leaves = carve_cells(vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads)
+    del cells
+    copies = Copies(leaves.members, len(names))
+    lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+    del leaves
+    at = np.empty(len(names), np.uint32)
+    at[copies.order] = np.arange(len(names), dtype=np.uint32)
+    starts, most = copies.starts, CANDIDATES * p.max_degree
+    del copies
+    keys = np.load(folder / "places.npy", mmap_mode="r")[names]
+    order = np.argsort(keys)
+
+    def block(first: int, last: int) -> Records:
+        vertices = order[first:last]
+        firsts, ends = starts[at[vertices]], starts[at[vertices] + np.uint32(1)]
+        owners, payload = builder.met_records(vectors, vertices, firsts, ends, lists, names, most)
+        return Records(keys[vertices][owners], np.full(len(owners), region, np.uint32), payload)
+
+    def runs() -> Iterator[Records]:
+        for i, run in enumerate(map_blocks(block, len(names), _BLOCK, threads)):
+            yield run
+            advance(min(_BLOCK, len(names) - i * _BLOCK))
+
+    write_runs(out, runs(), run_end_encoded=False, batch_bytes=batch_bytes)
+
+
+def choose_task(
+    files: RegionFiles, met: list[str], part: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
+    threads: int, advance: Advance = lambda vertices: None,
+) -> None:  # fmt: skip
+    """Choose the lists of a part; write a chunk file: key place, value the first of the ids, payload ends of edges."""
+    plan, first, last, ids = files.at(part)
+    lists = np.empty((len(ids), p.max_degree), np.uint32)
+    degrees = np.empty(len(ids), np.int32)
+    reservoirs = builder.Reservoirs(last - first, CANDIDATES * p.max_degree)
+    for piece in merge(met, first, last, buffer_bytes=room.buffer_bytes):
+        reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
+    _choose(files.rows(plan, part, room), reservoirs, p.alpha, lists, degrees, room, threads, advance)
+    del reservoirs
+    places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
+    pairs = builder.edges_both_ways(ids, first, lists, degrees, places)
+    del lists, degrees
+    write_runs(out, _edge_runs(pairs), run_end_encoded=False, batch_bytes=batch_bytes)
+
+
+def _choose(
+    held: RegionRows, reservoirs: builder.Reservoirs, alpha: float, lists: NDArray[np.uint32],
+    degrees: NDArray[np.int32], room: Room, threads: int, advance: Advance,
+) -> None:  # fmt: skip
+    firsts = np.arange(len(lists)) * reservoirs.ids.shape[1]
+
+    def choose(one: int, end: int) -> None:
+        builder.choose_lists(
+            held.vectors, held.rows, held.names, reservoirs, (one, end), alpha, lists, degrees
+        )
+
+    _with_rows(
+        held, reservoirs.ids.reshape(-1), firsts, firsts + reservoirs.counts, choose, room, threads, advance
+    )
+
+
+def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
+    for first in range(0, len(pairs), _EDGES):
+        keys, payload = builder.edge_records(pairs[first : first + _EDGES])
+        yield Records(keys, payload[:, 0].copy(), payload)
+
+
+def unite_task(
+    files: RegionFiles, edges: list[str], part: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
+    threads: int, advance: Advance = lambda vertices: None,
+) -> None:  # fmt: skip
+    """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.
+
+    A list shorter than R is filled with the vertex itself.
+    """
+    plan, first, last, ids = files.at(part)
+    ends = np.empty(builder.ENDS * count(edges, first, last), np.uint32)
+    counts = np.zeros(len(ids), np.int64)
+    for piece in merge(edges, first, last, buffer_bytes=room.buffer_bytes):
+        builder.append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    lists = np.empty((len(ids), p.max_degree), np.uint32)
+    _unite(files.rows(plan, part, room), ids, ends, starts, p.alpha, lists, room, threads, advance)
+    del ends
+    values = np.full(len(ids), part, np.uint32)
+    write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
+
+
+def _unite(
+    held: RegionRows, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], alpha: float,
+    lists: NDArray[np.uint32], room: Room, threads: int, advance: Advance,
+) -> None:  # fmt: skip
+    def unite(one: int, end: int) -> None:
+        mine = starts[one : end + 1]
+        builder.unite_ends(
+            held.vectors, held.rows, held.names, ids[one:end], ends, mine, alpha, lists[one:end]
+        )
+
+    _with_rows(held, ends, starts[:-1], starts[1:], unite, room, threads, advance)
+
+
+def _with_rows(
+    held: RegionRows, ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64],
+    work: Callable[[int, int], None], room: Room, threads: int, advance: Advance,
+) -> None:  # fmt: skip
+    """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are at hand.
+
+    Parameters
+    ----------
+    ids : uint32 array
+        From ``firsts[i]`` to ``ends[i]`` those that vertex i names.
+    """
+    strays, starts = builder.missing(ids, firsts, ends, held.rows)
+    spare = int(STRAYS * room.bytes) // (room.row_bytes + 4)
+    for first, last in spans(starts, spare):
+        with held.holding(np.unique(strays[starts[first] : starts[last]])):
+
+            def block(one: int, end: int, first: int = first) -> int:
+                work(first + one, first + end)
+                return end - one
+
+            for done in map_blocks(block, last - first, _BLOCK, threads):
+                advance(done)
+
+
+def merge_task(
+    vectors: str, chunks: list[str], n: int, max_degree: int, entry: int, list_size: int, buffer_bytes: int, out: str,
+    threads: int,
+) -> None:  # fmt: skip
+    """Put the lists in the order of ids, link what the entry cannot reach, and leave the graph as `save_graph` does."""
+    directory = Path(out)
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
+    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
+    for piece in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
+        rows = slice(int(piece.keys[0]), int(piece.keys[-1]) + 1)
+        padding = piece.payload == piece.keys[:, None]
+        piece.payload[padding] = 0
+        neighbours[rows] = piece.payload
+        degrees[rows] = max_degree - np.count_nonzero(padding, axis=1)
+    rows_of_vectors = np.load(vectors, mmap_mode="r")
+    added = connect_unreachable(rows_of_vectors, neighbours, degrees, entry, list_size)
+    neighbours.flush()
+    degrees.flush()
+    write_facts(directory, entry, added, [n])

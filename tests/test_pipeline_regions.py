@@ -1,0 +1,328 @@
+"""Builds by the partition builder that go through files: the index of one piece, within the memory there is."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.test_pipeline_build import assert_sound, build, clustered, data_files
+from tests.test_pipeline_kill import Driver
+
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.source import array_source
+from indexmill.pipeline import budget, needs, region_graph
+from indexmill.pipeline.build import run_build
+from indexmill.pipeline.plan import make_plan
+from indexmill.pipeline.region_rows import RegionRows, spans
+from indexmill.pipeline.regions import load_regions
+from indexmill.pipeline.scratch import SideColumns, needed_scratch
+from indexmill.pipeline.spec import BuildSpec, Parameters
+
+MIB = 1 << 20
+STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "merge"]
+ROOM = 560_000
+
+
+@pytest.fixture
+def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds by the partition builder go through files, with so little memory that a few thousand vectors are cut."""
+    monkeypatch.setattr(budget, "_MOST_MERGE", 64 << 10)
+    monkeypatch.setattr(
+        needs,
+        "_fitted",
+        lambda shape, *_: replace(shape, region_bytes=None if shape.parameters.shard_vectors else ROOM),
+    )
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The regions of each build, as its tasks see them."""
+    seen: list[Any] = []
+    task = region_graph.merge_task
+
+    def merge(vectors: str, chunks: list[str], *arguments: Any, **keywords: Any) -> None:
+        places = next(Path(chunks[0]).parent.parent.glob("regions-*"))
+        seen.append(load_regions(places))
+        task(vectors, chunks, *arguments, **keywords)
+
+    monkeypatch.setattr(region_graph, "merge_task", merge)
+    return seen
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(4000, "uint8"), (3000, "float32"), (2500, "int8")])
+def test_the_index_is_that_of_a_build_in_one_piece(
+    tmp_path: Path, request: pytest.FixtureRequest, n: int, dtype: str
+) -> None:
+    vectors = clustered(n, 12, dtype)
+    whole = build(tmp_path / "whole", vectors, builder="partition")
+    request.getfixturevalue("small_rooms")
+    plans = request.getfixturevalue("plans")
+    index = build(tmp_path / "regions", vectors, builder="partition")
+    assert len(plans[0].members) >= 3
+    assert len(plans[0].homes) >= 3
+    assert plans[0].members.sum() > n
+    assert_sound(index)
+    assert data_files(index) == data_files(whole)
+
+
+def test_neither_workers_nor_tasks_reach_the_bytes(
+    tmp_path: Path, small_rooms: None, plans: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(3000, 10, "uint8")
+    one = build(tmp_path / "one", vectors, builder="partition")
+    monkeypatch.setattr(budget, "_LEAST_ROWS", 400)
+    monkeypatch.setattr(sys.modules[__name__], "ROOM", 2 * ROOM)
+    two = build(tmp_path / "two", vectors, builder="partition", workers=2)
+    assert len(plans[0].members) > len(plans[1].members) > 1
+    assert data_files(one) == data_files(two)
+
+
+def test_ray_and_local_give_the_same_bytes(tmp_path: Path, small_rooms: None) -> None:
+    vectors = clustered(2400, 12, "uint8")
+    local = build(tmp_path / "local", vectors, builder="partition")
+    ray = build(tmp_path / "ray", vectors, workers=2, executor="ray", builder="partition")
+    assert data_files(local) == data_files(ray)
+
+
+def test_a_graph_cut_into_shards_by_its_job_is_still_cut_into_shards(
+    tmp_path: Path, small_rooms: None
+) -> None:
+    index = build(tmp_path / "ix", clustered(2500, 8, "uint8"), builder="partition", shard_vectors=1200)
+    assert len(json.loads((index / "manifest.json").read_text())["graph"]["shards"]) > 1
+
+
+# Bad input
+
+
+def blob(n: int) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    vectors = np.zeros((n, 6), np.float32)
+    vectors[:, :3] = rng.normal(size=(n, 3)) * 1e-3
+    vectors[: n // 100, :3] *= 1e6
+    return vectors
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        np.full((2000, 5), 7, np.uint8),
+        np.repeat(clustered(4, 5, "uint8"), 600, axis=0),
+        blob(2400),
+        clustered(1025, 4),
+    ],
+    ids=["constant", "duplicates", "a blob and constant components", "one more than a leaf"],
+)
+def test_bad_input_is_one_connected_graph_or_refused(
+    tmp_path: Path, small_rooms: None, monkeypatch: pytest.MonkeyPatch, vectors: np.ndarray
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOM", 2 * ROOM)
+    index = build(tmp_path / "ix", vectors, builder="partition")
+    assert_sound(index)
+    monkeypatch.setattr(sys.modules[__name__], "ROOM", 220_000)
+    if np.ptp(vectors) == 0:
+        with pytest.raises(
+            BudgetError, match="one leader is among the nearest of 2,000 vectors, as where many are eq"
+        ):
+            build(tmp_path / "refused", vectors, builder="partition")
+
+
+# What is beside a region
+
+
+def test_vectors_that_a_region_lacks_come_and_go(tmp_path: Path, small_rooms: None) -> None:
+    vectors = np.random.default_rng(2).integers(0, 255, (500, 7), dtype=np.uint8)
+    np.save(tmp_path / "v.npy", vectors)
+    members = np.arange(0, 500, 3, dtype=np.uint32)
+    records = region_graph.Records(np.full(len(members), 4, np.uint32), members, vectors[members])
+    region_graph.write_chunk(tmp_path / "a.chunk", records, (0, 9))
+    held = RegionRows(str(tmp_path / "v.npy"), [str(tmp_path / "a.chunk")], 4, len(members), 3, 1 << 20)
+    for others in ([1, 2], [2, 7, 8, 499], [4]):  # the second are more than are kept room for
+        with held.holding(np.array(others, np.uint32)):
+            at = np.flatnonzero(held.rows != 0xFFFFFFFF)
+            assert sorted([*members.tolist(), *others]) == at.tolist()
+            assert (held.vectors[held.rows[at]] == vectors[at]).all()
+            assert (held.names[held.rows[at]] == at).all()
+    assert np.array_equal(np.flatnonzero(held.rows != 0xFFFFFFFF), members)
+
+
+def test_spans_have_no_more_than_is_allowed_but_for_one_vertex() -> None:
+    starts = np.array([0, 0, 3, 4, 11, 11, 12])
+    assert list(spans(starts, 5)) == [(0, 3), (3, 5), (5, 6)]
+    assert list(spans(np.zeros(4, np.int64), 5)) == [(0, 3)]
+
+
+# Memory, scratch space, plans
+
+
+def spec_of(out: Path, memory: int, **settings: Any) -> BuildSpec:
+    p = {
+        "R": 16,
+        "pq_bytes": 8,
+        "entries": 16,
+        "sample_vectors": 1000,
+        "navigation": 0.0,
+        "order": "identity",
+    }
+    parameters = Parameters(builder="partition", **{**p, **settings})
+    return BuildSpec(input=["<array>"], out=str(out), memory=memory, workers=1, parameters=parameters)
+
+
+def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Path, plans: list[Any]) -> None:
+    vectors = clustered(40_000, 24, "uint8")
+    spec, source = spec_of(tmp_path / "ix", 292 * MIB), array_source(vectors)
+    plan = make_plan(spec, source)
+    assert plan.regions is not None
+    assert set(STAGES) <= set(plan.stages)
+    run_build(spec, source)
+    run = json.loads((tmp_path / "ix" / "run.json").read_text())
+    assert set(run["seconds"]) <= {*plan.stages, "publish"}
+    assert len(plans[0].members) == pytest.approx(plan.regions.n, abs=2)
+    assert max(plans[0].members) == pytest.approx(plan.regions.vectors, rel=0.2)
+    assert plans[0].members.sum() / 40_000 == pytest.approx(plan.regions.mean_fanout, rel=0.25)
+    assert run["peak_scratch_bytes"] == pytest.approx(plan.peak_scratch_bytes, rel=0.2)
+
+
+def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound() -> None:
+    for n, dim, dtype in (
+        (1_000_000, 128, "uint8"),
+        (10_000_000, 96, "float32"),
+        (1_000_000_000, 128, "uint8"),
+    ):
+        for degree in (16, 64):
+            shape = budget.Shape(n, dim, np.dtype(dtype), 0, Parameters(R=degree, builder="partition"))
+            least = needs.least_memory(shape, "local", 2)
+            assert least < 0.5 * needs.least_memory(
+                replace(shape, parameters=Parameters(R=degree, builder="partition", shard_vectors=n)),
+                "local",
+                2,
+            )
+            for memory in (least, int(1.5 * least)):
+                fitted = needs.fit_shards(shape, memory, "local", 2)
+                assert fitted.region_bytes is not None
+                stages = needs.check_memory(fitted, memory, "local", 2)
+                assert set(STAGES) <= set(stages)
+                predicted, _ = needed_scratch(fitted, SideColumns(), memory, keep=False)
+                assert predicted <= budget.scratch_bound(fitted)
+
+
+def test_the_budget_that_a_refusal_names_works(tmp_path: Path) -> None:
+    source = array_source(clustered(30_000, 64, "uint8"))
+    with pytest.raises(BudgetError, match="give at least") as refusal:
+        run_build(spec_of(tmp_path / "ix", 262 * MIB), source)
+    least = int(re.search(r"give at least ([\d,]+) bytes", str(refusal.value))[1].replace(",", ""))
+    assert make_plan(spec_of(tmp_path / "ix", least), source).regions is not None
+    run_build(spec_of(tmp_path / "ix", least), source)
+
+
+def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", clustered(60_000, 96, "uint8"))
+    line = [
+        sys.executable,
+        "-m",
+        "indexmill.jobs.cli",
+        "build",
+        "--input",
+        "v.npy",
+        "--out",
+        "ix",
+        "--memory",
+        "306MiB",
+    ]
+    line += [
+        "--builder",
+        "partition",
+        "-R",
+        "24",
+        "--pq-bytes",
+        "8",
+        "--entries",
+        "16",
+        "--sample-vectors",
+        "4000",
+    ]
+    line += ["--workers", "2", "--order", "identity", "--navigation", "0"]
+    plan = json.loads(
+        subprocess.run(
+            [*line[:3], "plan", *line[4:], "--json"], cwd=tmp_path, capture_output=True, check=True
+        ).stdout
+    )
+    assert plan["regions"]["n"] >= 2
+    subprocess.run(line, cwd=tmp_path, capture_output=True, check=True)
+    took = json.loads((tmp_path / "ix" / "run.json").read_text())["peak_memory_bytes"]
+    assert took <= 306 * MIB
+    assert took <= 1.05 * plan["peak_memory_bytes"]
+
+
+# Killed and run again
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    path = tmp_path_factory.mktemp("regions") / "v.npy"
+    np.save(path, clustered(2500, 8, "uint8"))
+    driver = Driver(path)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(driver: Driver, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return driver.succeed(tmp_path_factory.mktemp("undisturbed") / "ix", builder="partition", room=ROOM)
+
+
+def test_killed_at_every_failpoint_of_every_stage(
+    driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "ix"
+    for stage in STAGES:
+        for moment in ("begun", "written", "done"):
+            driver.die(out, 0, f"{stage}-{moment}", builder="partition", room=ROOM)
+            assert not out.exists()
+    assert driver.succeed(out, builder="partition", room=ROOM) == undisturbed
+
+
+@pytest.mark.parametrize("turn", [3, 5, 8, 11])
+def test_killed_between_tasks_redoes_only_the_task_in_flight(
+    driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path, turn: int
+) -> None:
+    work, options = tmp_path / "work", {"builder": "partition", "room": ROOM}
+    driver.die(tmp_path / "ix", 0, f"task-done:{turn}", work=str(work), **options)
+    made = {p: p.stat().st_mtime_ns for p in [*work.rglob("*.chunk"), *work.rglob("stage.json")]}
+    driver.die(tmp_path / "ix", 0, "unite-begun", work=str(work), **options)
+    kept = {p: at for p, at in made.items() if p.exists()}
+    assert {p: p.stat().st_mtime_ns for p in kept} == kept
+    assert all(p.exists() for p in made if "assign" in p.parts[-2])
+    assert driver.succeed(tmp_path / "ix", work=str(work), **options) == undisturbed
+
+
+def test_memory_that_changes_between_a_kill_and_the_next_run_changes_no_byte(
+    driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    driver.die(tmp_path / "ix", 0, "task-done:5", builder="partition", room=ROOM)
+    assert driver.succeed(tmp_path / "ix", builder="partition", room=2 * ROOM) == undisturbed
+
+
+def test_a_damaged_file_between_stages_is_made_again(
+    driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    for stage, before in (
+        ("leaves", "assign"),
+        ("choose", "leaves"),
+        ("unite", "choose"),
+        ("merge", "unite"),
+    ):
+        work = tmp_path / f"{stage}.work"
+        driver.die(tmp_path / stage, 0, f"{stage}-begun", builder="partition", room=ROOM)
+        victim = sorted(work.glob(f"{before}-*/*.chunk"))[-1]
+        data = bytearray(victim.read_bytes())
+        data[len(data) // 2] ^= 1
+        victim.write_bytes(data)
+        assert driver.succeed(tmp_path / stage, builder="partition", room=ROOM) == undisturbed
