@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.leaf_lists import NOBODY
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.prune import prune_work, robust_prune
+from indexmill.builders.prune import robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 #: Vertices that a thread takes at a time.
@@ -108,20 +108,20 @@ def _choose(
     most, k = 0, lists.shape[1]
     for i in range(vertices.size):
         most = max(most, (starts[i + 1] - starts[i]) * k)
-    ids, distances, keys, slots, work = _space(most)
+    ids, distances, slots = space(most)
     for i in range(vertices.size):
         v = np.int64(vertices[i])
-        met = _emptied(slots, (starts[i + 1] - starts[i]) * k)
+        met = emptied(slots, (starts[i + 1] - starts[i]) * k)
         n = 0
         for at in range(starts[i], starts[i + 1]):
             for j in range(k):
                 if lists[at, j] == NOBODY:
                     break
-                n = _add(lists[at, j], ids, n, met)
+                n = add_distinct(lists[at, j], ids, n, met)
         squared_distances(vectors, v, vectors, ids, n, distances)
-        _sort(ids, distances, keys, n)
+        sort_candidates(ids, distances, n)
         degrees[v] = robust_prune(
-            vectors, ids, distances, min(n, candidates), neighbours.shape[1], alpha, neighbours[v], work
+            vectors, ids, distances, min(n, candidates), neighbours.shape[1], alpha, neighbours[v]
         )
 
 
@@ -177,32 +177,27 @@ def _add_reversed(
     most = 0
     for v in vertices:
         most = max(most, degrees[v] + starts[v + 1] - starts[v])
-    ids, distances, keys, slots, work = _space(most)
+    ids, distances, slots = space(most)
     for v in vertices:
-        met = _emptied(slots, degrees[v] + starts[v + 1] - starts[v])
+        met = emptied(slots, degrees[v] + starts[v + 1] - starts[v])
         n = 0
         for j in range(degrees[v]):
-            n = _add(neighbours[v, j], ids, n, met)
+            n = add_distinct(neighbours[v, j], ids, n, met)
         for at in range(starts[v], starts[v + 1]):
-            n = _add(sources[at], ids, n, met)
+            n = add_distinct(sources[at], ids, n, met)
         squared_distances(vectors, v, vectors, ids, n, distances)
-        _sort(ids, distances, keys, n)
+        sort_candidates(ids, distances, n)
         if n <= neighbours.shape[1]:
             neighbours[v, :n] = ids[:n]
             degrees[v] = n
         else:
-            degrees[v] = robust_prune(
-                vectors, ids, distances, n, neighbours.shape[1], alpha, neighbours[v], work
-            )
+            degrees[v] = robust_prune(vectors, ids, distances, n, neighbours.shape[1], alpha, neighbours[v])
 
 
 @njit(nogil=True, cache=True)
-def _space(most: int) -> Any:  # pragma: no cover - compiled
-    """Allocate ids, distances, keys, a table of what was met, and the work space of a prune."""
-    return (
-        np.empty(most + 1, np.uint32), np.empty(most + 1, np.float32), np.empty(most + 1, np.uint64),
-        np.empty(_n_slots(most), np.uint32), prune_work(most + 1),
-    )  # fmt: skip
+def space(most: int) -> Any:  # pragma: no cover - compiled
+    """Allocate ids, distances and a table of what was met."""
+    return np.empty(most + 1, np.uint32), np.empty(most + 1, np.float32), np.empty(_n_slots(most), np.uint32)
 
 
 @njit(nogil=True, cache=True)
@@ -214,7 +209,7 @@ def _n_slots(most: int) -> int:  # pragma: no cover - compiled
 
 
 @njit(nogil=True, cache=True)
-def _emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
+def emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
     """Return an empty table for so many vertices, in as few of `slots` as do: one is emptied for every vertex."""
     met = slots[: _n_slots(most)]
     met[:] = 0
@@ -222,7 +217,7 @@ def _emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
 
 
 @njit(nogil=True, cache=True)
-def _add(vertex: Any, ids: Any, n: int, met: Any) -> int:  # pragma: no cover - compiled
+def add_distinct(vertex: Any, ids: Any, n: int, met: Any) -> int:  # pragma: no cover - compiled
     """Append a vertex to the first `n` ids unless it was met before (open addressing; 0 is an empty slot)."""
     mask = np.uint64(met.size - 1)
     slot = (np.uint64(vertex) * np.uint64(2654435761)) >> np.uint64(16) & mask
@@ -233,15 +228,3 @@ def _add(vertex: Any, ids: Any, n: int, met: Any) -> int:  # pragma: no cover - 
     met[slot] = vertex + 1
     ids[n] = vertex
     return n + 1
-
-
-@njit(nogil=True, cache=True)
-def _sort(ids: Any, distances: Any, keys: Any, n: int) -> None:  # pragma: no cover - compiled
-    """Sort the first `n` ids, all different, by (distance, id); a float32 that is not negative orders like its bits."""
-    bits = distances.view(np.uint32)
-    for i in range(n):
-        keys[i] = np.uint64(bits[i]) << np.uint64(32) | np.uint64(ids[i])
-    keys[:n].sort()
-    for i in range(n):
-        ids[i] = np.uint32(keys[i])
-        bits[i] = np.uint32(keys[i] >> np.uint64(32))

@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.greedy import greedy_search, scratch
-from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.builders.prune import robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import BlockPool
 
@@ -123,7 +123,7 @@ def _search_and_prune(
     cap = neighbours.shape[1]
     s = scratch(list_size, neighbours)
     most = s.visited_ids.size + cap
-    ids, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
+    ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
     total = 0
     for b in range(batch.size):
         v = np.int64(batch[b])
@@ -138,7 +138,7 @@ def _search_and_prune(
             m += known
             total += known
         m = sort_candidates(ids, distances, m)
-        counts[b] = robust_prune(vectors, ids, distances, m, chosen.shape[1], alpha, chosen[b], work)
+        counts[b] = robust_prune(vectors, ids, distances, m, chosen.shape[1], alpha, chosen[b])
     return total
 
 
@@ -176,7 +176,7 @@ def _append_or_prune(
     most = cap
     for g in range(bounds.size - 1):
         most = max(most, cap + bounds[g + 1] - bounds[g])
-    ids, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
+    ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
     for g in range(bounds.size - 1):
         t = np.int64(edges[bounds[g]] >> np.uint64(32))
         n = np.int64(degrees[t])
@@ -198,4 +198,4 @@ def _append_or_prune(
             continue
         squared_distances(vectors, t, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
-        degrees[t] = robust_prune(vectors, ids, distances, n, max_degree, alpha, neighbours[t], work)
+        degrees[t] = robust_prune(vectors, ids, distances, n, max_degree, alpha, neighbours[t])

@@ -17,12 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.choose import _add as add_distinct
-from indexmill.builders.choose import _emptied as emptied
-from indexmill.builders.choose import _sort as sort_by_distance
-from indexmill.builders.choose import _space as space
+from indexmill.builders.choose import add_distinct, emptied, space
 from indexmill.builders.leaf_lists import NOBODY
-from indexmill.builders.prune import prune_work, robust_prune
+from indexmill.builders.prune import robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 #: Candidates of a record, and ends of edges: few, because the last record of a vertex is not full.
@@ -79,7 +76,7 @@ def _meet(
     k, limit, most = lists.shape[1], ids.shape[1], 0
     for i in range(vertices.size):
         most = max(most, (ends[i] - firsts[i]) * k)
-    own, apart, keys, slots, _ = space(most)
+    own, apart, slots = space(most)
     for i in range(vertices.size):
         met = emptied(slots, (ends[i] - firsts[i]) * k)
         n = 0
@@ -89,7 +86,7 @@ def _meet(
                     break
                 n = add_distinct(lists[row, j], own, n, met)
         squared_distances(vectors, vertices[i], vectors, own, n, apart)
-        sort_by_distance(own, apart, keys, n)
+        sort_candidates(own, apart, n)
         n = min(n, limit)
         ids[i, :n] = own[:n]
         distances[i, :n] = apart[:n]
@@ -214,12 +211,12 @@ def _choose(
     degrees: Any,
 ) -> None:  # pragma: no cover - compiled
     most, degree = ids.shape[1], lists.shape[1]
-    mine, chosen, work = np.empty(most, np.uint32), np.empty(degree, np.uint32), prune_work(most)
+    mine, chosen = np.empty(most, np.uint32), np.empty(degree, np.uint32)
     for i in range(counts.size):
         n = np.int64(counts[i])
         for j in range(n):
             mine[j] = rows[ids[i, j]]
-        m = robust_prune(vectors, mine, distances[i], n, degree, alpha, chosen, work)
+        m = robust_prune(vectors, mine, distances[i], n, degree, alpha, chosen)
         for j in range(m):
             lists[i, j] = names[chosen[j]]
         degrees[i] = m
@@ -349,7 +346,7 @@ def _unite(
     for i in range(ids.size):
         most = max(most, starts[i + 1] - starts[i])
     others, mine, distances = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.float32)
-    keys, chosen, work = np.empty(max(most, degree), np.uint64), np.empty(degree, np.uint32), prune_work(most)
+    chosen = np.empty(degree, np.uint32)
     for i in range(ids.size):
         own, n = np.int64(rows[ids[i]]), 0
         for end in np.sort(ends[starts[i] : starts[i + 1]]):
@@ -358,15 +355,15 @@ def _unite(
                 mine[n] = rows[end]
                 n += 1
         squared_distances(vectors, own, vectors, mine, n, distances)
-        sort_by_distance(others, distances, keys, n)
+        sort_candidates(others, distances, n)
         if n > degree:
             for j in range(n):
                 mine[j] = rows[others[j]]
-            n = robust_prune(vectors, mine, distances, n, degree, alpha, chosen, work)
+            n = robust_prune(vectors, mine, distances, n, degree, alpha, chosen)
             for j in range(n):
                 others[j] = names[chosen[j]]
             squared_distances(vectors, own, vectors, chosen, n, distances)
-            sort_by_distance(others, distances, keys, n)
+            sort_candidates(others, distances, n)
         lists[i, :n] = others[:n]
         lists[i, n:] = ids[i]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.builders.prune import robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 
@@ -52,7 +52,7 @@ def _unite(
     most = 1
     for i in range(degrees.size):
         most = max(most, (bounds[i + 1] - bounds[i]) * lists.shape[1])
-    ids, distances, work = np.empty(most, np.uint32), np.empty(most, np.float32), prune_work(most)
+    ids, distances = np.empty(most, np.uint32), np.empty(most, np.float32)
     for i in range(degrees.size):
         v = first + i
         if bounds[i + 1] - bounds[i] == 1:
@@ -67,7 +67,7 @@ def _unite(
         squared_distances(vectors, v, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
         chosen = neighbours[i]
-        m = robust_prune(vectors, ids, distances, n, chosen.size, alpha, chosen, work)
+        m = robust_prune(vectors, ids, distances, n, chosen.size, alpha, chosen)
         squared_distances(vectors, v, vectors, chosen, m, distances)
         degrees[i] = sort_candidates(chosen, distances, m)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.builders.prune import robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 #: Lists may grow by this factor before they are pruned back to R: fewer prunes for a little memory.
@@ -143,13 +143,13 @@ def _prune_rows(
     vectors: Any, neighbours: Any, degrees: Any, rows: Any, max_degree: int, alpha: float
 ) -> None:  # pragma: no cover - compiled
     cap = neighbours.shape[1]
-    ids, distances, work = np.empty(cap, np.uint32), np.empty(cap, np.float32), prune_work(cap)
+    ids, distances = np.empty(cap, np.uint32), np.empty(cap, np.float32)
     for v in rows:
         n = np.int64(degrees[v])
         ids[:n] = neighbours[v, :n]
         squared_distances(vectors, v, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
-        degrees[v] = robust_prune(vectors, ids, distances, n, max_degree, alpha, neighbours[v], work)
+        degrees[v] = robust_prune(vectors, ids, distances, n, max_degree, alpha, neighbours[v])
 
 
 def _compact(

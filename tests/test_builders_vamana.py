@@ -14,7 +14,7 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.greedy import search_rows
 from indexmill.builders.insert import _batch_sizes
-from indexmill.builders.prune import prune_work, robust_prune, sort_candidates
+from indexmill.builders.prune import robust_prune, sort_candidates
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import VamanaParameters, build_vamana
 
@@ -33,7 +33,7 @@ def prune(vectors: np.ndarray, v: int, candidates: list[int], max_degree: int, a
     distances = np.array([oracle.squared(vectors, v, c) for c in candidates], np.float32)
     n = sort_candidates(ids, distances, len(ids))
     out = np.zeros(max_degree, np.uint32)
-    return out[: robust_prune(vectors, ids, distances, n, max_degree, alpha, out, prune_work(n))].tolist()
+    return out[: robust_prune(vectors, ids, distances, n, max_degree, alpha, out)].tolist()
 
 
 @settings(max_examples=60, deadline=None)

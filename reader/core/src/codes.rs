@@ -1,8 +1,6 @@
 //! codes.imx: the product quantizer and one code a slot (docs/formats/codes.md).
 //!
-//! The codes of a vertex's neighbours are scored in one call by scalar look-ups, four codes abreast: 32 look-ups took
-//! 10 ns on the machine measured, about one a cycle, which gathers do not beat. A table in registers, looked up by
-//! shuffles, would need codes of 4 bits.
+//! The codes of a vertex's neighbours are scored in one call ([`score_codes`]).
 //!
 //! The table of a query can be built while its first read is in flight only if it starts at the medoid or a
 //! centroid's vertex: entries from the navigation graph and from previous results are scored with the table, as are
@@ -11,13 +9,10 @@
 use std::path::Path;
 
 use crate::bytes::{f32s, u32s};
-use crate::distance::{kernels, prefetch_row};
+use crate::distance::{TABLE_WIDTH, kernels, prefetch_row, score_codes};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::pagefile::PageFile;
-
-/// Width of a row of the distance table: one entry for each value of a code byte.
-pub const TABLE_WIDTH: usize = 256;
 
 /// A product quantizer in memory: `1024 * dim` bytes.
 #[derive(Debug, Clone)]
@@ -99,26 +94,6 @@ impl Codebook {
     }
 }
 
-/// Distances by the table of codes that `code(i)` gives, for i below `n`; chunks are added in order.
-pub(crate) fn score_codes<'a>(table: &[f32], n: usize, code: impl Fn(usize) -> &'a [u8], out: &mut Vec<f32>) {
-    out.clear();
-    let (table, _) = table.as_chunks::<TABLE_WIDTH>();
-    for i in (0..n - n % 4).step_by(4) {
-        let (a, b, c, d) = (code(i), code(i + 1), code(i + 2), code(i + 3));
-        let mut sums = [0f32; 4];
-        for ((((row, &a), &b), &c), &d) in table.iter().zip(a).zip(b).zip(c).zip(d) {
-            sums[0] += row[a as usize];
-            sums[1] += row[b as usize];
-            sums[2] += row[c as usize];
-            sums[3] += row[d as usize];
-        }
-        out.extend_from_slice(&sums);
-    }
-    for i in n - n % 4..n {
-        out.push(table.iter().zip(code(i)).fold(0f32, |sum, (row, &c)| sum + row[c as usize]));
-    }
-}
-
 impl Codes {
     /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
     pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
@@ -172,7 +147,8 @@ impl Codes {
 
     /// Distances of `slots` by the table, chunks added in order. `slots` must be below n.
     pub fn score(&self, table: &[f32], slots: &[u32], out: &mut Vec<f32>) {
-        score_codes(table, slots.len(), |i| self.code(slots[i]), out);
+        out.resize(slots.len(), 0.0);
+        score_codes(table, |i| self.code(slots[i]), out);
     }
 }
 

@@ -2,61 +2,99 @@
 //!
 //! They are exported symbols of the Python extension module itself, so a process that imported it can link them.
 
+use std::cell::RefCell;
+
 use indexmill_core::distance::block::{Lists, Panels, Rows, level};
-use indexmill_core::distance::kernels;
+use indexmill_core::distance::{TABLE_WIDTH, kernels, prefetch_row, prune, score_codes};
 
-/// Squared Euclidean distance of two uint8 vectors.
-///
-/// # Safety
-/// `a` and `b` point to `dim` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn im_l2_u8(a: *const u8, b: *const u8, dim: i64) -> f32 {
-    // SAFETY: the caller's contract.
-    unsafe { (kernels().l2_u8)(a, b, dim.max(0) as usize) }
+/// Defines a gather kernel for rows of one type.
+macro_rules! gather {
+    ($name:ident, $kernel:ident, $t:ty, $what:literal) => {
+        #[doc = $what]
+        ///
+        /// # Safety
+        /// `query` points to `dim` components, `ids` and `out` to `n_ids` values, and every id is a row of `base`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            query: *const $t,
+            base: *const $t,
+            dim: i64,
+            ids: *const u32,
+            n_ids: i64,
+            out: *mut f32,
+        ) {
+            // SAFETY: the caller's contract.
+            unsafe { (kernels().$kernel)(query, base, dim.max(0) as usize, ids, n_ids.max(0) as usize, out) }
+        }
+    };
 }
 
-/// Squared Euclidean distance of two float32 vectors.
-///
-/// # Safety
-/// `a` and `b` point to `dim` floats.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn im_l2_f32(a: *const f32, b: *const f32, dim: i64) -> f32 {
-    // SAFETY: the caller's contract.
-    unsafe { (kernels().l2_f32)(a, b, dim.max(0) as usize) }
+gather!(im_l2_gather_f32, gather_l2_f32, f32, "`out[i] = |query - base[ids[i]]|^2` for float32 rows.");
+gather!(im_l2_gather_u8, gather_l2_u8, u8, "`out[i] = |query - base[ids[i]]|^2` for uint8 rows.");
+gather!(im_l2_gather_i8, gather_l2_i8, i8, "`out[i] = |query - base[ids[i]]|^2` for int8 rows.");
+gather!(im_ip_gather_f32, gather_ip_f32, f32, "`out[i] = query . base[ids[i]]` for float32 rows.");
+gather!(im_ip_gather_u8, gather_ip_u8, u8, "`out[i] = query . base[ids[i]]` for uint8 rows.");
+gather!(im_ip_gather_i8, gather_ip_i8, i8, "`out[i] = query . base[ids[i]]` for int8 rows.");
+
+/// Defines a gather kernel for binary16 rows, whose query is widened first.
+macro_rules! gather_halves {
+    ($name:ident, $kernel:ident, $what:literal) => {
+        #[doc = $what]
+        ///
+        /// # Safety
+        /// `query` points to `dim` components, `ids` and `out` to `n_ids` values, and every id is a row of `base`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            query: *const u16,
+            base: *const u16,
+            dim: i64,
+            ids: *const u32,
+            n_ids: i64,
+            out: *mut f32,
+        ) {
+            let (dim, n) = (dim.max(0) as usize, n_ids.max(0) as usize);
+            WIDE.with_borrow_mut(|wide| {
+                wide.resize(dim, 0.0);
+                // SAFETY: the caller's contract, and room for `dim` floats.
+                unsafe {
+                    (kernels().widen_f16)(query, dim, wide.as_mut_ptr());
+                    (kernels().$kernel)(wide.as_ptr(), base, dim, ids, n, out);
+                }
+            });
+        }
+    };
 }
 
-/// `out[i] = |query - base[ids[i]]|^2` for uint8 rows.
+thread_local! {
+    /// A query as floats.
+    static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+gather_halves!(im_l2_gather_f16, gather_l2_f16, "`out[i] = |query - base[ids[i]]|^2` for binary16 rows.");
+gather_halves!(im_ip_gather_f16, gather_ip_f16, "`out[i] = query . base[ids[i]]` for binary16 rows.");
+
+/// `out[i]`: the distance of code `ids[i]` by a table of 256 floats for each of `n_chunks` chunks.
 ///
 /// # Safety
-/// `query` points to `dim` bytes, `ids` and `out` to `n_ids` values, and every id is a row of `base`.
+/// `table` points to `256 * n_chunks` floats, `ids` and `out` to `n_ids` values, and every id is a row of `codes`,
+/// `n_chunks` bytes each.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn im_l2_gather_u8(
-    query: *const u8,
-    base: *const u8,
-    dim: i64,
+pub unsafe extern "C" fn im_code_distances(
+    table: *const f32,
+    n_chunks: i64,
+    codes: *const u8,
     ids: *const u32,
     n_ids: i64,
     out: *mut f32,
 ) {
+    let m = n_chunks.max(0) as usize;
+    let row = |id: u32| codes.wrapping_add(id as usize * m);
     // SAFETY: the caller's contract.
-    unsafe { (kernels().gather_l2_u8)(query, base, dim.max(0) as usize, ids, n_ids.max(0) as usize, out) }
-}
-
-/// `out[i] = |query - base[ids[i]]|^2` for float32 rows.
-///
-/// # Safety
-/// `query` points to `dim` floats, `ids` and `out` to `n_ids` values, and every id is a row of `base`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn im_l2_gather_f32(
-    query: *const f32,
-    base: *const f32,
-    dim: i64,
-    ids: *const u32,
-    n_ids: i64,
-    out: *mut f32,
-) {
-    // SAFETY: the caller's contract.
-    unsafe { (kernels().gather_l2_f32)(query, base, dim.max(0) as usize, ids, n_ids.max(0) as usize, out) }
+    let (table, ids, out) =
+        unsafe { (first(table, TABLE_WIDTH as i64 * n_chunks), first(ids, n_ids), first_mut(out, n_ids)) };
+    ids.iter().for_each(|&id| prefetch_row(row(id), m));
+    // SAFETY: a code has `m` bytes.
+    score_codes(table, |i| unsafe { std::slice::from_raw_parts(row(ids[i]), m) }, out);
 }
 
 /// Merges points in panels into the lists of uint8 rows (`indexmill_core::distance::block`).
@@ -107,3 +145,70 @@ pub unsafe extern "C" fn im_scores_u8(
     // SAFETY: the caller's contract.
     unsafe { level().scores(rows, panels, out) }
 }
+
+/// The first `n` of an array, which may have no address if there are none.
+unsafe fn first<'a, T>(values: *const T, n: i64) -> &'a [T] {
+    if n <= 0 {
+        return &[];
+    }
+    // SAFETY: the caller vouches for `n` values.
+    unsafe { std::slice::from_raw_parts(values, n as usize) }
+}
+
+/// As `first`, to be written to.
+unsafe fn first_mut<'a, T>(values: *mut T, n: i64) -> &'a mut [T] {
+    if n <= 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller vouches for `n` values that nobody else uses.
+    unsafe { std::slice::from_raw_parts_mut(values, n as usize) }
+}
+
+/// Sorts candidates by (distance, id), drops repeated ones and returns how many remain.
+///
+/// # Safety
+/// `ids` and `distances` point to `n` values each.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn im_sort_candidates(ids: *mut u32, distances: *mut f32, n: i64) -> i64 {
+    // SAFETY: the caller's contract.
+    unsafe { prune::sort_candidates(first_mut(ids, n), first_mut(distances, n)) as i64 }
+}
+
+/// Defines robust prune for rows of one type.
+macro_rules! prune {
+    ($name:ident, $kernel:ident, $t:ty, $what:literal) => {
+        #[doc = $what]
+        ///
+        /// # Safety
+        /// `ids` and `distances` point to `n` values each, in order, `out` to `max_degree` others, and every id is a
+        /// row of `vectors`, which have `dim` components.
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe extern "C" fn $name(
+            vectors: *const $t,
+            dim: i64,
+            ids: *const u32,
+            distances: *const f32,
+            n: i64,
+            max_degree: i64,
+            alpha: f32,
+            out: *mut u32,
+        ) -> i64 {
+            let rows = prune::Rows { vectors, dim: dim.max(0) as usize };
+            // SAFETY: the caller's contract.
+            unsafe {
+                prune::$kernel(rows, first(ids, n), first(distances, n), alpha, first_mut(out, max_degree)) as i64
+            }
+        }
+    };
+}
+
+prune!(
+    im_prune_f32,
+    prune_f32,
+    f32,
+    "Chooses at most `max_degree` of `n` candidates and returns how many: float32 rows."
+);
+prune!(im_prune_f16, prune_f16, u16, "As `im_prune_f32`, of binary16 rows.");
+prune!(im_prune_u8, prune_u8, u8, "As `im_prune_f32`, of uint8 rows.");
+prune!(im_prune_i8, prune_i8, i8, "As `im_prune_f32`, of int8 rows.");

@@ -5,19 +5,32 @@ looks the symbols up again in a fresh process, and importing this module puts th
 addresses (``array.ctypes.data``) and int64 counts; nothing is checked, so the caller passes C-contiguous
 arrays of the right dtype and ids below the number of rows.
 
-=================  ====================================================================================
-``l2_u8``          ``(a, b, dim) -> float32``: squared Euclidean distance of two uint8 vectors, exact
-``l2_f32``         ``(a, b, dim) -> float32``: the same for float32 vectors
-``l2_gather_u8``   ``(query, base, dim, ids, n_ids, out)``: ``out[i] = |query - base[ids[i]]|^2``;
-                   uint8 query (dim,) and base (n, dim), uint32 ids (n_ids,), float32 out (n_ids,)
-``l2_gather_f32``  the same for float32 query and base
-``nearest_u8``     ``(vectors, dim, rows, n_rows, panels, offsets, ids, n_panels, fanout, scores, found)``: merges
-                   points into the lists of the nearest of some rows; see `builders.panels` for the arrays
-``scores_u8``      ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
-=================  ====================================================================================
+=====================  =================================================================================
+``l2_gather_f32``      ``(query, base, dim, ids, n_ids, out)``: ``out[i] = |query - base[ids[i]]|^2``; float32 query
+                       (dim,) and base (n, dim), uint32 ids (n_ids,), float32 out (n_ids,)
+``l2_gather_f16``      the same for float16 query and base, widened to float32; numba knows no float16 on a CPU, so
+                       that they are views as uint16
+``l2_gather_u8``       the same for uint8
+``l2_gather_i8``       the same for int8
+``ip_gather_f32``      inner products, with the same arguments; likewise ``_f16``, ``_u8``, ``_i8``
+``code_distances``     ``(table, n_chunks, codes, ids, n_ids, out)``: ``out[i]`` is the sum over chunks j of
+                       ``table[j, codes[ids[i], j]]``, added in order; float32 table (n_chunks, 256), uint8 codes
+                       (n, n_chunks)
+``nearest_u8``         ``(vectors, dim, rows, n_rows, panels, offsets, ids, n_panels, fanout, scores, found)``: merges
+                       points into the lists of the nearest of some rows; see `builders.panels` for the arrays
+``scores_u8``          ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
+``sort_pairs``         ``(ids, distances, n) -> int64``: sorts uint32 ids and float32 distances by (distance, id),
+                       drops repeated pairs, returns how many are left
+``prune_f32``          ``(vectors, dim, ids, distances, n, max_degree, alpha, out) -> int64``: robust prune, see
+                       `builders.prune`; likewise ``_f16``, ``_u8``, ``_i8``
+=====================  =================================================================================
 
-Every distance has the same bits whatever the instruction set of the machine. The gather forms prefetch rows
-some ids ahead, which is what counts when ``base`` is far larger than the caches.
+Every distance has the same bits whatever the instruction set of the machine. Those of integers are exact up to the last
+rounding to float32, which is none below 2^24. Those of floats are sums in one order: component i goes to lane i % 32 by
+a fused multiply-add, lanes are added by halves. So with c = ceil(dim / 32) + 6 roundings on the way of a component, a
+sum of terms t errs by at most ``c * 2^-24 * sum(|t|)``, and a difference adds two roundings to a term.
+
+The gather forms prefetch rows some ids ahead, which is what counts when ``base`` is far larger than the caches.
 
 Examples
 --------
@@ -39,25 +52,74 @@ from numpy.typing import NDArray
 
 from indexmill.reader import _native
 
-__all__ = ["l2_f32", "l2_gather_f32", "l2_gather_u8", "l2_u8", "nearest_u8", "scores_u8", "squared_distances"]
+__all__ = [
+    "code_distances",
+    "inner_products",
+    "ip_gather_f16",
+    "ip_gather_f32",
+    "ip_gather_i8",
+    "ip_gather_u8",
+    "l2_gather_f16",
+    "l2_gather_f32",
+    "l2_gather_i8",
+    "l2_gather_u8",
+    "nearest_u8",
+    "prune_f16",
+    "prune_f32",
+    "prune_i8",
+    "prune_sorted",
+    "prune_u8",
+    "scores_u8",
+    "sort_pairs",
+    "squared_distances",
+]
 
 # Makes the extension module's C symbols known to LLVM for the life of the process.
 llvmlite.binding.load_library_permanently(_native.__file__)
 
-_PAIR = types.float32(types.intp, types.intp, types.int64)
 _GATHER = types.void(types.intp, types.intp, types.int64, types.intp, types.int64, types.intp)
+_CODES = types.void(types.intp, types.int64, types.intp, types.intp, types.int64, types.intp)
 _ROWS = (types.intp, types.int64, types.intp, types.int64)
 _NEAREST = types.void(
     *_ROWS, types.intp, types.intp, types.intp, types.int64, types.int64, types.intp, types.intp
 )
 _SCORES = types.void(*_ROWS, types.intp, types.intp, types.int64, types.intp)
+_SORT = types.int64(types.intp, types.intp, types.int64)
+_PRUNE = types.int64(
+    types.intp, types.int64, types.intp, types.intp, types.int64, types.int64, types.float32, types.intp
+)
 
-l2_u8: Any = types.ExternalFunction("im_l2_u8", _PAIR)
-l2_f32: Any = types.ExternalFunction("im_l2_f32", _PAIR)
-l2_gather_u8: Any = types.ExternalFunction("im_l2_gather_u8", _GATHER)
 l2_gather_f32: Any = types.ExternalFunction("im_l2_gather_f32", _GATHER)
+l2_gather_f16: Any = types.ExternalFunction("im_l2_gather_f16", _GATHER)
+l2_gather_u8: Any = types.ExternalFunction("im_l2_gather_u8", _GATHER)
+l2_gather_i8: Any = types.ExternalFunction("im_l2_gather_i8", _GATHER)
+ip_gather_f32: Any = types.ExternalFunction("im_ip_gather_f32", _GATHER)
+ip_gather_f16: Any = types.ExternalFunction("im_ip_gather_f16", _GATHER)
+ip_gather_u8: Any = types.ExternalFunction("im_ip_gather_u8", _GATHER)
+ip_gather_i8: Any = types.ExternalFunction("im_ip_gather_i8", _GATHER)
+code_distances: Any = types.ExternalFunction("im_code_distances", _CODES)
 nearest_u8: Any = types.ExternalFunction("im_nearest_u8", _NEAREST)
 scores_u8: Any = types.ExternalFunction("im_scores_u8", _SCORES)
+sort_pairs: Any = types.ExternalFunction("im_sort_candidates", _SORT)
+prune_f32: Any = types.ExternalFunction("im_prune_f32", _PRUNE)
+prune_f16: Any = types.ExternalFunction("im_prune_f16", _PRUNE)
+prune_u8: Any = types.ExternalFunction("im_prune_u8", _PRUNE)
+prune_i8: Any = types.ExternalFunction("im_prune_i8", _PRUNE)
+
+
+_L2 = {
+    types.float32: l2_gather_f32,
+    types.uint16: l2_gather_f16,
+    types.uint8: l2_gather_u8,
+    types.int8: l2_gather_i8,
+}
+_IP = {
+    types.float32: ip_gather_f32,
+    types.uint16: ip_gather_f16,
+    types.uint8: ip_gather_u8,
+    types.int8: ip_gather_i8,
+}
+_PRUNES = {types.float32: prune_f32, types.uint16: prune_f16, types.uint8: prune_u8, types.int8: prune_i8}
 
 
 def squared_distances(
@@ -65,11 +127,12 @@ def squared_distances(
 ) -> None:
     """Write |queries[q] - vectors[ids[i]]|^2 to ``out[i]`` for i below `m`; callable from numba code only.
 
-    uint8 and float32 rows have a kernel each; the type of the arrays decides when numba compiles the caller.
+    Rows of each type have a kernel; the type of the arrays decides when numba compiles the caller.
 
     Parameters
     ----------
-    queries, vectors : uint8 or float32 arrays, shape (any, dim), C-contiguous, of one type
+    queries, vectors : float32, uint8, int8 or uint16 arrays, shape (any, dim), C-contiguous, of one type
+        uint16 are the bits of float16.
     q : int
         Row of `queries` to measure from.
     ids : uint32 array, shape (at least m,)
@@ -79,22 +142,56 @@ def squared_distances(
     raise TypeError("squared_distances is called from compiled code; use builders.exact from Python")
 
 
+def inner_products(queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: Any, m: Any, out: Any) -> None:
+    """Write queries[q] . vectors[ids[i]] to ``out[i]``, with the arguments of `squared_distances`."""
+    raise TypeError("inner_products is called from compiled code; use numpy from Python")
+
+
+def _gathering(kernel: Any) -> Any:
+    def gather(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> None:
+        dim = vectors.shape[1]
+        query = queries.ctypes.data + q * dim * queries.itemsize
+        kernel(query, vectors.ctypes.data, dim, ids.ctypes.data, m, out.ctypes.data)
+
+    return gather
+
+
 @overload(squared_distances)
 def _squared_distances(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> Any:
-    if vectors.dtype == types.uint8:
+    return _gathering(_L2[vectors.dtype]) if queries.dtype == vectors.dtype in _L2 else None
 
-        def u8(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> None:
-            dim = vectors.shape[1]
-            query = queries.ctypes.data + q * dim
-            l2_gather_u8(query, vectors.ctypes.data, dim, ids.ctypes.data, m, out.ctypes.data)
 
-        return u8
-    if vectors.dtype == types.float32:
+@overload(inner_products)
+def _inner_products(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> Any:
+    return _gathering(_IP[vectors.dtype]) if queries.dtype == vectors.dtype in _IP else None
 
-        def f32(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: Any) -> None:
-            dim = vectors.shape[1]
-            query = queries.ctypes.data + q * dim * 4
-            l2_gather_f32(query, vectors.ctypes.data, dim, ids.ctypes.data, m, out.ctypes.data)
 
-        return f32
-    return None
+def prune_sorted(
+    vectors: NDArray[Any], ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, out: Any
+) -> int:
+    """Choose neighbours by robust prune (`builders.prune`), return how many; callable from numba code only.
+
+    Parameters
+    ----------
+    vectors : float32, uint8, int8 or (bits of float16) uint16 array, shape (n_vectors, dim), C-contiguous
+    ids, distances : uint32 and float32 arrays, shape (at least n,)
+        Ascending by (distance, id).
+    out : uint32 array, shape (at least max_degree,)
+    """
+    raise TypeError("prune_sorted is called from compiled code; use builders.prune from Python")
+
+
+@overload(prune_sorted)
+def _prune_sorted(
+    vectors: Any, ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, out: Any
+) -> Any:
+    prune = _PRUNES.get(vectors.dtype)
+    if prune is None:
+        return None
+
+    def chosen(vectors: Any, ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, out: Any) -> Any:
+        rows, dim = vectors.ctypes.data, vectors.shape[1]
+        near, far, into = ids.ctypes.data, distances.ctypes.data, out.ctypes.data
+        return prune(rows, dim, near, far, n, max_degree, alpha, into)
+
+    return chosen

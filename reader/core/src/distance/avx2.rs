@@ -2,23 +2,33 @@
 
 use std::arch::x86_64::*;
 
-use super::gather::gather_kernel;
-use super::{Kernels, convert, in_blocks};
+use super::gather::gather_kernels;
+use super::{FLOAT_PANEL, Kernels, convert, in_blocks};
 
 /// Kernels for CPUs with AVX2, FMA and F16C.
 pub static KERNELS: Kernels = Kernels {
     name: "avx2",
     l2_f32,
+    l2_f16,
     l2_u8,
     l2_i8,
     ip_f32,
+    ip_f16,
     ip_u8,
+    ip_i8,
     gather_l2_f32,
+    gather_l2_f16,
     gather_l2_u8,
+    gather_l2_i8,
+    gather_ip_f32,
+    gather_ip_f16,
+    gather_ip_u8,
+    gather_ip_i8,
     widen_f16,
     unscale_u8,
     unscale_u16,
     add_squares,
+    least_l2_f32,
 };
 
 /// Floats of one turn of the loop: four registers of eight.
@@ -35,17 +45,17 @@ fn add_lanes(acc: [__m256; 4]) -> f32 {
 }
 
 macro_rules! float_kernel {
-    ($name:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+    ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
         #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn $name(a: *const f32, b: *const f32, dim: usize) -> f32 {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
             let mut acc = [_mm256_setzero_ps(); 4];
             let whole = dim - dim % TURN;
             let mut i = 0;
             while i < whole {
                 for (r, $acc) in acc.iter_mut().enumerate() {
                     // SAFETY: i + 8 * r + 8 <= i + 32 <= dim.
-                    let ($x, $y) = unsafe { (_mm256_loadu_ps(a.add(i + 8 * r)), _mm256_loadu_ps(b.add(i + 8 * r))) };
+                    let ($x, $y) = unsafe { (_mm256_loadu_ps(a.add(i + 8 * r)), $load(b.add(i + 8 * r))) };
                     *$acc = $step;
                 }
                 i += TURN;
@@ -53,16 +63,13 @@ macro_rules! float_kernel {
             if whole < dim {
                 let rest = dim - whole;
                 for (r, $acc) in acc.iter_mut().enumerate() {
-                    let mask = first_lanes(rest.saturating_sub(8 * r).min(8));
-                    // SAFETY: masked lanes are not read.
+                    let n = rest.saturating_sub(8 * r).min(8);
+                    // SAFETY: lanes beyond the first n are not read.
                     let ($x, $y) = unsafe {
-                        (
-                            _mm256_maskload_ps(a.wrapping_add(whole + 8 * r), mask),
-                            _mm256_maskload_ps(b.wrapping_add(whole + 8 * r), mask),
-                        )
+                        (first_floats(a.wrapping_add(whole + 8 * r), n), $load_first(b.wrapping_add(whole + 8 * r), n))
                     };
                     // Other lanes stay: adding zero would turn -0.0 into +0.0.
-                    *$acc = _mm256_blendv_ps(*$acc, $step, _mm256_castsi256_ps(mask));
+                    *$acc = _mm256_blendv_ps(*$acc, $step, _mm256_castsi256_ps(first_lanes(n)));
                 }
             }
             add_lanes(acc)
@@ -77,11 +84,44 @@ fn first_lanes(n: usize) -> __m256i {
     _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 }
 
-float_kernel!(l2_f32, |x, y, acc| {
+/// The first `n` of eight floats, zero beyond them.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn first_floats(from: *const f32, n: usize) -> __m256 {
+    // SAFETY: masked lanes are not read.
+    unsafe { _mm256_maskload_ps(from, first_lanes(n)) }
+}
+
+/// Eight floats from binary16.
+#[inline]
+#[target_feature(enable = "f16c")]
+unsafe fn halves(from: *const u16) -> __m256 {
+    // SAFETY: the caller vouches for eight values.
+    _mm256_cvtph_ps(unsafe { _mm_loadu_si128(from.cast()) })
+}
+
+/// The first `n` of eight floats from binary16, zero beyond them.
+#[inline]
+#[target_feature(enable = "f16c")]
+unsafe fn first_halves(from: *const u16, n: usize) -> __m256 {
+    let mut eight = [0u16; 8];
+    // SAFETY: the caller vouches for n values, at most eight.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, eight.as_mut_ptr(), n);
+        halves(eight.as_ptr())
+    }
+}
+
+float_kernel!(l2_f32, f32, _mm256_loadu_ps, first_floats, |x, y, acc| {
     let d = _mm256_sub_ps(x, y);
     _mm256_fmadd_ps(d, d, *acc)
 });
-float_kernel!(ip_f32, |x, y, acc| _mm256_fmadd_ps(x, y, *acc));
+float_kernel!(l2_f16, u16, halves, first_halves, |x, y, acc| {
+    let d = _mm256_sub_ps(x, y);
+    _mm256_fmadd_ps(d, d, *acc)
+});
+float_kernel!(ip_f32, f32, _mm256_loadu_ps, first_floats, |x, y, acc| _mm256_fmadd_ps(x, y, *acc));
+float_kernel!(ip_f16, u16, halves, first_halves, |x, y, acc| _mm256_fmadd_ps(x, y, *acc));
 
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -152,6 +192,7 @@ integer_kernel!(
     |p, q| (p - q) * (p - q)
 );
 integer_kernel!(ip_u8, ip_u8_block, u8, _mm256_cvtepu8_epi16, |x, y| _mm256_madd_epi16(x, y), |p, q| p * q);
+integer_kernel!(ip_i8, ip_i8_block, i8, _mm256_cvtepi8_epi16, |x, y| _mm256_madd_epi16(x, y), |p, q| p * q);
 
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
@@ -159,7 +200,7 @@ unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     let mut j = 0;
     while j < whole {
         // SAFETY: j + 8 <= dim.
-        unsafe { _mm256_storeu_ps(out.add(j), _mm256_cvtph_ps(_mm_loadu_si128(codes.add(j).cast()))) };
+        unsafe { _mm256_storeu_ps(out.add(j), halves(codes.add(j))) };
         j += 8;
     }
     // SAFETY: the rest of the same arrays.
@@ -184,15 +225,39 @@ unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
     unsafe { convert::add_squares_portable(x, centres, n, sums) }
 }
 
-gather_kernel!(
-    #[target_feature(enable = "avx2,fma")]
-    gather_l2_f32,
-    l2_f32,
-    f32
-);
-gather_kernel!(
-    #[target_feature(enable = "avx2")]
-    gather_l2_u8,
-    l2_u8,
-    u8
-);
+gather_kernels!(#[target_feature(enable = "avx2,fma,f16c")]);
+/// Lane `l` of the sums is a register of 8 points here, so halves are added register by register.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {
+    let mut least = _mm256_set1_ps(f32::INFINITY);
+    for half in 0..2 * n_panels {
+        // SAFETY: a panel has `dim` components, each of two halves.
+        let points = unsafe { panels.add(half / 2 * dim).cast::<f32>().add(half % 2 * FLOAT_PANEL / 2) };
+        let step = |i: usize, sum: __m256| {
+            // SAFETY: i < dim.
+            let d =
+                unsafe { _mm256_sub_ps(_mm256_set1_ps(*query.add(i)), _mm256_loadu_ps(points.add(i * FLOAT_PANEL))) };
+            _mm256_fmadd_ps(d, d, sum)
+        };
+        let mut sums = [_mm256_setzero_ps(); 16];
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            let (mut low, mut high) = (_mm256_setzero_ps(), _mm256_setzero_ps());
+            let mut i = lane;
+            while i + 16 < dim {
+                (low, high) = (step(i, low), step(i + 16, high));
+                i += 32;
+            }
+            if i < dim {
+                low = step(i, low);
+            }
+            *sum = _mm256_add_ps(low, high);
+        }
+        let eight: [__m256; 8] = std::array::from_fn(|l| _mm256_add_ps(sums[l], sums[l + 8]));
+        let four: [__m256; 4] = std::array::from_fn(|l| _mm256_add_ps(eight[l], eight[l + 4]));
+        let two: [__m256; 2] = std::array::from_fn(|l| _mm256_add_ps(four[l], four[l + 2]));
+        least = _mm256_min_ps(_mm256_add_ps(two[0], two[1]), least); // NaN is not the least
+    }
+    let four = _mm_min_ps(_mm256_castps256_ps128(least), _mm256_extractf128_ps::<1>(least));
+    let two = _mm_min_ps(four, _mm_movehl_ps(four, four));
+    _mm_cvtss_f32(_mm_min_ss(two, _mm_shuffle_ps::<1>(two, two)))
+}

@@ -2,23 +2,33 @@
 
 use std::arch::x86_64::*;
 
-use super::gather::gather_kernel;
-use super::{Kernels, convert, in_blocks};
+use super::gather::gather_kernels;
+use super::{FLOAT_PANEL, Kernels, convert, in_blocks};
 
 /// Kernels for CPUs with AVX-512 F, BW and VL.
 pub static KERNELS: Kernels = Kernels {
     name: "avx512",
     l2_f32,
+    l2_f16,
     l2_u8,
     l2_i8,
     ip_f32,
+    ip_f16,
     ip_u8,
+    ip_i8,
     gather_l2_f32,
+    gather_l2_f16,
     gather_l2_u8,
+    gather_l2_i8,
+    gather_ip_f32,
+    gather_ip_f16,
+    gather_ip_u8,
+    gather_ip_i8,
     widen_f16,
     unscale_u8,
     unscale_u16,
     add_squares,
+    least_l2_f32,
 };
 
 /// Adds lanes by halves: register 0 holds lanes 0..16, register 1 lanes 16..32.
@@ -34,17 +44,17 @@ fn add_lanes(acc: [__m512; 2]) -> f32 {
 }
 
 macro_rules! float_kernel {
-    ($name:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+    ($name:ident, $t:ty, $load:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
         #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn $name(a: *const f32, b: *const f32, dim: usize) -> f32 {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+        unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
             let mut acc = [_mm512_setzero_ps(); 2];
             let whole = dim - dim % 32;
             let mut i = 0;
             while i < whole {
                 for (r, $acc) in acc.iter_mut().enumerate() {
                     // SAFETY: i + 16 * r + 16 <= i + 32 <= dim.
-                    let ($x, $y) = unsafe { (_mm512_loadu_ps(a.add(i + 16 * r)), _mm512_loadu_ps(b.add(i + 16 * r))) };
+                    let ($x, $y) = unsafe { (_mm512_loadu_ps(a.add(i + 16 * r)), $load(u16::MAX, b.add(i + 16 * r))) };
                     *$acc = $step;
                 }
                 i += 32;
@@ -57,7 +67,7 @@ macro_rules! float_kernel {
                     let ($x, $y) = unsafe {
                         (
                             _mm512_maskz_loadu_ps(lanes, a.wrapping_add(whole + 16 * r)),
-                            _mm512_maskz_loadu_ps(lanes, b.wrapping_add(whole + 16 * r)),
+                            $load(lanes, b.wrapping_add(whole + 16 * r)),
                         )
                     };
                     // Other lanes stay: adding zero would turn -0.0 into +0.0.
@@ -69,11 +79,32 @@ macro_rules! float_kernel {
     };
 }
 
-float_kernel!(l2_f32, |x, y, acc| {
+/// The floats of the lanes that are set, zero in others, whose memory is not read.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn floats(lanes: __mmask16, from: *const f32) -> __m512 {
+    // SAFETY: masked lanes are not read.
+    unsafe { _mm512_maskz_loadu_ps(lanes, from) }
+}
+
+/// As `floats`, from binary16.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+unsafe fn halves(lanes: __mmask16, from: *const u16) -> __m512 {
+    // SAFETY: masked lanes are not read.
+    _mm512_cvtph_ps(unsafe { _mm256_maskz_loadu_epi16(lanes, from.cast()) })
+}
+
+float_kernel!(l2_f32, f32, floats, |x, y, acc| {
     let d = _mm512_sub_ps(x, y);
     _mm512_fmadd_ps(d, d, *acc)
 });
-float_kernel!(ip_f32, |x, y, acc| _mm512_fmadd_ps(x, y, *acc));
+float_kernel!(l2_f16, u16, halves, |x, y, acc| {
+    let d = _mm512_sub_ps(x, y);
+    _mm512_fmadd_ps(d, d, *acc)
+});
+float_kernel!(ip_f32, f32, floats, |x, y, acc| _mm512_fmadd_ps(x, y, *acc));
+float_kernel!(ip_f16, u16, halves, |x, y, acc| _mm512_fmadd_ps(x, y, *acc));
 
 macro_rules! integer_kernel {
     ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $madd:expr) => {
@@ -129,6 +160,7 @@ integer_kernel!(l2_i8, l2_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| {
     _mm512_madd_epi16(d, d)
 });
 integer_kernel!(ip_u8, ip_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| _mm512_madd_epi16(x, y));
+integer_kernel!(ip_i8, ip_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| _mm512_madd_epi16(x, y));
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
@@ -136,10 +168,7 @@ unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     while j < dim {
         let lanes = ((1u32 << (dim - j).min(16)) - 1) as __mmask16;
         // SAFETY: masked lanes are neither read nor written.
-        unsafe {
-            let halves = _mm256_maskz_loadu_epi16(lanes, codes.add(j).cast());
-            _mm512_mask_storeu_ps(out.add(j), lanes, _mm512_cvtph_ps(halves));
-        }
+        unsafe { _mm512_mask_storeu_ps(out.add(j), lanes, halves(lanes, codes.add(j))) };
         j += 16;
     }
 }
@@ -162,15 +191,35 @@ unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
     unsafe { convert::add_squares_portable(x, centres, n, sums) }
 }
 
-gather_kernel!(
-    #[target_feature(enable = "avx512f")]
-    gather_l2_f32,
-    l2_f32,
-    f32
-);
-gather_kernel!(
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    gather_l2_u8,
-    l2_u8,
-    u8
-);
+gather_kernels!(#[target_feature(enable = "avx512f,avx512bw,avx512vl")]);
+/// Lane `l` of the sums is a register of 16 points here, so halves are added register by register.
+#[target_feature(enable = "avx512f")]
+unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {
+    let mut least = _mm512_set1_ps(f32::INFINITY);
+    for panel in 0..n_panels {
+        let step = |i: usize, sum: __m512| {
+            // SAFETY: i < dim, and a panel has `dim` components.
+            let (x, points) = unsafe { (*query.add(i), _mm512_loadu_ps(panels.add(panel * dim + i).cast())) };
+            let d = _mm512_sub_ps(_mm512_set1_ps(x), points);
+            _mm512_fmadd_ps(d, d, sum)
+        };
+        let mut sums = [_mm512_setzero_ps(); 16];
+        for (lane, sum) in sums.iter_mut().enumerate() {
+            let (mut low, mut high) = (_mm512_setzero_ps(), _mm512_setzero_ps());
+            let mut i = lane;
+            while i + 16 < dim {
+                (low, high) = (step(i, low), step(i + 16, high));
+                i += 32;
+            }
+            if i < dim {
+                low = step(i, low);
+            }
+            *sum = _mm512_add_ps(low, high);
+        }
+        let eight: [__m512; 8] = std::array::from_fn(|l| _mm512_add_ps(sums[l], sums[l + 8]));
+        let four: [__m512; 4] = std::array::from_fn(|l| _mm512_add_ps(eight[l], eight[l + 4]));
+        let two: [__m512; 2] = std::array::from_fn(|l| _mm512_add_ps(four[l], four[l + 2]));
+        least = _mm512_min_ps(_mm512_add_ps(two[0], two[1]), least); // NaN is not the least
+    }
+    _mm512_reduce_min_ps(least)
+}

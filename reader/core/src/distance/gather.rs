@@ -45,9 +45,16 @@ pub fn prefetch_line(address: *const u8) {
 
 /// Defines a gather kernel around a pair kernel of the same level, so the pair kernel is inlined into the loop.
 macro_rules! gather_kernel {
-    ($(#[$attribute:meta])* $name:ident, $pair:path, $t:ty) => {
+    ($(#[$attribute:meta])* $name:ident, $pair:path, $query:ty, $t:ty) => {
         $(#[$attribute])*
-        unsafe fn $name(query: *const $t, base: *const $t, dim: usize, ids: *const u32, n_ids: usize, out: *mut f32) {
+        unsafe fn $name(
+            query: *const $query,
+            base: *const $t,
+            dim: usize,
+            ids: *const u32,
+            n_ids: usize,
+            out: *mut f32,
+        ) {
             let row_bytes = dim * size_of::<$t>();
             let ahead = $crate::distance::gather::rows_ahead(row_bytes);
             for i in 0..ahead.min(n_ids) {
@@ -68,3 +75,18 @@ macro_rules! gather_kernel {
     };
 }
 pub(crate) use gather_kernel;
+
+/// Defines the gather kernels of a level around its pair kernels.
+macro_rules! gather_kernels {
+    ($(#[$attribute:meta])*) => {
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_l2_f32, l2_f32, f32, f32);
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_l2_f16, l2_f16, f32, u16);
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_l2_u8, l2_u8, u8, u8);
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_l2_i8, l2_i8, i8, i8);
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_ip_f32, ip_f32, f32, f32);
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_ip_f16, ip_f16, f32, u16);
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_ip_u8, ip_u8, u8, u8);
+        $crate::distance::gather::gather_kernel!($(#[$attribute])* gather_ip_i8, ip_i8, i8, i8);
+    };
+}
+pub(crate) use gather_kernels;

@@ -3,23 +3,33 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::gather::gather_kernel;
-use super::{Kernels, convert, in_blocks};
+use super::gather::gather_kernels;
+use super::{FLOAT_PANEL, Kernels, convert, in_blocks, least};
 
 /// Kernels for 64-bit ARM.
 pub static KERNELS: Kernels = Kernels {
     name: "neon",
     l2_f32,
+    l2_f16,
     l2_u8,
     l2_i8,
     ip_f32,
+    ip_f16,
     ip_u8,
+    ip_i8,
     gather_l2_f32,
+    gather_l2_f16,
     gather_l2_u8,
+    gather_l2_i8,
+    gather_ip_f32,
+    gather_ip_f16,
+    gather_ip_u8,
+    gather_ip_i8,
     widen_f16,
     unscale_u8,
     unscale_u16,
     add_squares,
+    least_l2_f32,
 };
 
 /// Floats of one turn of the loop: eight registers of four.
@@ -38,7 +48,7 @@ fn add_lanes(acc: [float32x4_t; 8]) -> f32 {
 /// The first `n` of four floats, zero beyond them.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn load_first(floats: *const f32, n: usize) -> float32x4_t {
+unsafe fn first_floats(floats: *const f32, n: usize) -> float32x4_t {
     let mut four = [0f32; 4];
     // SAFETY: the caller vouches for n floats, and n is at most 4.
     unsafe {
@@ -57,17 +67,17 @@ fn first_lanes(n: usize) -> uint32x4_t {
 }
 
 macro_rules! float_kernel {
-    ($name:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+    ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
         #[inline]
         #[target_feature(enable = "neon")]
-        unsafe fn $name(a: *const f32, b: *const f32, dim: usize) -> f32 {
+        unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
             let mut acc = [vdupq_n_f32(0.0); 8];
             let whole = dim - dim % TURN;
             let mut i = 0;
             while i < whole {
                 for (r, $acc) in acc.iter_mut().enumerate() {
                     // SAFETY: i + 4 * r + 4 <= i + 32 <= dim.
-                    let ($x, $y) = unsafe { (vld1q_f32(a.add(i + 4 * r)), vld1q_f32(b.add(i + 4 * r))) };
+                    let ($x, $y) = unsafe { (vld1q_f32(a.add(i + 4 * r)), $load(b.add(i + 4 * r))) };
                     *$acc = $step;
                 }
                 i += TURN;
@@ -76,7 +86,7 @@ macro_rules! float_kernel {
                 let at = whole + 4 * r;
                 let lanes = (dim - at).min(4);
                 // SAFETY: at + lanes <= dim.
-                let ($x, $y) = unsafe { (load_first(a.add(at), lanes), load_first(b.add(at), lanes)) };
+                let ($x, $y) = unsafe { (first_floats(a.add(at), lanes), $load_first(b.add(at), lanes)) };
                 *$acc = vbslq_f32(first_lanes(lanes), $step, *$acc);
             }
             add_lanes(acc)
@@ -84,11 +94,16 @@ macro_rules! float_kernel {
     };
 }
 
-float_kernel!(l2_f32, |x, y, acc| {
+float_kernel!(l2_f32, f32, vld1q_f32, first_floats, |x, y, acc| {
     let d = vsubq_f32(x, y);
     vfmaq_f32(*acc, d, d)
 });
-float_kernel!(ip_f32, |x, y, acc| vfmaq_f32(*acc, x, y));
+float_kernel!(l2_f16, u16, halves, first_halves, |x, y, acc| {
+    let d = vsubq_f32(x, y);
+    vfmaq_f32(*acc, d, d)
+});
+float_kernel!(ip_f32, f32, vld1q_f32, first_floats, |x, y, acc| vfmaq_f32(*acc, x, y));
+float_kernel!(ip_f16, u16, halves, first_halves, |x, y, acc| vfmaq_f32(*acc, x, y));
 
 macro_rules! integer_kernel {
     ($name:ident, $block:ident, $t:ty, $load:ident, |$x:ident, $y:ident| $factors:expr, |$p:ident, $q:ident| $term:expr) => {
@@ -149,6 +164,35 @@ integer_kernel!(
 );
 integer_kernel!(ip_u8, ip_u8_block, u8, vld1q_u8, |x, y| (x, y), |p, q| p * q);
 
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn ip_i8_block(a: *const i8, b: *const i8, len: usize) -> i32 {
+    let mut sums = [vdupq_n_s32(0); 2];
+    let whole = len - len % 16;
+    let mut i = 0;
+    while i < whole {
+        // SAFETY: i + 16 <= len.
+        let (x, y) = unsafe { (vld1q_s8(a.add(i)), vld1q_s8(b.add(i))) };
+        // A product is at most 128 * 128 and fits 16 bits; pairs of them are added in 32.
+        sums[0] = vpadalq_s16(sums[0], vmull_s8(vget_low_s8(x), vget_low_s8(y)));
+        sums[1] = vpadalq_s16(sums[1], vmull_high_s8(x, y));
+        i += 16;
+    }
+    let mut total = vaddvq_s32(vaddq_s32(sums[0], sums[1]));
+    while i < len {
+        // SAFETY: i < len.
+        total += unsafe { *a.add(i) as i32 * *b.add(i) as i32 };
+        i += 1;
+    }
+    total
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn ip_i8(a: *const i8, b: *const i8, dim: usize) -> f32 {
+    in_blocks!(a, b, dim, ip_i8_block)
+}
+
 /// FCVTL, whose intrinsic is not in stable Rust.
 #[inline]
 #[target_feature(enable = "neon")]
@@ -162,13 +206,33 @@ fn widen_four(halves: uint16x4_t) -> float32x4_t {
     floats
 }
 
+/// Four floats from binary16.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn halves(from: *const u16) -> float32x4_t {
+    // SAFETY: the caller vouches for four values.
+    widen_four(unsafe { vld1_u16(from) })
+}
+
+/// The first `n` of four floats from binary16, zero beyond them.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn first_halves(from: *const u16, n: usize) -> float32x4_t {
+    let mut four = [0u16; 4];
+    // SAFETY: the caller vouches for n values, at most four.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, four.as_mut_ptr(), n);
+        halves(four.as_ptr())
+    }
+}
+
 #[target_feature(enable = "neon")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     let whole = dim - dim % 4;
     let mut j = 0;
     while j < whole {
         // SAFETY: j + 4 <= dim.
-        unsafe { vst1q_f32(out.add(j), widen_four(vld1_u16(codes.add(j)))) };
+        unsafe { vst1q_f32(out.add(j), halves(codes.add(j))) };
         j += 4;
     }
     // SAFETY: the rest of the same arrays.
@@ -193,15 +257,9 @@ unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
     unsafe { convert::add_squares_portable(x, centres, n, sums) }
 }
 
-gather_kernel!(
-    #[target_feature(enable = "neon")]
-    gather_l2_f32,
-    l2_f32,
-    f32
-);
-gather_kernel!(
-    #[target_feature(enable = "neon")]
-    gather_l2_u8,
-    l2_u8,
-    u8
-);
+gather_kernels!(#[target_feature(enable = "neon")]);
+#[target_feature(enable = "neon")]
+unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {
+    // SAFETY: the caller's contract is the same.
+    unsafe { least::least_l2_f32_portable(query, panels, n_panels, dim) }
+}

@@ -2,8 +2,7 @@
 
 use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
-use crate::codes::score_codes;
-use crate::distance::kernels;
+use crate::distance::{kernels, score_codes};
 use crate::error::{Error, Result};
 use crate::graph::{Dtype, Metric};
 use crate::search::vectors::Prepared;
@@ -60,7 +59,8 @@ impl Rows {
         }
         self.table_of = Some(list);
         let m = centroids.row_bytes;
-        score_codes(&self.table, n, |i| &rows[i * m..(i + 1) * m], &mut self.distances);
+        self.distances.resize(n, 0.0);
+        score_codes(&self.table, |i| &rows[i * m..(i + 1) * m], &mut self.distances);
         if is_ip {
             // SAFETY: both hold `dim` floats.
             let product = unsafe { (kernels().ip_f32)(query.floats.as_ptr(), centre.as_ptr(), centroids.dim) };
@@ -94,10 +94,8 @@ impl Rows {
                 match stored.dtype {
                     Dtype::Uint8 => (kernels.l2_u8)(bytes, row, dim),
                     Dtype::Int8 => (kernels.l2_i8)(bytes.cast(), row.cast(), dim),
-                    Dtype::Float16 => {
-                        (kernels.widen_f16)(row.cast(), dim, out);
-                        float(out)
-                    }
+                    Dtype::Float16 if is_ip => -(kernels.ip_f16)(floats, row.cast(), dim),
+                    Dtype::Float16 => (kernels.l2_f16)(floats, row.cast(), dim),
                     Dtype::Sq8 => {
                         let (min, step) = stored.scale.split_at(dim);
                         (kernels.unscale_u8)(row, min.as_ptr(), step.as_ptr(), dim, out);

@@ -27,7 +27,8 @@ pub(crate) fn distance(stored: &Stored<'_>, query: &Prepared, vector: &[u8], scr
             Dtype::Float32 => return (kernels.l2_f32)(floats, codes.cast(), dim),
             Dtype::Uint8 => return (kernels.l2_u8)(bytes, codes, dim),
             Dtype::Int8 => return (kernels.l2_i8)(bytes.cast(), codes.cast(), dim),
-            Dtype::Float16 => (kernels.widen_f16)(codes.cast(), dim, out),
+            Dtype::Float16 if metric == Metric::Ip => return -(kernels.ip_f16)(floats, codes.cast(), dim),
+            Dtype::Float16 => return (kernels.l2_f16)(floats, codes.cast(), dim),
             Dtype::Sq16 => {
                 let (min, step) = stored.scale.split_at(dim);
                 (kernels.unscale_u16)(codes.cast(), min.as_ptr(), step.as_ptr(), dim, out);

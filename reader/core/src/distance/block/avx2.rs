@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS};
+use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Four rows of one panel take 8 of 16 registers for sums.
 const ROWS: usize = 4;
@@ -13,7 +13,7 @@ const LANES: usize = 8;
 const PARTS: usize = PANEL_POINTS / LANES;
 
 /// The kernel for CPUs with AVX2.
-pub static LEVEL: Level = Level { name: "avx2", rows: ROWS, tiles: &[tile] };
+pub static LEVEL: Level = Level { name: "avx2", rows: ROWS, tiles: &[tile], norm };
 
 #[target_feature(enable = "avx2")]
 unsafe fn tile(
@@ -64,4 +64,10 @@ unsafe fn tile(
         any |= found;
     }
     any != 0
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { norm_portable(row, dim) }
 }

@@ -2,14 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS};
+use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Six rows and four panels take 24 of 32 registers for sums, and a load feeds four to six multiplications.
 const ROWS: usize = 6;
 
 /// The kernel for CPUs with AVX-512 F and VNNI.
 pub static LEVEL: Level =
-    Level { name: "avx512vnni", rows: ROWS, tiles: &[tile::<1>, tile::<2>, tile::<3>, tile::<4>] };
+    Level { name: "avx512vnni", rows: ROWS, tiles: &[tile::<1>, tile::<2>, tile::<3>, tile::<4>], norm };
 
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn tile<const PANELS: usize>(
@@ -53,4 +53,10 @@ unsafe fn tile<const PANELS: usize>(
         }
     }
     any != 0
+}
+
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { norm_portable(row, dim) }
 }

@@ -25,11 +25,11 @@ pub const PANEL_POINTS: usize = 16;
 pub const MAX_DIM: usize = 32768;
 
 /// Components of a chunk.
-const CHUNK: usize = 4;
-const CHUNK_BYTES: usize = CHUNK * PANEL_POINTS;
+pub(super) const CHUNK: usize = 4;
+pub(super) const CHUNK_BYTES: usize = CHUNK * PANEL_POINTS;
 /// The largest tile of any level, in rows and panels.
-const MAX_ROWS: usize = 6;
-const MAX_PANELS: usize = 4;
+pub(super) const MAX_ROWS: usize = 6;
+pub(super) const MAX_PANELS: usize = 4;
 /// Rows made ready together: a multiple of every level's rows, few enough to stay in a core's own cache.
 const READY_ROWS: usize = 96;
 
@@ -37,16 +37,18 @@ const READY_ROWS: usize = 96;
 ///
 /// `queries` holds the level's rows of `4 * chunks` signed bytes, `limits` one value a row. Writes 16 `scores` for
 /// each row and panel, rows first, and in `hits` a bit for every score up to its row's limit.
-type Tile = unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
+pub(super) type Tile = unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
 
 /// The kernel of one instruction-set level.
 pub struct Level {
     /// Name of the level, for reports.
     pub name: &'static str,
     /// Queries of a tile.
-    rows: usize,
+    pub(super) rows: usize,
     /// The tile of one panel, of two and so on.
-    tiles: &'static [Tile],
+    pub(super) tiles: &'static [Tile],
+    /// Squared norm and sum of `dim` bytes, at most `MAX_DIM`.
+    pub(super) norm: unsafe fn(*const u8, usize) -> (i32, i32),
 }
 
 /// Points in panels, as the head of this module describes.
@@ -242,10 +244,23 @@ unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>
             let index = *rows.rows.add(i) as usize;
             std::slice::from_raw_parts(rows.vectors.add(index * rows.dim), rows.dim)
         };
-        for (to, &from) in into.iter_mut().zip(row) {
-            *to = (from ^ 0x80) as i8;
-        }
+        shift(row, into);
     }
+}
+
+/// Writes bytes less 128.
+pub(super) fn shift(row: &[u8], into: &mut [i8]) {
+    for (to, &from) in into.iter_mut().zip(row) {
+        *to = (from ^ 0x80) as i8;
+    }
+}
+
+/// See [`Level::norm`]; inlined into each level so that the compiler vectorizes it for that level.
+#[inline(always)]
+unsafe fn norm_portable(row: *const u8, dim: usize) -> (i32, i32) {
+    // SAFETY: the caller vouches for the row.
+    let row = unsafe { std::slice::from_raw_parts(row, dim) };
+    row.iter().fold((0, 0), |(norm, sum), &x| (norm + i32::from(x) * i32::from(x), sum + i32::from(x)))
 }
 
 #[cfg(test)]

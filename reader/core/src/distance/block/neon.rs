@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS};
+use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Four rows of one panel take 16 of 32 registers for sums, and the widened points 8.
 const ROWS: usize = 4;
@@ -11,7 +11,7 @@ const LANES: usize = 4;
 const PARTS: usize = PANEL_POINTS / LANES;
 
 /// The kernel for 64-bit ARM.
-pub static LEVEL: Level = Level { name: "neon", rows: ROWS, tiles: &[tile] };
+pub static LEVEL: Level = Level { name: "neon", rows: ROWS, tiles: &[tile], norm };
 
 /// Adds the products of component `LANE` of 16 points and of a query.
 #[inline]
@@ -66,4 +66,10 @@ unsafe fn tile(
         any |= found;
     }
     any != 0
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn norm(row: *const u8, dim: usize) -> (i32, i32) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { norm_portable(row, dim) }
 }
