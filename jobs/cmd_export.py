@@ -11,6 +11,11 @@ import typer
 from indexmill.jobs.options import Force, Json, examples
 
 NAME = "export"
+#: Names of targets for --help, which does not wait for the modules behind them; a test holds them to these.
+TARGETS = (
+    *("diskann", "faiss", "faiss-nsg", "faiss-ivf", "faiss-ivf-disk", "faiss-lsh", "lance", "lucene"),
+    *("lucene-build", "jvector", "usearch", "svs", "parquet", "pgvector", "bulk"),
+)
 EXAMPLES = examples(
     "indexmill export --list",
     "indexmill export index --to diskann --out ann",
@@ -22,17 +27,33 @@ def command(
     index: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")
     ] = None,
-    to: Annotated[str | None, typer.Option(metavar="TARGET", help="What to write; see --list.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory to write.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET", help=f"Whose files to write: {', '.join(TARGETS)}; --list says what each keeps."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory to write: the engine's files, ids.parquet, which says what every vector is called, "
+            "and export.json.",
+        ),
+    ] = None,
     ids: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="What the engine calls the vectors, where it keeps names: user (ids), or slot (ids.parquet has both).",
+            help="What the engine answers with, where it keeps names: user (user ids, or places in the input if "
+            "there were none), or slot (places in the index, which ids.parquet translates).",
         ),
     ] = "user",
     list_: Annotated[
-        bool, typer.Option("--list", help="Show all targets, what each keeps and what its engine rebuilds.")
+        bool,
+        typer.Option(
+            "--list", help="Show all targets, what each keeps and what its engine rebuilds; needs no index."
+        ),
     ] = False,
     force: Force = False,
     json_: Json = False,
@@ -40,6 +61,8 @@ def command(
     """Write an index in the files of another engine, and print how to open them there.
 
     Graph, codes, page order, ids and metadata are kept wherever the engine can hold them.
+
+    What a target cannot hold is refused before anything is written; a run that fails leaves what was there.
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.export import export_options, show_export, show_targets, target_list

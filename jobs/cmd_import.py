@@ -51,6 +51,13 @@ Memory = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Memory budget beside the page cache. (default: the least that works)"),
 ]
+OwnBytes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Train codes of so many bytes. (default: keep the codes of the index; 32 where it has none)",
+    ),
+]
 TrainedBytes = Annotated[
     int | None, typer.Option(metavar="N", help="Bytes of a code, trained here. (default 32)")
 ]
@@ -81,12 +88,7 @@ def diskann(
     ] = None,
     ids: Ids = None,
     id_column: IdColumn = None,
-    pq_bytes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Train codes of so many bytes. (default: keep the codes of the index)"
-        ),
-    ] = None,
+    pq_bytes: OwnBytes = None,
     order: Order = "identity",
     repair: Repair = True,
     memory: Memory = None,
@@ -160,13 +162,18 @@ def svs(
 @app.command("jvector", epilog=JVECTOR_EXAMPLES)
 def jvector(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A graph of version 3 whose nodes hold their vectors.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A graph of version 3 whose nodes hold their vectors; codes are read from the file of the same name "
+            "with .pqv.",
+        ),
     ],
     out: Out = None,
     metric: Metric = None,
     ids: Ids = None,
     id_column: IdColumn = None,
-    pq_bytes: TrainedBytes = None,
+    pq_bytes: OwnBytes = None,
     order: Order = "identity",
     repair: Repair = True,
     memory: Memory = None,
@@ -174,7 +181,7 @@ def jvector(
     force: Force = False,
     json_: Json = False,
 ) -> None:
-    """Import an on-disk graph of JVector."""
+    """Import an on-disk graph of JVector, and the codes beside it."""
     how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
     _run("jvector", file, None, out, ids, id_column, memory, {**how, "force": force}, json_)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +12,28 @@ if TYPE_CHECKING:
 
 #: Names of files that are printed; all of them are in export.json.
 _SHOWN = 10
+#: Widest line of the list of targets.
+_WIDTH = 110
+#: Parts of an index that targets keep or not, and what they are.
+_PARTS = {
+    "graph": "neighbour lists",
+    "codes": "PQ codes and their codebook",
+    "clusters": "centroids and the vectors of each, or buckets of hashes",
+    "order": "where a vector stands",
+    "pages": "what shares a page of 4096 bytes",
+    "entries": "vertices that searches start at",
+    "ids": "user ids, by which the engine calls vectors; with bits, whole numbers from 0 on of so many",
+    "metadata": "the columns that came with the vectors",
+}
+#: Those that an index of each kind has.
+_PARTS_OF = {
+    "graph": {"graph", "codes", "order", "pages", "entries", "ids", "metadata"},
+    "ivf": {"codes", "clusters", "order", "pages", "ids", "metadata"},
+    "lsh": {"clusters", "order", "ids", "metadata"},
+}
+_BESIDE = (
+    "in ids.parquet, which every export has: a row for each vector, in the order of the engine's numbers"
+)
 
 
 def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) -> ExportOptions:
@@ -38,23 +62,39 @@ def target_list() -> list[dict[str, Any]]:
 
 
 def show_targets(targets: list[dict[str, Any]]) -> None:
-    """Print the targets as a table."""
-    from rich.table import Table
+    """Print the targets, a few lines each, by the kinds of index that they hold; then what the words mean."""
+    for kinds in dict.fromkeys(tuple(target["kinds"]) for target in targets):
+        print(f"Indexes of kind {' and '.join(kinds)}:\n")
+        for target in targets:
+            if tuple(target["kinds"]) == kinds:
+                _show_target(target)
+    print("What the words mean:\n")
+    for part, what in _PARTS.items():
+        _print_wrapped(f"{part}: {what}", "  ")
+    _print_wrapped(f"beside it: {_BESIDE}", "  ")
 
-    from indexmill.jobs.tables import stdout_console
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("target", "kind", *targets[0]["keeps"], "the engine rebuilds", "opened by"):
-        table.add_column(heading, overflow="fold")
-    for target in targets:
-        table.add_row(
-            target["target"],
-            ", ".join(target["kinds"]),
-            *target["keeps"].values(),
-            target["rebuilds"],
-            target["engine"],
-        )
-    stdout_console().print(table)
+def _show_target(target: dict[str, Any]) -> None:
+    """Print a target: what becomes of the parts that its kinds of index have."""
+    keeps = {
+        part: word
+        for part, word in target["keeps"].items()
+        if any(part in _PARTS_OF[kind] for kind in target["kinds"])
+    }
+    kept = [part if word == "yes" else f"{part} ({word})" for part, word in keeps.items() if word != "no"]
+    _print_wrapped(f"{target['target']}: {target['engine']}", "  ")
+    for heading, text in (
+        ("keeps", ", ".join(kept)),
+        ("leaves out", ", ".join(part for part, word in keeps.items() if word == "no") or "nothing"),
+        ("the engine rebuilds", target["rebuilds"]),
+    ):
+        _print_wrapped(f"{heading}: {text}", "      ")
+    print()
+
+
+def _print_wrapped(text: str, indent: str) -> None:
+    width = min(shutil.get_terminal_size((_WIDTH, 0)).columns, _WIDTH)
+    print(textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent + "    "))
 
 
 def show_export(found: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ def open_foreign(
     if program == "jvector":
         from indexmill.formats.foreign.jvector import open_jvector
 
-        return open_jvector(os.fspath(path))
+        return open_jvector(os.fspath(path), with_codes=pq_bytes is None)
     from indexmill.formats.foreign.diskann import open_diskann
 
     return open_diskann(os.fspath(path), dtype, with_codes=pq_bytes is None)

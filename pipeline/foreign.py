@@ -46,6 +46,8 @@ _HASHED = 8 << 20
 _LEAST_DEGREE = 2
 #: Vectors looked at, and how far from 1 their lengths may be, where a graph is said to be by cosine.
 _LENGTHS, _LENGTH_SLACK = 100, 1e-3
+#: How far the length of a vector may be from 1 that was divided by it and rounded to float32: it is not divided again.
+_ROUNDED_LENGTH = 2.0**-23
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,7 @@ def _ingest(source: VectorSource, metric: str, files: list[dict[str, Any]], mill
     key = mill.store.key("ingest", ingest.VERSION, {"metric": metric}, digests)
 
     def write(directory: Path) -> None:
-        ingest.ingest(source, metric, directory, mill.progress)
+        ingest.ingest(source, metric, directory, mill.progress, _ROUNDED_LENGTH)
 
     return Stage(
         "ingest", key, mill.store.path("ingest", key), (), write, steps=source.n_vectors, unit="vectors"

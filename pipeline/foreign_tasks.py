@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.adopt import adopt_lists
 from indexmill.builders.connect import connect_unreachable, count_unreachable
+from indexmill.formats.codes import Codebook
 from indexmill.formats.errors import InputError
 from indexmill.formats.foreign.index import ForeignCodes, ForeignEntries, ForeignIndex
 from indexmill.formats.foreign.mapped import damaged
@@ -93,26 +95,53 @@ def graph_task(
 def codes_task(codes: ForeignCodes, vectors: str, out: str, threads: int, advance: Any = None) -> None:
     """Write codebook and codes as `pipeline.encode.encode_task` does.
 
+    A codebook of the user's components gets the one that inner product adds: for each centre of the last chunk the
+    mean over the vectors that have it, which is the best there is for these codes.
+
     Raises
     ------
     CorruptFile
         If a code names no centre, or the codes are not those of the vectors.
     """
     rows = np.load(vectors, mmap_mode="r")
+    _check_codes(codes)
+    if codes.codebook.pivots.shape[1] < rows.shape[1]:
+        codes = replace(codes, codebook=_with_added_component(codes, rows))
     book = codes.codebook
     _check_belonging(codes, rows)
     kept = create_npy(Path(out) / "codes.npy", np.uint8, codes.codes.shape)
     for first in range(0, len(kept), _BLOCK):
         block = codes.codes[first : first + _BLOCK]
-        if block.max() >= len(book.pivots):
-            row = first + int(np.argmax((block >= len(book.pivots)).any(axis=1)))
-            where = f"byte {8 + row * block.shape[1]:,}: code of vector {row:,}"
-            raise damaged(codes.path, where, f"values below {len(book.pivots)}", codes.codes[row].max())
         kept[first : first + len(block)] = block
         if advance is not None:
             advance(len(block))
     kept.flush()
     np.savez(Path(out) / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+
+
+def _check_codes(codes: ForeignCodes) -> None:
+    """Refuse codes that name no centre."""
+    n_centres = len(codes.codebook.pivots)
+    for first in range(0, len(codes.codes), _BLOCK):
+        block = codes.codes[first : first + _BLOCK]
+        if block.max() >= n_centres:
+            row = first + int(np.argmax((block >= n_centres).any(axis=1)))
+            where = f"byte {codes.begin + row * block.shape[1]:,}: code of vector {row:,}"
+            raise damaged(codes.path, where, f"values below {n_centres}", codes.codes[row].max())
+
+
+def _with_added_component(codes: ForeignCodes, rows: NDArray[Any]) -> Codebook:
+    """Return the codebook with one component more, see `codes_task`; a centre that no code names has their mean."""
+    book = codes.codebook
+    sums, counts = np.zeros(len(book.pivots)), np.zeros(len(book.pivots))
+    for first in range(0, len(rows), _BLOCK):
+        last = codes.codes[first : first + _BLOCK, -1]
+        sums += np.bincount(last, rows[first : first + _BLOCK, -1], len(sums))
+        counts += np.bincount(last, minlength=len(sums))
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), sums.sum() / len(rows))
+    offsets = book.offsets.copy()
+    offsets[-1] += 1
+    return Codebook(np.column_stack([book.pivots, means]).astype(np.float32), offsets)
 
 
 def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
@@ -122,7 +151,7 @@ def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
     book, total = codes.codebook, 0.0
     for j in range(codes.codes.shape[1]):
         columns = slice(int(book.offsets[j]), int(book.offsets[j + 1]))
-        centres = np.minimum(codes.codes[chosen, j], len(book.pivots) - 1)
+        centres = codes.codes[chosen, j]
         total += float(np.square(sample[:, columns] - book.pivots[centres, columns]).sum())
     spread = float(np.square(sample - sample.mean(axis=0)).sum())
     scale = float(np.square(sample).sum())

@@ -111,8 +111,8 @@ def signature(source: VectorSource) -> list[str]:
     return [f"{source.n_vectors} {source.dim} {source.dtype}", digest.hexdigest()]
 
 
-def ingest(source: VectorSource, metric: str, out: Path, progress: Progress) -> None:
-    """Read, check and write all of `source` into directory `out`.
+def ingest(source: VectorSource, metric: str, out: Path, progress: Progress, unit_slack: float = 0.0) -> None:
+    """Read, check and write all of `source` into directory `out`; `unit_slack` is that of `metric.unit`.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress) -> 
     for batch in source.batches(batch_rows(source.dim)):
         check_batch(batch, metric)
         rows = slice(batch.start, batch.start + len(batch.vectors))
-        vectors[rows, :dim] = unit(batch.vectors) if metric == "cosine" else batch.vectors
+        vectors[rows, :dim] = unit(batch.vectors, unit_slack) if metric == "cosine" else batch.vectors
         if squared_norms is not None:
             squared_norms[rows] = np.einsum(
                 "ij,ij->i", vectors[rows, :dim], vectors[rows, :dim], dtype=np.float64

@@ -11,15 +11,19 @@ from numpy.typing import NDArray
 _ROWS = 4096
 
 
-def unit(vectors: NDArray[Any]) -> NDArray[np.float32]:
+def unit(vectors: NDArray[Any], slack: float = 0.0) -> NDArray[np.float32]:
     """Return `vectors`, shape (n, dim), scaled to length 1; none may be zero.
+
+    One whose length is within `slack` of 1 stays as it is.
 
     Memory: the result, and 28 bytes a component of 4,096 rows.
     """
     scaled = np.empty(vectors.shape, np.float32)
     for first in range(0, len(vectors), _ROWS):
         wide = vectors[first : first + _ROWS].astype(np.float64)
-        scaled[first : first + _ROWS] = wide / np.linalg.norm(wide, axis=1, keepdims=True)
+        lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+        lengths[np.abs(lengths - 1) <= slack] = 1
+        scaled[first : first + _ROWS] = wide / lengths
     return scaled
 
 

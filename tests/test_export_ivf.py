@@ -201,14 +201,6 @@ def test_the_snippet_runs(indexes: dict[str, Path], tmp_path: Path, target: str,
     assert paste(found["open"]).strip()
 
 
-def test_an_index_of_another_kind_is_refused_and_a_target_named(
-    indexes: dict[str, Path], tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=r"faiss holds indexes of kind graph.*is of kind ivf.*faiss-ivf"):
-        indexmill.export(indexes["uint8"], "faiss", tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("target", TARGETS)
 def test_ids_that_are_no_i64_are_refused_unless_slots_will_do(tmp_path: Path, target: str) -> None:
     source = {"id": [f"n{i}" for i in range(300)], "vector": list(make_vectors("float32", 300))}

@@ -234,6 +234,7 @@ def test_a_damaged_file_of_faiss_is_refused(graphs: Path, tmp_path: Path) -> Non
     places = 37 + 8 + 8 * struct.unpack_from("<Q", hnsw, 37)[0] + 8  # behind header and probabilities
     levels = places + 4 * struct.unpack_from("<Q", hnsw, places - 8)[0] + 8
     neighbours = levels + 4 * 90 + 8 + 8 * 91 + 8
+    parameters = neighbours + 4 * struct.unpack_from("<Q", hnsw, neighbours - 8)[0]
     nsg_graph = 37 + 21
     cases: list[tuple[bytes, Change, str]] = [
         (hnsw, put("<i", 4, 0), "dimension: expected 1 to"),
@@ -246,6 +247,7 @@ def test_a_damaged_file_of_faiss_is_refused(graphs: Path, tmp_path: Path) -> Non
         (hnsw, put("<Q", levels + 4 * 90 + 8 + 8, 2**63), "vertex 0: levels and offsets"),
         (hnsw, put("<i", neighbours, 90), rf"vertex 0, neighbour 0, at byte {neighbours:,}: .* below 90, got 90"),
         (hnsw, put("<i", neighbours, -2), "vertex 0, neighbour 0"),
+        (hnsw, put("<i", parameters, 90), "entry vertex: expected a vertex below 90, got 90"),
         (hnsw, lambda d: d.extend(b"more"), "the end of the file, got 4 more bytes"),
         (hnsw, lambda d: d.__delitem__(slice(-1, None)), "vectors at byte"),
         (hnsw, put("<f", len(hnsw) - 4, np.nan), "row 89: component 3 is nan"),

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli_support import run
-from tests.extend_support import assert_sound, build, manifest, points
-from tests.foreign_support import lists_of, read_all
+from tests.foreign_support import read_all
 from tests.oracles.small_index import write_small_index
 
 import indexmill
@@ -19,7 +18,6 @@ from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, Form
 from indexmill.formats.foreign.index import ForeignIndex
 from indexmill.formats.foreign.jvector import open_jvector
 from indexmill.formats.foreign.svs import open_svs
-from indexmill.formats.index import IndexFiles
 
 PATHS = {"svs": "out", "jvector": "out/index.jvector"}
 
@@ -40,28 +38,6 @@ def test_the_graph_and_the_vectors_are_read_as_they_are(tmp_path: Path, program:
     assert (vectors == small.stored).all()
     assert vectors.dtype == (dtype if program == "svs" else "float32")
     assert (index.kind, index.entry, index.metric) == (program, small.entries.medoid, None)
-
-
-@pytest.mark.parametrize("program", PATHS)
-@pytest.mark.parametrize("metric", ["l2", "ip"])
-def test_import_of_export_is_the_index(tmp_path: Path, program: str, metric: str) -> None:
-    x = build(tmp_path / "x", points(300, 3), metric=metric, order="identity")
-    indexmill.export(x, program, tmp_path / "out")
-    indexmill.import_index(
-        tmp_path / PATHS[program], tmp_path / "y", program=program, metric=metric, pq_bytes=6
-    )
-    assert_sound(tmp_path / "y")
-    assert manifest(tmp_path / "y")["input"]["imported"]["from"] == program
-    with IndexFiles(x) as before, IndexFiles(tmp_path / "y") as after:
-        ours, theirs = before.graph.read_all(), after.graph.read_all()
-        assert ours.vectors.tobytes() == theirs.vectors.tobytes()
-        assert before.entries.medoid == after.entries.medoid
-    assert lists_of(x) == lists_of(tmp_path / "y")
-    indexmill.export(tmp_path / "y", program, tmp_path / "again")
-    again = (tmp_path / "again" / "graph/graph_0.svs", tmp_path / "again/index.jvector")[program == "jvector"]
-    first = (tmp_path / "out" / "graph/graph_0.svs", tmp_path / "out/index.jvector")[program == "jvector"]
-    skip = 24 if program == "svs" else 0  # an id of the index it was made of
-    assert again.read_bytes()[skip:] == first.read_bytes()[skip:]
 
 
 @pytest.mark.parametrize("program", PATHS)

@@ -25,7 +25,7 @@ KEEPS = {
     "pages": "as a column",
     "entries": "no",
     "ids": "yes",
-    "metadata": "yes, as JSON",
+    "metadata": "as JSON",
 }
 
 #: What a dump checks: lists are by vector id then.

@@ -26,6 +26,7 @@ def check(target: str, index: ExportedIndex) -> None:
 
 def graph_target(
     name: str,
+    index_class: str,
     kind: bytes,
     check: Callable[[ExportedIndex], None],
     write_graph: Callable[[ExportedIndex, BinaryIO, Callable[[int], None]], None],
@@ -35,6 +36,8 @@ def graph_target(
 
     Parameters
     ----------
+    index_class : str
+        faiss's name of that kind.
     kind : bytes
         Four characters that begin an index of that kind.
     write_graph : callable
@@ -59,7 +62,7 @@ def graph_target(
     return Target(
         name=name,
         kinds=("graph",),
-        engine="faiss (1.9 to 1.15)",
+        engine=f"faiss (1.9 to 1.15), as {index_class}",
         keeps={
             "graph": "yes",
             "codes": "no",
@@ -67,7 +70,7 @@ def graph_target(
             "order": "yes",
             "pages": "no",
             "entries": "medoid",
-            "ids": "64 bits",
+            "ids": "63 bits",
             "metadata": "beside it",
         },
         rebuilds="nothing; vectors are float32 in memory",

@@ -48,4 +48,4 @@ def _list_size(index: ExportedIndex) -> str:
     return f"graph.hnsw.efSearch = {SEARCH_LIST}"
 
 
-TARGET = graph_target(NAME, b"IHNf", check, _write_graph, _list_size)
+TARGET = graph_target(NAME, "IndexHNSWFlat", b"IHNf", check, _write_graph, _list_size)

@@ -201,7 +201,7 @@ scores, ids = index.search(query, 10)
 
 def _target(
     name: str,
-    order: str,
+    where: str,
     pages: str,
     write: Callable[[ExportedLists, Path, Callable[[int], None]], None],
     snippet: Callable[[ExportedLists, Path], str],
@@ -209,15 +209,15 @@ def _target(
     return Target(
         name=name,
         kinds=("ivf",),
-        engine="faiss (1.15)",
+        engine=f"faiss (1.15), lists {where}",
         keeps={
             "graph": "no",
             "codes": "yes",
             "clusters": "yes",
-            "order": order,
+            "order": "in lists",
             "pages": pages,
             "entries": "no",
-            "ids": "64 bits",
+            "ids": "63 bits",
             "metadata": "beside it",
         },
         rebuilds="nothing; with pq, distance tables when opened",
@@ -228,5 +228,5 @@ def _target(
     )
 
 
-TARGET = _target(NAME, "in lists", "no", write, snippet)
-DISK_TARGET = _target(DISK_NAME, "in lists", "lists on pages", write_on_disk, snippet_on_disk)
+TARGET = _target(NAME, "in memory", "no", write, snippet)
+DISK_TARGET = _target(DISK_NAME, "on the disk", "lists on pages", write_on_disk, snippet_on_disk)

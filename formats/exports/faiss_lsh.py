@@ -141,7 +141,7 @@ TARGET = Target(
         "order": "yes",
         "pages": "no",
         "entries": "no",
-        "ids": "64 bits",
+        "ids": "63 bits",
         "metadata": "beside it",
     },
     rebuilds="nothing: it has no such hash tables, the printed code looks buckets up",

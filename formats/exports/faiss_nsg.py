@@ -43,4 +43,4 @@ def _list_size(index: ExportedIndex) -> str:
     return f"graph.nsg.search_L = {min(SEARCH_LIST, index.n)}"
 
 
-TARGET = graph_target(NAME, b"INSf", check, _write_graph, _list_size)
+TARGET = graph_target(NAME, "IndexNSGFlat", b"INSf", check, _write_graph, _list_size)

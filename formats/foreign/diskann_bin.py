@@ -10,6 +10,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from indexmill.formats.foreign.mapped import MappedFile, damaged
 
+#: Bytes in front of a payload.
+HEADER_BYTES = 8
+
 
 def read_bin(file: MappedFile, offset: int, dtype: DTypeLike, what: str) -> NDArray[Any]:
     """Map the block at `offset`, shape (rows, columns).
@@ -22,7 +25,7 @@ def read_bin(file: MappedFile, offset: int, dtype: DTypeLike, what: str) -> NDAr
     rows, columns = (file.number(offset + at, "<i4", f"{what}: {name}") for at, name in _SHAPE)
     if rows < 1 or columns < 1:
         raise damaged(file.path, f"{what} at byte {offset:,}", "rows and columns", f"{rows:,} x {columns:,}")
-    return file.array(offset + 8, dtype, (rows, columns), what)
+    return file.array(offset + HEADER_BYTES, dtype, (rows, columns), what)
 
 
 def open_bin(path: Path, dtype: DTypeLike, what: str) -> NDArray[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.codes import MAX_CENTRES, Codebook
-from indexmill.formats.foreign.diskann_bin import open_bin, read_bin
+from indexmill.formats.foreign.diskann_bin import HEADER_BYTES, open_bin, read_bin
 from indexmill.formats.foreign.index import ForeignCodes
 from indexmill.formats.foreign.mapped import MappedFile, damaged
 
@@ -48,7 +48,7 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCode
     if len(codes) != n:
         raise damaged(codes_path, "byte 0: number of codes", f"{n:,}, one a vector", f"{len(codes):,}")
     book, reason = _codebook(MappedFile(pivots_path), dim, codes.shape[1], scale)
-    return (None if book is None else ForeignCodes(codes_path, book, codes)), reason
+    return (None if book is None else ForeignCodes(codes_path, book, codes, HEADER_BYTES)), reason
 
 
 def _codebook(file: MappedFile, dim: int, n_chunks: int, scale: float) -> tuple[Codebook | None, str]:

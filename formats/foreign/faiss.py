@@ -65,7 +65,7 @@ def open_faiss(path: str | Path) -> ForeignIndex | ForeignLists:
             lambda first, last: np.array(rows[first:last]), ids, "none" if ids is None else "int64",
         ),
         lists=graph,
-        entry=graph.entry if isinstance(graph, NsgLists) else None,
+        entry=graph.entry,
         no_codes="a flat index has none",
     )  # fmt: skip
 

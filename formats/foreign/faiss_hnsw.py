@@ -14,8 +14,8 @@ from indexmill.formats.foreign.index import BLOCK_VERTICES, ListBlock, check_lis
 from indexmill.formats.foreign.mapped import damaged
 
 _NOBODY = np.uint32(0xFFFFFFFF)  # -1
-#: Bytes of the fields after the lists: entry point, top level, two search parameters, one that is unused.
-_TAIL_BYTES = 20
+#: Fields after the lists: entry point, top level, two search parameters, one that is unused.
+_TAIL_FIELDS = 5
 
 
 class HnswLists:
@@ -26,6 +26,8 @@ class HnswLists:
     path : Path
     width : int
         Places of a list, 2 M.
+    entry : int or None
+        Vertex that searches start at; None where one on a higher level leads to it.
 
     Raises
     ------
@@ -51,8 +53,11 @@ class HnswLists:
             raise damaged(self.path, "levels and offsets", f"{n:,} and {n + 1:,}", got)
         self._neighbours = file.vector("<i4", "neighbours")
         self._begin = file.at - self._neighbours.nbytes
-        file.peek("u1", _TAIL_BYTES, "parameters of the search")
-        file.at += _TAIL_BYTES
+        begin = file.at
+        entry, top = file.array("<i4", _TAIL_FIELDS, "parameters of the search")[:2].tolist()
+        if not 0 <= entry < n:
+            raise damaged(self.path, f"byte {begin}: entry vertex", f"a vertex below {n:,}", f"{entry:,}")
+        self.entry: int | None = entry if top == 0 else None
         self._check_offsets(levels, places)
 
     def _check_offsets(self, levels: NDArray[Any], places: NDArray[Any]) -> None:

@@ -110,12 +110,16 @@ class ForeignCodes:
         File of the codes.
     codebook : Codebook
         In the terms of the vectors: a centre that codes are relative to is added to the pivots.
+        It may lack the component that inner product adds.
     codes : uint8 array, shape (n, M), mapped
+    begin : int
+        Byte of the first code in the file.
     """
 
     path: Path
     codebook: Codebook
     codes: NDArray[np.uint8]
+    begin: int
 
 
 @dataclass(frozen=True)

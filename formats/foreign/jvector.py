@@ -1,4 +1,4 @@
-"""JVector's on-disk graph, version 3, whose nodes hold their vectors; big-endian."""
+"""JVector's on-disk graph, version 3, whose nodes hold their vectors, and the codes beside it; big-endian."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from indexmill.formats.foreign.index import (
     check_shape,
     check_width,
 )
+from indexmill.formats.foreign.jvector_pq import open_codes
 from indexmill.formats.foreign.mapped import MappedFile, damaged, not_such_a_file
 from indexmill.formats.source_file import Vectors
 
@@ -23,8 +24,13 @@ _MAGIC, _VERSION, _INLINE_VECTORS = 0xFFFF0D61, 3, 1
 _HEADER_BYTES = 7 * 4
 
 
-def open_jvector(path: str | Path) -> ForeignIndex:
+def open_jvector(path: str | Path, with_codes: bool = True) -> ForeignIndex:
     """Open what ``OnDiskGraphIndexWriter`` of JVector 3 wrote, or `indexmill export --to jvector`.
+
+    Parameters
+    ----------
+    with_codes : bool
+        Whether codes that lie beside the graph are read.
 
     Raises
     ------
@@ -34,14 +40,18 @@ def open_jvector(path: str | Path) -> ForeignIndex:
         If it is damaged, or of another version or with other features.
     """
     nodes = JvectorNodes(Path(path))
+    codes, reason = None, "others were asked for"
+    if with_codes:
+        codes, reason = open_codes(nodes.path, nodes.n, nodes.dim)
     return ForeignIndex(
         kind="jvector",
-        files=(nodes.path,),
+        files=(nodes.path, *((codes.path,) if codes else ())),
         metric=None,
         vectors=ForeignVectors(str(path), nodes.n, nodes.dim, np.dtype(np.float32), nodes.vectors),
         lists=nodes,
         entry=nodes.entry,
-        no_codes="a graph of JVector has none",
+        codes=codes,
+        no_codes=reason,
     )
 
 
