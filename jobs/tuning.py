@@ -89,7 +89,7 @@ def _show_table(console: Console, report: TuneReport) -> None:
                 str(graph.build_list_size),
                 f"{graph.alpha:g}",
                 str(row.candidate.pq_bytes),
-                *(_reads(reads) for reads in (*row.reads, row.forecast.reads)),
+                *(_reads(reads) for reads in (*row.reads, row.outlook.reads)),
                 _interval(row),
                 human_bytes(row.cost.memory_bytes),
                 human_bytes(row.cost.index_bytes),
@@ -103,13 +103,12 @@ def _words(report: TuneReport, row: TuneRow) -> list[str]:
     """How sure it is, what to take, and how to see."""
     asked, recall, last, reads = report.request, row.recall, report.sizes[-1], row.reads
     lines = []
-    if math.isfinite(reads[-1] - reads[-2]):
+    if math.isfinite(reads[-1] - reads[0]):
         lines.append(
-            f"from {report.sizes[-2]:,} to {last:,} vectors its page reads grew by {reads[-1] - reads[-2]:.1f} "
-            f"({reads[-1] / reads[-2] - 1:.0%}); that is carried on to {report.n_vectors:,}, over "
-            f"{math.log2(report.n_vectors / last):.1f} doublings"
+            f"its page reads grew from {reads[0]:.1f} to {reads[-1]:.1f} over {math.log2(last / report.sizes[0]):.1f} "
+            f"doublings of the vectors; that is carried on over {math.log2(report.n_vectors / last):.1f} more"
         )
-    high = row.forecast.interval[1]
+    high = row.outlook.interval()[1]
     if asked.max_reads is not None and high is not None and high > asked.max_reads:
         lines.append(f"up to {high:.1f} reads are possible, more than --max-reads {asked.max_reads:g}")
     lines.append(
@@ -132,7 +131,7 @@ def _reads(reads: float) -> str:
 
 
 def _interval(row: TuneRow) -> str:
-    low, high = row.forecast.interval
+    low, high = row.outlook.interval()
     return "-" if low is None or high is None else f"{low:.1f} to {high:.1f}"
 
 

@@ -1,9 +1,11 @@
 """`tune`: degree, build list, slack and size of codes for a recall, found on samples that grow.
 
-Successive halving: every graph on the smallest sample, what is left of them on the next, the best few with all sizes of
-codes on the largest. Those are then searched on all samples, which shows how their page reads grow, and what they come
-to for all vectors (`tune_growth`). Settings are chosen by the first half of the queries; what is reported is the second
-half's. Everything but times follows from input, seed, memory and effort.
+Step by step, less of what is left goes on to the next larger sample: of every degree the two best slacks from the
+smallest one, three degrees from the second, for each of them one slack and build list from the largest, which is then
+tried with all sizes of codes. From the second sample on, what counts is not what a graph reads there but what it is
+foretold to read of all vectors (`tune_growth`): what suits few vectors best may not suit many. Settings are chosen by
+the first half of the queries; what is reported is the second half's. Everything but times follows from input, seed,
+memory and effort.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +26,16 @@ from indexmill.pipeline.ingest import check_metric
 from indexmill.pipeline.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.recall import mean_recall
 from indexmill.pipeline.spec import Parameters
-from indexmill.pipeline.tune_choice import Cost, best_slacks, fewest, frontier, recommended, worthwhile_lists
-from indexmill.pipeline.tune_curve import MOST_CANDIDATES, AtRecall, at_recall, recall_with
-from indexmill.pipeline.tune_growth import carried_on, foretell, possible
+from indexmill.pipeline.tune_choice import (
+    Cost,
+    fewest_of_each_degree,
+    frontier,
+    going_on,
+    recommended,
+    worthwhile_lists,
+)
+from indexmill.pipeline.tune_curve import MOST_CANDIDATES, recall_with
+from indexmill.pipeline.tune_growth import Outlook, carried_on, foretell
 from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_report import TuneReport, TuneRequest, TuneRow
 from indexmill.pipeline.tune_sample import LEAST_SAMPLE, RATIO, check_k, draw, level_of, sample_sizes
@@ -43,8 +52,8 @@ class Effort:
 
 
 EFFORTS = {"low": Effort(25_000, 1_000), "normal": Effort(100_000, 2_000), "high": Effort(400_000, 2_000)}
-#: Degrees that are left after the smallest sample, and graphs for the largest.
-_SECOND, _LAST = 4, 3
+#: Slacks of a degree that are left after the smallest sample, and degrees after the second.
+_SLACKS, _LAST = 2, 3
 
 
 def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | None = None) -> TuneReport:
@@ -77,7 +86,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     try:
         with threadpool_limits(1):
             trials = _trials(request, source, sizes, n_queries, directory, listener)
-            candidates = _halved(space, trials, request.target_recall)
+            candidates = _halved(space, trials, request.target_recall, request.max_reads, source.n_vectors)
             rows, chosen = _reported(request, source, trials, candidates, prices, listener)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -106,23 +115,29 @@ def _trials(
     return Trials(request.spec, levels, request.target_recall, directory, progress)
 
 
-def _halved(space: Space, trials: Trials, target: float) -> list[Candidate]:
+def _halved(space: Space, trials: Trials, target: float, max_reads: float | None, n: int) -> list[Candidate]:
     """Return what is left on the largest sample: its graphs with all sizes of codes, tried on every sample."""
-
-    def tried(level: int, graphs: list[GraphCandidate]) -> list[AtRecall]:
-        curves = trials.run(level, [Candidate(graph, space.usual_pq) for graph in graphs])
-        return [at_recall(curve.tuning_half(), target) for curve in curves]
-
     last = len(trials.levels) - 1
     second = min(1, last)
-    graphs = space.graphs()
-    graphs = best_slacks(graphs, tried(0, graphs))
-    graphs = fewest(graphs, tried(0, graphs), _SECOND)
+
+    def tried(level: int, graphs: list[GraphCandidate]) -> list[Outlook]:
+        """What graphs are foretold to read, tried on samples up to one; on the smallest, what they read there."""
+        candidates = [Candidate(graph, space.usual_pq) for graph in graphs]
+        for each in range(level + 1):
+            trials.run(each, candidates)
+        return [trials.outlook(one, target, level, n) for one in candidates]
+
+    every = space.graphs()
+    ranked = fewest_of_each_degree(every, tried(0, every), _SLACKS)
+    graphs = fewest_of_each_degree(ranked, tried(0, ranked), 1)
+    graphs = going_on(graphs, tried(second, graphs), _LAST, max_reads)
     graphs = [longer for graph in graphs for longer in space.with_longer_list(graph)]
     graphs = worthwhile_lists(graphs, tried(second, graphs))
-    graphs = fewest(graphs, tried(second, graphs), _LAST)
+    left = {(graph.max_degree, graph.alpha) for graph in ranked}
+    graphs = [one._replace(alpha=a) for one in graphs for a in space.alphas if (one.max_degree, a) in left]
+    graphs = fewest_of_each_degree(graphs, tried(last, graphs), 1)
     candidates = [Candidate(graph, size) for graph in graphs for size in space.pq_sizes]
-    for level in reversed(range(last + 1)):
+    for level in range(last + 1):
         trials.run(level, candidates)
     return candidates
 
@@ -136,11 +151,10 @@ def _reported(
     progress: Progress,
 ) -> tuple[tuple[TuneRow, ...], int | None]:
     """Choose among what was tried, and put it in rows; also the place of the one to take."""
-    sizes, n = [level.size for level in trials.levels], source.n_vectors
-    tuned = [_along(trials, one, request.target_recall, reporting=False) for one in candidates]
-    costs = [_cost(one, found, sizes, n, prices) for one, found in zip(candidates, tuned, strict=True)]
-    drawn = [possible(sizes, np.stack([at.draws for at in found]), n) for found in tuned]
-    chosen, best = recommended(costs, drawn, request.max_reads), frontier(costs)
+    n, last = source.n_vectors, len(trials.levels) - 1
+    tuned = [trials.outlook(one, request.target_recall, last, n) for one in candidates]
+    costs = [_cost(one, found, prices) for one, found in zip(candidates, tuned, strict=True)]
+    chosen, best = recommended(costs, tuned, request.max_reads), frontier(costs)
     shown = sorted({*best, *([] if chosen is None else [chosen])})
     plans = {}
     with stage_progress(progress, "plan", len(shown), "builds"):
@@ -149,47 +163,34 @@ def _reported(
             progress.advance(1)
     rows = []
     for i, one in enumerate(candidates):
-        found = _along(trials, one, request.target_recall, reporting=True)
-        largest = tuned[i][-1]
-        list_size = largest.list_size if largest.reached else float(MOST_CANDIDATES)
-        curve = trials.curve(len(sizes) - 1, one).reporting_half()
-        rows.append(
-            TuneRow(
-                candidate=one,
-                cost=costs[i],
-                best_recall=largest.recall,
-                on_frontier=i in best,
-                recommended=i == chosen,
-                reads=tuple(at.reads for at in found),
-                interval=found[-1].interval(),
-                forecast=foretell(sizes, [at.reads for at in found], np.stack([at.draws for at in found]), n),
-                sample_list_size=math.ceil(list_size) if largest.reached else 0,
-                recall=mean_recall(recall_with(curve, list_size)),
-                list_size=_list_size([at.list_size for at in tuned[i]], sizes, n, request.k),
-                plan=plans.get(i),
-            )
-        )
+        row = _row(request, trials, one, costs[i], n)
+        rows.append(replace(row, on_frontier=i in best, recommended=i == chosen, plan=plans.get(i)))
     return tuple(rows), chosen
 
 
-def _along(trials: Trials, candidate: Candidate, target: float, *, reporting: bool) -> list[AtRecall]:
-    """Return what the target costs a candidate on each sample, by one half of the queries."""
-    curves = [trials.curve(level, candidate) for level in range(len(trials.levels))]
-    return [
-        at_recall(curve.reporting_half() if reporting else curve.tuning_half(), target) for curve in curves
-    ]
+def _row(request: TuneRequest, trials: Trials, candidate: Candidate, cost: Cost, n: int) -> TuneRow:
+    """Report what was measured of a candidate."""
+    target, last = request.target_recall, len(trials.levels) - 1
+    tuning = trials.along(candidate, target, last)
+    reporting = trials.along(candidate, target, last, reporting=True)
+    largest = tuning[-1]
+    list_size = largest.list_size if largest.reached else float(MOST_CANDIDATES)
+    lists = np.array([at.list_size for at in tuning])
+    there = float(carried_on(trials.sizes, lists, n))
+    return TuneRow(
+        candidate=candidate,
+        cost=cost,
+        best_recall=largest.recall,
+        reads=tuple(at.reads for at in reporting),
+        interval=reporting[-1].interval(),
+        outlook=foretell(trials.sizes, reporting, n),
+        sample_list_size=math.ceil(list_size) if largest.reached else 0,
+        recall=mean_recall(recall_with(trials.curve(last, candidate).reporting_half(), list_size)),
+        list_size=max(request.k, math.ceil(there)) if math.isfinite(there) else 0,
+    )
 
 
-def _cost(candidate: Candidate, found: list[AtRecall], sizes: list[int], n: int, prices: Prices) -> Cost:
+def _cost(candidate: Candidate, found: Outlook, prices: Prices) -> Cost:
     """Return what all vectors cost."""
-    reached = all(at.reached for at in found)
-    reads = float(carried_on(sizes, np.array([at.reads for at in found]), n)) if reached else math.inf
     price, graph = prices.price(candidate), candidate.graph
-    return Cost(reads, price.memory_bytes, price.index_bytes, graph.build_list_size, graph.max_degree)
-
-
-def _list_size(found: list[float], sizes: list[int], n: int, k: int) -> int:
-    """Return L for all vectors, at least `k`; 0 where a sample did not reach the recall."""
-    if not np.isfinite(found).all():
-        return 0
-    return max(k, math.ceil(float(carried_on(sizes, np.array(found), n))))
+    return Cost(found.reads, price.memory_bytes, price.index_bytes, graph.build_list_size, graph.max_degree)

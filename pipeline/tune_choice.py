@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.pipeline.bootstrap import percentiles
-from indexmill.pipeline.tune_curve import AtRecall
+from indexmill.pipeline.tune_growth import Outlook
 from indexmill.pipeline.tune_space import GraphCandidate
 
 T = TypeVar("T")
@@ -57,9 +57,7 @@ def frontier(costs: Sequence[Cost]) -> list[int]:
     ]
 
 
-def recommended(
-    costs: Sequence[Cost], possible: Sequence[NDArray[np.float64]], max_reads: float | None
-) -> int | None:
+def recommended(costs: Sequence[Cost], found: Sequence[Outlook], max_reads: float | None) -> int | None:
     """Return the place of the cost to take; None if none is within `max_reads`, or reaches the recall.
 
     The cheapest (`Cost.price`) of those with at most `max_reads` page reads; without that limit, of those whose reads
@@ -67,15 +65,15 @@ def recommended(
 
     Parameters
     ----------
-    possible : sequence of float64 arrays, shape (draws,)
-        Reads of each in the same draws.
+    found : sequence of Outlook
+        Of each, in the same draws.
     """
     able = [i for i, one in enumerate(costs) if np.isfinite(one.reads)]
     if max_reads is not None:
         alike = [i for i in able if costs[i].reads <= max_reads]
     elif able:
         best = min(able, key=lambda i: costs[i].reads)
-        alike = [i for i in able if not _is_more(possible[i], possible[best])]
+        alike = [i for i in able if not _is_more(found[i].draws, found[best].draws)]
     else:
         alike = []
     return min(alike, key=lambda i: (costs[i].price, costs[i].reads), default=None)
@@ -88,18 +86,20 @@ def _is_more(draws: NDArray[np.float64], than: NDArray[np.float64]) -> bool:
     return low is not None and low > 0
 
 
-def best_slacks(graphs: Sequence[GraphCandidate], found: Sequence[AtRecall]) -> list[GraphCandidate]:
-    """Return for each degree the graph with the fewest reads."""
-    return [
-        min(group, key=lambda one: (one[1].reads, one[0]))[0]
-        for group in _grouped(zip(graphs, found, strict=True), lambda one: one[0].max_degree)
-    ]
-
-
-def worthwhile_lists(graphs: Sequence[GraphCandidate], found: Sequence[AtRecall]) -> list[GraphCandidate]:
-    """Return for each degree and slack the shortest build list, or a longer one whose fewer reads are no noise."""
+def fewest_of_each_degree(
+    graphs: Sequence[GraphCandidate], found: Sequence[Outlook], count: int
+) -> list[GraphCandidate]:
+    """Return for each degree the `count` graphs with the fewest reads, those first."""
     chosen = []
-    for group in _grouped(zip(graphs, found, strict=True), lambda one: (one[0].max_degree, one[0].alpha)):
+    for group in _grouped(zip(graphs, found, strict=True), lambda one: one[0].max_degree):
+        chosen += [graph for graph, _ in sorted(group, key=lambda one: (one[1].reads, one[0]))[:count]]
+    return chosen
+
+
+def worthwhile_lists(graphs: Sequence[GraphCandidate], found: Sequence[Outlook]) -> list[GraphCandidate]:
+    """Return for each degree the shortest build list, or a longer one whose fewer reads are no noise."""
+    chosen = []
+    for group in _grouped(zip(graphs, found, strict=True), lambda one: one[0].max_degree):
         kept = group[0]
         for one in group[1:]:
             if _is_more(kept[1].draws, one[1].draws):
@@ -108,10 +108,17 @@ def worthwhile_lists(graphs: Sequence[GraphCandidate], found: Sequence[AtRecall]
     return chosen
 
 
-def fewest(graphs: Sequence[GraphCandidate], found: Sequence[AtRecall], count: int) -> list[GraphCandidate]:
-    """Return the `count` graphs with the fewest reads, in the order of `graphs`."""
+def going_on(
+    graphs: Sequence[GraphCandidate], found: Sequence[Outlook], count: int, max_reads: float | None
+) -> list[GraphCandidate]:
+    """Return `count` graphs, in the order of `graphs`: that with the fewest reads, and others with few.
+
+    Where reads are limited, the smallest degrees within the limit come before them: what is wanted is a small index.
+    """
     order = sorted(range(len(graphs)), key=lambda i: (found[i].reads, graphs[i]))
-    return [graphs[i] for i in sorted(order[:count])]
+    within = [] if max_reads is None else [i for i in order if found[i].reads <= max_reads]
+    ranked = [order[0], *sorted(within, key=lambda i: graphs[i]), *order]
+    return [graphs[i] for i in sorted(list(dict.fromkeys(ranked))[:count])]
 
 
 def _grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:

@@ -15,7 +15,7 @@ from indexmill.pipeline.recall import Recall
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune_choice import Cost
 from indexmill.pipeline.tune_curve import MOST_CANDIDATES
-from indexmill.pipeline.tune_growth import Forecast
+from indexmill.pipeline.tune_growth import Outlook
 from indexmill.pipeline.tune_space import Candidate, GraphCandidate
 
 #: Parameters that are tuned.
@@ -65,13 +65,12 @@ class TuneRow:
         Of all vectors; its reads, by which candidates are chosen, are the tuning half's.
     best_recall : float
         That the tuning half reached on the largest sample, at most the target.
-    on_frontier, recommended : bool
     reads : tuple of float
-        On each sample, at the target recall; like all that follows, of the reporting half. Infinite where the recall is
-        not reached.
+        On each sample, at the target recall, and like all measures that follow, of the reporting half. Infinite where
+        the recall is not reached.
     interval : Interval
         Of those on the largest sample, 95% over queries.
-    forecast : Forecast
+    outlook : Outlook
         For all vectors.
     sample_list_size : int
         L with which the tuning half reached the recall on the largest sample; 0 if it did not.
@@ -79,6 +78,7 @@ class TuneRow:
         That the reporting half had with it.
     list_size : int
         L for all vectors, its growth carried on.
+    on_frontier, recommended : bool
     plan : Plan, optional
         Of the build; only of what is on the frontier.
     """
@@ -86,27 +86,28 @@ class TuneRow:
     candidate: Candidate
     cost: Cost
     best_recall: float
-    on_frontier: bool
-    recommended: bool
     reads: tuple[float, ...]
     interval: Interval
-    forecast: Forecast
+    outlook: Outlook
     sample_list_size: int
     recall: Recall
     list_size: int
-    plan: Plan | None
+    on_frontier: bool = False
+    recommended: bool = False
+    plan: Plan | None = None
 
     def to_dict(self, sizes: tuple[int, ...]) -> dict[str, Any]:
         """Return the figures by name, as JSON has them."""
         graph, plan = self.candidate.graph, self.plan
+        low, high = self.outlook.interval()
         return {
             **graph._asdict(),
             "pq_bytes": self.candidate.pq_bytes,
             "on_frontier": self.on_frontier,
             "recommended": self.recommended,
-            "pages_read": _known(self.forecast.reads),
-            "pages_read_low": _known(self.forecast.interval[0]),
-            "pages_read_high": _known(self.forecast.interval[1]),
+            "pages_read": _known(self.outlook.reads),
+            "pages_read_low": _known(low),
+            "pages_read_high": _known(high),
             "pages_read_tuning": _known(self.cost.reads),
             "samples": [
                 {"vectors": size, "pages_read": _known(reads)}

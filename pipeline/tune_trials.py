@@ -13,7 +13,8 @@ from indexmill.pipeline.build import run_build
 from indexmill.pipeline.progress import Progress, stage_progress
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.store import StageStore, stage_of
-from indexmill.pipeline.tune_curve import Curve, measure_curve
+from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, measure_curve
+from indexmill.pipeline.tune_growth import Outlook, foretell
 from indexmill.pipeline.tune_sample import Level
 from indexmill.pipeline.tune_space import Candidate, GraphCandidate
 
@@ -64,6 +65,28 @@ class Trials:
     def curve(self, level: int, candidate: Candidate) -> Curve:
         """Return what `run` found."""
         return self._curves[level, candidate]
+
+    def along(
+        self, candidate: Candidate, target: float, level: int, *, reporting: bool = False
+    ) -> list[AtRecall]:
+        """Return what the target costs a candidate on each sample up to `level`, by one half of the queries."""
+        curves = [self.curve(each, candidate) for each in range(level + 1)]
+        return [
+            at_recall(curve.reporting_half() if reporting else curve.tuning_half(), target)
+            for curve in curves
+        ]
+
+    def outlook(self, candidate: Candidate, target: float, level: int, n: int) -> Outlook:
+        """Return what the tuning half foretells of `n` vectors; by the smallest sample alone, what it reads there."""
+        found = self.along(candidate, target, level)
+        if level == 0:
+            return Outlook(found[0].reads, found[0].draws)
+        return foretell(self.sizes[: level + 1], found, n)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Vectors of the samples."""
+        return [level.size for level in self.levels]
 
     def _steps(self, level: int, graph: GraphCandidate) -> int:
         """What building a graph takes, about, in insertions of a default build."""

@@ -22,14 +22,14 @@ from indexmill.pipeline.progress import Silent
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune_choice import (
     Cost,
-    best_slacks,
-    fewest,
+    fewest_of_each_degree,
     frontier,
+    going_on,
     recommended,
     worthwhile_lists,
 )
 from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, recall_with
-from indexmill.pipeline.tune_growth import foretell
+from indexmill.pipeline.tune_growth import Outlook, foretell
 from indexmill.pipeline.tune_prices import Prices, within_memory
 from indexmill.pipeline.tune_sample import check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune_space import ALPHAS, DEGREES, GraphCandidate, space_of
@@ -73,8 +73,14 @@ def spread(mean: float, by: float = 0.0) -> np.ndarray:
     return mean + by * np.random.default_rng(3).normal(size=2000)
 
 
-def at(reads: float, by: float = 0.0) -> AtRecall:
-    return AtRecall(reads, 20.0, 0.95, spread(reads, by))
+def at(reads: float, by: float = 0.0) -> Outlook:
+    return Outlook(reads, spread(reads, by))
+
+
+def searched(*reads: float, by: float = 0.0) -> list[AtRecall]:
+    """What samples take, with noise of their own."""
+    rng = np.random.default_rng(1)
+    return [AtRecall(one, 20.0, 0.95, one + by * rng.normal(size=2000)) for one in reads]
 
 
 def cost(reads: float, memory: int = 1, index: int = 1, list_size: int = 1, degree: int = 1) -> Cost:
@@ -109,20 +115,28 @@ def test_a_builder_without_searches_has_one_build_list() -> None:
     assert space.with_longer_list(space.graphs()[0]) == [space.graphs()[0]]
 
 
-def test_the_slack_with_the_fewest_reads_is_kept_for_each_degree() -> None:
-    graphs = [GraphCandidate(r, 9, a) for r in (16, 32) for a in (1.0, 1.2)]
-    kept = best_slacks(graphs, [at(30), at(20), at(18), at(19)])
-    assert kept == [GraphCandidate(16, 9, 1.2), GraphCandidate(32, 9, 1.0)]
-    assert fewest(graphs, [at(30), at(20), at(18), at(19)], 2) == graphs[2:]
+def test_the_slacks_with_the_fewest_reads_are_kept_for_each_degree() -> None:
+    graphs = [GraphCandidate(r, 9, a) for r in (16, 32) for a in (1.0, 1.2, 1.4)]
+    found = [at(reads) for reads in (30, 20, 25, 18, 19, np.inf)]
+    assert fewest_of_each_degree(graphs, found, 1) == [graphs[1], graphs[3]]
+    assert fewest_of_each_degree(graphs, found, 2) == [graphs[1], graphs[2], graphs[3], graphs[4]]
 
 
-@pytest.mark.parametrize(("longer", "kept"), [(19.9, 9), (17.0, 18), (22.0, 9)])
+def test_small_degrees_go_on_where_reads_are_limited() -> None:
+    graphs = [GraphCandidate(r, 9, 1.2) for r in (16, 24, 32, 48, 64)]
+    found = [at(reads) for reads in (50, 38, 36, 20, 22)]
+    assert going_on(graphs, found, 3, None) == graphs[2:]
+    assert going_on(graphs, found, 3, 40) == graphs[1:4]
+    assert going_on(graphs, found, 3, 21) == graphs[2:]
+    assert going_on(graphs, found, 9, 40) == graphs
+
+
+@pytest.mark.parametrize(("longer", "kept"), [(19.9, 0), (17.0, 1), (22.0, 0)])
 def test_a_longer_build_list_is_kept_only_if_noise_does_not_make_it_better(longer: float, kept: int) -> None:
     graphs = [GraphCandidate(16, 9, 1.2), GraphCandidate(16, 18, 1.2)]
     rng = np.random.default_rng(5)
-    short = AtRecall(20, 20, 0.95, 20 + rng.normal(size=2000))
-    long = AtRecall(longer, 20, 0.95, longer + 0.5 * rng.normal(size=2000))
-    assert worthwhile_lists(graphs, [short, long]) == [graphs[0] if kept == 9 else graphs[1]]
+    found = [Outlook(reads, reads + 0.5 * rng.normal(size=2000)) for reads in (20, longer)]
+    assert worthwhile_lists(graphs, found) == [graphs[kept]]
 
 
 # Samples
@@ -201,35 +215,28 @@ def test_a_cost_at_a_recall_lies_between_two_list_sizes() -> None:
 # Growth
 
 
-def test_the_forecast_lies_between_the_same_number_and_the_same_factor_a_doubling() -> None:
-    sizes = [1_000, 4_000, 16_000]
-    reads = [9.0, 12.0, 18.0]
-    drawn = np.array([spread(r) for r in reads])
-    forecast = foretell(sizes, reads, drawn, 256_000)  # two steps on: 18 + 6 + 6, or 18 * 1.5 * 1.5
-    assert forecast.reads == pytest.approx((30 + 40.5) / 2)
-    low, high = forecast.interval
+def test_the_outlook_lies_between_the_same_number_and_the_same_factor_a_doubling() -> None:
+    there = foretell([4_000, 8_000, 16_000], searched(12, 17, 18), 256_000)
+    assert there.reads == pytest.approx((18 + 6 + 6 + 18 * 1.5 * 1.5) / 2)
+    low, high = there.interval()
     assert low == pytest.approx(30 + 0.025 * 10.5, abs=0.2)
     assert high == pytest.approx(40.5 - 0.025 * 10.5, abs=0.2)
 
 
-def test_a_sample_that_is_all_there_is_needs_no_forecast() -> None:
-    drawn = np.array([spread(12, 0.1), spread(18, 0.1)])
-    forecast = foretell([4_000, 16_000], [12.0, 18.0], drawn, 16_000)
-    assert forecast.reads == 18
-    assert forecast.interval == pytest.approx((17.8, 18.2), abs=0.02)
+def test_a_sample_that_is_all_there_is_has_its_own_reads_for_an_outlook() -> None:
+    there = foretell([4_000, 16_000], searched(12, 18, by=0.1), 16_000)
+    assert there.reads == 18
+    assert there.interval() == pytest.approx((17.8, 18.2), abs=0.02)
 
 
 def test_reads_that_stay_are_foretold_to_stay() -> None:
-    assert foretell([4_000, 16_000], [7.0, 7.0], np.full((2, 2000), 7.0), 10**9).reads == pytest.approx(7)
+    assert foretell([4_000, 16_000], searched(7, 7), 10**9).reads == pytest.approx(7)
 
 
 def test_noise_of_the_queries_grows_with_what_is_carried_on() -> None:
-    sizes = [4_000, 16_000]
-    rng = np.random.default_rng(1)
-    drawn = np.array([16.0, 16.1])[:, None] + 0.1 * rng.normal(size=(2, 2000))
     widths = []
     for n in (16_000, 64_000, 1_024_000):
-        low, high = foretell(sizes, [16.0, 16.1], drawn, n).interval
+        low, high = foretell([4_000, 16_000], searched(16, 16.1, by=0.1), n).interval()
         assert low is not None
         assert high is not None
         widths.append(high - low)
@@ -238,8 +245,9 @@ def test_noise_of_the_queries_grows_with_what_is_carried_on() -> None:
 
 
 def test_what_a_sample_does_not_reach_is_not_foretold() -> None:
-    drawn = np.array([spread(10), np.full(2000, np.inf)])
-    assert foretell([1_000, 4_000], [10, np.inf], drawn, 9_000).interval == (None, None)
+    there = foretell([1_000, 4_000], searched(10, np.inf), 9_000)
+    assert there.reads == np.inf
+    assert there.interval() == (None, None)
 
 
 # Choice
@@ -265,7 +273,7 @@ def test_the_frontier_is_what_nothing_beats() -> None:
 
 def test_within_a_limit_of_reads_the_least_memory_is_taken() -> None:
     costs = [cost(20, memory=8), cost(30, memory=4, index=2), cost(31, memory=4, index=1), cost(50, memory=2)]
-    draws = [spread(one.reads) for one in costs]
+    draws = [at(one.reads) for one in costs]
     assert recommended(costs, draws, 40) == 2
     assert recommended(costs, draws, 60) == 3
     assert recommended(costs, draws, 30) == 1
@@ -275,7 +283,8 @@ def test_within_a_limit_of_reads_the_least_memory_is_taken() -> None:
 def test_without_a_limit_it_is_the_cheapest_of_those_that_noise_does_not_tell_apart() -> None:
     costs = [cost(20, memory=8), cost(20.5, memory=4), cost(30, memory=2), cost(np.inf, memory=1)]
     rng = np.random.default_rng(8)
-    draws = [r + rng.normal(size=2000) for r in (20, 20.5, 30)] + [np.full(2000, np.inf)]
+    draws = [Outlook(r, r + rng.normal(size=2000)) for r in (20, 20.5, 30)]
+    draws.append(Outlook(np.inf, np.full(2000, np.inf)))
     assert recommended(costs, draws, None) == 1
     assert recommended(costs[3:], draws[3:], None) is None
 
