@@ -36,6 +36,7 @@ def tune_request(
     ConfigError
         Naming the option.
     """
+    from indexmill.pipeline.relayout.tuning import as_given
     from indexmill.pipeline.spec import parse_size
     from indexmill.pipeline.tune import EFFORTS
     from indexmill.pipeline.tune_report import TuneRequest
@@ -49,7 +50,9 @@ def tune_request(
         most = None if max_memory is None else int(parse_size(max_memory))
     except ValueError as error:
         raise ConfigError(f"max_memory: {error}") from None
-    return TuneRequest(spec, target_recall, k, max_reads, most, effort, queries, work)
+    given = as_given(queries, None)
+    asked = None if given is None else given.vectors
+    return TuneRequest(spec, target_recall, k, max_reads, most, effort, asked, work)
 
 
 def show_tuned(report: TuneReport) -> None:

@@ -38,7 +38,15 @@ from indexmill.pipeline.tune_curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune_growth import Outlook, carried_on, foretell
 from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_report import TuneReport, TuneRequest, TuneRow
-from indexmill.pipeline.tune_sample import LEAST_SAMPLE, RATIO, check_k, draw, level_of, sample_sizes
+from indexmill.pipeline.tune_sample import (
+    LEAST_SAMPLE,
+    RATIO,
+    check_enough,
+    check_k,
+    draw,
+    level_of,
+    sample_sizes,
+)
 from indexmill.pipeline.tune_space import Candidate, GraphCandidate, Space, space_of
 from indexmill.pipeline.tune_trials import Trials
 
@@ -71,6 +79,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     listener, spec = progress or Silent(), request.spec
     if not isinstance(spec.parameters, Parameters):
         raise ConfigError(f"kind: tune is for graphs, got {spec.parameters.kind}; leave --kind out")
+    check_enough(source.n_vectors)
     check_metric(source, spec.parameters.metric)
     prices, left_out = Prices(spec, source), list[str]()
     space = within_room(space_of(spec.parameters, source.dim), prices, left_out)
@@ -86,7 +95,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     try:
         with threadpool_limits(1):
             trials = _trials(request, source, sizes, n_queries, directory, listener)
-            candidates = _halved(space, trials, request.target_recall, request.max_reads, source.n_vectors)
+            candidates = _narrowed(space, trials, request.max_reads, source.n_vectors)
             rows, chosen = _reported(request, source, trials, candidates, prices, listener)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -115,7 +124,7 @@ def _trials(
     return Trials(request.spec, levels, request.target_recall, directory, progress)
 
 
-def _halved(space: Space, trials: Trials, target: float, max_reads: float | None, n: int) -> list[Candidate]:
+def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> list[Candidate]:
     """Return what is left on the largest sample: its graphs with all sizes of codes, tried on every sample."""
     last = len(trials.levels) - 1
     second = min(1, last)
@@ -125,7 +134,7 @@ def _halved(space: Space, trials: Trials, target: float, max_reads: float | None
         candidates = [Candidate(graph, space.usual_pq) for graph in graphs]
         for each in range(level + 1):
             trials.run(each, candidates)
-        return [trials.outlook(one, target, level, n) for one in candidates]
+        return [trials.outlook(one, level, n) for one in candidates]
 
     every = space.graphs()
     ranked = fewest_of_each_degree(every, tried(0, every), _SLACKS)
@@ -152,7 +161,7 @@ def _reported(
 ) -> tuple[tuple[TuneRow, ...], int | None]:
     """Choose among what was tried, and put it in rows; also the place of the one to take."""
     n, last = source.n_vectors, len(trials.levels) - 1
-    tuned = [trials.outlook(one, request.target_recall, last, n) for one in candidates]
+    tuned = [trials.outlook(one, last, n) for one in candidates]
     costs = [_cost(one, found, prices) for one, found in zip(candidates, tuned, strict=True)]
     chosen, best = recommended(costs, tuned, request.max_reads), frontier(costs)
     shown = sorted({*best, *([] if chosen is None else [chosen])})
@@ -170,9 +179,9 @@ def _reported(
 
 def _row(request: TuneRequest, trials: Trials, candidate: Candidate, cost: Cost, n: int) -> TuneRow:
     """Report what was measured of a candidate."""
-    target, last = request.target_recall, len(trials.levels) - 1
-    tuning = trials.along(candidate, target, last)
-    reporting = trials.along(candidate, target, last, reporting=True)
+    last = len(trials.levels) - 1
+    tuning = trials.along(candidate, last)
+    reporting = trials.along(candidate, last, reporting=True)
     largest = tuning[-1]
     list_size = largest.list_size if largest.reached else float(MOST_CANDIDATES)
     lists = np.array([at.list_size for at in tuning])

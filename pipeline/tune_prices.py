@@ -89,7 +89,7 @@ def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
     degrees = []
     for graph in space.graphs()[:: len(space.alphas)]:
         try:
-            prices.check_room(Candidate(graph, space.pq_sizes[0]))
+            prices.check_room(Candidate(graph, space.pq_sizes[-1]))
             degrees.append(graph.max_degree)
         except BudgetError as error:
             left_out.append(f"R={graph.max_degree}: {error}")

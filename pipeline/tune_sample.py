@@ -76,6 +76,20 @@ class Level:
     queries: TuningQueries
 
 
+def check_enough(n: int) -> None:
+    """Refuse an input of `n` vectors that is too small to see how page reads grow.
+
+    Raises
+    ------
+    InputError
+    """
+    if n < LEAST_VECTORS:
+        raise InputError(
+            f"input: {n:,} vectors; expected at least {LEAST_VECTORS:,} to tell by samples how page reads grow. So few "
+            "need no tuning: build them with the defaults, and measure list sizes with `indexmill score --sweep`"
+        )
+
+
 def sample_sizes(n: int, most: int, queries: int, given: int | None) -> tuple[tuple[int, ...], int]:
     """Return the sizes of the samples, ascending, and how many queries.
 
@@ -91,13 +105,8 @@ def sample_sizes(n: int, most: int, queries: int, given: int | None) -> tuple[tu
     Raises
     ------
     InputError
-        If there are too few vectors or queries.
+        If there are too few queries.
     """
-    if n < LEAST_VECTORS:
-        raise InputError(
-            f"input: {n:,} vectors; expected at least {LEAST_VECTORS:,} to tell by samples how page reads grow. So few "
-            "need no tuning: build them with the defaults, and measure list sizes with `indexmill score --sweep`"
-        )
     if given is not None and given < _LEAST_QUERIES:
         raise InputError(
             f"queries: {given:,}; expected at least {_LEAST_QUERIES}, half to tune on and half to report on; pass "
@@ -145,8 +154,9 @@ def draw(
     InputError
         If a vector that was drawn is unusable, naming it, or queries do not suit the vectors.
     """
+    asked = None if given is None else _chosen_queries(given, queries, source, metric)
     rng = np.random.default_rng([seed, _STREAM])
-    drawn = rng.choice(source.n_vectors, size + (queries if given is None else 0), replace=False)
+    drawn = rng.choice(source.n_vectors, size + (queries if asked is None else 0), replace=False)
     rows = create_npy(directory / "drawn.npy", source.dtype, (len(drawn), source.dim))
     order = np.argsort(drawn)
     with stage_progress(progress, "sample", len(drawn), "vectors"):
@@ -157,9 +167,7 @@ def draw(
             rows[places] = block
             progress.advance(len(places))
     rows.flush()
-    if given is None:
-        return Drawn(rows[:size], np.array(rows[size:]))
-    return Drawn(rows, _chosen_queries(given, queries, source, metric))
+    return Drawn(rows[:size], np.array(rows[size:]) if asked is None else asked)
 
 
 def level_of(drawn: Drawn, size: int, metric: str, k: int, threads: int, directory: Path) -> Level:

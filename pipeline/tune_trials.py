@@ -34,7 +34,7 @@ class Trials:
     levels : list of Level
         By ascending size.
     target : float
-        Recall that searches go on to.
+        Recall that searches go on to, and that costs are of.
     directory : Path
         For scratch files.
     progress : Progress
@@ -46,6 +46,7 @@ class Trials:
         self.levels = levels
         self._spec, self._target, self._directory, self._progress = spec, target, directory, progress
         self._curves: dict[tuple[int, Candidate], Curve] = {}
+        self._costs: dict[tuple[int, Candidate, bool], AtRecall] = {}
 
     def run(self, level: int, candidates: list[Candidate]) -> list[Curve]:
         """Return the curve of each candidate on a sample, making those that are missing."""
@@ -66,22 +67,24 @@ class Trials:
         """Return what `run` found."""
         return self._curves[level, candidate]
 
-    def along(
-        self, candidate: Candidate, target: float, level: int, *, reporting: bool = False
-    ) -> list[AtRecall]:
+    def along(self, candidate: Candidate, level: int, *, reporting: bool = False) -> list[AtRecall]:
         """Return what the target costs a candidate on each sample up to `level`, by one half of the queries."""
-        curves = [self.curve(each, candidate) for each in range(level + 1)]
-        return [
-            at_recall(curve.reporting_half() if reporting else curve.tuning_half(), target)
-            for curve in curves
-        ]
+        return [self._at_target(each, candidate, reporting) for each in range(level + 1)]
 
-    def outlook(self, candidate: Candidate, target: float, level: int, n: int) -> Outlook:
+    def outlook(self, candidate: Candidate, level: int, n: int) -> Outlook:
         """Return what the tuning half foretells of `n` vectors; by the smallest sample alone, what it reads there."""
-        found = self.along(candidate, target, level)
+        found = self.along(candidate, level)
         if level == 0:
             return Outlook(found[0].reads, found[0].draws)
         return foretell(self.sizes[: level + 1], found, n)
+
+    def _at_target(self, level: int, candidate: Candidate, reporting: bool) -> AtRecall:
+        key = level, candidate, reporting
+        if key not in self._costs:
+            curve = self.curve(level, candidate)
+            half = curve.reporting_half() if reporting else curve.tuning_half()
+            self._costs[key] = at_recall(half, self._target)
+        return self._costs[key]
 
     @property
     def sizes(self) -> list[int]:

@@ -31,7 +31,7 @@ from indexmill.pipeline.tune_choice import (
 from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, recall_with
 from indexmill.pipeline.tune_growth import Outlook, foretell
 from indexmill.pipeline.tune_prices import Prices, within_memory
-from indexmill.pipeline.tune_sample import check_k, draw, level_of, sample_sizes
+from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune_space import ALPHAS, DEGREES, GraphCandidate, space_of
 
 N = 4400
@@ -150,7 +150,7 @@ def test_samples_grow_fourfold_and_leave_queries_out() -> None:
 
 def test_too_few_vectors_or_queries_or_too_many_neighbours_are_refused() -> None:
     with pytest.raises(InputError, match=r"3,999 vectors; expected at least 4,000"):
-        sample_sizes(3_999, 100_000, 2_000, None)
+        check_enough(3_999)
     with pytest.raises(InputError, match=r"queries: 199; expected at least 200"):
         sample_sizes(9_000, 100_000, 2_000, 199)
     with pytest.raises(InputError, match=r"k: 91 neighbours wanted; expected 1 to 90"):
@@ -382,6 +382,8 @@ def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> 
     assert "tune is for graphs" in result.stderr
     assert run("tune", base, "--effort", "huge").exit_code == 2
     assert run("tune", tmp_path / "missing.npy").exit_code == 3
+    np.save(tmp_path / "few.npy", points(300, 1))
+    assert "need no tuning" in run("tune", tmp_path / "few.npy").stderr
     assert run("tune", base, *GRAPH, "-k", "400").exit_code == 3
 
 
@@ -397,9 +399,9 @@ def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
     assert "queries: expected shape (q, 12)" in result.stderr
 
 
-def test_every_degree_slack_and_list_goes_through_the_halving(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_degree_and_longer_list_goes_through_the_halving(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("indexmill.pipeline.tune_space.DEGREES", (6, 10))
-    monkeypatch.setattr("indexmill.pipeline.tune_space.ALPHAS", (1.0, 1.2))
+    monkeypatch.setattr("indexmill.pipeline.tune_space.ALPHAS", (1.2,))
     monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
     monkeypatch.setattr(tune, "_LAST", 1)
     report = indexmill.tune(points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16)
