@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from indexmill.formats.truth import Truth
     from indexmill.pipeline.join_options import JoinReport
     from indexmill.pipeline.progress import Progress
+    from indexmill.pipeline.spec import BuildSpec
+    from indexmill.pipeline.tune_report import TuneReport
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
     from indexmill.reader.ivf import IvfIndex
@@ -73,26 +75,9 @@ def build(
     >>> index = indexmill.build(vectors, "words.index", ids=words, metric="cosine")
     >>> index.search(vectors[:3], k=5).ids
     """
-    from indexmill.formats.errors import ConfigError
-    from indexmill.formats.source import ARRAY_NAME, array_source
-    from indexmill.jobs.jobfile import make_spec
     from indexmill.pipeline.build import run_build
 
-    beside = {key: parameters.pop(key) for key in _RUN_KEYS if key in parameters}
-    columns = {key: parameters.pop(key) for key in _COLUMN_KEYS if key in parameters}
-    paths = _paths(vectors)
-    if paths is not None and (ids is not None or metadata is not None):
-        raise ConfigError("ids, metadata: go with an array; for files pass id_column and metadata_columns")
-    spec = make_spec(
-        {
-            "input": paths if paths is not None else [ARRAY_NAME],
-            "out": os.fspath(out),
-            "parameters": parameters,
-            **beside,
-            **columns,
-        }
-    )
-    source = None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
+    spec, source = _job(vectors, out, parameters, ids, metadata)
     with _listener(progress) as bars:
         run_build(spec, source, bars)
     return open(spec.out)
@@ -500,6 +485,68 @@ def truth(
         )  # fmt: skip
 
 
+def tune(
+    vectors: NDArray[Any] | pa.Table | Paths,
+    *,
+    target_recall: float = 0.95,
+    k: int = 10,
+    max_reads: float | None = None,
+    max_memory: int | str | None = None,
+    queries: NDArray[Any] | None = None,
+    effort: Literal["low", "normal", "high"] = "normal",
+    work: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    **parameters: Any,
+) -> TuneReport:
+    """Find parameters of a graph for a recall, on samples of the vectors.
+
+    Parameters
+    ----------
+    vectors : array of shape (n_vectors, dim), pyarrow.Table, or path(s)
+        As in `build`.
+    target_recall : float
+        Share of the `k` nearest that searches are to find.
+    max_reads : float, optional
+        Page reads a query at most: the least memory and space within it is recommended; by default the fewest reads.
+    max_memory : int or str, optional
+        What searches may hold in memory, mostly codes.
+    queries : array, shape (n_queries, dim), optional
+        By default vectors of the input, which the samples then leave out.
+    effort : {"low", "normal", "high"}
+        Vectors of the largest sample: 25,000, 100,000 or 400,000.
+    work : path, optional
+        Directory for scratch files; default: where the system keeps such files.
+    progress : bool
+        Whether to show progress on stderr.
+    **parameters
+        As in `build`; what is given of ``R``, ``L``, ``alpha`` and ``pq_bytes`` stays as it is.
+
+    Returns
+    -------
+    TuneReport
+        ``parameters`` are the recommended ones, for `build`; None if no setting does, and ``failure()`` says why.
+        ``rows`` has what was tried, ``to_dict()`` all of it.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+
+    Examples
+    --------
+    >>> found = indexmill.tune(vectors, target_recall=0.95, metric="cosine")
+    >>> index = indexmill.build(vectors, "my.index", **found.parameters)
+    """
+    from indexmill.jobs.tuning import tune_request
+    from indexmill.pipeline.build import open_input
+    from indexmill.pipeline.tune import run_tune
+
+    spec, source = _job(vectors, "tuned.index", parameters)
+    request = tune_request(spec, target_recall, k, max_reads, max_memory, effort, queries, work)
+    with _listener(progress) as bars:
+        return run_tune(request, source or open_input(spec), bars)
+
+
 def open(
     path: str | os.PathLike[str],
     engine: str = "auto",
@@ -535,6 +582,35 @@ def open(
     from indexmill.jobs.opening import open_any
 
     return open_any(Path(path), check_engine(engine, "engine", with_memory=True), vectors, tables)
+
+
+def _job(
+    vectors: Any,
+    out: str | os.PathLike[str],
+    parameters: dict[str, Any],
+    ids: Any = None,
+    metadata: pa.Table | None = None,
+) -> tuple[BuildSpec, VectorSource | None]:
+    """Make a job of keyword arguments; beside it its vectors, unless they are in files."""
+    from indexmill.formats.errors import ConfigError
+    from indexmill.formats.source import ARRAY_NAME, array_source
+    from indexmill.jobs.jobfile import make_spec
+
+    beside = {key: parameters.pop(key) for key in _RUN_KEYS if key in parameters}
+    columns = {key: parameters.pop(key) for key in _COLUMN_KEYS if key in parameters}
+    paths = _paths(vectors)
+    if paths is not None and (ids is not None or metadata is not None):
+        raise ConfigError("ids, metadata: go with an array; for files pass id_column and metadata_columns")
+    spec = make_spec(
+        {
+            "input": paths if paths is not None else [ARRAY_NAME],
+            "out": os.fspath(out),
+            "parameters": parameters,
+            **beside,
+            **columns,
+        }
+    )
+    return spec, None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
 
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:

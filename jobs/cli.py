@@ -29,6 +29,7 @@ from indexmill.jobs import (
     cmd_search,
     cmd_status,
     cmd_truth,
+    cmd_tune,
     cmd_verify,
 )
 from indexmill.jobs.failures import EXIT_CODES, exit_codes
@@ -73,6 +74,7 @@ def root(
 
 for _module in (
     cmd_plan,
+    cmd_tune,
     cmd_build,
     cmd_append,
     cmd_merge,

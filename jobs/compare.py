@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from indexmill.jobs.contenders import Contender
 from indexmill.jobs.costs import TARGETS, compare_rows
 from indexmill.jobs.detail import choose_point, describe
-from indexmill.jobs.intervals import QUERY_COSTS, Interval, curve_of, intervals_at
+from indexmill.jobs.intervals import QUERY_COSTS, curve_of, intervals_at
 from indexmill.jobs.measure import Measurement, Turn, measure, sweep
 from indexmill.jobs.noise import aa_ratios, noise_floor
 from indexmill.jobs.paths import PATH_QUERIES, record_paths
@@ -18,6 +18,8 @@ from indexmill.jobs.score import QuerySet, Setting
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from indexmill.pipeline.bootstrap import Interval
 
 
 @dataclass(frozen=True)

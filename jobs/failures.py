@@ -17,8 +17,8 @@ EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 EXIT_CODES = (
     "Exit codes: 0 done; 1 the system refused (disk, permission); 2 wrong flag or job file; 3 unusable input"
     " or queries; 4 does not fit the budget; 5 the output exists (--force replaces it); 6 damaged, foreign,"
-    " too old or too new index; 7 a gate of `compare` failed; 8 no layout can help (`layout --order auto`);"
-    " 130 interrupted;"
+    " too old or too new index; 7 a gate of `compare` failed; 8 no layout can help (`layout --order auto`),"
+    " or no setting reaches what was asked (`tune`); 130 interrupted;"
     " 143 terminated."
 )
 

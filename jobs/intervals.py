@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.jobs.measure import Measurement
-from indexmill.pipeline.bootstrap import DRAWS, TAIL, draws
+from indexmill.pipeline.bootstrap import DRAWS, Interval, crossing, draws, percentiles
 
 #: Costs of single queries, whose mean is compared.
 QUERY_COSTS = ("pages_read", "latency_us_mean")
-#: Low and high end; None for one that the draws do not tell.
-Interval = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -49,31 +46,6 @@ def curve_of(measurements: Sequence[Measurement]) -> Curve:
         np.column_stack([m.recalls for m in measurements]).astype(np.float32),
         {cost: np.column_stack(values) for cost, values in columns.items()},
     )
-
-
-def crossing(recalls: NDArray[Any], costs: NDArray[Any], target: float) -> NDArray[np.float64]:
-    """Cost where each draw's curve first crosses `target`, linear in recall between two sizes.
-
-    Parameters
-    ----------
-    recalls, costs : arrays, shape (n_draws, n_sizes)
-        Means over the queries of a draw.
-
-    Returns
-    -------
-    float64 array, shape (n_draws,)
-        Minus infinity where the smallest size is above `target` already, so that the cost is at most that size's;
-        infinity where no size reaches it.
-    """
-    reached = recalls >= target
-    high = reached.argmax(axis=1)
-    low = np.maximum(high - 1, 0)
-    row = np.arange(len(recalls))
-    span = recalls[row, high] - recalls[row, low]
-    share = np.divide(target - recalls[row, low], span, out=np.zeros(len(recalls)), where=high > low)
-    values = costs[row, low] + share * (costs[row, high] - costs[row, low])
-    known = np.where(reached.any(axis=1), values.astype(np.float64), np.inf)
-    return np.where(recalls[:, 0] > target, -np.inf, known)
 
 
 def intervals_at(
@@ -114,18 +86,6 @@ def intervals_at(
         ]
         for c in range(len(curves))
     ]
-
-
-def percentiles(values: NDArray[np.float64]) -> Interval:
-    """Give the 2.5th and 97.5th percentile of draws, each the draw with one in forty beyond it.
-
-    A draw that is infinite lies beyond all others on its side, one that is NaN beyond both ends; an end that is not
-    finite then is None.
-    """
-    beyond, unknown = int(TAIL * len(values)), np.isnan(values)
-    low = np.sort(np.where(unknown, -np.inf, values))[beyond]
-    high = np.sort(np.where(unknown, np.inf, values))[-1 - beyond]
-    return (float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
 
 
 def _ratios(costs: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:

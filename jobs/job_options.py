@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -14,6 +14,7 @@ from indexmill.jobs.options import Force, split_names
 if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
 
+T = TypeVar("T")
 #: Options that are keys at the top of a job file; the others are its parameters.
 _TOP = (
     "input", "out", "column", "id_column", "metadata_columns", "centroids", "memory", "scratch", "workers", "executor",
@@ -24,7 +25,9 @@ _TYPES = {"BuildSpec": Any}
 
 
 def job_command(
-    run: Callable[..., None], instead: Callable[[dict[str, Any]], bool] | None = None
+    run: Callable[..., None],
+    instead: Callable[[dict[str, Any]], bool] | None = None,
+    resolve: Callable[..., BuildSpec] | None = None,
 ) -> Callable[..., None]:
     """Return the command with the options of a job and those of `run`, which gets the job as a `BuildSpec` first.
 
@@ -32,21 +35,37 @@ def job_command(
     ----------
     instead : callable, optional
         Gets all options by name before the job is resolved; where it returns True, it was no job and all is done.
+    resolve : callable, optional
+        Makes the job of its options; by default `resolve_job`, with all there are.
     """
     own = list(inspect.signature(run, eval_str=True, locals=_TYPES).parameters.values())[1:]
-    job = list(inspect.signature(resolve_job, eval_str=True, locals=_TYPES).parameters.values())
+    resolved = resolve or resolve_job
+    job = list(inspect.signature(resolved, eval_str=True, locals=_TYPES).parameters.values())
 
     def command(**values: Any) -> None:
         if instead is not None and instead(values):
             return
         mine = {parameter.name: values.pop(parameter.name) for parameter in own}
-        run(resolve_job(**values), **mine)
+        run(resolved(**values), **mine)
 
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*job, *own)]
     command.__doc__ = run.__doc__
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return command
+    return _with_options(command, [*job, *own])
+
+
+def job_options(make: Callable[..., BuildSpec], names: Iterable[str]) -> Callable[..., BuildSpec]:
+    """Let `make`, which has options of its own and takes any others by name, take those of `resolve_job` in `names`."""
+    job = inspect.signature(resolve_job, eval_str=True, locals=_TYPES).parameters
+    own = inspect.signature(make, eval_str=True, locals=_TYPES).parameters.values()
+    mine = [parameter for parameter in own if parameter.kind is not parameter.VAR_KEYWORD]
+    return _with_options(make, [*mine, *(job[name] for name in names)])
+
+
+def _with_options(function: Callable[..., T], options: Iterable[inspect.Parameter]) -> Callable[..., T]:
+    """Show `options` in the signature of `function`, which takes anything by name."""
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in options]
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return function
 
 
 def resolve_job(

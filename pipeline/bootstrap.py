@@ -15,6 +15,8 @@ TAIL = 0.025
 #: Numbers of one block of draws: memory stays below 100 MB.
 _BLOCK_NUMBERS = 4_000_000
 _SEED = 1
+#: Low and high end; None for one that the draws do not tell.
+Interval = tuple[float | None, float | None]
 
 
 def draws(n_queries: int, count: int = DRAWS) -> Iterator[NDArray[np.float32]]:
@@ -35,6 +37,43 @@ def mean_interval(values: NDArray[Any], count: int = DRAWS) -> tuple[float, floa
     sums = np.concatenate([counts.astype(np.float64) @ column for counts in _counts(len(column), count)])
     low, high = np.quantile(sums / len(column), [TAIL, 1 - TAIL])
     return float(low), float(high)
+
+
+def crossing(recalls: NDArray[Any], costs: NDArray[Any], target: float) -> NDArray[np.float64]:
+    """Cost where each draw's curve first crosses `target`, linear in recall between two sizes.
+
+    Parameters
+    ----------
+    recalls, costs : arrays, shape (n_draws, n_sizes)
+        Means over the queries of a draw.
+
+    Returns
+    -------
+    float64 array, shape (n_draws,)
+        Minus infinity where the smallest size is above `target` already, so that the cost is at most that size's;
+        infinity where no size reaches it.
+    """
+    reached = recalls >= target
+    high = reached.argmax(axis=1)
+    low = np.maximum(high - 1, 0)
+    row = np.arange(len(recalls))
+    span = recalls[row, high] - recalls[row, low]
+    share = np.divide(target - recalls[row, low], span, out=np.zeros(len(recalls)), where=high > low)
+    values = costs[row, low] + share * (costs[row, high] - costs[row, low])
+    known = np.where(reached.any(axis=1), values.astype(np.float64), np.inf)
+    return np.where(recalls[:, 0] > target, -np.inf, known)
+
+
+def percentiles(values: NDArray[np.float64]) -> Interval:
+    """Give the 2.5th and 97.5th percentile of draws, each the draw with one in forty beyond it.
+
+    A draw that is infinite lies beyond all others on its side, one that is NaN beyond both ends; an end that is not
+    finite then is None.
+    """
+    beyond, unknown = int(TAIL * len(values)), np.isnan(values)
+    low = np.sort(np.where(unknown, -np.inf, values))[beyond]
+    high = np.sort(np.where(unknown, np.inf, values))[-1 - beyond]
+    return (float(low) if np.isfinite(low) else None, float(high) if np.isfinite(high) else None)
 
 
 def _counts(n_queries: int, count: int) -> Iterator[NDArray[np.int64]]:

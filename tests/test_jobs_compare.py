@@ -17,12 +17,12 @@ from indexmill.jobs.cmd_compare import _say, choose_sizes
 from indexmill.jobs.contenders import Contender, unique_names
 from indexmill.jobs.costs import compare_rows, cost_at_recall, layout_cells, show
 from indexmill.jobs.detail import bin_edges, choose_point, paired
-from indexmill.jobs.intervals import crossing, curve_of, intervals_at, percentiles
+from indexmill.jobs.intervals import curve_of, intervals_at
 from indexmill.jobs.measure import Measurement
 from indexmill.jobs.noise import aa_ratios, noise_floor
 from indexmill.jobs.plot import save_plot
 from indexmill.jobs.score import Run, Setting
-from indexmill.pipeline.bootstrap import draws
+from indexmill.pipeline.bootstrap import crossing, draws, percentiles
 
 NASTY = '<script>alert("1")</script>&$x$'
 

@@ -3,8 +3,8 @@
 ``build(vectors, out)`` builds an index, ``append(index, vectors)`` adds to one, ``merge(first, second)`` joins two,
 ``lay_out(index)`` lays one out for fewer page reads, ``import_index(path, out)`` takes one over from another program,
 ``export(index, to, out)`` hands one to another, ``join(queries, index, out)`` answers many queries at once,
-``truth(base, queries)`` exactly, and ``open(path)`` opens an index for search. They load what they need when they are
-called, so importing this package costs next to nothing.
+``truth(base, queries)`` exactly, ``tune(vectors)`` finds parameters for a recall, and ``open(path)`` opens an index for
+search. They load what they need when they are called, so importing this package costs next to nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +12,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Index", "append", "build", "export", "import_index", "join", "lay_out", "merge", "open", "truth"]
+__all__ = [
+    "Index",
+    "append",
+    "build",
+    "export",
+    "import_index",
+    "join",
+    "lay_out",
+    "merge",
+    "open",
+    "truth",
+    "tune",
+]
 
 if TYPE_CHECKING:
-    from indexmill.jobs.api import append, build, export, import_index, join, lay_out, merge, open, truth
+    from indexmill.jobs.api import (
+        append,
+        build,
+        export,
+        import_index,
+        join,
+        lay_out,
+        merge,
+        open,
+        truth,
+        tune,
+    )
     from indexmill.reader.index import Index
 
 

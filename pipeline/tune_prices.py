@@ -1,0 +1,158 @@
+"""What the index of all vectors would cost: memory, space and time, as `plan` has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.source import VectorSource
+from indexmill.pipeline import budget, ingest, needs
+from indexmill.pipeline.build import work_directory
+from indexmill.pipeline.graph_build import GraphBlueprint
+from indexmill.pipeline.plan import Plan, make_plan
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.tune_space import Candidate, GraphCandidate, Space
+
+#: Bytes of a checksum, one a page.
+_CHECKSUM_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Price:
+    """Bytes that searches hold of an index, and that it takes on storage."""
+
+    memory_bytes: int
+    index_bytes: int
+
+
+class Prices:
+    """Prices of candidates, for all vectors of a job.
+
+    Parameters
+    ----------
+    spec : BuildSpec
+    source : VectorSource
+    """
+
+    def __init__(self, spec: BuildSpec, source: VectorSource) -> None:
+        self._spec, self._source = spec, source
+        self._plans: dict[GraphCandidate, Plan] = {}
+
+    def job(self, candidate: Candidate) -> BuildSpec:
+        """Return the job that builds a candidate."""
+        assert isinstance(self._spec.parameters, Parameters)
+        return self._spec.model_copy(update={"parameters": candidate.applied(self._spec.parameters)})
+
+    def price(self, candidate: Candidate) -> Price:
+        """Return memory and space.
+
+        Raises
+        ------
+        BudgetError
+            If the build does not fit the job's memory.
+        """
+        files = self._blueprint(candidate).needed_scratch()[1]
+        held = sum(files.get(name, 0) for name in ("encode", "entries", "navigation"))
+        return Price(held + _CHECKSUM_BYTES * files["emit"] // PAGE_BYTES, files["emit"])
+
+    def check_room(self, candidate: Candidate) -> None:
+        """Refuse what cannot be built.
+
+        Raises
+        ------
+        BudgetError
+            If the build does not fit memory or disk.
+        """
+        self._blueprint(candidate).check_room(work_directory(self._spec), 0)
+
+    def plan(self, candidate: Candidate) -> Plan:
+        """Return the plan of the build; candidates of one graph share it, for codes hardly change it."""
+        if candidate.graph not in self._plans:
+            self._plans[candidate.graph] = make_plan(self.job(candidate), self._source)
+        return self._plans[candidate.graph]
+
+    def _blueprint(self, candidate: Candidate) -> GraphBlueprint:
+        job = self.job(candidate)
+        assert isinstance(job.parameters, Parameters)
+        return GraphBlueprint(job, self._source, job.parameters)
+
+
+def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
+    """Return `space` without the degrees that cannot be built, and say why in `left_out`.
+
+    Raises
+    ------
+    BudgetError
+        If none can.
+    """
+    degrees = []
+    for graph in space.graphs()[:: len(space.alphas)]:
+        try:
+            prices.check_room(Candidate(graph, space.pq_sizes[-1]))
+            degrees.append(graph.max_degree)
+        except BudgetError as error:
+            left_out.append(f"R={graph.max_degree}: {error}")
+            last = error
+    if not degrees:
+        raise last
+    return replace(space, degrees=tuple(degrees))
+
+
+def within_memory(space: Space, prices: Prices, most: int | None, left_out: list[str]) -> Space:
+    """Return `space` without codes whose searches would hold more than `most` bytes; say so in `left_out`.
+
+    Raises
+    ------
+    BudgetError
+        If not even the smallest codes fit.
+    """
+    if most is None:
+        return space
+    graph = space.graphs()[0]
+    need = {size: prices.price(Candidate(graph, size)).memory_bytes for size in space.pq_sizes}
+    fits = tuple(size for size in space.pq_sizes if need[size] <= most)
+    if not fits:
+        least = space.pq_sizes[0]
+        raise BudgetError(
+            f"max-memory: searches hold {need[least]:,} bytes with codes of {least} bytes, the limit is {most:,}; "
+            "allow that many, fix smaller codes with --pq-bytes, or give a smaller --navigation"
+        )
+    left_out += [
+        f"codes of {size} bytes: searches would hold {need[size]:,} bytes, the limit is {most:,}"
+        for size in space.pq_sizes
+        if size not in fits
+    ]
+    usual = max((size for size in fits if size <= space.usual_pq), default=fits[0])
+    return replace(space, pq_sizes=fits, usual_pq=usual)
+
+
+def sample_within(spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int) -> int:
+    """Return how many vectors, at most `wanted`, the trials can take in one piece in the job's memory.
+
+    Raises
+    ------
+    BudgetError
+        If those are fewer than `least`.
+    """
+    p = spec.parameters
+    assert isinstance(p, Parameters)
+    widest = p.model_copy(
+        update={"max_degree": max(space.degrees), "pq_bytes": max(space.pq_sizes), "shard_vectors": None}
+    )
+    dtype = ingest.stored_dtype(source.dtype, p.metric)
+
+    def need(size: int) -> int:
+        shape = budget.Shape(size, source.dim + (p.metric == "ip"), dtype, 0.0, widest)
+        stages = needs.stage_bytes(shape, spec.memory, spec.workers)
+        return budget.FIXED_BYTES + max(stages.values())
+
+    size = wanted
+    while size >= least and need(size) > spec.memory:
+        size -= max(1, size // 8)
+    if size < least:
+        raise BudgetError(
+            f"memory: a sample of {least:,} vectors with R={max(space.degrees)} needs {need(least):,} bytes, the "
+            f"budget is {spec.memory:,}; give that many with --memory, or fix a smaller -R"
+        )
+    return size

@@ -1,0 +1,414 @@
+"""`tune`: what it tries, how it foretells, what it recommends and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cli_support import run, run_json
+from tests.extend_support import points
+
+import indexmill
+from indexmill.formats.errors import InputError
+from indexmill.formats.source import array_source, open_source
+from indexmill.pipeline import probe, tune
+from indexmill.pipeline.progress import Silent
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.tune_choice import (
+    Cost,
+    fewest_of_each_degree,
+    frontier,
+    going_on,
+    recommended,
+    worthwhile_lists,
+)
+from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, recall_with
+from indexmill.pipeline.tune_growth import Outlook, foretell
+from indexmill.pipeline.tune_prices import Prices, within_memory
+from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
+from indexmill.pipeline.tune_space import ALPHAS, DEGREES, GraphCandidate, space_of
+
+N = 4400
+#: One graph, so that a run takes seconds; codes are left open.
+GRAPH = ("-R", "12", "-L", "30", "--alpha", "1.2")
+#: What may differ between two equal runs.
+TIMES = ("build_seconds", "build_memory_bytes")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tune") / "base.npy"
+    np.save(path, points(N, 1))
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_probe() -> Iterator[None]:
+    """Plans that try the machine for half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe, "_SECONDS", 0.5)
+        patch.setattr(probe, "_GRAPH_SECONDS", 0.2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def job(base: Path) -> Path:
+    """Where the recommended job of `found` is."""
+    return base.parent / "job.toml"
+
+
+@pytest.fixture(scope="module")
+def found(base: Path, job: Path) -> Any:
+    return run_json("tune", base, *GRAPH, "--target-recall", "0.9", "--out", job)
+
+
+def spread(mean: float, by: float = 0.0) -> np.ndarray:
+    """Draws around a mean."""
+    return mean + by * np.random.default_rng(3).normal(size=2000)
+
+
+def at(reads: float, by: float = 0.0) -> Outlook:
+    return Outlook(reads, spread(reads, by))
+
+
+def searched(*reads: float, by: float = 0.0) -> list[AtRecall]:
+    """What samples take, with noise of their own."""
+    rng = np.random.default_rng(1)
+    return [AtRecall(one, 20.0, 0.95, one + by * rng.normal(size=2000)) for one in reads]
+
+
+def cost(reads: float, memory: int = 1, index: int = 1, list_size: int = 1, degree: int = 1) -> Cost:
+    return Cost(reads, memory, index, list_size, degree)
+
+
+def without_times(report: Any) -> Any:
+    rows = [{name: row[name] for name in row if name not in TIMES} for row in report["candidates"]]
+    return {**report, "candidates": rows}
+
+
+# What is tried
+
+
+def test_a_job_that_says_nothing_leaves_everything_open() -> None:
+    space = space_of(Parameters(), 128)
+    assert space.degrees == DEGREES
+    assert space.alphas == ALPHAS
+    assert space.pq_sizes == (8, 16, 32, 64)
+    assert GraphCandidate(32, 75, 1.2) in space.graphs()
+
+
+def test_what_a_job_says_stays_as_it_is() -> None:
+    space = space_of(Parameters(R=20, L=44, alpha=1.1, pq_bytes=7), 128)
+    assert space.graphs() == [GraphCandidate(20, 44, 1.1)]
+    assert space.pq_sizes == (7,)
+    assert space.with_longer_list(space.graphs()[0]) == space.graphs()
+
+
+def test_a_builder_without_searches_has_one_build_list() -> None:
+    space = space_of(Parameters(builder="partition"), 128)
+    assert space.with_longer_list(space.graphs()[0]) == [space.graphs()[0]]
+
+
+def test_the_slacks_with_the_fewest_reads_are_kept_for_each_degree() -> None:
+    graphs = [GraphCandidate(r, 9, a) for r in (16, 32) for a in (1.0, 1.2, 1.4)]
+    found = [at(reads) for reads in (30, 20, 25, 18, 19, np.inf)]
+    assert fewest_of_each_degree(graphs, found, 1) == [graphs[1], graphs[3]]
+    assert fewest_of_each_degree(graphs, found, 2) == [graphs[1], graphs[2], graphs[3], graphs[4]]
+
+
+def test_small_degrees_go_on_where_reads_are_limited() -> None:
+    graphs = [GraphCandidate(r, 9, 1.2) for r in (16, 24, 32, 48, 64)]
+    found = [at(reads) for reads in (50, 38, 36, 20, 22)]
+    assert going_on(graphs, found, 3, None) == graphs[2:]
+    assert going_on(graphs, found, 3, 40) == graphs[1:4]
+    assert going_on(graphs, found, 3, 21) == graphs[2:]
+    assert going_on(graphs, found, 9, 40) == graphs
+
+
+@pytest.mark.parametrize(("longer", "kept"), [(19.9, 0), (17.0, 1), (22.0, 0)])
+def test_a_longer_build_list_is_kept_only_if_noise_does_not_make_it_better(longer: float, kept: int) -> None:
+    graphs = [GraphCandidate(16, 9, 1.2), GraphCandidate(16, 18, 1.2)]
+    rng = np.random.default_rng(5)
+    found = [Outlook(reads, reads + 0.5 * rng.normal(size=2000)) for reads in (20, longer)]
+    assert worthwhile_lists(graphs, found) == [graphs[kept]]
+
+
+# Samples
+
+
+def test_samples_grow_fourfold_and_leave_queries_out() -> None:
+    assert sample_sizes(1_000_000, 100_000, 2_000, None) == ((6_250, 25_000, 100_000), 2_000)
+    assert sample_sizes(4_000, 100_000, 2_000, None) == ((900, 3_600), 400)
+    assert sample_sizes(20_000, 100_000, 2_000, 501) == ((1_250, 5_000, 20_000), 500)
+
+
+def test_too_few_vectors_or_queries_or_too_many_neighbours_are_refused() -> None:
+    with pytest.raises(InputError, match=r"3,999 vectors; expected at least 4,000"):
+        check_enough(3_999)
+    with pytest.raises(InputError, match=r"queries: 199; expected at least 200"):
+        sample_sizes(9_000, 100_000, 2_000, 199)
+    with pytest.raises(InputError, match=r"k: 91 neighbours wanted; expected 1 to 90"):
+        check_k(91, (900, 3_600))
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+def test_samples_are_nested_and_truth_is_that_of_brute_force(metric: str, tmp_path: Path) -> None:
+    vectors = points(1500, 2)
+    drawn = draw(array_source(vectors), None, 1200, 300, metric, 1, tmp_path, Silent())
+    order = np.argsort(np.lexsort(vectors.T))
+    rank = {row.tobytes(): int(i) for row, i in zip(vectors, order, strict=True)}
+    taken = [rank[row.tobytes()] for row in (*drawn.rows, *drawn.queries)]
+    assert sorted(taken) == list(range(1500))  # all of them once: no query is a vector of a sample
+    level = level_of(drawn, 400, metric, 10, 1, tmp_path)
+    rows = np.load(level.path)
+    assert np.array_equal(rows, drawn.rows[:400])
+    wide, asked = rows.astype(np.float64), drawn.queries.astype(np.float64)
+    if metric == "cosine":
+        wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+        asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    scores = ((wide[None] - asked[:, None]) ** 2).sum(axis=2)
+    if metric == "ip":
+        largest = (wide**2).sum(axis=1).max()
+        scores = largest + (asked**2).sum(axis=1)[:, None] - 2 * asked @ wide.T
+    np.testing.assert_allclose(level.queries.kth, np.sort(scores, axis=1)[:, 9], rtol=1e-4, atol=1e-5)
+
+
+def test_an_unusable_vector_is_named_by_its_row(tmp_path: Path) -> None:
+    vectors = points(900, 2)
+    vectors[321, 4] = np.nan
+    with pytest.raises(InputError, match=r"row 321: component 4 is nan"):
+        draw(array_source(vectors), None, 800, 100, "l2", 1, tmp_path, Silent())
+
+
+# Curves
+
+
+def test_list_sizes_begin_with_k_and_end_with_the_most() -> None:
+    sizes = list_sizes(10, 1000)
+    assert sizes[0] == 10
+    assert sizes[-1] == 1000
+    assert all(a < b <= 1.3 * a for a, b in pairwise(sizes))
+    assert list_sizes(1, 3) == [1, 2, 3]
+
+
+def test_a_cost_at_a_recall_lies_between_two_list_sizes() -> None:
+    recalls = np.tile(np.array([0.8, 0.9, 1.0], np.float32), (50, 1))
+    curve = Curve(np.array([10, 20, 40]), recalls, np.tile(np.array([5, 9, 17], np.float32), (50, 1)))
+    there = at_recall(curve, 0.95)
+    assert there.reads == pytest.approx(13)
+    assert there.list_size == pytest.approx(30)
+    assert there.interval() == pytest.approx((13, 13))
+    np.testing.assert_allclose(recall_with(curve, 30), 0.95)
+    below = at_recall(curve, 0.5)  # the shortest list is above it
+    assert (below.reads, below.list_size, below.recall) == pytest.approx((5, 10, 0.8))
+    beyond = at_recall(curve._part(slice(0, 10)), 1.0 + 1e-3)
+    assert not beyond.reached
+    assert beyond.recall == pytest.approx(1.0)
+
+
+# Growth
+
+
+def test_the_outlook_lies_between_the_same_number_and_the_same_factor_a_doubling() -> None:
+    there = foretell([4_000, 8_000, 16_000], searched(12, 17, 18), 256_000)
+    assert there.reads == pytest.approx((18 + 6 + 6 + 18 * 1.5 * 1.5) / 2)
+    low, high = there.interval()
+    assert low == pytest.approx(30 + 0.025 * 10.5, abs=0.2)
+    assert high == pytest.approx(40.5 - 0.025 * 10.5, abs=0.2)
+
+
+def test_a_sample_that_is_all_there_is_has_its_own_reads_for_an_outlook() -> None:
+    there = foretell([4_000, 16_000], searched(12, 18, by=0.1), 16_000)
+    assert there.reads == 18
+    assert there.interval() == pytest.approx((17.8, 18.2), abs=0.02)
+
+
+def test_reads_that_stay_are_foretold_to_stay() -> None:
+    assert foretell([4_000, 16_000], searched(7, 7), 10**9).reads == pytest.approx(7)
+
+
+def test_noise_of_the_queries_grows_with_what_is_carried_on() -> None:
+    widths = []
+    for n in (16_000, 64_000, 1_024_000):
+        low, high = foretell([4_000, 16_000], searched(16, 16.1, by=0.1), n).interval()
+        assert low is not None
+        assert high is not None
+        widths.append(high - low)
+    assert widths[0] == pytest.approx(0.4, abs=0.05)
+    assert widths[0] < widths[1] < widths[2]
+
+
+def test_what_a_sample_does_not_reach_is_not_foretold() -> None:
+    there = foretell([1_000, 4_000], searched(10, np.inf), 9_000)
+    assert there.reads == np.inf
+    assert there.interval() == (None, None)
+
+
+# Choice
+
+
+def test_the_frontier_is_what_nothing_beats() -> None:
+    rng = np.random.default_rng(2)
+    costs = [Cost(float(r), *(int(x) for x in row)) for r, row in zip(
+        rng.integers(1, 6, 60), rng.integers(1, 4, (60, 4)), strict=True
+    )]  # fmt: skip
+    costs.append(cost(np.inf, 0))
+
+    def beaten(one: Cost) -> bool:
+        mine = (one.reads, *one.price)
+        return any(
+            all(a <= b for a, b in zip((o.reads, *o.price), mine, strict=True))
+            and (o.reads, *o.price) != mine
+            for o in costs
+        )
+
+    assert frontier(costs) == [i for i, one in enumerate(costs[:-1]) if not beaten(one)]
+
+
+def test_within_a_limit_of_reads_the_least_memory_is_taken() -> None:
+    costs = [cost(20, memory=8), cost(30, memory=4, index=2), cost(31, memory=4, index=1), cost(50, memory=2)]
+    draws = [at(one.reads) for one in costs]
+    assert recommended(costs, draws, 40) == 2
+    assert recommended(costs, draws, 60) == 3
+    assert recommended(costs, draws, 30) == 1
+    assert recommended(costs, draws, 19) is None
+
+
+def test_without_a_limit_it_is_the_cheapest_of_those_that_noise_does_not_tell_apart() -> None:
+    costs = [cost(20, memory=8), cost(20.5, memory=4), cost(30, memory=2), cost(np.inf, memory=1)]
+    rng = np.random.default_rng(8)
+    draws = [Outlook(r, r + rng.normal(size=2000)) for r in (20, 20.5, 30)]
+    draws.append(Outlook(np.inf, np.full(2000, np.inf)))
+    assert recommended(costs, draws, None) == 1
+    assert recommended(costs[3:], draws[3:], None) is None
+
+
+# The command
+
+
+def test_tune_recommends_a_job_on_the_frontier(found: Any) -> None:
+    assert found["samples"] == [990, 3960]
+    assert found["queries"] == 440
+    rows = found["candidates"]
+    assert {row["pq_bytes"] for row in rows} == {1, 3, 6}
+    assert {(row["max_degree"], row["build_list_size"], row["alpha"]) for row in rows} == {(12, 30, 1.2)}
+    chosen = [row for row in rows if row["recommended"]]
+    assert len(chosen) == 1
+    assert chosen[0]["on_frontier"]
+    assert chosen[0]["build_seconds"] > 0
+    assert found["recommended"]["pq_bytes"] == chosen[0]["pq_bytes"]
+    for row in rows:
+        if row["pages_read"] is not None:
+            assert row["pages_read_low"] <= row["pages_read"] <= row["pages_read_high"]
+
+
+def test_equal_runs_try_the_same_and_find_the_same(found: Any, base: Path, tmp_path: Path) -> None:
+    again = run_json(
+        "tune", base, *GRAPH, "--target-recall", "0.9", "--workers", "1", "--work", tmp_path / "new" / "work"
+    )
+    assert without_times(again) == without_times(found)
+    assert list((tmp_path / "new" / "work").iterdir()) == []  # scratch files are gone
+
+
+def test_the_recommended_job_builds_an_index_that_reads_what_was_foretold(
+    tmp_path: Path, base: Path, job: Path, found: Any
+) -> None:
+    row = next(row for row in found["candidates"] if row["recommended"])
+    said = tomllib.loads(job.read_text())
+    assert said["parameters"] == found["recommended"]
+    assert run("build", job, "--out", tmp_path / "index").exit_code == 0
+    index = indexmill.open(tmp_path / "index")
+    queries = points(400, 77)
+    result = index.search(queries, 10, L=row["search_list_size"])
+    vectors = np.load(base)
+    distances = ((vectors[None] - queries[:, None]) ** 2).sum(axis=2)
+    kth = np.sort(distances, axis=1)[:, 9:10]
+    recall = (np.take_along_axis(distances, result.vector_ids, 1) <= kth * (1 + 1e-5)).mean()
+    assert recall == pytest.approx(0.9, abs=0.03)
+    assert result.counters["pages_read"].mean() == pytest.approx(row["pages_read"], rel=0.15)
+    assert run("tune", base, *GRAPH, "--out", job).exit_code == 5
+
+
+def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) -> None:
+    result = run("tune", base, *GRAPH, "--pq-bytes", "6", "--max-reads", "1")
+    assert result.exit_code == 8
+    assert "page reads a query at recall@10 0.95" in result.stdout
+    assert "max-reads: no setting is foretold to read at most 1 pages" in result.stderr
+    assert "Leave --pq-bytes open" in result.stderr
+
+
+def test_a_recall_that_nothing_reaches_is_told_with_the_best_there_is(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexmill.pipeline.tune_curve.MOST_CANDIDATES", 12)
+    result = run("tune", base, *GRAPH, "--pq-bytes", "1", "--target-recall", "0.99", "--json")
+    assert result.exit_code == 8
+    assert json.loads(result.stdout)["recommended"] is None
+    assert "target-recall: no setting reaches recall@10 0.99 on 3,960 vectors" in result.stderr
+    assert "the best is 0." in result.stderr
+
+
+def test_memory_that_holds_no_codes_or_no_sample_is_refused(base: Path) -> None:
+    result = run("tune", base, *GRAPH, "--max-memory", "1KiB")
+    assert result.exit_code == 4
+    assert "max-memory: searches hold" in result.stderr
+    result = run("tune", base, *GRAPH, "--memory", "1MiB")
+    assert result.exit_code == 4
+    assert "memory:" in result.stderr
+
+
+def test_codes_above_the_memory_of_searches_are_left_out(base: Path, found: Any) -> None:
+    need = {row["pq_bytes"]: row["search_memory_bytes"] for row in found["candidates"]}
+    spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(R=12, L=30))
+    left_out: list[str] = []
+    space = within_memory(
+        space_of(spec.parameters, 12), Prices(spec, open_source(str(base))), need[3], left_out
+    )
+    assert space.pq_sizes == (1, 3)
+    assert left_out == [f"codes of 6 bytes: searches would hold {need[6]:,} bytes, the limit is {need[3]:,}"]
+
+
+def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> None:
+    job = tmp_path / "lsh.toml"
+    job.write_text(f'input = "{base}"\nout = "x"\n[parameters]\nkind = "lsh"\n')
+    result = run("tune", job)
+    assert result.exit_code == 2
+    assert "tune is for graphs" in result.stderr
+    assert run("tune", base, "--effort", "huge").exit_code == 2
+    assert run("tune", tmp_path / "missing.npy").exit_code == 3
+    np.save(tmp_path / "few.npy", points(300, 1))
+    assert "need no tuning" in run("tune", tmp_path / "few.npy").stderr
+    assert run("tune", base, *GRAPH, "-k", "400").exit_code == 3
+
+
+def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "q.npy", points(300, 5))
+    report = run_json("tune", base, *GRAPH, "--pq-bytes", "6", "--queries", tmp_path / "q.npy")
+    assert report["queries"] == 300
+    assert report["queries_from"] == "the caller"
+    assert report["samples"] == [1100, N]
+    np.save(tmp_path / "wrong.npy", np.zeros((300, 5), np.float32))
+    result = run("tune", base, *GRAPH, "--queries", tmp_path / "wrong.npy")
+    assert result.exit_code == 3
+    assert "queries: expected shape (q, 12)" in result.stderr
+
+
+def test_every_degree_and_longer_list_goes_through_the_halving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexmill.pipeline.tune_space.DEGREES", (6, 10))
+    monkeypatch.setattr("indexmill.pipeline.tune_space.ALPHAS", (1.2,))
+    monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
+    monkeypatch.setattr(tune, "_LAST", 1)
+    report = indexmill.tune(points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16)
+    assert report.sizes == (825, 3_300)
+    assert {row.candidate.graph.max_degree for row in report.rows} <= {6, 10}
+    assert len(report.rows) == 1
+    assert report.parameters is not None
+    assert report.parameters["pq_bytes"] == 6
+    assert report.parameters["entries"] == 16
+    assert report.parameters["max_degree"] == report.recommended.candidate.graph.max_degree
