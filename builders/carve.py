@@ -19,6 +19,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.device import ArrayDevice
+from indexmill.builders.device_nearest import nearest_on
 from indexmill.builders.nearest import nearest_points
 from indexmill.builders.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
@@ -46,7 +48,14 @@ class Leaves(NamedTuple):
     starts: NDArray[np.int64]
 
 
-def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: int = 1) -> Leaves:
+def carve(
+    vectors: NDArray[Any],
+    fanouts: Sequence[int],
+    *,
+    seed: int,
+    threads: int = 1,
+    device: ArrayDevice | None = None,
+) -> Leaves:
     """Carve vectors into leaves of at most `LEAF_MOST`.
 
     Memory: 4 bytes a copy, twice; with vectors that are not uint8, float32 rows of one cell a thread.
@@ -57,6 +66,8 @@ def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: 
     fanouts : sequence of int
         Leaders that a vector goes to, of the first level and those that follow; 1 beyond the last.
     seed : int
+    device : ArrayDevice, optional
+        Where leaders are compared; uint8 vectors get the same leaves there.
 
     Returns
     -------
@@ -65,11 +76,11 @@ def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: 
     """
     if len(vectors) <= LEAF_MOST:
         return Leaves(np.arange(len(vectors), dtype=np.uint32), np.array([0, len(vectors)]))
-    cells = _cells(vectors, fanouts, np.random.default_rng([seed, _STREAM]), threads)
+    cells = _cells(vectors, fanouts, np.random.default_rng([seed, _STREAM]), threads, device)
 
     def leaves(first: int, _: int) -> list[NDArray[np.uint32]]:
         path = [seed, _STREAM, first]
-        return list(_leaves(vectors, cells[first], len(vectors), fanouts[1:], path))
+        return list(_leaves(vectors, cells[first], len(vectors), fanouts[1:], path, device))
 
     found = [leaf for part in map_blocks(leaves, len(cells), 1, threads) for leaf in part]
     return Leaves(np.concatenate(found), np.cumsum([0, *map(len, found)]))
@@ -80,8 +91,9 @@ _STREAM = 0xCA7E
 
 
 def _leaves(
-    vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int]
-) -> Iterator[NDArray[np.uint32]]:
+    vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int],
+    device: ArrayDevice | None,
+) -> Iterator[NDArray[np.uint32]]:  # fmt: skip
     """Yield the leaves of a `cell`, which was carved from `parent` vectors."""
     if len(cell) <= LEAF_MOST:
         yield cell
@@ -92,25 +104,30 @@ def _leaves(
             np.sort(part) for part in np.array_split(rng.permutation(cell), -(-len(cell) // LEAF_MEAN))
         )
         return
-    for i, part in enumerate(_cells(vectors[cell], fanouts, rng, 1)):
-        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i])
+    for i, part in enumerate(_cells(vectors[cell], fanouts, rng, 1, device)):
+        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], device)
 
 
 def _cells(
-    vectors: NDArray[Any], fanouts: Sequence[int], rng: np.random.Generator, threads: int
-) -> list[NDArray[np.uint32]]:
+    vectors: NDArray[Any], fanouts: Sequence[int], rng: np.random.Generator, threads: int,
+    device: ArrayDevice | None,
+) -> list[NDArray[np.uint32]]:  # fmt: skip
     """Return the rows of `vectors` that go to each of some random leaders, small cells joined."""
     copies = len(vectors) * math.prod(fanouts)
     levels = max(len(fanouts), 1)
     n_leaders = min(max(2, math.ceil((copies / LEAF_MEAN) ** (1 / levels))), len(vectors))
     fanout = min(fanouts[0] if fanouts else 1, n_leaders // 2)
     leaders = vectors[np.sort(rng.choice(len(vectors), n_leaders, replace=False))]
-    found = _nearest(vectors, leaders, fanout, threads)
+    found = _nearest(vectors, leaders, fanout, threads, device)
     members, starts = grouped(found, n_leaders)
     return list(_joined(members, starts))
 
 
-def _nearest(vectors: NDArray[Any], leaders: NDArray[Any], fanout: int, threads: int) -> NDArray[np.uint32]:
+def _nearest(
+    vectors: NDArray[Any], leaders: NDArray[Any], fanout: int, threads: int, device: ArrayDevice | None
+) -> NDArray[np.uint32]:
+    if device is not None:
+        return nearest_on(device, vectors, leaders, fanout)
     if fits_panels(vectors):
         return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
     return nearest_points(vectors, leaders, fanout, threads)

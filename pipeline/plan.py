@@ -23,6 +23,9 @@ from indexmill.pipeline.spec import BuildSpec
 
 #: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.
 START_SECONDS = 2.4
+_NO_GPU = (
+    "seconds and memory are those of compute cpu: what a GPU saves, and what CUDA takes, is not predicted"
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class ShardPlan:
 class Plan:
     """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`.
 
-    `shards` are those of a graph, `lsh` the parameters solved for an LSH index, `ivf` lists and batches.
+    `shards` are those of a graph, `lsh` the parameters solved for an LSH index, `ivf` lists and batches, `note`
+    what the figures leave out.
     """
 
     peak_memory_bytes: int
@@ -57,6 +61,7 @@ class Plan:
     shards: ShardPlan | None = None
     lsh: dict[str, Any] | None = None
     ivf: dict[str, Any] | None = None
+    note: str | None = None
 
 
 def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
@@ -79,6 +84,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         peak_scratch_bytes=scratch,
         seconds=round(START_SECONDS + sum(seconds.values()), 1),
         stages=_stages(seconds, memory, files),
+        note=None if getattr(spec.parameters, "compute", "cpu") == "cpu" else _NO_GPU,
         **facts,
     )
 
