@@ -19,6 +19,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.device import ArrayDevice
+from indexmill.builders.device_nearest import nearest_on
 from indexmill.builders.nearest import PRODUCT_ROWS, nearest_points
 from indexmill.builders.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
@@ -52,7 +54,14 @@ class Leaves(NamedTuple):
     copies: float = 1.0
 
 
-def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: int = 1) -> Leaves:
+def carve(
+    vectors: NDArray[Any],
+    fanouts: Sequence[int],
+    *,
+    seed: int,
+    threads: int = 1,
+    device: ArrayDevice | None = None,
+) -> Leaves:
     """Carve vectors into leaves of at most `LEAF_MOST`.
 
     Memory: 4 bytes a copy, twice; with vectors that are not uint8, float32 rows of one cell a thread.
@@ -63,6 +72,8 @@ def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: 
     fanouts : sequence of int
         Leaders that a vector goes to, of the first level and those that follow; 1 beyond the last.
     seed : int
+    device : ArrayDevice, optional
+        Where leaders are compared; uint8 vectors get the same leaves there.
 
     Returns
     -------
@@ -73,16 +84,17 @@ def carve(vectors: NDArray[Any], fanouts: Sequence[int], *, seed: int, threads: 
     if n <= LEAF_MOST:
         return Leaves(np.arange(n, dtype=np.uint32), np.array([0, n]))
     rows, fanout = first_leaders(n, fanouts, seed)
-    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads), len(rows))
+    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, device), len(rows))
     bounds = joined(starts)
     cells = list(_together(members, starts, bounds))
-    leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads)
+    leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, device=device)
     return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
 
 
 def carve_cells(
     vectors: NDArray[Any], cells: Sequence[NDArray[np.uint32]], numbers: Sequence[int], n: int,
     fanouts: Sequence[int], *, seed: int, threads: int = 1,
+    device: ArrayDevice | None = None,
 ) -> Leaves:  # fmt: skip
     """Carve cells of the first level of `n` vectors on; parameters and memory as of `carve`.
 
@@ -97,7 +109,7 @@ def carve_cells(
     """
 
     def leaves(first: int, _: int) -> list[NDArray[np.uint32]]:
-        return list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, _STREAM, numbers[first]]))
+        return list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, _STREAM, numbers[first]], device))
 
     found = [leaf for part in map_blocks(leaves, len(cells), 1, threads) for leaf in part]
     return Leaves(np.concatenate(found), np.cumsum([0, *map(len, found)]))
@@ -122,8 +134,9 @@ _STREAM = 0xCA7E
 
 
 def _leaves(
-    vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int]
-) -> Iterator[NDArray[np.uint32]]:
+    vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int],
+    device: ArrayDevice | None,
+) -> Iterator[NDArray[np.uint32]]:  # fmt: skip
     """Yield the leaves of a `cell`, which was carved from `parent` vectors."""
     if len(cell) <= LEAF_MOST:
         yield cell
@@ -137,12 +150,12 @@ def _leaves(
     rows, fanout = _draw(len(cell), fanouts, rng)
     leaders = vectors[cell[rows]]
     found = [
-        nearest_leaders(vectors[cell[first : first + _GATHERED]], leaders, fanout)
+        nearest_leaders(vectors[cell[first : first + _GATHERED]], leaders, fanout, 1, device)
         for first in range(0, len(cell), _GATHERED)
     ]
     members, starts = grouped(np.concatenate(found), len(rows))
     for i, part in enumerate(_together(members, starts, joined(starts))):
-        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i])
+        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], device)
 
 
 def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
@@ -160,12 +173,18 @@ def _draw(n: int, fanouts: Sequence[int], rng: np.random.Generator) -> tuple[NDA
 
 
 def nearest_leaders(
-    vectors: NDArray[Any], leaders: NDArray[Any], fanout: int, threads: int = 1
+    vectors: NDArray[Any],
+    leaders: NDArray[Any],
+    fanout: int,
+    threads: int = 1,
+    device: ArrayDevice | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `fanout` leaders nearest to each vector, uint32 (m, fanout).
 
     Blocks of vectors may be told apart at multiples of `nearest.PRODUCT_ROWS`, without a change of the result.
     """
+    if device is not None:
+        return nearest_on(device, vectors, leaders, fanout)
     if fits_panels(vectors):
         return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
     return nearest_points(vectors, leaders, fanout, threads)

@@ -14,6 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.device import ArrayDevice
+from indexmill.builders.device_nearest import nearest_on
 from indexmill.builders.distances import comparable
 from indexmill.builders.nearest import PRODUCT_ROWS, nearest_points
 from indexmill.builders.panels import MAX_DIM, in_panels, nearest_in_panels
@@ -43,12 +45,16 @@ class Cells:
     centroids : float32 array, shape (n_cells, dim)
     dtype : numpy dtype
         Of the vectors to come.
+    device : ArrayDevice, optional
+        Where candidates are found, in place of here; distances computed here decide all the same.
     """
 
-    def __init__(self, centroids: NDArray[np.float32], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, centroids: NDArray[np.float32], dtype: np.dtype[Any], device: ArrayDevice | None = None
+    ) -> None:
         self.centroids = centroids
-        self._panels = None
-        if dtype.name in ("uint8", "int8") and centroids.shape[1] <= MAX_DIM:
+        self._panels, self._device = None, device
+        if device is None and dtype.name in ("uint8", "int8") and centroids.shape[1] <= MAX_DIM:
             info = np.iinfo(dtype)
             rounded = np.clip(np.rint(centroids), info.min, info.max)
             self._panels = in_panels(comparable(rounded.astype(dtype)))
@@ -62,7 +68,7 @@ class Cells:
     def nearest_few(self, vectors: NDArray[Any], nprobe: int, threads: int = 1) -> NDArray[np.uint32]:
         """Return what `nearest_cells` does, for a few of them and bytes in a third of the time."""
         if self._panels is None or nprobe > _MOST_ROUNDED:
-            return nearest_cells(vectors, self.centroids, nprobe, threads)
+            return nearest_cells(vectors, self.centroids, nprobe, threads, self._device)
         bytes_ = comparable(vectors)
         fanout = min(2 * nprobe + 2, len(self.centroids))
         candidates = nearest_in_panels(bytes_, self._panels, fanout, threads)
@@ -88,7 +94,11 @@ def _farthest(centroids: NDArray[np.float32], rounded: NDArray[np.float32]) -> f
 
 
 def nearest_cells(
-    vectors: NDArray[Any], centroids: NDArray[np.float32], nprobe: int, threads: int = 1
+    vectors: NDArray[Any],
+    centroids: NDArray[np.float32],
+    nprobe: int,
+    threads: int = 1,
+    device: ArrayDevice | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `nprobe` nearest centroids of each vector, nearest first, ties by the smaller number.
 
@@ -98,6 +108,8 @@ def nearest_cells(
     centroids : float32 array, shape (n_cells, dim)
     nprobe : int
         At most n_cells.
+    device : ArrayDevice, optional
+        Where candidates are found, up to 256 cells.
 
     Returns
     -------
@@ -112,8 +124,11 @@ def nearest_cells(
             parts.append(_ranked(some, centroids, everywhere, threads)[0][:, :nprobe])
         return np.concatenate(parts)
     fanout = min(nprobe + _SPARE, len(centroids))
-    rows = PRODUCT_ROWS if threads == 1 else _PROBED  # of which products see tiles that are the same
-    found = nearest_points(vectors, centroids, fanout, threads, block_rows=rows)
+    if device is not None:
+        found = nearest_on(device, vectors, centroids, fanout)
+    else:
+        rows = PRODUCT_ROWS if threads == 1 else _PROBED  # of which products see tiles that are the same
+        found = nearest_points(vectors, centroids, fanout, threads, block_rows=rows)
     return _ranked(vectors, centroids, found, threads)[0][:, :nprobe]
 
 

@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.cells import nearest_cells
+from indexmill.builders.device import ArrayDevice
 
 #: Marks places beyond a vector's last cell.
 NO_CELL = 0xFFFFFFFF
@@ -26,7 +27,11 @@ _COUNTED = 1 << 18
 
 
 def closure_cells(
-    vectors: NDArray[Any], centroids: NDArray[np.float32], copies: int, slack: float
+    vectors: NDArray[Any],
+    centroids: NDArray[np.float32],
+    copies: int,
+    slack: float,
+    device: ArrayDevice | None = None,
 ) -> NDArray[np.uint32]:
     """Return the cells of each vector, nearest first.
 
@@ -38,6 +43,8 @@ def closure_cells(
         F, at least 1.
     slack : float
         epsilon: a centroid may be 1 + epsilon times as far away as the nearest one.
+    device : ArrayDevice, optional
+        Of `nearest_cells`.
 
     Returns
     -------
@@ -45,7 +52,7 @@ def closure_cells(
         `NO_CELL` where a vector has fewer.
     """
     wanted = min(_PER_COPY * copies, len(centroids))
-    candidates = nearest_cells(vectors, centroids, wanted)
+    candidates = nearest_cells(vectors, centroids, wanted, device=device)
     found = np.full((len(vectors), copies), NO_CELL, np.uint32)
     rows = np.require(vectors, np.float32, ["C", "W"])
     _choose(rows, np.require(centroids, np.float32, ["C", "W"]), candidates, (1.0 + slack) ** 2, found)

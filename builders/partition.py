@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from indexmill.builders.carve import LEAF_MEAN, carve
 from indexmill.builders.choose import Copies, add_reversed
 from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.device import ArrayDevice
+from indexmill.builders.device_leaves import leaf_lists_on
 from indexmill.builders.leaf_lists import leaf_lists
 from indexmill.builders.vamana import Graph, VamanaParameters, sort_lists
 
@@ -62,6 +64,7 @@ def build_partitioned(
     *,
     seed: int,
     threads: int = 1,
+    device: ArrayDevice | None = None,
     advance: Callable[[int], None] = lambda vertices: None,
     ended: Callable[[Step, int], None] = lambda step, copies: None,
 ) -> Graph:
@@ -79,6 +82,9 @@ def build_partitioned(
         `build_list_size` and `passes` are of no use here, but for linking what is unreachable.
     seed : int
         Decides the leaders.
+    device : ArrayDevice, optional
+        Where vectors are compared with leaders and with each other; lists are chosen here all the same. The graph of
+        uint8 vectors is then the same, bit for bit.
     advance : callable
         Told the number of vertices that were finished: half when their lists are chosen, half when edges are added.
     ended : callable
@@ -90,11 +96,14 @@ def build_partitioned(
         The same for every number of threads.
     """
     n, r, alpha = len(vectors), parameters.max_degree, parameters.alpha
-    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads)
+    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, device=device)
     n_copies = len(leaves.members)
     ended("carve", n_copies)
-    copies = Copies(leaves.members, n)
-    lists = leaf_lists(vectors, leaves, neighbours_a_leaf(r, leaves.copies), copies.rows, threads)
+    copies, found = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies)
+    if device is None:
+        lists = leaf_lists(vectors, leaves, found, copies.rows, threads)
+    else:
+        lists = leaf_lists_on(device, vectors, leaves, found, copies.rows)
     del leaves, copies.rows  # before the graph takes their place
     ended("compare", n_copies)
     order = copies.order

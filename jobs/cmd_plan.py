@@ -110,6 +110,7 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
         + ("" if spec.scratch is None else f" of {human_bytes(spec.scratch)}"),
         "time": f"{plan.seconds:,.0f} s",
         **_index_lines(plan),
+        **({} if plan.note is None else {"note": plan.note}),
     }
     for name, value in rows.items():
         console.print(f"{name:<13}{value}", soft_wrap=True)

@@ -148,6 +148,14 @@ def resolve_job(
         str | None,
         typer.Option(metavar="FILE", help="ivf: centroids to use, in any input format; default: trained."),
     ] = None,
+    compute: Annotated[
+        str | None,
+        typer.Option(
+            metavar="cpu|cuda|auto",
+            help="graph, ivf: where leaves are compared, and centroids and codes made: on a GPU by CuPy, or with auto "
+            "if there is one, and then with other bytes. (default cpu)",
+        ),
+    ] = None,
     order: Annotated[
         str | None,
         typer.Option(

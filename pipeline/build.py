@@ -15,6 +15,7 @@ from indexmill.formats.source import VectorSource, open_source
 from indexmill.pipeline import ingest
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.blueprint import Blueprint
+from indexmill.pipeline.compute import settled
 from indexmill.pipeline.executor import make_executor
 from indexmill.pipeline.inputs import InputWatch
 from indexmill.pipeline.kinds import blueprint
@@ -56,6 +57,7 @@ def run_build(
     out = Path(os.path.abspath(spec.out))
     with output_lock(out):
         check_output(out, spec.force)
+        spec = settled(spec)
         opened = source or open_input(spec)
         build = blueprint(spec, opened)
         store = open_store(spec)

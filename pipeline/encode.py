@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from indexmill.builders.device import ArrayDevice, open_device
+from indexmill.builders.device_kmeans import encode_pq_on, train_pq_on
 from indexmill.builders.pq import encode_pq, train_pq
 from indexmill.formats.codes import Codebook
 from indexmill.formats.mapped import create_npy
@@ -15,19 +18,48 @@ VERSION = 2
 
 
 def encode_task(
-    vectors: str, sample: str, pq_bytes: int, seed: int, out: str, threads: int, advance: Any = None
+    vectors: str,
+    sample: str,
+    pq_bytes: int,
+    seed: int,
+    compute: str,
+    out: str,
+    threads: int,
+    advance: Any = None,
 ) -> None:
     """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``."""
-    directory = Path(out)
+    directory, device = Path(out), open_device(compute)
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    codebook = train_pq(drawn, pq_bytes, seed=seed, threads=threads)
+    codebook = trained(drawn, pq_bytes, seed, device, threads)
     rows = np.load(vectors, mmap_mode="r")
     report = {} if advance is None else {"advance": advance}
     shape = (len(rows), len(codebook.offsets) - 1)
     codes = create_npy(directory / "codes.npy", np.uint8, shape)
-    encode_pq(rows, codebook, threads, **report, out=codes)
+    encoded(rows, codebook, device, threads, **report, out=codes)
     codes.flush()
     np.savez(directory / "codebook.npz", pivots=codebook.pivots, offsets=codebook.offsets)
+
+
+def trained(
+    sample: NDArray[Any], pq_bytes: int, seed: int, device: ArrayDevice | None = None, threads: int = 1
+) -> Codebook:
+    """Return the codebook of a sample (n_sample, dim), trained on a device or here."""
+    if device is not None:
+        return train_pq_on(device, sample, pq_bytes, seed=seed)
+    return train_pq(sample, pq_bytes, seed=seed, threads=threads)
+
+
+def encoded(
+    vectors: NDArray[Any],
+    codebook: Codebook,
+    device: ArrayDevice | None = None,
+    threads: int = 1,
+    **how: Any,
+) -> NDArray[np.uint8]:
+    """Return the codes of vectors (n, dim), computed on a device or here; `how`: the `advance` and `out` of either."""
+    if device is not None:
+        return encode_pq_on(device, vectors, codebook, **how)
+    return encode_pq(vectors, codebook, threads, **how)
 
 
 def load_codebook(directory: Path) -> Codebook:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from indexmill.builders.device import open_device
 from indexmill.builders.entries import entry_vertices, n_entries
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.pipeline.graph import load_graph
@@ -16,12 +17,12 @@ _INT8_SHIFT = np.float32(128)
 
 
 def entries_task(
-    vectors: str, graph: str, sample: str, wanted: int, seed: int, out: str, threads: int
+    vectors: str, graph: str, sample: str, wanted: int, seed: int, compute: str, out: str, threads: int
 ) -> None:
     """Write ``centroids.npy``, in the vectors' own terms, and ``vertices.npy``; `vectors` are comparable rows."""
     rows = np.load(vectors, mmap_mode="r")
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed, threads)
+    centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed, threads, open_device(compute))
     points = centroids + _INT8_SHIFT if drawn.dtype == np.int8 else centroids
     np.save(Path(out) / "centroids.npy", centroids)
     np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), points))

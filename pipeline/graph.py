@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.device import open_device
 from indexmill.builders.distances import comparable
 from indexmill.builders.entries import medoid
 from indexmill.builders.partition import build_partitioned
@@ -51,6 +52,7 @@ class GraphParameters(NamedTuple):
     alpha: float
     seed: int
     builder: str = "vamana"
+    compute: str = "cpu"
 
     @property
     def vamana(self) -> VamanaParameters:
@@ -59,9 +61,11 @@ class GraphParameters(NamedTuple):
 
     def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
         """Build the graph of comparable rows; `advance` is told of vertices, unless it is None."""
-        build = {"vamana": build_vamana, "partition": build_partitioned}[self.builder]
         report = {} if advance is None else {"advance": advance}
-        return build(vectors, entry, self.vamana, seed=self.seed, threads=threads, **report)
+        how = {"seed": self.seed, "threads": threads, **report}
+        if self.builder == "vamana":
+            return build_vamana(vectors, entry, self.vamana, **how)
+        return build_partitioned(vectors, entry, self.vamana, device=open_device(self.compute), **how)
 
 
 def save_graph(graph: Graph, out: Path) -> None:

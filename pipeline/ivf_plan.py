@@ -85,7 +85,7 @@ def ivf_seconds(
 
 def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
     """Run the tasks on the first rows, each once to compile it."""
-    p = shape.parameters
+    p = shape.parameters.model_copy(update={"compute": "cpu"})  # what a GPU saves is not predicted
     begun = time.perf_counter()
     batch = next(iter(source.batches(min(_ROWS, max(512, _BYTES // (4 * source.dim))))))
     check_batch(batch, p.metric)
@@ -102,10 +102,10 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
     vectors, deadline = str(work / "vectors.npy"), time.perf_counter() + _SECONDS
 
     def assign() -> None:
-        ivf_tasks.assign_task(vectors, str(work), p.copies, p.closure, 0, n, labels)
+        ivf_tasks.assign_task(vectors, str(work), p, 0, n, labels)
 
     def pack() -> None:
-        ivf_tasks.pack_task(vectors, few, mine, labels, 0, n, _CHUNK_BATCH, chunk)
+        ivf_tasks.pack_task(vectors, few, p.compute, mine, labels, 0, n, _CHUNK_BATCH, chunk)
 
     def merge() -> None:
         Path(lists).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.manifest import Manifest
 from indexmill.pipeline import budget, cluster, ivf_budget, ivf_tasks
+from indexmill.pipeline.compute import compute_key
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.ivf_tasks import Batch
 from indexmill.pipeline.recipe_base import Recipe, sizes_of
@@ -65,6 +66,7 @@ class IvfRecipe(Recipe):
             "pq_bytes": self.p.pq_bytes,
             "lists": self.p.lists,
             "seed": self.p.seed,
+            **compute_key(self.p),
         }
         if self.given is not None:
             what["given"] = hashlib.sha256(self.given.tobytes()).hexdigest()
@@ -85,7 +87,7 @@ class IvfRecipe(Recipe):
             lambda: (
                 ivf_tasks.assign_task,
                 [
-                    (self.vectors, str(self.centroids.path), self.p.copies, self.p.closure, first, last)
+                    (self.vectors, str(self.centroids.path), self.p, first, last)
                     for first, last in self.spans
                 ],
             ),
@@ -119,7 +121,7 @@ class IvfRecipe(Recipe):
             for batch, cut in zip(self._batches(), self.cuts, strict=True):
                 size = ivf_budget.chunk_batch_bytes(self.shape, len(cut) - 1, self.memory)
                 arguments += [
-                    (self.vectors, str(self.centroids.path), batch, labels, first, last, size)
+                    (self.vectors, str(self.centroids.path), self.p.compute, batch, labels, first, last, size)
                     for labels, (first, last) in zip(batch.labels, pairwise(cut), strict=True)
                 ]
             return ivf_tasks.pack_task, arguments

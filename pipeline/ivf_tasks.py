@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cells import Cells, nearest_cells
 from indexmill.builders.closure import NO_CELL, cell_sizes, closure_cells
+from indexmill.builders.device import ArrayDevice, open_device
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.builders.leader_graph import LeaderGraph
-from indexmill.builders.pq import encode_pq, train_pq
 from indexmill.builders.scalar import Scale, fit_scale
 from indexmill.formats.atomic import link_or_copy
 from indexmill.formats.chunkfile import Records
@@ -33,6 +33,7 @@ from indexmill.formats.ivf_centroids import CENTROIDS_NAME, CellGraph, Centroids
 from indexmill.formats.ivf_index import VECTORS_NAME
 from indexmill.formats.vectors import RowFormat, write_vectors
 from indexmill.pipeline.emit import seal
+from indexmill.pipeline.encode import encoded, trained
 from indexmill.pipeline.ingest import read_ids, read_summary
 from indexmill.pipeline.ivf_recall import certify
 from indexmill.pipeline.merge import merge
@@ -48,6 +49,8 @@ CERTIFY_VERSION = 2
 GRAPH_FROM = 16384
 #: Rows whose cells are found, or that are encoded, at a time.
 _BLOCK = 8192
+#: The same on a GPU, which cuts them by its own memory.
+_DEVICE_BLOCK = 1 << 17
 
 
 class Batch(NamedTuple):
@@ -63,9 +66,9 @@ def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
     """Write ``centroids.npy``, ``scale.npy`` or ``codebook.npz`` as the codec needs them, ``graph.npz`` of many."""
-    directory = Path(out)
+    directory, device = Path(out), open_device(p.compute)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    centroids = fit_centroids(rows, p.lists, p.seed, threads) if given is None else given
+    centroids = fit_centroids(rows, p.lists, p.seed, threads, device) if given is None else given
     np.save(directory / "centroids.npy", centroids)
     if len(centroids) >= GRAPH_FROM:
         graph = LeaderGraph(centroids, seed=p.seed, threads=threads).graph
@@ -78,8 +81,9 @@ def centroids_task(
         scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), 8)
         np.save(directory / "scale.npy", np.stack([scale.minimum, scale.step]))
     if p.codec == "pq":
-        residuals = np.asarray(rows, np.float32) - centroids[nearest_cells(rows, centroids, 1, threads)[:, 0]]
-        book = train_pq(residuals, p.pq_bytes, seed=p.seed, threads=threads)
+        cells = nearest_cells(rows, centroids, 1, threads, device)[:, 0]
+        residuals = np.asarray(rows, np.float32) - centroids[cells]
+        book = trained(residuals, p.pq_bytes, p.seed, device, threads)
         np.savez(directory / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
 
 
@@ -106,19 +110,18 @@ def _load_graph(directory: Path) -> CellGraph | None:
         return CellGraph(arrays["neighbours"], int(arrays["entry"]))
 
 
-def assign_task(
-    vectors: str, centroids: str, copies: int, closure: float, first: int, last: int, out: str
-) -> None:
+def assign_task(vectors: str, centroids: str, p: IvfParameters, first: int, last: int, out: str) -> None:
     """Write the cells of each of the rows `first` to `last` as .npy, uint32 (rows, copies): see `closure_cells`."""
     rows, centres = np.load(vectors, mmap_mode="r")[first:last], load_centroids(Path(centroids))
-    cells = Cells(centres, rows.dtype)
-    labels = np.empty((len(rows), copies), np.uint32)
-    for at in range(0, len(rows), _BLOCK):
-        some = np.asarray(rows[at : at + _BLOCK])
-        if copies == 1:
-            labels[at : at + _BLOCK, 0] = cells.nearest(some)
+    device = open_device(p.compute)
+    cells, block = Cells(centres, rows.dtype, device), _BLOCK if device is None else _DEVICE_BLOCK
+    labels = np.empty((len(rows), p.copies), np.uint32)
+    for at in range(0, len(rows), block):
+        some = np.asarray(rows[at : at + block])
+        if p.copies == 1:
+            labels[at : at + block, 0] = cells.nearest(some)
         else:
-            labels[at : at + _BLOCK] = closure_cells(some, centres, copies, closure)
+            labels[at : at + block] = closure_cells(some, centres, p.copies, p.closure, device)
     with open(out, "wb") as file:
         np.save(file, labels)
 
@@ -132,8 +135,9 @@ def list_sizes(batch: Batch, n_lists: int) -> NDArray[np.int64]:
 
 
 def pack_task(
-    vectors: str, centroids: str, batch: Batch, labels: str, first: int, last: int, batch_bytes: int, out: str
-) -> None:
+    vectors: str, centroids: str, compute: str, batch: Batch, labels: str, first: int, last: int, batch_bytes: int,
+    out: str,
+) -> None:  # fmt: skip
     """Write rows `first` to `last` of a batch as a chunk file: key place of the list, value vector id, payload row.
 
     A vector that lies in several lists has a record for each.
@@ -148,8 +152,9 @@ def pack_task(
     cells = cells[vector, copy]
     stored = np.load(vectors, mmap_mode="r")[first:last]
     rows = _encoded(
-        stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory)
-    )
+        stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory),
+        open_device(compute),
+    )  # fmt: skip
     records = Records(places[cells], (first + vector).astype(np.uint32), rows)
     write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
 
@@ -160,6 +165,7 @@ def _encoded(
     cells: NDArray[np.uint32],
     scale: NDArray[np.float32] | None,
     codebook: Codebook | None,
+    device: ArrayDevice | None,
 ) -> NDArray[np.uint8]:
     """Return the rows of lists, uint8 (m, row_bytes)."""
     if scale is None and codebook is None:
@@ -170,7 +176,8 @@ def _encoded(
         if scale is not None:
             parts.append(Scale(scale[0], scale[1], 8).encode(some))
         elif codebook is not None:
-            parts.append(encode_pq(some - centroids[cells[at : at + _BLOCK]], codebook))
+            residuals = some - centroids[cells[at : at + _BLOCK]]
+            parts.append(encoded(residuals, codebook, device))
     return np.concatenate(parts)
 
 

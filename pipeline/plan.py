@@ -24,6 +24,9 @@ from indexmill.pipeline.spec import BuildSpec
 
 #: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.
 START_SECONDS = 2.4
+_NO_GPU = (
+    "seconds and memory are those of compute cpu: what a GPU saves, and what CUDA takes, is not predicted"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Plan:
     """The prediction for one build; `seconds` are those of its stages and `START_SECONDS`.
 
     `shards` are those of a graph, `regions` likewise where the partition builder goes through files, `lsh` the
-    parameters solved for an LSH index, `ivf` lists and batches.
+    parameters solved for an LSH index, `ivf` lists and batches, `note` what the figures leave out.
     """
 
     peak_memory_bytes: int
@@ -60,6 +63,7 @@ class Plan:
     regions: ShardPlan | None = None
     lsh: dict[str, Any] | None = None
     ivf: dict[str, Any] | None = None
+    note: str | None = None
 
 
 def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
@@ -82,6 +86,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         peak_scratch_bytes=scratch,
         seconds=round(START_SECONDS + sum(seconds.values()), 1),
         stages=_stages(seconds, memory, files),
+        note=None if getattr(spec.parameters, "compute", "cpu") == "cpu" else _NO_GPU,
         **facts,
     )
 

@@ -9,6 +9,7 @@ from indexmill.builders.nearest import PRODUCT_ROWS
 from indexmill.formats.manifest import Manifest
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
+from indexmill.pipeline.compute import compute_key
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.recipe_base import Recipe, sizes_of
 from indexmill.pipeline.record import emitted_manifest
@@ -105,7 +106,14 @@ class GraphRecipe(Recipe):
     @property
     def _graph_parameters(self) -> graph.GraphParameters:
         p = self.p
-        return graph.GraphParameters(p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder)
+        compute = p.compute if p.builder == "partition" else "cpu"
+        return graph.GraphParameters(p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute)
+
+    @property
+    def _graph_key(self) -> dict[str, Any]:
+        """What decides a graph."""
+        g = self._graph_parameters
+        return g._asdict() | (compute_key(self.p) if g.compute != "cpu" else {})
 
     def _graph(self) -> Stage:
         return self._build() if self.p.shard_vectors is None else self._build_sharded()
@@ -113,7 +121,7 @@ class GraphRecipe(Recipe):
     def _build(self) -> Stage:
         g = self._graph_parameters
         return self._call(
-            "build", graph.BUILD_VERSION, g._asdict(), [self.comparable, self.cluster],
+            "build", graph.BUILD_VERSION, self._graph_key, [self.comparable, self.cluster],
             lambda: (graph.build_task, self._rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
             counts=self.by_vector,
         )  # fmt: skip
@@ -134,7 +142,7 @@ class GraphRecipe(Recipe):
             return cluster.load_plan(self.mill.read(self.cluster)).n_shards
 
         build = self._tasks(
-            "build", graph.BUILD_VERSION, g._asdict(), [assign, self.cluster], "chunk", bounds,
+            "build", graph.BUILD_VERSION, self._graph_key, [assign, self.cluster], "chunk", bounds,
             lambda: (
                 graph.build_shard_task,
                 [
@@ -145,7 +153,7 @@ class GraphRecipe(Recipe):
             lambda: [int(n * (1 + self.p.overlap)) // shards()] * shards(), wide=True, unit="vectors",
         )  # fmt: skip
         unite = self._tasks(
-            "unite", graph.UNITE_VERSION, g._asdict(), [build, self.comparable, self.cluster], "npz", bounds,
+            "unite", graph.UNITE_VERSION, self._graph_key, [build, self.comparable, self.cluster], "npz", bounds,
             lambda: (
                 graph.unite_task,
                 [
@@ -157,7 +165,7 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
         parts = task_files(unite.path, len(bounds) - 1, "npz")
         return self._call(
-            "merge", graph.MERGE_VERSION, g._asdict(), [unite, self.comparable, self.cluster],
+            "merge", graph.MERGE_VERSION, self._graph_key, [unite, self.comparable, self.cluster],
             lambda: (
                 graph.merge_task, self._rows, parts, n, g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)),
                 g.build_list_size,
@@ -172,10 +180,11 @@ class GraphRecipe(Recipe):
         ]
 
     def _encode(self) -> Stage:
-        what = {"pq_bytes": self.p.pq_bytes, "seed": self.p.seed}
+        p = self.p
+        what = {"pq_bytes": p.pq_bytes, "seed": p.seed, **compute_key(p)}
         return self._call(
             "encode", encode.VERSION, what, [self.ingest, self.sample],
-            lambda: (encode.encode_task, self.vectors, str(self.sample.path), self.p.pq_bytes, self.p.seed),
+            lambda: (encode.encode_task, self.vectors, str(self.sample.path), p.pq_bytes, p.seed, p.compute),
             counts=self.by_vector,
         )  # fmt: skip
 
@@ -191,12 +200,12 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
 
     def _entries(self) -> Stage:
-        what = {"entries": self.p.entries, "seed": self.p.seed}
+        what = {"entries": self.p.entries, "seed": self.p.seed, **compute_key(self.p)}
         return self._call(
             "entries", entries.VERSION, what, [self.sample, self.graph, self.comparable],
             lambda: (
                 entries.entries_task, self._rows, str(self.graph.path), str(self.sample.path), self.p.entries,
-                self.p.seed,
+                self.p.seed, self.p.compute,
             ),
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.manifest import FileEntry, Manifest
+from indexmill.pipeline.compute import device_facts
 from indexmill.pipeline.emit import RECORD
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.spec import AnyParameters, BuildSpec
@@ -29,7 +30,7 @@ def emitted_manifest(p: AnyParameters, summary: InputSummary, emitted: Path) -> 
             "dtype": summary.dtype,
             "fingerprint": summary.fingerprint,
         },
-        software=software_versions(),
+        software=software_versions() | device_facts(p)[1],
         certificate=None,
         files=tuple(FileEntry(**file) for file in made["files"]),
         **{key: made[key] for key in ("layout", "graph", "lsh", "ivf") if key in made},
@@ -50,6 +51,7 @@ def run_record(
     peak_memory, peak_scratch : int
         Bytes: anonymous memory of all processes, and files in the work directory.
     """
+    gpu, _ = device_facts(spec.parameters)
     return {
         "started": started,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
@@ -59,6 +61,7 @@ def run_record(
             "name": socket.gethostname(),
             "machine": platform.machine(),
             "system": platform.system(),
+            **({} if gpu is None else {"gpu": gpu}),
         },
         "memory_budget_bytes": spec.memory,
         "peak_memory_bytes": peak_memory,

@@ -84,6 +84,7 @@ Order = Literal[
 ]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 ExecutorName = Literal["local", "ray"]
+Compute = Literal["cpu", "cuda", "auto"]
 
 
 class Parameters(BaseModel):
@@ -105,6 +106,7 @@ class Parameters(BaseModel):
     sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
     shard_vectors: Annotated[int, Field(ge=64)] | None = None
     overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
+    compute: Annotated[Compute, Field(alias="device")] = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
 
@@ -153,6 +155,7 @@ class IvfParameters(BaseModel):
     copies: Annotated[int, Field(ge=1, le=255)] = 1
     closure: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = DEFAULT_CLOSURE
     keep_vectors: bool = False
+    compute: Annotated[Compute, Field(alias="device")] = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
     @model_validator(mode="after")
@@ -207,6 +210,14 @@ class BuildSpec(BaseModel):
     def _out_is_not_an_input(self) -> BuildSpec:
         if self.out in self.input:
             raise ValueError("out: is also an input; name another directory")
+        return self
+
+    @model_validator(mode="after")
+    def _a_gpu_is_here(self) -> BuildSpec:
+        if self.executor == "ray" and getattr(self.parameters, "compute", "cpu") == "cuda":
+            raise ValueError(
+                "compute: cuda goes with the local executor, tasks of Ray ask for no GPU; take cpu"
+            )
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,49 @@
+"""The parameter `compute`: whether the products of a build run on the processor (`cpu`) or on a GPU (`cuda`).
+
+It decides bytes, because float32 products round differently there, and so is in keys and in the manifest, where `auto`
+never stands: it is settled when a build begins.
+"""
+
+from __future__ import annotations
+
+from indexmill.builders.device import open_device
+from indexmill.formats.errors import ConfigError
+from indexmill.pipeline.spec import AnyParameters, BuildSpec, LshParameters
+
+
+def settled(spec: BuildSpec) -> BuildSpec:
+    """Return a job that says where it computes: of ``auto``, on a GPU if one can be used here and tasks run here.
+
+    Raises
+    ------
+    ConfigError
+        If it asks for a GPU, and none can be used.
+    """
+    p = spec.parameters
+    if isinstance(p, LshParameters):
+        return spec
+    compute = p.compute
+    if compute == "auto":
+        compute = "cuda" if spec.executor == "local" and _has_gpu() else "cpu"
+    open_device(compute)
+    return spec.model_copy(update={"parameters": p.model_copy(update={"compute": compute})})
+
+
+def _has_gpu() -> bool:
+    try:
+        open_device("cuda")
+    except ConfigError:
+        return False
+    return True
+
+
+def device_facts(p: AnyParameters) -> tuple[str | None, dict[str, str]]:
+    """Return the name of the GPU that a build uses, None without one, and the versions that decide what it computes."""
+    device = None if isinstance(p, LshParameters) else open_device(p.compute)
+    return (None, {}) if device is None else (device.name, device.software)
+
+
+def compute_key(p: AnyParameters) -> dict[str, str]:
+    """Return what the key of a stage whose products may run on a GPU holds of that: nothing on the processor."""
+    name, software = device_facts(p)
+    return {} if name is None else {"compute": "cuda", **software}

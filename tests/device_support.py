@@ -1,0 +1,142 @@
+"""Arrays as strict as a GPU's, in main memory: what runs on them uses CuPy's interface, and mixes nothing with NumPy's.
+
+As CuPy does, they refuse arrays of NumPy as operands and refuse to become one but by `host`. They know only the
+functions and methods listed here, which a test looks up in CuPy where that is installed; and may be given a limit, over
+which there is no memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from indexmill.builders.device import ArrayDevice
+
+#: Functions of the module that may be called, with the keywords that they may be called with.
+FUNCTIONS = {
+    "add": {"out"}, "arange": set(), "asarray": set(), "ascontiguousarray": set(), "empty": set(), "fmin": {"out"},
+    "matmul": set(), "maximum": set(), "where": set(), "zeros": set(),
+}  # fmt: skip
+#: Methods of arrays, likewise.
+METHODS = {
+    "argmin": {"axis"}, "astype": set(), "min": {"axis"}, "reshape": set(), "sum": {"axis"}, "transpose": set(),
+}  # fmt: skip
+_SCALARS = (bool, int, float)
+
+
+class NoRoom(MemoryError):
+    """Stands for CuPy's OutOfMemoryError."""
+
+
+class StrictArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array that only knows its own kind."""
+
+    __array_priority__ = 1000
+
+    def __init__(self, module: StrictArrays, values: np.ndarray) -> None:
+        self._module, self._values = module, values
+        module.check(values)
+
+    def __array__(self, *arguments: Any, **keywords: Any) -> np.ndarray:
+        raise TypeError("an array of a GPU does not become one of NumPy by itself")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None) -> StrictArray:
+        assert method == "__call__"
+        plain = [_plain(each) for each in inputs]
+        with np.errstate(all="ignore"):  # a GPU tells nobody
+            if out is None:
+                return StrictArray(self._module, ufunc(*plain))
+            ufunc(*plain, out=_plain(out[0]), casting="same_kind")
+        return out[0]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "dtype", "size", "ndim"):
+            return getattr(self._values, name)
+        if name == "T":
+            return StrictArray(self._module, self._values.T)
+        if name not in METHODS:
+            raise AttributeError(name)
+
+        def method(*arguments: Any, **keywords: Any) -> StrictArray:
+            assert set(keywords) <= METHODS[name], (name, keywords)
+            return StrictArray(self._module, np.asarray(getattr(self._values, name)(*arguments, **keywords)))
+
+        return method
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: Any) -> StrictArray:
+        return StrictArray(self._module, np.asarray(self._values[_index(index)]))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._values[_index(index)] = _plain(value)
+
+
+class StrictArrays:
+    """Stands for the module ``cupy``.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of an array at most.
+
+    Attributes
+    ----------
+    refused : int
+        Arrays for which there was no memory.
+    """
+
+    inf = np.inf
+
+    def __init__(self, limit: int = 1 << 62) -> None:
+        self._limit, self.refused = limit, 0
+
+    def check(self, values: np.ndarray) -> None:
+        """Refuse an array that is too large."""
+        if values.nbytes > self._limit:
+            self.refused += 1
+            raise NoRoom(f"{values.nbytes} bytes")
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FUNCTIONS:
+            raise AttributeError(name)
+
+        def function(*arguments: Any, **keywords: Any) -> StrictArray:
+            assert set(keywords) <= FUNCTIONS[name], (name, keywords)
+            out = keywords.pop("out", None)
+            taken = arguments if name == "asarray" else [_plain(each) for each in arguments]
+            with np.errstate(all="ignore"):
+                result = getattr(np, name)(*taken, **({} if out is None else {"out": _plain(out)}))
+            return StrictArray(self, np.array(result)) if out is None else out
+
+        return function
+
+    @staticmethod
+    def host(array: StrictArray) -> np.ndarray:
+        """Return an array of NumPy."""
+        return array._values.copy()
+
+
+def strict_device(limit: int = 1 << 62, free: int = 1 << 28) -> tuple[ArrayDevice, StrictArrays]:
+    """Return a device with arrays of `limit` bytes at most, which says that `free` are free, and its module."""
+    module = StrictArrays(limit)
+    software = {"cupy": "0.0 (strict)"}
+    return ArrayDevice(module, "strict arrays", lambda: free, module.host, NoRoom, software), module
+
+
+def _plain(value: Any) -> Any:
+    """Return the values of one of our arrays; scalars, shapes and types are their own."""
+    if isinstance(value, StrictArray):
+        return value._values
+    if isinstance(value, np.ndarray):
+        raise TypeError("an array of NumPy among those of a GPU")
+    assert isinstance(value, (*_SCALARS, tuple, type, np.dtype)), type(value)
+    return value
+
+
+def _index(index: Any) -> Any:
+    parts = index if isinstance(index, tuple) else (index,)
+    plain = tuple(part if part is None or isinstance(part, slice) else _plain(part) for part in parts)
+    return plain if isinstance(index, tuple) else plain[0]
