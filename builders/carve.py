@@ -87,7 +87,9 @@ def carve(
     members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, device), len(rows))
     bounds = joined(starts)
     cells = list(_together(members, starts, bounds))
-    leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, device=device)
+    leaves = carve_cells(
+        vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, device=device
+    )
     return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
 
 

@@ -29,6 +29,10 @@ from indexmill.builders.vamana import Graph, VamanaParameters
 from indexmill.formats.errors import BudgetError, ConfigError
 
 
+def in_order(leaves: Leaves) -> np.ndarray:
+    return np.arange(len(leaves.members), dtype=np.uint32)
+
+
 def problem() -> str | None:
     """Say why there is no GPU to test on."""
     try:
@@ -97,7 +101,10 @@ def test_products_far_from_zero_keep_their_digits(device: ArrayDevice) -> None:
     kept = np.take_along_axis(true, nearest_on(device, vectors, vectors[:40], 2).astype(np.int64), 1)
     np.testing.assert_allclose(kept, np.sort(true, axis=1)[:, :2], rtol=1e-3, atol=1e-4)
     leaves = carve(vectors, (4, 2), seed=1)
-    lists, own = leaf_lists_on(device, vectors, leaves, 4), leaf_lists(vectors, leaves, 4)
+    lists, own = (
+        leaf_lists_on(device, vectors, leaves, 4, in_order(leaves)),
+        leaf_lists(vectors, leaves, 4, in_order(leaves)),
+    )
     assert (lists == own).mean() > 0.99
 
 
@@ -107,7 +114,7 @@ def test_what_overflows_is_as_near_to_any_but_to_one_once(device: ArrayDevice) -
     )
     assert np.array_equal(nearest_on(device, vectors, vectors[:3], 3), np.tile([0, 1, 2], (70, 1)))
     everything = Leaves(np.arange(70, dtype=np.uint32), np.array([0, 70]))
-    lists = leaf_lists_on(device, vectors, everything, 69)
+    lists = leaf_lists_on(device, vectors, everything, 69, in_order(everything))
     assert np.array_equal(np.sort(lists, axis=1), [[*range(i), *range(i + 1, 70)] for i in range(70)])
 
 
@@ -117,7 +124,10 @@ def test_lists_of_leaves_of_bytes_are_those_of_the_processor(device: ArrayDevice
     vectors[:900] = vectors[0]  # ties
     leaves = carve(vectors, (3, 2), seed=1)
     assert len(np.unique(-(-np.diff(leaves.starts) // 64))) > 3  # products of several shapes
-    assert np.array_equal(leaf_lists_on(device, vectors, leaves, 6), leaf_lists(vectors, leaves, 6))
+    assert np.array_equal(
+        leaf_lists_on(device, vectors, leaves, 6, in_order(leaves)),
+        leaf_lists(vectors, leaves, 6, in_order(leaves)),
+    )
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -125,20 +135,21 @@ def test_lists_of_leaves_of_floats_are_the_nearest_others(kept: bool) -> None:
     device = strict_device(free=1 << 28 if kept else 2 * 1500 * 11 * 4 - 2)[0]
     vectors = points(1500, 11, "float32", 5)
     leaves = carve(vectors, (2, 2), seed=5)
-    lists = leaf_lists_on(device, vectors, leaves, 5)
+    lists = leaf_lists_on(device, vectors, leaves, 5, in_order(leaves))
     for first, last in zip(leaves.starts[:-1], leaves.starts[1:], strict=True):
         own = vectors[leaves.members[first:last]]
         true = squared(own, own)
         np.fill_diagonal(true, np.inf)
-        found = np.take_along_axis(true, lists[first:last].astype(np.int64), 1)
+        places = np.searchsorted(leaves.members[first:last], lists[first:last])
+        found = np.take_along_axis(true, places, 1)
         np.testing.assert_allclose(found, np.sort(true, axis=1)[:, :5], rtol=1e-4)
 
 
 def test_a_leaf_of_few_has_nobody_after_its_members(device: ArrayDevice) -> None:
     vectors = points(70, 5, "uint8", 6)
     leaves = Leaves(np.arange(70, dtype=np.uint32), np.array([0, 1, 1, 4, 70]))
-    lists = leaf_lists_on(device, vectors, leaves, 80)
-    assert np.array_equal(lists, leaf_lists(vectors, leaves, 80))
+    lists = leaf_lists_on(device, vectors, leaves, 80, in_order(leaves))
+    assert np.array_equal(lists, leaf_lists(vectors, leaves, 80, in_order(leaves)))
     assert (lists[0] == NOBODY).all()
     assert ((lists[1:4] != NOBODY).sum(axis=1) == 2).all()
 
@@ -272,7 +283,9 @@ def test_cells_are_those_of_the_processor(device: ArrayDevice, dtype: str) -> No
 LEAVES = carve(points(2000, 10, "uint8", 14), (3, 2), seed=1)
 WORK: dict[str, Callable[[ArrayDevice], Any]] = {
     "nearest": lambda device: nearest_on(device, points(2000, 10, "uint8", 14), points(900, 10, "uint8", 15), 4),
-    "leaves": lambda device: leaf_lists_on(device, points(2000, 10, "uint8", 14), LEAVES, 4),
+    "leaves": lambda device: leaf_lists_on(
+        device, points(2000, 10, "uint8", 14), LEAVES, 4, in_order(LEAVES)
+    ),
     "codes": lambda device: encode_pq_on(
         device, points(2000, 10, "float32", 16), train_pq(points(500, 10, "float32", 17), 3, seed=1)
     ),
