@@ -29,7 +29,7 @@ SECONDS = 2.0
 #: Reads in flight of the paper's Table 2.
 DEPTH = 128
 #: Queries that a thread interleaves where reads take a few microseconds: more only push each other out of its cache.
-FEW_IN_FLIGHT = 3
+FEW_IN_FLIGHT = 4
 #: What the paper's lightest interface drives.
 PROFILE = REPOSITORY / "pipeline" / "devices" / "xlfdd.json"
 #: Share of the pages of buckets, and of those of pointers, that the queries of a cold search may touch, so that few are
