@@ -1,8 +1,8 @@
-"""Which kind of index suits a task: a rule whose constants are estimates from trials on sift1m.
+"""Which kind of index suits a task: a rule whose constants are figures of sift1m.
 
-What a kind takes is estimated from n and the bytes of a vector, with default parameters, by figures of sift1m on two
-cores (section "Hash tables" there). They say which kind is far off, not which is a few percent better; `indexmill plan`
-knows a build's needs exactly.
+What a kind takes is estimated from n and the bytes of a vector, with default parameters, by what was measured of
+sift1m on two cores (docs/benchmarks.md, section "Hash tables"). The estimates say which kind is far off, not which is a
+few percent better; `indexmill plan` knows a build's needs exactly.
 """
 
 from __future__ import annotations
