@@ -15,14 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders import reservoirs as builder
 from indexmill.builders.carve import carve_cells
 from indexmill.builders.choose import Copies
 from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
 from indexmill.builders.leaf_lists import leaf_lists
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.partition import CANDIDATES, FANOUTS
 from indexmill.builders.regions import Regions, cells_of
+from indexmill.builders.reservoirs import Reservoirs, choose_lists, met_records, missing
 from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_chunk, write_runs
 from indexmill.formats.mapped import create_npy
@@ -98,7 +99,7 @@ def leaves_task(
     def block(first: int, last: int) -> Records:
         vertices = order[first:last]
         firsts, ends = starts[at[vertices]], starts[at[vertices] + np.uint32(1)]
-        owners, payload = builder.met_records(vectors, vertices, firsts, ends, lists, names, most)
+        owners, payload = met_records(vectors, vertices, firsts, ends, lists, names, most)
         return Records(keys[vertices][owners], np.full(len(owners), region, np.uint32), payload)
 
     def runs() -> Iterator[Records]:
@@ -117,27 +118,25 @@ def choose_task(
     plan, first, last, ids = files.at(part)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     degrees = np.empty(len(ids), np.int32)
-    reservoirs = builder.Reservoirs(last - first, CANDIDATES * p.max_degree)
+    reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
     for piece in merge(met, first, last, buffer_bytes=room.buffer_bytes):
         reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
     _choose(files.rows(plan, part, room), reservoirs, p.alpha, lists, degrees, room, threads, advance)
     del reservoirs
     places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
-    pairs = builder.edges_both_ways(ids, first, lists, degrees, places)
+    pairs = edges_both_ways(ids, first, lists, degrees, places)
     del lists, degrees
     write_runs(out, _edge_runs(pairs), run_end_encoded=False, batch_bytes=batch_bytes)
 
 
 def _choose(
-    held: RegionRows, reservoirs: builder.Reservoirs, alpha: float, lists: NDArray[np.uint32],
+    held: RegionRows, reservoirs: Reservoirs, alpha: float, lists: NDArray[np.uint32],
     degrees: NDArray[np.int32], room: Room, threads: int, advance: Advance,
 ) -> None:  # fmt: skip
     firsts = np.arange(len(lists)) * reservoirs.ids.shape[1]
 
     def choose(one: int, end: int) -> None:
-        builder.choose_lists(
-            held.vectors, held.rows, held.names, reservoirs, (one, end), alpha, lists, degrees
-        )
+        choose_lists(held.vectors, held.rows, held.names, reservoirs, (one, end), alpha, lists, degrees)
 
     _with_rows(
         held, reservoirs.ids.reshape(-1), firsts, firsts + reservoirs.counts, choose, room, threads, advance
@@ -146,7 +145,7 @@ def _choose(
 
 def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
     for first in range(0, len(pairs), _EDGES):
-        keys, payload = builder.edge_records(pairs[first : first + _EDGES])
+        keys, payload = edge_records(pairs[first : first + _EDGES])
         yield Records(keys, payload[:, 0].copy(), payload)
 
 
@@ -159,10 +158,10 @@ def unite_task(
     A list shorter than R is filled with the vertex itself.
     """
     plan, first, last, ids = files.at(part)
-    ends = np.empty(builder.ENDS * count(edges, first, last), np.uint32)
+    ends = np.empty(ENDS * count(edges, first, last), np.uint32)
     counts = np.zeros(len(ids), np.int64)
     for piece in merge(edges, first, last, buffer_bytes=room.buffer_bytes):
-        builder.append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
+        append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
     starts = np.concatenate([[0], np.cumsum(counts)])
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     _unite(files.rows(plan, part, room), ids, ends, starts, p.alpha, lists, room, threads, advance)
@@ -177,9 +176,7 @@ def _unite(
 ) -> None:  # fmt: skip
     def unite(one: int, end: int) -> None:
         mine = starts[one : end + 1]
-        builder.unite_ends(
-            held.vectors, held.rows, held.names, ids[one:end], ends, mine, alpha, lists[one:end]
-        )
+        unite_ends(held.vectors, held.rows, held.names, ids[one:end], ends, mine, alpha, lists[one:end])
 
     _with_rows(held, ends, starts[:-1], starts[1:], unite, room, threads, advance)
 
@@ -195,7 +192,7 @@ def _with_rows(
     ids : uint32 array
         From ``firsts[i]`` to ``ends[i]`` those that vertex i names.
     """
-    strays, starts = builder.missing(ids, firsts, ends, held.rows)
+    strays, starts = missing(ids, firsts, ends, held.rows)
     spare = int(STRAYS * room.bytes) // (room.row_bytes + 4)
     for first, last in spans(starts, spare):
         with held.holding(np.unique(strays[starts[first] : starts[last]])):

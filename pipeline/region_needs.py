@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.carve import LEAF_MEAN, LEAF_MOST, copies_of
+from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import CANDIDATES, COPIES, FANOUTS, neighbours_a_leaf
-from indexmill.builders.reservoirs import ENDS, MET
+from indexmill.builders.reservoirs import MET
 
 #: Bytes of a record's key and value in a chunk file.
 PAIR_BYTES = 8
 #: Share of the room that is kept for vectors which a part's vertices name but its home does not have.
 STRAYS = 0.125
-#: A part is not cut smaller than this for its reservoirs; nor are there fewer vertices in one that is worth a task.
-_LEAST_PART = 1024
+#: A part is not cut smaller than this for its reservoirs.
+_LEAST_PART = 256
 #: Largest region over the mean one: they are made of whole cells.
 _UNEVEN = 1.15
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import COPIES, neighbours_a_leaf
-from indexmill.builders.reservoirs import ENDS, MET
+from indexmill.builders.reservoirs import MET
 from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, Shape, narrow_tasks
 from indexmill.pipeline.region_needs import (
     PAIR_BYTES,

@@ -28,13 +28,13 @@ from indexmill.pipeline.spec import BuildSpec, Parameters
 
 MIB = 1 << 20
 STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "merge"]
-ROOM = 560_000
+ROOM = 330_000
 
 
 @pytest.fixture
 def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds by the partition builder go through files, with so little memory that a few thousand vectors are cut."""
-    monkeypatch.setattr(budget, "_MOST_MERGE", 64 << 10)
+    monkeypatch.setattr(budget, "_MOST_MERGE", 32 << 10)
     monkeypatch.setattr(
         needs,
         "_fitted",
@@ -126,7 +126,7 @@ def test_bad_input_is_one_connected_graph_or_refused(
     monkeypatch.setattr(sys.modules[__name__], "ROOM", 2 * ROOM)
     index = build(tmp_path / "ix", vectors, builder="partition")
     assert_sound(index)
-    monkeypatch.setattr(sys.modules[__name__], "ROOM", 220_000)
+    monkeypatch.setattr(sys.modules[__name__], "ROOM", 150_000)
     if np.ptp(vectors) == 0:
         with pytest.raises(
             BudgetError, match="one leader is among the nearest of 2,000 vectors, as where many are eq"
@@ -177,7 +177,7 @@ def spec_of(out: Path, memory: int, **settings: Any) -> BuildSpec:
 
 def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Path, plans: list[Any]) -> None:
     vectors = clustered(40_000, 24, "uint8")
-    spec, source = spec_of(tmp_path / "ix", 292 * MIB), array_source(vectors)
+    spec, source = spec_of(tmp_path / "ix", 274 * MIB), array_source(vectors)
     plan = make_plan(spec, source)
     assert plan.regions is not None
     assert set(STAGES) <= set(plan.stages)
@@ -214,7 +214,7 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
 
 
 def test_the_budget_that_a_refusal_names_works(tmp_path: Path) -> None:
-    source = array_source(clustered(30_000, 64, "uint8"))
+    source = array_source(clustered(12_000, 64, "uint8"))
     with pytest.raises(BudgetError, match="give at least") as refusal:
         run_build(spec_of(tmp_path / "ix", 262 * MIB), source)
     least = int(re.search(r"give at least ([\d,]+) bytes", str(refusal.value))[1].replace(",", ""))
@@ -234,7 +234,7 @@ def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path)
         "--out",
         "ix",
         "--memory",
-        "306MiB",
+        "294MiB",
     ]
     line += [
         "--builder",
@@ -257,7 +257,7 @@ def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path)
     assert plan["regions"]["n"] >= 2
     subprocess.run(line, cwd=tmp_path, capture_output=True, check=True)
     took = json.loads((tmp_path / "ix" / "run.json").read_text())["peak_memory_bytes"]
-    assert took <= 306 * MIB
+    assert took <= 294 * MIB
     assert took <= 1.05 * plan["peak_memory_bytes"]
 
 
