@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,10 @@ class Dataset:
         n_vectors, dim = read_bin(self.base).shape
         return n_vectors, dim
 
+    def dtype(self) -> Any:
+        """Return the type of the base's components."""
+        return read_bin(self.base).dtype
+
     def _vectors(self, name: str) -> Path:
         """Return the file of floats if there is one."""
         floats = self.folder / f"{name}.fbin"
@@ -69,6 +74,13 @@ def write_bin(path: Path, vectors: Any) -> None:
         np.array(vectors.shape, "<u4").tofile(file)
         for first in range(0, len(vectors), 65536):
             vectors[first : first + 65536].astype(_DTYPES[path.suffix]).tofile(file)
+
+
+def sync_files(folder: Path) -> None:
+    """Wait until all files below a folder are on the disk."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
 
 
 def read_truth(path: Path) -> tuple[Any, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import environment
 import numpy as np
 from curves import Half, Row, Search
 from process import run_measured
@@ -71,20 +72,8 @@ class Graph(NamedTuple):
 
 
 def make_environment(space: Workspace) -> None:
-    """Create the environment of diskannpy unless it is there.
-
-    Raises
-    ------
-    RuntimeError
-        If no Python 3.11 is at hand: diskannpy has no wheels for later ones.
-    """
-    if space.diskann_python.exists():
-        return
-    python = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
-    if python is None:
-        raise RuntimeError("diskannpy 0.7.0 needs Python 3.11, and none is on PATH; install it")
-    subprocess.run([python, "-m", "venv", space.diskann_env], check=True)
-    subprocess.run([space.diskann_python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    """Create the environment of diskannpy unless it is there; see `environment.make_environment`."""
+    environment.make_environment(space.diskann_env, PACKAGES)
 
 
 def ensure(space: Workspace) -> None:
@@ -107,7 +96,8 @@ def build(space: Workspace) -> dict[str, Any]:
     memory_gib = BUILD_MEMORY.removesuffix("GiB")
     numbers = (PQ_BYTES, MAX_DEGREE, BUILD_LIST_SIZE, THREADS, memory_gib)
     command = [space.diskann_python, _HERE / "diskann_build.py", space.data.base, space.diskann_index]
-    usage = run_measured([*command, *numbers], space.out / "diskann-build.log")
+    log = space.out / "diskann-build.log"
+    usage = run_measured([*command, *numbers], log)
     pq_bytes = int(np.fromfile(space.diskann_index / "ann_pq_compressed.bin", "<u4", 2)[1])
     if pq_bytes != PQ_BYTES:
         raise RuntimeError(
@@ -115,7 +105,15 @@ def build(space: Workspace) -> dict[str, Any]:
         )
     call = json.loads((space.diskann_index / "call.json").read_text())
     index_bytes = (space.diskann_index / "ann_disk.index").stat().st_size
-    return {**usage.to_dict(), **call, "pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
+    sizes = {"pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
+    return {**usage.to_dict(), **call, **_told_seconds(log), **sizes}
+
+
+def _told_seconds(log: Path) -> dict[str, float]:
+    """Return the seconds of its codes and of its graph, as DiskANN tells them while it builds."""
+    told = dict(re.findall(r"Time for (.+): ([\d.]+) seconds", log.read_text(errors="replace")))
+    names = {"pq_s": "generating quantized data", "graph_s": "building merged vamana index"}
+    return {name: float(told[phase]) for name, phase in names.items()}
 
 
 def read_graph(index: Path, shape: tuple[int, int]) -> Graph:

@@ -1,6 +1,6 @@
-"""Run by DiskANN's own environment: build one disk index and print the seconds of that call as JSON.
+"""Run by DiskANN's own environment: build one disk index and write the seconds of that call to OUT/call.json.
 
-python diskann_build.py BASE.u8bin OUT PQ_BYTES R L THREADS MEMORY_GIB
+python diskann_build.py BASE OUT PQ_BYTES R L THREADS MEMORY_GIB
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 import diskannpy
-import numpy as np
-from dataset import read_bin
+from dataset import read_bin, sync_files
 
 
 def main() -> None:
@@ -33,10 +32,12 @@ def main() -> None:
         build_memory_maximum=float(memory_gib),
         num_threads=threads,
         pq_disk_bytes=0,
-        vector_dtype=np.uint8,
+        vector_dtype=read_bin(base).dtype.type,
         index_prefix="ann",
     )
-    (out / "call.json").write_text(json.dumps({"call_s": round(time.perf_counter() - began, 3)}))
+    call_s = time.perf_counter() - began
+    sync_files(out)  # as our builds do
+    (out / "call.json").write_text(json.dumps({"call_s": round(call_s, 3)}))
 
 
 main()
