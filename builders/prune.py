@@ -17,7 +17,8 @@ def sort_candidates(ids: Any, distances: Any, n: int) -> int:  # pragma: no cove
     ----------
     ids, distances : uint32 and float32 arrays, shape (at least n,), contiguous
     """
-    return sort_pairs(ids.ctypes.data, distances.ctypes.data, n)
+    left: int = sort_pairs(ids.ctypes.data, distances.ctypes.data, n)
+    return left
 
 
 @njit(nogil=True, cache=True)
