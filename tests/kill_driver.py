@@ -50,7 +50,7 @@ def build(command: dict[str, Any]) -> None:
 
 
 def cut_into_regions(room: int) -> None:
-    budget._MOST_MERGE = 32 << 10
+    budget._MOST_MERGE = 100 << 10
     needs._fitted = lambda shape, *_: replace(shape, region_bytes=room)
 
 
