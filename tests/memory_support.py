@@ -39,17 +39,17 @@ print(peak - before)
 """
 
 
-def peak_growth(setup: str, measured: str) -> int:
+def peak_growth(setup: str, measured: str, python: str = sys.executable) -> int:
     """Bytes by which anonymous memory grows at most while a fresh process runs `measured` after `setup`.
 
     Both see `path`, an empty directory. Arrow, numpy and Python count alike; mapped files do not. glibc gives back
     at once what is freed, as a fixed threshold makes it do, and Arrow allocates by it (its own pool may take 32 MiB for
     the first block), so that the peak is what is held.
     """
-    return printed_and_growth(setup, measured)[-1]
+    return printed_and_growth(setup, measured, python)[-1]
 
 
-def printed_and_growth(setup: str, measured: str) -> list[int]:
+def printed_and_growth(setup: str, measured: str, python: str = sys.executable) -> list[int]:
     """Return the numbers that the code prints, each on a line of its own, and last what `peak_growth` returns."""
     environment = {
         **os.environ,
@@ -62,7 +62,7 @@ def printed_and_growth(setup: str, measured: str) -> list[int]:
             path=directory, setup=dedent(setup), measured=indent(dedent(measured), "    ")
         )
         done = subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
+            [python, "-c", script], capture_output=True, text=True, check=False, env=environment
         )
     assert done.returncode == 0, done.stderr
     return [int(line) for line in done.stdout.splitlines()]

@@ -1,11 +1,13 @@
 """A dataset of Lance, which LanceDB opens as a table: rows in list order, and an IVF index with our lists.
 
 Written by pylance itself, to which centroids, the list of every row and the codebook are given. It computes codes
-again; those of what a code stands for are that code.
+again; those of what a code stands for are that code. It sorts what it indexes in memory, so every file of the dataset
+is indexed by itself, and the parts are merged.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -27,10 +29,14 @@ NAME = "lance"
 #: LanceDB's name of the table is that of the directory.
 TABLE = "vectors"
 FOLDER_NAME = f"{TABLE}.lance"
-#: The list of every row, which is read once.
+#: Lance's name of the index of a column.
+_INDEX_NAME = "vector_idx"
+#: The list of every row of a file, which is read once.
 _LISTS_NAME = ".lists.lance"
-#: Rows of a file of the dataset, whose first row id is a multiple of 2^32.
-_FILE_ROWS, _FRAGMENT_BITS = 1 << 20, 32
+#: Vectors of a file of the dataset, in bytes, unless there would be more files than that.
+_FILE_BYTES, _MOST_FILES = 4 << 20, 64
+#: The first row id of a file is a multiple of 2^32.
+_FRAGMENT_BITS = 32
 
 
 def check(index: ExportedLists) -> None:
@@ -49,6 +55,8 @@ def check(index: ExportedLists) -> None:
 
 
 def _pylance() -> Any:
+    """Import pylance, which would say of every list that has no rows in a file that it is empty."""
+    os.environ.setdefault("LANCE_LOG", "error")
     try:
         return import_module("lance")
     except ImportError as error:
@@ -59,28 +67,56 @@ def _pylance() -> Any:
 
 
 def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write the dataset and its index. Memory: that of pylance, which sorts rows by list, and blocks of 4 MiB."""
+    """Write the dataset and its index, file by file.
+
+    Memory: blocks of 4 MiB, and what pylance takes: about 45 MB, and two to three times the vectors of a file.
+    """
     lance = _pylance()
     batches = _batches(index, advance)
     first = next(batches)
     reader = pa.RecordBatchReader.from_batches(first.schema, _chain(first, batches))
-    dataset = lance.write_dataset(reader, str(folder / FOLDER_NAME), max_rows_per_file=_FILE_ROWS)
-    counts = [(fragment.fragment_id, fragment.count_rows()) for fragment in dataset.get_fragments()]
-    lance.write_dataset(_lists_of(index, counts), str(folder / _LISTS_NAME), max_rows_per_file=index.n_rows)
+    place = folder / FOLDER_NAME
+    dataset = lance.write_dataset(reader, str(place), max_rows_per_file=_file_rows(index))
+    segments = _segments(index, lance, dataset, folder / _LISTS_NAME, advance)
+    if len(segments) > 1:
+        segments = [dataset.merge_existing_index_segments(segments)]
+    dataset.commit_existing_index_segments(_INDEX_NAME, "vector", segments)
+    for other in (place / "_indices").iterdir():
+        if other.name != segments[0].uuid:
+            shutil.rmtree(other)
+
+
+def _file_rows(index: ExportedLists) -> int:
+    """Return the rows of a file of the dataset."""
+    row_bytes = 4 * index.shared.dim
+    return max(_FILE_BYTES // row_bytes, -(-index.n_rows // _MOST_FILES), 1)
+
+
+def _segments(
+    index: ExportedLists, lance: Any, dataset: Any, scratch: Path, advance: Callable[[int], None]
+) -> list[Any]:
+    """Index every file by itself: pylance sorts what it indexes in memory. The parts have the same centroids."""
     shared = index.shared
-    codec: dict[str, Any] = {}
+    model: dict[str, Any] = {
+        "index_type": "IVF_FLAT",
+        "name": _INDEX_NAME,
+        "metric": _metric(index),
+        "num_partitions": shared.n_lists,
+        "ivf_centroids": np.ascontiguousarray(shared.centroids),
+    }
     if shared.codebook is not None:
-        codec = {"num_sub_vectors": shared.row_bytes, "pq_codebook": _codebook(index)}
-    dataset.create_index(
-        "vector",
-        "IVF_PQ" if codec else "IVF_FLAT",
-        metric=_metric(index),
-        num_partitions=shared.n_lists,
-        ivf_centroids=np.ascontiguousarray(shared.centroids),
-        precomputed_partition_dataset=str(folder / _LISTS_NAME),
-        **codec,
-    )
-    shutil.rmtree(folder / _LISTS_NAME)
+        codec = {"index_type": "IVF_PQ", "num_sub_vectors": shared.row_bytes, "pq_codebook": _codebook(index)}
+        model |= codec
+    segments, ends, begun = [], np.cumsum(index.lists.sizes), 0
+    for fragment in dataset.get_fragments():
+        number, n = fragment.fragment_id, fragment.count_rows()
+        lance.write_dataset(_lists_of(ends, number, begun, n), str(scratch), max_rows_per_file=n)
+        how = {"fragment_ids": [number], "precomputed_partition_dataset": str(scratch), **model}
+        segments.append(dataset.create_index_uncommitted("vector", **how))
+        shutil.rmtree(scratch)
+        begun += n
+        advance(n)
+    return segments
 
 
 def _metric(index: ExportedLists) -> str:
@@ -111,16 +147,12 @@ def _columns(index: ExportedLists, block: ListBlock) -> dict[str, Any]:
     return columns
 
 
-def _lists_of(index: ExportedLists, counts: list[tuple[int, int]]) -> pa.Table:
-    """Return row id and list of every row; `counts` are the numbers of the dataset's files and their rows."""
-    rows = np.concatenate(
-        [
-            (np.uint64(number) << np.uint64(_FRAGMENT_BITS)) + np.arange(n, dtype=np.uint64)
-            for number, n in counts
-        ]
-    )
-    lists = np.repeat(np.arange(index.shared.n_lists, dtype=np.uint32), index.lists.sizes)
-    return pa.table({"row_id": pa.array(rows), "partition": pa.array(lists)})
+def _lists_of(ends: NDArray[np.int64], number: int, begun: int, n: int) -> pa.Table:
+    """Return row id and list of the `n` rows of a file, which stand from row `begun` on; `ends` are those of lists."""
+    places = np.arange(n, dtype=np.uint64)
+    lists = np.searchsorted(ends, np.arange(begun, begun + n), side="right").astype(np.uint32)
+    row_ids = (np.uint64(number) << np.uint64(_FRAGMENT_BITS)) + places
+    return pa.table({"row_id": pa.array(row_ids), "partition": pa.array(lists)})
 
 
 def _codebook(index: ExportedLists) -> NDArray[np.float32]:
@@ -173,7 +205,7 @@ TARGET = Target(
         "metadata": "yes",
     },
     rebuilds="its index, from our centroids, lists and codebook; vectors are float32",
-    passes=1,
+    passes=2,
     check=check,
     write=write,
     snippet=snippet,

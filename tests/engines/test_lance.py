@@ -16,10 +16,13 @@ import pytest
 from tests.engines.environments import python_of
 from tests.export_support import assert_same_answers, id_map
 from tests.ivf_support import LISTS, N, build_lists, join, make_vectors, result
+from tests.memory_support import peak_growth
+from tests.test_export_memory import LISTS_WRITTEN
 
 import indexmill
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf_index import IvfFiles
+from indexmill.pipeline.memory import has_proportional_sizes
 
 QUERIES = 40
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -33,19 +36,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def python_path() -> str:
+    """Return what Python is to look for modules in, so that what is installed here stands in front of pylance."""
+    installed = (sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    return os.pathsep.join(dict.fromkeys([str(Path(indexmill.__file__).parents[1]), *installed]))
+
+
 def with_lance(*command: object, code: int = 0, limit: Callable[[], None] | None = None) -> str:
     """Run Python where pylance is installed, with what is installed here in front of it; returns what it printed.
 
     It must end with `code`; of another than 0 what it said on stderr is returned. `limit` is called before it starts.
     """
-    here = [
-        str(Path(indexmill.__file__).parents[1]),
-        sysconfig.get_path("purelib"),
-        sysconfig.get_path("platlib"),
-    ]
     done = subprocess.run(
         [str(python_of("lance")), *map(str, command)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(here))},
+        env={**os.environ, "PYTHONPATH": python_path()},
         capture_output=True, text=True, check=False, timeout=240, preexec_fn=limit,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
@@ -139,6 +143,8 @@ def test_a_dataset_of_several_files_keeps_every_row_in_its_list(
     number, place = np.divmod(np.arange(N, dtype=np.uint64), np.uint64(1000))
     assert np.array_equal(found["rows"], (number << np.uint64(32)) + place)
     assert np.array_equal(found["sizes"], np.bincount(found["partition"], minlength=LISTS))
+    assert len(list((tmp_path / "out-4" / "vectors.lance" / "_indices").iterdir())) == 1
+    assert not list((tmp_path / "out-4").glob(".*"))
     mine = ours(indexes["float32"], queries, 4, tmp_path / "r.parquet")
     assert_same_answers((found["found"], found["distances"]), mine, 1e-5)
 
@@ -231,6 +237,16 @@ def test_what_lance_cannot_rank_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=message):
             indexmill.export(index, "lance", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
+def test_what_lance_sorts_in_memory_is_a_part_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 200_000
+    monkeypatch.setenv("PYTHONPATH", python_path())
+    setup = LISTS_WRITTEN.replace("N)", f"{n})").replace("faiss-ivf", "lance")
+    grown = peak_growth(setup, "export('ix')", str(python_of("lance")))
+    assert n * 200 * 4 == 160_000_000  # bytes of the vectors that are written
+    assert grown < 60_000_000  # indexed at once they would take more than twice as much
 
 
 def test_a_full_disk_is_reported_and_nothing_is_left(indexes: dict[str, Path], tmp_path: Path) -> None:

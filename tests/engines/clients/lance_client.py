@@ -41,7 +41,8 @@ def contents(folder: Path, table: Any) -> dict[str, Any]:
 def main() -> None:
     index, out, asked, answer, options = sys.argv[1:]
     how = json.loads(options)
-    target._FILE_ROWS = how.get("file_rows", target._FILE_ROWS)
+    if "file_rows" in how:
+        target._file_rows = lambda index: how["file_rows"]
     indexmill.export(index, "lance", out, ids=how["ids"])
     folder = Path(out) / "vectors.lance"
     table = lance.dataset(str(folder))
