@@ -208,7 +208,7 @@ def decoded(book: Any, codes: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float16"])
 def test_codes_are_as_good_as_those_of_the_processor(device: ArrayDevice, dtype: str) -> None:
-    vectors = points(6000, 13, dtype, 11)  # chunks of 2 and 3 components
+    vectors = points(2500, 13, dtype, 11)  # chunks of 2 and 3 components
     here, there = train_pq(vectors, 5, seed=1), train_pq_on(device, vectors, 5, seed=1)
     assert np.array_equal(here.offsets, there.offsets)
     assert here.pivots.shape == there.pivots.shape
