@@ -32,7 +32,7 @@ def centroids_on(
     Deviation from `builders.kmeans`: all rows in every iteration where that takes mini-batches, so that fewer
     iterations find centroids that are as good.
 
-    Memory there: the sample three times, the centroids six times, and blocks of scores.
+    Memory there: the sample three times, the centroids eight times, and blocks of scores.
 
     Parameters
     ----------
@@ -46,16 +46,17 @@ def centroids_on(
         If the device's memory is too small.
     """
     origin = origin_of(sample)
-    rows = (sample - origin)[None]
-    chosen = np.random.default_rng(seed).choice(len(sample), n_clusters, replace=False)
-    centroids: NDArray[np.float32] = _lloyd(device, rows, rows[:, np.sort(chosen)], _CENTROID_ITERATIONS)[0]
-    return centroids + origin
+    chosen = np.sort(np.random.default_rng(seed).choice(len(sample), n_clusters, replace=False))
+    with device.use("the rows that k-means is trained on") as xp:
+        points = (uploaded(xp, sample, np.float32) - xp.asarray(origin))[None]
+        centres = _lloyd(device, xp, points, points[:, xp.asarray(chosen)], _CENTROID_ITERATIONS)
+    return centres[0] + origin
 
 
 def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, seed: int) -> Codebook:
     """Train a codebook, as `builders.pq.train_pq` does: the same rows, first centres and iterations.
 
-    Memory there: the training rows three times, and blocks of scores.
+    Memory there: the training rows four times, and blocks of scores.
 
     Raises
     ------
@@ -63,21 +64,22 @@ def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, see
         If the device's memory is too small.
     """
     chosen = np.linspace(0, len(sample) - 1, min(len(sample), TRAINING_VECTORS)).astype(np.int64)
-    rows = np.asarray(sample[chosen], dtype=np.float32)
+    rows = sample[chosen]
     origin = origin_of(rows)
-    rows -= origin
     dim = rows.shape[1]
     n_chunks = min(n_chunks, dim)
     offsets = (np.arange(n_chunks + 1) * dim // n_chunks).astype(np.uint32)
     columns, padding = _columns(offsets)
-    chunks = np.where(padding[:, None, :], 0, rows[:, columns].transpose(1, 0, 2))
-    n_centres = min(N_CENTRES, len(rows))
     first = [
-        np.sort(np.random.default_rng([seed, j]).choice(len(rows), n_centres, replace=False))
+        np.sort(np.random.default_rng([seed, j]).choice(len(rows), min(N_CENTRES, len(rows)), replace=False))
         for j in range(n_chunks)
     ]
-    centres = np.take_along_axis(chunks, np.stack(first)[:, :, None], 1)
-    centres = _lloyd(device, chunks, centres, _CHUNK_ITERATIONS)
+    with device.use("the rows that a codebook is trained on") as xp:
+        points = uploaded(xp, rows, np.float32) - xp.asarray(origin)
+        chunks = points[:, xp.asarray(columns)].transpose(1, 0, 2)
+        chunks = chunks * xp.asarray((~padding).astype(np.float32))[:, None, :]
+        centres = chunks[xp.arange(n_chunks)[:, None], xp.asarray(np.stack(first))]
+        centres = _lloyd(device, xp, chunks, centres, _CHUNK_ITERATIONS)
     pivots = centres.transpose(1, 0, 2)[:, ~padding]  # chunk after chunk, as the components are
     return Codebook(np.ascontiguousarray(pivots) + origin, offsets)
 
@@ -140,27 +142,20 @@ def _columns(offsets: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np
     return np.where(padding, 0, starts[:-1, None] + places), padding
 
 
-def _lloyd(
-    device: ArrayDevice, rows: NDArray[np.float32], centres: NDArray[np.float32], iterations: int
-) -> NDArray[np.float32]:
-    """Return the centres, float32 (batch, k, dim), of rows (batch, n, dim) after some iterations.
+def _lloyd(device: ArrayDevice, xp: Any, points: Any, centres: Any, iterations: int) -> NDArray[np.float32]:
+    """Return the centres, float32 (batch, k, dim), of points (batch, n, dim) after some iterations.
 
     A centre that loses all its rows moves to a row that is far from its own, as in `builders.pq`.
     """
-    with device.use("the rows that k-means is trained on") as xp:
-        points = xp.asarray(rows)
-        norms = device.host((points * points).sum(axis=2))
-        known = xp.asarray(centres)
-        for _ in range(iterations):
-            sums, counts, errors = _grouped(device, xp, points, known)
-            filled = counts > 0
-            known = xp.where(filled[:, :, None], sums / xp.maximum(counts, 1)[:, :, None], known).astype(
-                np.float32
-            )
-            empty = device.host(~filled)
-            if empty.any():
-                known = xp.asarray(_refilled(device.host(known), empty, rows, errors + norms))
-        return np.asarray(device.host(known))
+    norms = device.host((points * points).sum(axis=2))
+    for _ in range(iterations):
+        sums, counts, errors = _grouped(device, xp, points, centres)
+        filled = (counts > 0)[:, :, None]
+        centres = xp.where(filled, sums / xp.maximum(counts, 1)[:, :, None], centres).astype(np.float32)
+        empty = device.host(counts) == 0
+        if empty.any():
+            centres = _refilled(device, xp, points, centres, empty, errors + norms)
+    return np.asarray(device.host(centres))
 
 
 def _grouped(device: ArrayDevice, xp: Any, points: Any, centres: Any) -> tuple[Any, Any, NDArray[np.float32]]:
@@ -190,13 +185,16 @@ def _grouped(device: ArrayDevice, xp: Any, points: Any, centres: Any) -> tuple[A
 
 
 def _refilled(
-    centres: NDArray[np.float32],
+    device: ArrayDevice,
+    xp: Any,
+    points: Any,
+    centres: Any,
     empty: NDArray[np.bool_],
-    rows: NDArray[np.float32],
     distances: NDArray[np.float32],
-) -> NDArray[np.float32]:
+) -> Any:
     """Return centres of which the empty ones are the rows farthest from theirs, ties by the smaller row."""
+    known = device.host(centres)
     for j in np.flatnonzero(empty.any(axis=1)).tolist():
         farthest = np.argsort(-distances[j], kind="stable")[: int(empty[j].sum())]
-        centres[j, empty[j]] = rows[j, farthest]
-    return centres
+        known[j, empty[j]] = device.host(points[j, xp.asarray(farthest)])
+    return xp.asarray(known)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from indexmill.builders.device import open_device
 from indexmill.formats.errors import ConfigError
-from indexmill.pipeline.spec import AnyParameters, BuildSpec, LshParameters
+from indexmill.pipeline.spec import AnyParameters, BuildSpec, IvfParameters, LshParameters, Parameters
 
 
 def settled(spec: BuildSpec) -> BuildSpec:
@@ -26,6 +26,16 @@ def settled(spec: BuildSpec) -> BuildSpec:
     if compute == "auto":
         compute = "cuda" if spec.executor == "local" and _has_gpu() else "cpu"
     open_device(compute)
+    return _computing(spec, p, compute)
+
+
+def on_processor(spec: BuildSpec) -> BuildSpec:
+    """Return a job that computes on the processor: the same, if it does."""
+    p = spec.parameters
+    return spec if isinstance(p, LshParameters) or p.compute == "cpu" else _computing(spec, p, "cpu")
+
+
+def _computing(spec: BuildSpec, p: Parameters | IvfParameters, compute: str) -> BuildSpec:
     return spec.model_copy(update={"parameters": p.model_copy(update={"compute": compute})})
 
 

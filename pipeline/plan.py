@@ -10,6 +10,7 @@ from indexmill.formats.source import VectorSource
 from indexmill.pipeline import ivf_budget, lsh_needs, needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.build import open_input, work_directory
+from indexmill.pipeline.compute import on_processor
 from indexmill.pipeline.graph_build import GraphBlueprint
 from indexmill.pipeline.ivf_budget import IvfShape
 from indexmill.pipeline.ivf_build import IvfBlueprint
@@ -76,6 +77,9 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
     IndexmillError
         As the build would, of parameters and input.
     """
+    planned = on_processor(spec)
+    note = None if planned is spec else _NO_GPU
+    spec = planned
     build = blueprint(spec, source or open_input(spec))
     place = work_directory(spec)
     scratch, files = build.check_room(place, 0)
@@ -86,7 +90,7 @@ def make_plan(spec: BuildSpec, source: VectorSource | None = None) -> Plan:
         peak_scratch_bytes=scratch,
         seconds=round(START_SECONDS + sum(seconds.values()), 1),
         stages=_stages(seconds, memory, files),
-        note=None if getattr(spec.parameters, "compute", "cpu") == "cpu" else _NO_GPU,
+        note=note,
         **facts,
     )
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.device import ArrayDevice
+from indexmill.builders.device import ArrayDevice, cuda_device
+from indexmill.formats.errors import ConfigError
 
 #: Functions of the module that may be called, with the keywords that they may be called with.
 FUNCTIONS = {
@@ -117,6 +118,15 @@ class StrictArrays:
     def host(array: StrictArray) -> np.ndarray:
         """Return an array of NumPy."""
         return array._values.copy()
+
+
+def gpu_problem() -> str | None:
+    """Say why there is no GPU to test on, None where there is one."""
+    try:
+        cuda_device()
+    except ConfigError as error:
+        return f"no GPU can be used: {error}"
+    return None
 
 
 def strict_device(limit: int = 1 << 62, free: int = 1 << 28) -> tuple[ArrayDevice, StrictArrays]:

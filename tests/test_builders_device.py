@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.device_support import FUNCTIONS, METHODS, strict_device
+from tests.device_support import FUNCTIONS, METHODS, gpu_problem, strict_device
 
 from indexmill.builders.carve import Leaves, carve
 from indexmill.builders.cells import Cells, nearest_cells
@@ -33,21 +33,13 @@ def in_order(leaves: Leaves) -> np.ndarray:
     return np.arange(len(leaves.members), dtype=np.uint32)
 
 
-def problem() -> str | None:
-    """Say why there is no GPU to test on."""
-    try:
-        cuda_device()
-    except ConfigError as error:
-        return str(error)
-    return None
-
-
+NO_GPU = gpu_problem()
 DEVICES = [
     pytest.param(lambda: strict_device()[0], id="strict"),
     pytest.param(
         cuda_device,
         id="cuda",
-        marks=pytest.mark.skipif(problem() is not None, reason=f"no GPU can be used: {problem()}"),
+        marks=pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU)),
     ),
 ]
 
@@ -228,7 +220,7 @@ def decoded(book: Any, codes: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float16"])
 def test_codes_are_as_good_as_those_of_the_processor(device: ArrayDevice, dtype: str) -> None:
-    vectors = points(6000, 13, dtype, 11)  # chunks of 2 and 3 components
+    vectors = points(2500, 13, dtype, 11)  # chunks of 2 and 3 components
     here, there = train_pq(vectors, 5, seed=1), train_pq_on(device, vectors, 5, seed=1)
     assert np.array_equal(here.offsets, there.offsets)
     assert here.pivots.shape == there.pivots.shape
@@ -292,10 +284,10 @@ WORK: dict[str, Callable[[ArrayDevice], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WORK)
-def test_a_block_that_runs_out_of_memory_is_cut(name: str) -> None:
+@pytest.mark.parametrize(("name", "limit"), [("nearest", 5 << 20), ("leaves", 1 << 20), ("codes", 5 << 20)])
+def test_a_block_that_runs_out_of_memory_is_cut(name: str, limit: int) -> None:
     wanted = WORK[name](strict_device()[0])
-    device, module = strict_device(limit=1 << 20, free=1 << 40)  # it believes that there is more
+    device, module = strict_device(limit=limit, free=1 << 40)  # it believes that there is more
     assert np.array_equal(WORK[name](device), wanted)
     assert module.refused > 0
 
@@ -344,7 +336,7 @@ def test_cuda_without_cupy_names_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 def test_cuda_without_a_gpu_says_what_cupy_says() -> None:
     pytest.importorskip("cupy", reason="CuPy is not installed")
-    if problem() is None:
+    if NO_GPU is None:
         pytest.skip("there is a GPU")
     with pytest.raises(ConfigError, match=r"cannot compute on a GPU here \(.*nvidia-smi"):
         open_device("cuda")
