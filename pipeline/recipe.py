@@ -169,10 +169,11 @@ class GraphRecipe(Recipe):
         ]
 
     def _encode(self) -> Stage:
-        what = {"pq_bytes": self.p.pq_bytes, "seed": self.p.seed}
+        p = self.p
+        what = {"pq_bytes": p.pq_bytes, "pq_rotation": p.pq_rotation, "seed": p.seed}
         return self._call(
             "encode", encode.VERSION, what, [self.ingest, self.sample],
-            lambda: (encode.encode_task, self.vectors, str(self.sample.path), self.p.pq_bytes, self.p.seed),
+            lambda: (encode.encode_task, self.vectors, str(self.sample.path), p.pq_bytes, p.pq_rotation, p.seed),
             counts=self.by_vector,
         )  # fmt: skip
 
