@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,10 @@ from indexmill.formats.pagefile import PageFile, PageFileWriter
 KIND = "CODE"
 #: A code is one byte a chunk, so a chunk has at most this many centres.
 MAX_CENTRES = 256
+#: Names of the pivots: those of rotated codes have another, so that readers that know no rotation refuse them.
+_PIVOTS, _ROTATED_PIVOTS = "pivots", "rotated_pivots"
+#: How far the squared length of a rotation's column may be from 1: it is float32, and not always from us.
+_LENGTH_ERROR = 1e-3
 #: Codes read at a time: as many as fill whole pages, whatever their length.
 _CODES_AT_ONCE = 16 * PAGE_BYTES
 
@@ -30,10 +36,26 @@ class Codebook:
         Centre c of chunk j is row c, columns ``offsets[j]`` to ``offsets[j + 1]``.
     offsets : uint32 array, shape (M + 1,)
         Strictly increasing from 0 to dim.
+    rotation : float32 array, shape (dim, dim), optional
+        An orthogonal matrix R: codes are of ``x @ R`` for a vector x, and pivots among such (OPQ). Without one
+        codes are of the vectors themselves.
     """
 
     pivots: NDArray[np.float32]
     offsets: NDArray[np.uint32]
+    rotation: NDArray[np.float32] | None = None
+
+    def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float32]:
+        """Return `vectors` (m, dim), of any type, as codes see them: float32, C-contiguous, the same array if it is."""
+        rows = np.ascontiguousarray(vectors, dtype=np.float32)
+        return rows if self.rotation is None else rows @ self.rotation
+
+    def decoded(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return what `codes` (m, M) stand for among what `rotated` returns, float32 (m, dim)."""
+        out = np.empty((len(codes), self.pivots.shape[1]), np.float32)
+        for j, (first, last) in enumerate(pairwise(self.offsets.tolist())):
+            out[:, first:last] = self.pivots[codes[:, j], first:last]
+        return out
 
 
 def write_codes(
@@ -59,12 +81,18 @@ def write_codes(
         raise ValueError(
             f"codebook: 1..{MAX_CENTRES} centres and chunks that cover {dim} components in order"
         )
+    rotation = codebook.rotation
+    if rotation is not None and (rotation.shape != (dim, dim) or not _has_unit_columns(rotation)):
+        raise ValueError(f"codebook: a rotation of {dim} components, whose columns have length 1")
     fields = {"n_vertices": n_vertices, "dim": dim, "n_chunks": n_chunks, "n_centres": n_centres}
     written = 0
     with PageFileWriter(path, KIND, fields) as file:
         with file.section("offsets") as section:
             section.write(np.ascontiguousarray(codebook.offsets, dtype="<u4"))
-        with file.section("pivots") as section:
+        if rotation is not None:
+            with file.section("rotation") as section:
+                section.write(np.ascontiguousarray(rotation.T, dtype="<f4"))
+        with file.section(_PIVOTS if rotation is None else _ROTATED_PIVOTS) as section:
             section.write(np.ascontiguousarray(codebook.pivots, dtype="<f4"))
         with file.section("codes") as section:
             for codes in code_blocks:
@@ -106,10 +134,12 @@ class CodesFile:
             if not _offsets_fit(offsets, dim):
                 what = f"strictly increasing from 0 to {dim}"
                 raise corrupt(path, "section 'offsets'", what, offsets.tolist())
-            pivots = np.frombuffer(file.section("pivots", 4 * self._n_centres * dim), dtype="<f4")
+            rotation = self._rotation(dim) if file.has_section("rotation") else None
+            name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
+            pivots = np.frombuffer(file.section(name, 4 * self._n_centres * dim), dtype="<f4")
             if not np.isfinite(pivots).all():
-                raise corrupt(path, "section 'pivots'", "finite numbers", "NaN or infinity")
-            self.codebook = Codebook(pivots.reshape(-1, dim), offsets)
+                raise corrupt(path, f"section '{name}'", "finite numbers", "NaN or infinity")
+            self.codebook = Codebook(pivots.reshape(-1, dim), offsets, rotation)
             file.payload_bytes("codes", self.n_vertices * self._n_chunks)
             self._stack = stack.pop_all()
 
@@ -118,6 +148,12 @@ class CodesFile:
 
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
+
+    def _rotation(self, dim: int) -> NDArray[np.float32]:
+        found = np.frombuffer(self._file.section("rotation", 4 * dim * dim), dtype="<f4").reshape(dim, dim).T
+        if not _has_unit_columns(found):
+            raise corrupt(self.path, "section 'rotation'", "rows of length 1", "others")
+        return found
 
     def blocks(self) -> Iterator[NDArray[np.uint8]]:
         """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked; raises as `read`."""
@@ -166,6 +202,20 @@ def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codeboo
         codes = np.concatenate(list(file.blocks()))
     codes.flags.writeable = False
     return file.codebook, codes
+
+
+def is_rotation(matrix: NDArray[np.float32]) -> bool:
+    """Whether a square matrix keeps distances, as well as float32 can tell."""
+    if not _has_unit_columns(matrix):
+        return False
+    apart = matrix.T @ matrix - np.eye(len(matrix), dtype=np.float32)
+    return bool(np.abs(apart).max() <= _LENGTH_ERROR)
+
+
+def _has_unit_columns(rotation: NDArray[np.float32]) -> bool:
+    """Whether a matrix may be a rotation: what a reader can tell without multiplying it by itself."""
+    lengths = np.einsum("ij,ij->j", rotation, rotation, dtype=np.float64)
+    return bool((np.abs(lengths - 1) <= _LENGTH_ERROR).all())  # NaN is no number below it
 
 
 def _offsets_fit(offsets: NDArray[np.uint32], dim: int) -> bool:

@@ -113,6 +113,13 @@ def resolve_job(
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="Pruning slack. (default 1.2)")] = None,
     pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
+    pq_rotation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|opq",
+            help="Codes of the vectors as they are, or rotated so that codes err less (OPQ). (default none)",
+        ),
+    ] = None,
     lists: Annotated[int | None, typer.Option(help="ivf: inverted lists. (default 4096)")] = None,
     codec: Annotated[
         str | None,

@@ -10,34 +10,45 @@ from numpy.typing import NDArray
 
 from indexmill.builders.device import ArrayDevice, open_device
 from indexmill.builders.device_kmeans import encode_pq_on, train_pq_on
+from indexmill.builders.opq import train_opq
 from indexmill.builders.pq import encode_pq, train_pq
 from indexmill.formats.codes import Codebook
 from indexmill.formats.mapped import create_npy
 
-VERSION = 2
+VERSION = 3
 
 
 def encode_task(
     vectors: str,
     sample: str,
     pq_bytes: int,
+    rotation: str,
     seed: int,
     compute: str,
     out: str,
     threads: int,
     advance: Any = None,
 ) -> None:
-    """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``."""
+    """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``; `rotation` is "none" or "opq"."""
     directory, device = Path(out), open_device(compute)
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    codebook = trained(drawn, pq_bytes, seed, device, threads)
+    if rotation == "opq":  # learnt on the processor
+        codebook = train_opq(drawn, pq_bytes, seed=seed, threads=threads)
+    else:
+        codebook = trained(drawn, pq_bytes, seed, device, threads)
     rows = np.load(vectors, mmap_mode="r")
     report = {} if advance is None else {"advance": advance}
     shape = (len(rows), len(codebook.offsets) - 1)
     codes = create_npy(directory / "codes.npy", np.uint8, shape)
     encoded(rows, codebook, device, threads, **report, out=codes)
     codes.flush()
-    np.savez(directory / "codebook.npz", pivots=codebook.pivots, offsets=codebook.offsets)
+    save_codebook(codebook, directory)
+
+
+def save_codebook(codebook: Codebook, directory: Path) -> None:
+    """Write ``codebook.npz``."""
+    parts = {name: value for name, value in vars(codebook).items() if value is not None}
+    np.savez(directory / "codebook.npz", **parts)
 
 
 def trained(
@@ -56,8 +67,11 @@ def encoded(
     threads: int = 1,
     **how: Any,
 ) -> NDArray[np.uint8]:
-    """Return the codes of vectors (n, dim), computed on a device or here; `how`: the `advance` and `out` of either."""
-    if device is not None:
+    """Return the codes of vectors (n, dim), computed on a device or here; `how`: the `advance` and `out` of either.
+
+    Vectors are rotated here, and then coded here.
+    """
+    if device is not None and codebook.rotation is None:
         return encode_pq_on(device, vectors, codebook, **how)
     return encode_pq(vectors, codebook, threads, **how)
 
@@ -65,4 +79,4 @@ def encoded(
 def load_codebook(directory: Path) -> Codebook:
     """Read what `encode_task` wrote."""
     with np.load(directory / "codebook.npz") as arrays:
-        return Codebook(arrays["pivots"], arrays["offsets"])
+        return Codebook(**{name: arrays[name] for name in arrays.files})

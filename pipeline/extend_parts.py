@@ -137,10 +137,5 @@ def code_error(vectors: NDArray[Any], space: NodeSpace, codebook: Codebook) -> f
     """Return the mean squared error of the codes of compared rows (m, dim), of at most 10,000 evenly spaced ones."""
     chosen = np.linspace(0, len(vectors) - 1, min(len(vectors), _ERROR_SAMPLE)).astype(np.int64)
     sample = space.as_given(vectors[chosen])
-    codes = encode_pq(sample, codebook)
-    total = 0.0
-    for j in range(codes.shape[1]):
-        columns = slice(int(codebook.offsets[j]), int(codebook.offsets[j + 1]))
-        difference = sample[:, columns].astype(np.float64) - codebook.pivots[codes[:, j], columns]
-        total += float(np.einsum("ij,ij->", difference, difference))
-    return total / len(sample)
+    difference = codebook.rotated(sample) - codebook.decoded(encode_pq(sample, codebook))
+    return float(np.einsum("ij,ij->", difference, difference, dtype=np.float64)) / len(sample)

@@ -17,9 +17,10 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.foreign.index import ForeignCodes, ForeignEntries, ForeignIndex
 from indexmill.formats.foreign.mapped import damaged
 from indexmill.formats.mapped import create_npy
+from indexmill.pipeline.encode import save_codebook
 
 GRAPH_VERSION = 1
-CODES_VERSION = 1
+CODES_VERSION = 2
 #: What the graph task learnt; the manifest tells it.
 FACTS = "imported.json"
 #: Vectors that codes are compared with, and codes copied at a time.
@@ -116,7 +117,7 @@ def codes_task(codes: ForeignCodes, vectors: str, out: str, threads: int, advanc
         if advance is not None:
             advance(len(block))
     kept.flush()
-    np.savez(Path(out) / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+    save_codebook(book, Path(out))
 
 
 def _check_codes(codes: ForeignCodes) -> None:
@@ -147,12 +148,9 @@ def _with_added_component(codes: ForeignCodes, rows: NDArray[Any]) -> Codebook:
 def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
     """Refuse codes that stand for other vectors than `rows`, by the error of at most 10,000 evenly spaced ones."""
     chosen = np.linspace(0, len(rows) - 1, min(len(rows), _COMPARED)).astype(np.int64)
-    sample = rows[chosen].astype(np.float64)
-    book, total = codes.codebook, 0.0
-    for j in range(codes.codes.shape[1]):
-        columns = slice(int(book.offsets[j]), int(book.offsets[j + 1]))
-        centres = codes.codes[chosen, j]
-        total += float(np.square(sample[:, columns] - book.pivots[centres, columns]).sum())
+    book = codes.codebook
+    sample = book.rotated(rows[chosen]).astype(np.float64)
+    total = float(np.square(sample - book.decoded(codes.codes[chosen])).sum())
     spread = float(np.square(sample - sample.mean(axis=0)).sum())
     scale = float(np.square(sample).sum())
     if total > _FOREIGN_ERROR * spread + 1e-6 * scale:

@@ -24,7 +24,7 @@ from indexmill.pipeline.certify import QUERIES
 from indexmill.pipeline.clocks import least
 from indexmill.pipeline.ivf_budget import IvfShape, spans
 from indexmill.pipeline.ivf_tasks import Batch
-from indexmill.pipeline.probe import write_seconds
+from indexmill.pipeline.probe import TRAINING_ROUNDS, write_seconds
 
 #: Rows that are tried, and their bytes at most; seconds after which nothing is tried once more.
 _ROWS, _BYTES, _SECONDS = 16_384, 32 << 20, 6.0
@@ -32,8 +32,6 @@ _ROWS, _BYTES, _SECONDS = 16_384, 32 << 20, 6.0
 _MOST_CENTROIDS = 1024
 #: Queries of a certificate that are tried.
 _ASKED = 64
-#: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
-_TRAINING_ROUNDS = 18
 #: Seconds of a byte of a finished file: it is hashed twice, before and after it has its build id.
 _HASH_SECONDS = 1.2e-9
 _CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
@@ -164,7 +162,7 @@ def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: floa
     if p.codec == "pq":
         book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
         encoding = least(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
-        seconds += min(shape.drawn, TRAINING_VECTORS) * _TRAINING_ROUNDS * encoding
+        seconds += min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
     if p.lists >= ivf_tasks.GRAPH_FROM:
         seconds += _graph_seconds(rows, p.lists)
     return seconds

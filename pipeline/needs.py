@@ -12,7 +12,8 @@ from dataclasses import replace
 from indexmill.builders.entries import n_entries
 from indexmill.builders.exact import BLOCK_BYTES
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
-from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.builders.opq import BLOCK as OPQ_BLOCK
+from indexmill.builders.pq import TRAINING_VECTORS
 from indexmill.builders.scan import MARGIN
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import (
@@ -250,12 +251,19 @@ def _cluster(shape: Shape) -> int:
 
 
 def _encode(shape: Shape, workers: int) -> int:
-    """Training rows as float32, and for each thread the columns of one chunk, twice, and their distances."""
-    rows = min(_drawn(shape), TRAINING_VECTORS)
-    columns = -(-shape.dim // min(shape.parameters.pq_bytes, shape.dim))
-    thread = rows * (8 * columns + 24) + 8 * 4096 * N_CENTRES
+    """Training rows as float32, and for each thread the columns of one chunk and their codes.
+
+    With a rotation also these rows rotated and their codes, and for each thread a block of them and a product.
+    """
+    rows, dim = min(_drawn(shape), TRAINING_VECTORS), shape.dim
+    chunks = min(shape.parameters.pq_bytes, dim)
+    thread = rows * (4 * -(-dim // chunks) + 16)
     copied = 0 if shape.dtype.itemsize == 4 else rows * shape.row_bytes
-    return rows * 4 * shape.dim + copied + workers * thread + (workers - 1) * THREAD_BYTES
+    training = rows * 4 * dim + copied
+    if shape.parameters.pq_rotation == "opq":
+        training += rows * (4 * dim + chunks) + 40 * dim * dim
+        thread += OPQ_BLOCK * (8 * dim + 4 * chunks) + 12 * dim * dim
+    return training + workers * thread + (workers - 1) * THREAD_BYTES
 
 
 def _entries(shape: Shape, workers: int) -> int:

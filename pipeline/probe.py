@@ -59,7 +59,9 @@ _BLOCKS, _BLOCK_ROWS = 32, 50_000
 #: Bytes written to learn the speed of the disk.
 _WRITE_BYTES = 32 << 20
 #: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
-_TRAINING_ROUNDS = 18
+TRAINING_ROUNDS = 28
+#: The same with a rotation: 25 rounds of the alternation, each of half of the rows.
+_OPQ_ROUNDS = 60
 #: Centroids that k-means is tried with at most.
 _MOST_CENTROIDS = 1024
 #: Distances that a row of the sample costs for each level of balanced clustering.
@@ -170,7 +172,8 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
     cells, _ = expected_shards(shape)
     members = n if cells == 1 else int(n * (1 + p.overlap))
     sample = min(p.sample_vectors, n)
-    trained = min(sample, TRAINING_VECTORS) * _TRAINING_ROUNDS
+    rounds = TRAINING_ROUNDS if p.pq_rotation == "none" else _OPQ_ROUNDS
+    trained = min(sample, TRAINING_VECTORS) * rounds
     work = {name: n * walks * rates.scattered for name, walks in _WALKS.items()}
     for name in ("unite", "pack", "assign", "certify"):
         work[name] /= rates.threads

@@ -181,10 +181,12 @@ class GraphRecipe(Recipe):
 
     def _encode(self) -> Stage:
         p = self.p
-        what = {"pq_bytes": p.pq_bytes, "seed": p.seed, **compute_key(p)}
+        what = {"pq_bytes": p.pq_bytes, "pq_rotation": p.pq_rotation, "seed": p.seed, **compute_key(p)}
         return self._call(
             "encode", encode.VERSION, what, [self.ingest, self.sample],
-            lambda: (encode.encode_task, self.vectors, str(self.sample.path), p.pq_bytes, p.seed, p.compute),
+            lambda: (
+                encode.encode_task, self.vectors, str(self.sample.path), p.pq_bytes, p.pq_rotation, p.seed, p.compute,
+            ),
             counts=self.by_vector,
         )  # fmt: skip
 

@@ -98,6 +98,7 @@ class Parameters(BaseModel):
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
     pq_bytes: Annotated[int, Field(ge=1, le=512)] = DEFAULT_PQ_BYTES
+    pq_rotation: Literal["none", "opq"] = "none"
     order: Order = "star"
     node_dtype: NodeDtype = "same"
     metric: Metric = "l2"

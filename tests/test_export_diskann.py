@@ -74,6 +74,22 @@ def test_import_of_export_is_the_index_byte_for_byte(tmp_path: Path, dtype: str,
     assert files_of(tmp_path / "again") == files_of(tmp_path / "1" / "ann")
 
 
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_rotated_codes_go_there_and_back(tmp_path: Path, metric: str) -> None:
+    x = build(tmp_path / "x", points(300, 3), metric=metric, order="identity", pq_rotation="opq")
+    y = there_and_back(x, tmp_path / "1", dtype="float32", metric=metric)
+    assert payloads(x)["codes.imx"] == payloads(y)["codes.imx"]
+    imported = manifest(y)["input"]["imported"]
+    assert imported["codes"] == "kept"
+    rotation = tmp_path / "1" / "ann" / "ann_pq_pivots.bin_rotation_matrix.bin"
+    assert rotation.name in [file["name"] for file in imported["files"]]
+    with IndexFiles(x) as files:
+        stored = np.fromfile(rotation, "<f4", offset=8).reshape(np.fromfile(rotation, "<u4", 2))
+        np.testing.assert_array_equal(stored, files.codebook.rotation)
+    with pytest.raises(ConfigError, match=r"jvector: codes of rotated vectors .* --pq-rotation none"):
+        indexmill.export(x, "jvector", tmp_path / "jvector")
+
+
 def test_slots_become_numbers_whatever_the_layout(tmp_path: Path) -> None:
     x = build(tmp_path / "x", points(300, 3), order="star")
     y = there_and_back(x, tmp_path / "1", dtype="float32")

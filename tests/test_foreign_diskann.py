@@ -13,7 +13,7 @@ from tests.foreign_support import DISKANN, costs, lists_of, read_all, unpack_dis
 from tests.oracles.foreign import bin_bytes, read_disk_index, read_memory_index, write_disk_index
 
 import indexmill
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.foreign.diskann import open_diskann
 from indexmill.formats.foreign.ids import read_id_file
 from indexmill.formats.index import IndexFiles
@@ -171,15 +171,39 @@ def test_medoids_become_entry_vertices(diskann: Path, tmp_path: Path) -> None:
 def test_what_codes_cannot_express_is_trained_anew(diskann: Path, tmp_path: Path) -> None:
     for file in (diskann / "uint8").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    rotation = tmp_path / "ann_pq_pivots.bin_rotation_matrix.bin"
-    rotation.write_bytes(b"any")
-    assert "OPQ" in open_diskann(str(tmp_path / "ann")).no_codes
-    rotation.unlink()
     assert open_diskann(str(tmp_path / "ann"), with_codes=False).codes is None
     (tmp_path / "ann_pq_pivots.bin").rename(tmp_path / "gone")
     indexmill.import_index(tmp_path / "ann", tmp_path / "ix")
     assert manifest(tmp_path / "ix")["input"]["imported"]["codes"] == "trained: theirs are missing"
     assert_sound(tmp_path / "ix")
+
+
+def test_a_centroid_is_rotated_before_it_is_added(diskann: Path, tmp_path: Path) -> None:
+    for file in (diskann / "uint8").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    plain = open_diskann(str(tmp_path / "ann")).codes
+    assert plain is not None
+    dim = plain.codebook.pivots.shape[1]
+    turn = np.roll(np.eye(dim, dtype=np.float32), 1, axis=1)  # component i becomes i + 1
+    path = tmp_path / "ann_pq_pivots.bin_rotation_matrix.bin"
+    path.write_bytes(bin_bytes(turn))
+    rotated = open_diskann(str(tmp_path / "ann"))
+    assert rotated.codes is not None
+    assert path in rotated.files
+    pivots_file = (tmp_path / "ann_pq_pivots.bin").read_bytes()
+    centroid_at = struct.unpack_from("<Q", pivots_file, 16)[0]
+    centroid = np.frombuffer(pivots_file, "<f4", dim, centroid_at + 8)
+    expected = plain.codebook.pivots.astype(np.float64) - centroid + np.roll(centroid, 1)
+    np.testing.assert_allclose(rotated.codes.codebook.pivots, expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(rotated.codes.codebook.rotation, turn)
+    for wrong, message in (
+        (turn[:3], "rows and columns"),
+        (turn * 2, "a rotation"),
+        (turn[::-1] + turn, "a rotation"),
+    ):
+        path.write_bytes(bin_bytes(np.ascontiguousarray(wrong)))
+        with pytest.raises(CorruptFile, match=message):
+            open_diskann(str(tmp_path / "ann"))
 
 
 def test_tags_are_ids(diskann: Path, tmp_path: Path) -> None:

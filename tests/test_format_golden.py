@@ -106,6 +106,21 @@ def test_the_golden_manifests_state_their_version(version: str) -> None:
     assert stated == {"name": "indexmill", "major": major, "minor": minor}
 
 
+def test_the_golden_index_of_rotated_codes_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_rotated"
+    assert (verify_index(index), _native.verify(str(index))) == ([], [])
+    with IndexFiles(index) as files:
+        assert files.manifest.build_id == "cef68188c79e270cd5e55d8d648a18d57212ed198d9e66b64488675079d366f0"
+        assert np.array_equal(files.codebook.rotation, golden.ROTATION)
+        assert np.array_equal(files.codebook.pivots, golden.CODEBOOK.pivots)
+        assert np.array_equal(files.codes, golden.CODES)
+    found = Index(index).search(np.ones((1, golden.DIM), np.float32), golden.N, L=golden.N)
+    assert sorted(found.vector_ids[0].tolist()) == list(range(golden.N))
+    golden.write_golden(tmp_path, rotated=True)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
     index = GOLDEN / "v1_3_lsh"
     assert lsh_problems(index) == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,38 @@ def test_codes_stand_where_the_specification_says(tmp_path: Path) -> None:
     assert struct.unpack_from("<3I", data, section_offset(path, "offsets")) == (0, 1, 3)
     assert struct.unpack_from("<6f", data, section_offset(path, "pivots")) == (0, 1, 2, 3, 4, 5)
     assert data[section_offset(path, "codes") :][:9] == bytes([0, 1, 1, 0, 1, 1, 0, 0, 0])
+
+
+def test_a_rotation_stands_before_pivots_of_another_name(tmp_path: Path) -> None:
+    path = tmp_path / "codes.imx"
+    turn = np.array([[0, -1, 0], [1, 0, 0], [0, 0, 1]], np.float32)  # (x, y, z) becomes (y, -x, z)
+    book = Codebook(np.arange(6, dtype=np.float32).reshape(2, 3), np.array([0, 1, 3], np.uint32), turn)
+    assert book.rotated(np.array([[5, 6, 7]], np.uint8)).tolist() == [[6, -5, 7]]
+    assert book.decoded(np.array([[1, 0]], np.uint8)).tolist() == [[3, 1, 2]]
+    write_codes(path, book, 1, [np.array([[0, 1]], np.uint8)])
+    data = path.read_bytes()
+    rows = struct.unpack_from("<9f", data, section_offset(path, "rotation"))
+    assert rows == (0, 1, 0, -1, 0, 0, 0, 0, 1)  # row j makes component j
+    assert struct.unpack_from("<6f", data, section_offset(path, "rotated_pivots")) == (0, 1, 2, 3, 4, 5)
+    with pytest.raises(KeyError):
+        section_offset(path, "pivots")
+    found = read_codes(path)[0]
+    assert found.rotation is not None
+    np.testing.assert_array_equal(found.rotation, turn)
+
+
+def test_what_is_no_rotation_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "codes.imx"
+    book = codebook(np.random.default_rng(0), 8, 4, 16)
+    codes = np.zeros((5, 4), np.uint8)
+    for wrong in (2 * np.eye(8), np.eye(7), np.full((8, 8), np.nan)):
+        with pytest.raises(ValueError, match="rotation of 8 components"):
+            write_codes(path, replace(book, rotation=wrong.astype(np.float32)), 5, [codes])
+    write_codes(path, replace(book, rotation=np.eye(8, dtype=np.float32)), 5, [codes])
+    for new in (struct.pack("<f", 1.1), struct.pack("<f", np.nan)):
+        patch_page_file(path, {section_offset(path, "rotation"): new})
+        with pytest.raises(CorruptFile, match="section 'rotation': expected rows of length 1"):
+            read_codes(path)
 
 
 def test_string_ids_stand_where_the_specification_says(tmp_path: Path) -> None:

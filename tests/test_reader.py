@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.oracles.hostile import patch_page_file, section_offset
 from tests.oracles.search import SearchOracle
 from tests.oracles.small_index import write_small_index
 
@@ -53,6 +54,36 @@ def test_native_search_does_what_the_oracle_does(
                 }
                 assert found.counters["distances"][i] == want.exact_distances
                 assert found.counters["code_distances"][i] == want.pq_distances
+
+
+@pytest.mark.parametrize("entry", ["medoid", "navigation"])
+@pytest.mark.parametrize(("dtype", "metric"), [("float32", "l2"), ("uint8", "l2"), ("sq8", "ip")])
+def test_queries_of_rotated_codes_are_rotated(tmp_path: Path, dtype: str, metric: str, entry: str) -> None:
+    written = write_small_index(tmp_path, n=400, dim=19, dtype=dtype, metric=metric, rotated=True)
+    oracle, index = SearchOracle(tmp_path), Index(tmp_path)
+    queries = queries_like(written.vectors, 12)
+    how = {"L": 25, "beam_width": 3, "policy": "page", "entry": entry}
+    found = index.search(queries, 5, **how)
+    beside = index.remapped(np.arange(400, dtype=np.uint32)).search(queries, 5, **how)
+    for i, query in enumerate(queries):
+        want = oracle.search(query, 5, 25, 3, "page", entry)
+        np.testing.assert_allclose(found.scores[i], want.scores, rtol=1e-4, atol=1e-3)
+        if metric == "l2":
+            assert found.slots[i].tolist() == want.slots.tolist()
+            assert found.counters["pages_read"][i] == want.pages_read
+            assert found.counters["code_distances"][i] == want.pq_distances
+    np.testing.assert_array_equal(beside.slots, found.slots)
+
+
+def test_a_matrix_that_is_no_rotation_is_refused(tmp_path: Path) -> None:
+    write_small_index(tmp_path, n=50, dim=8, rotated=True)
+    path = tmp_path / "codes.imx"
+    for wrong, got in ((b"\0\0\x40\x40", r"\d+"), (b"\0\0\xc0\x7f", "NaN")):
+        patch_page_file(path, {section_offset(path, "rotation") + 4 * 8: wrong})
+        with pytest.raises(
+            CorruptFile, match=rf'row 1 of section "rotation": expected a squared length of 1, got {got}'
+        ):
+            Index(tmp_path)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -1,8 +1,8 @@
 """A disk index of DiskANN, with the pages of ours (docs/formats/foreign.md).
 
 ``ann_disk.index``, ``ann_disk.index_medoids.bin`` and ``_centroids.bin`` (our entry vertices), ``_pq_pivots.bin`` and
-``_pq_compressed.bin`` (our codes), and ``_disk.index.tags`` (user ids, for PipeANN). No ``ann_metadata.bin``: what
-its numbers mean differs between programs.
+``_pq_compressed.bin`` (our codes), ``_pq_pivots.bin_rotation_matrix.bin`` where these are of rotated vectors, and
+``_disk.index.tags`` (user ids, for PipeANN). No ``ann_metadata.bin``: what its numbers mean differs between programs.
 
 Inner product is stored as DiskANN does it, vectors divided by one number and ``_disk.index_max_base_norm.bin`` with
 that number, but by the least power of two that is no less than the largest norm: all stored vectors have one
@@ -49,6 +49,11 @@ def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) ->
     if index.metric == "ip":
         write_bin(Path(f"{disk}_max_base_norm.bin"), np.array([[scale]], "<f4"))
     _write_pivots(index, folder / f"{PREFIX}_pq_pivots.bin", scale)
+    if index.codes.codebook.rotation is not None:
+        write_bin(
+            folder / f"{PREFIX}_pq_pivots.bin_rotation_matrix.bin",
+            index.codes.codebook.rotation.astype("<f4"),
+        )
     _write_codes(index, folder / f"{PREFIX}_pq_compressed.bin")
     if index.ids == "user":
         write_bin(Path(f"{disk}.tags"), index.whole_ids(NAME, _TAG_BITS).astype("<u4")[:, None])

@@ -27,10 +27,13 @@ _SEARCH_LIST = 64
 
 
 def check(index: ExportedIndex) -> None:
-    """Refuse more vectors than ordinals."""
+    """Refuse more vectors than ordinals, and codes of rotated vectors."""
     if index.n > _MAX_VERTICES:
         action = "export the shards of an index one by one"
         raise cannot_hold(NAME, "vectors:", f"{index.n:,}", f"up to {_MAX_VERTICES:,}", action)
+    if index.codes.codebook.rotation is not None:
+        action = "build an index with --pq-rotation none"
+        raise cannot_hold(NAME, "codes of", "rotated vectors (OPQ)", "vectors as they are", action)
 
 
 def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:

@@ -14,7 +14,7 @@ from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.foreign.diskann_bin import open_bin
 from indexmill.formats.foreign.diskann_disk import DiskNodes
 from indexmill.formats.foreign.diskann_memory import MemoryLists
-from indexmill.formats.foreign.diskann_pq import codes_files, open_codes
+from indexmill.formats.foreign.diskann_pq import codes_files, open_codes, rotation_file
 from indexmill.formats.foreign.index import ForeignEntries, ForeignIndex, ForeignVectors, check_shape
 from indexmill.formats.foreign.mapped import MappedFile, damaged, not_such_a_file
 
@@ -130,6 +130,8 @@ def _open_disk(
     read = products if is_product else nodes.vectors
     norms = (norm_path,) if is_product else ()
     kept = codes_files(prefix) if codes else ()
+    if codes and codes.codebook.rotation is not None:
+        kept += (rotation_file(prefix),)
     return ForeignIndex(
         kind="diskann",
         files=(path, *metadata, *norms, *entry_files, *tag_files, *kept),

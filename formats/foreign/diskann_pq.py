@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import MAX_CENTRES, Codebook
+from indexmill.formats.codes import MAX_CENTRES, Codebook, is_rotation
 from indexmill.formats.foreign.diskann_bin import HEADER_BYTES, open_bin, read_bin
 from indexmill.formats.foreign.index import ForeignCodes
 from indexmill.formats.foreign.mapped import MappedFile, damaged
@@ -21,7 +21,8 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCode
     """Open the codes of an index of `n` vectors of `dim` components.
 
     Distances are measured to pivots after a centroid is subtracted; ``|(x - c) - p|`` is ``|x - (c + p)|``, so the
-    centroid is added to the pivots and nothing else changes.
+    centroid is added to the pivots and nothing else changes. Of an index with a rotation matrix R (OPQ) it is
+    ``|(x - c) R - p|``, and the centroid is added as ``c R``.
 
     Parameters
     ----------
@@ -42,16 +43,31 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCode
     pivots_path, codes_path = codes_files(prefix)
     if not pivots_path.is_file() or not codes_path.is_file():
         return None, "theirs are missing"
-    if Path(f"{pivots_path}_rotation_matrix.bin").exists():
-        return None, "theirs are of rotated vectors (OPQ)"
     codes: NDArray[np.uint8] = open_bin(codes_path, np.uint8, "codes")
     if len(codes) != n:
         raise damaged(codes_path, "byte 0: number of codes", f"{n:,}, one a vector", f"{len(codes):,}")
-    book, reason = _codebook(MappedFile(pivots_path), dim, codes.shape[1], scale)
+    book, reason = _codebook(MappedFile(pivots_path), dim, codes.shape[1], scale, _rotation(prefix, dim))
     return (None if book is None else ForeignCodes(codes_path, book, codes, HEADER_BYTES)), reason
 
 
-def _codebook(file: MappedFile, dim: int, n_chunks: int, scale: float) -> tuple[Codebook | None, str]:
+def _rotation(prefix: str, dim: int) -> NDArray[np.float32] | None:
+    """Read R, whose columns are the directions that components of rotated vectors are measured in, if there is one."""
+    path = rotation_file(prefix)
+    if not path.is_file():
+        return None
+    found = open_bin(path, "<f4", "rotation")
+    if found.shape != (dim, dim):
+        got = " x ".join(map(str, found.shape))
+        raise damaged(path, "byte 0: rows and columns", f"{dim} x {dim}", got)
+    rotation = np.array(found, np.float32)
+    if not is_rotation(rotation):
+        raise damaged(path, "matrix", "a rotation: columns of length 1, at right angles", "another one")
+    return rotation
+
+
+def _codebook(
+    file: MappedFile, dim: int, n_chunks: int, scale: float, rotation: NDArray[np.float32] | None
+) -> tuple[Codebook | None, str]:
     """Read the pivots, made absolute; see `open_codes`."""
     offsets = _parts(file)
     pivots = read_bin(file, offsets[0], "<f4", "pivots")
@@ -73,10 +89,12 @@ def _codebook(file: MappedFile, dim: int, n_chunks: int, scale: float) -> tuple[
     if not steps.all():
         return None, "theirs have empty chunks"
     with np.errstate(over="ignore", invalid="ignore"):
-        moved = ((pivots.astype(np.float64) + centroid) * scale).astype(np.float32)
+        centre = centroid.astype(np.float64)
+        centre = centre if rotation is None else centre @ rotation
+        moved = ((pivots.astype(np.float64) + centre) * scale).astype(np.float32)
     if not np.isfinite(moved).all():
         raise damaged(file.path, "pivots and centroid", "finite numbers", "NaN, infinity or an overflow")
-    return Codebook(moved, chunks.astype(np.uint32)), ""
+    return Codebook(moved, chunks.astype(np.uint32), rotation), ""
 
 
 def _parts(file: MappedFile) -> list[int]:
@@ -92,5 +110,10 @@ def _parts(file: MappedFile) -> list[int]:
 
 
 def codes_files(prefix: str) -> tuple[Path, Path]:
-    """Return the files that `open_codes` reads."""
+    """Return the files that `open_codes` reads, but for the rotation."""
     return Path(f"{prefix}_pq_pivots.bin"), Path(f"{prefix}_pq_compressed.bin")
+
+
+def rotation_file(prefix: str) -> Path:
+    """Return the file of the rotation, which only codes of rotated vectors have."""
+    return Path(f"{prefix}_pq_pivots.bin_rotation_matrix.bin")

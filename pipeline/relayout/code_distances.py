@@ -33,7 +33,7 @@ class CodeDistances:
 
 def code_table(codebook: Codebook, queries: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return squared distances of `queries`, float32 (q, dim), to the centres of each chunk, float32 (q, M, K)."""
-    parts = []
+    parts, queries = [], codebook.rotated(queries)
     for first, last in zip(codebook.offsets[:-1], codebook.offsets[1:], strict=True):
         differences = queries[:, None, first:last] - codebook.pivots[None, :, first:last]
         parts.append(np.einsum("qkd,qkd->qk", differences, differences))

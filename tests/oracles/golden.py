@@ -3,12 +3,14 @@
 `write_golden` writes them in today's format; ``tests/golden/v1_0`` holds what version 1.0 wrote, which had no
 navigation graph, ``v1_1`` what 1.1 wrote, which had no generations, and ``v1_2`` what 1.2 wrote, which did not say how
 an index was laid out again. A change of the format adds a directory beside the old ones:
-``python -m tests.oracles.golden tests/golden/v1_3``, and ``tests.oracles.golden_lsh tests/golden/v1_3_lsh``.
+``python -m tests.oracles.golden tests/golden/v1_3``, ``... tests/golden/v1_3_rotated rotated``, and
+``tests.oracles.golden_lsh tests/golden/v1_3_lsh``.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,8 @@ SCALE = (np.arange(DIM + 1, dtype=np.float32) / 4 - 8, np.full(DIM + 1, 0.0625, 
 CODEBOOK = Codebook(
     np.arange(4 * (DIM + 1), dtype=np.float32).reshape(4, -1) / 8, np.array([0, 2, 6], np.uint32)
 )
+#: Components change places, and some their signs.
+ROTATION = np.eye(DIM + 1, dtype=np.float32)[[2, 0, 3, 5, 1, 4]] * np.array([1, -1, 1, 1, -1, 1], np.float32)
 CODES = np.stack([_slots % 4, _slots // 4], axis=1).astype(np.uint8)
 ENTRIES = EntryVertices(
     6, np.array([[-8, -4, 0, 4, 8, 1], [2, 1, 0.5, 0.25, 0.125, 0]], np.float32), np.array([9, 2], np.uint32)
@@ -62,11 +66,12 @@ DRIFT = {"added_share": 0.25, "advice": "größer"}
 USER_IDS = pa.array([f"id-{'é' * (s % 4)}{s}" if s else "" for s in range(N)], pa.large_string())
 
 
-def write_golden(directory: Path) -> None:
-    """Write the golden index in today's format."""
+def write_golden(directory: Path, rotated: bool = False) -> None:
+    """Write the golden index in today's format, with codes of rotated vectors if asked."""
+    codebook = replace(CODEBOOK, rotation=ROTATION) if rotated else CODEBOOK
     directory.mkdir(parents=True, exist_ok=True)
     write_graph(directory / "graph.imx", NODE_FORMAT, N, "ip", [NODES], MAX_NORM, SCALE)
-    write_codes(directory / "codes.imx", CODEBOOK, N, [CODES])
+    write_codes(directory / "codes.imx", codebook, N, [CODES])
     write_entries(directory / "entries.imx", ENTRIES, N)
     write_ids(directory / "ids.imx", VECTOR_IDS, USER_IDS)
     write_navigation(directory / NAVIGATION_NAME, NAVIGATION, N)
@@ -89,4 +94,4 @@ def write_golden(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_golden(Path(sys.argv[1]))
+    write_golden(Path(sys.argv[1]), sys.argv[2:] == ["rotated"])

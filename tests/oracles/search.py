@@ -320,7 +320,10 @@ class SearchOracle:
 
     def distance_table(self, vector: NDArray[np.float64]) -> NDArray[np.float32]:
         """Squared distance of each chunk of the query to each centre, float32 (M, K)."""
-        squares = (self.codebook.pivots - vector.astype(np.float32)) ** 2
+        query = vector.astype(np.float32)
+        if self.codebook.rotation is not None:
+            query = self.codebook.rotation.T @ query
+        squares = (self.codebook.pivots - query) ** 2
         return np.add.reduceat(squares, self.codebook.offsets[:-1].astype(np.int64), axis=1).T
 
     def stored_form(self, query: NDArray[Any]) -> NDArray[np.float64]:

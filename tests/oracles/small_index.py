@@ -6,7 +6,7 @@ sum (below 256 dimensions): two readers agree to the last bit, ties included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ def write_small_index(
     n_entries: int = 3,
     n_navigation: int = 30,
     metadata: bool = False,
+    rotated: bool = False,
 ) -> SmallIndex:
     """Write an index of n random vectors.
 
@@ -88,6 +89,8 @@ def write_small_index(
     id_type : {"none", "int64", "uint64", "string", "binary"}
     n_navigation : int
         Vertices of the navigation graph, at most n; 0 for none.
+    rotated : bool
+        Whether codes are of rotated vectors; components change places and signs, so that no bit is lost.
     """
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
@@ -99,7 +102,9 @@ def write_small_index(
     node_format = NodeFormat(space.shape[1], dtype, R)
     stored, scale = _elements(space, node_format)
     neighbours, degrees = _graph(rng, space, R)
-    codebook, codes = _quantize(rng, space, n_chunks)
+    rotation = _rotation(rng, space.shape[1]) if rotated else None
+    codebook, codes = _quantize(rng, space if rotation is None else space @ rotation, n_chunks)
+    codebook = replace(codebook, rotation=rotation)
     entries = _entries(rng, space, n_entries)
     user_ids = random_user_ids(rng, n, id_type)
 
@@ -217,6 +222,12 @@ def _graph(rng: np.random.Generator, space: NDArray[np.float32], R: int) -> tupl
         neighbours[v, : len(chosen)] = chosen
         degrees[v] = len(chosen)
     return neighbours, degrees
+
+
+def _rotation(rng: np.random.Generator, dim: int) -> NDArray[np.float32]:
+    rotation = np.zeros((dim, dim), np.float32)
+    rotation[np.arange(dim), rng.permutation(dim)] = rng.choice([-1, 1], dim)
+    return rotation
 
 
 def _quantize(

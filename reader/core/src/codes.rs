@@ -25,18 +25,28 @@ pub struct Codebook {
     pivots: Vec<f32>,
 }
 
-/// Codebook and codes in memory: `n * M + 1024 * dim` bytes.
+/// A rotation of vectors in memory (OPQ): `4 * dim * dim` bytes.
+#[derive(Debug, Clone)]
+struct Rotation {
+    dim: usize,
+    /// Row j: whose inner product with a vector is component j of the rotated one.
+    rows: Vec<f32>,
+}
+
+/// Codebook and codes in memory: `n * M + 1024 * dim` bytes, and `4 * dim * dim` if codes are of rotated vectors.
 #[derive(Debug)]
 pub struct Codes {
     /// First bytes of the build id.
     pub build_id: [u8; 16],
     book: Codebook,
+    rotation: Option<Rotation>,
     codes: Vec<u8>,
 }
 
 impl Codebook {
     /// Reads fields and sections of `file` that say how vectors of `dim` components are coded, and checks every value.
-    pub fn read(file: &PageFile, checksums: &[u32], dim: u64) -> Result<Self> {
+    /// The section `pivots` has the centres.
+    pub fn read(file: &PageFile, checksums: &[u32], dim: u64, pivots: &str) -> Result<Self> {
         let m = file.field_in("n_chunks", 1..=dim)?;
         let k = file.field_in("n_centres", 1..=TABLE_WIDTH as u64)?;
         let load = |name: &str, bytes: u64| -> Result<Vec<u8>> {
@@ -49,7 +59,7 @@ impl Codebook {
             let expected = format!("increasing from 0 to {dim}");
             return Err(Error::corrupt(&file.path, "section \"offsets\"", expected, "another list"));
         }
-        let pivots = transposed(&file.path, &load("pivots", 4 * k * dim)?, k as usize, dim as usize)?;
+        let pivots = transposed(&file.path, &load(pivots, 4 * k * dim)?, k as usize, dim as usize)?;
         Ok(Codebook { n_centres: k as usize, offsets, pivots })
     }
 
@@ -94,6 +104,39 @@ impl Codebook {
     }
 }
 
+impl Rotation {
+    /// How far the squared length of a row may be from 1: it is a float32 matrix, and not always ours.
+    const LENGTH_ERROR: f64 = 1e-3;
+
+    /// Reads the section of `file`, if it has one, and checks that its rows have length 1.
+    fn read(file: &PageFile, checksums: &[u32], dim: u64) -> Result<Option<Self>> {
+        if !file.header.sections.iter().any(|section| section.name == "rotation") {
+            return Ok(None);
+        }
+        let bytes = dim.saturating_mul(dim).saturating_mul(4);
+        let raw = file.read_section(&file.section("rotation", Some(bytes))?, checksums)?;
+        let dim = dim as usize;
+        let mut rows: Vec<f32> = reserve(&file.path, dim * dim)?;
+        rows.extend(f32s(&raw));
+        for (i, row) in rows.chunks_exact(dim).enumerate() {
+            let length: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+            let sound = (length - 1.0).abs() <= Self::LENGTH_ERROR; // NaN is not
+            if !sound {
+                let place = format!("row {i} of section \"rotation\"");
+                return Err(Error::corrupt(&file.path, place, "a squared length of 1", length));
+            }
+        }
+        Ok(Some(Rotation { dim, rows }))
+    }
+
+    fn turn(&self, query: &[f32]) -> Vec<f32> {
+        assert_eq!(query.len(), self.dim);
+        let product = kernels().ip_f32;
+        // SAFETY: both are `dim` floats.
+        self.rows.chunks_exact(self.dim).map(|row| unsafe { product(query.as_ptr(), row.as_ptr(), self.dim) }).collect()
+    }
+}
+
 impl Codes {
     /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
     pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
@@ -101,7 +144,9 @@ impl Codes {
         file.field_in("n_vertices", n..=n)?;
         file.field_in("dim", dim..=dim)?;
         let checksums = file.load_checksums()?;
-        let book = Codebook::read(&file, &checksums, dim)?;
+        let rotation = Rotation::read(&file, &checksums, dim)?;
+        let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };
+        let book = Codebook::read(&file, &checksums, dim, pivots)?;
         let (m, k) = (book.n_chunks() as u64, book.n_centres as u64);
         let codes = file.read_section(&file.section("codes", Some(n.saturating_mul(m)))?, &checksums)?;
         if let Some(at) = codes.iter().position(|&c| u64::from(c) >= k) {
@@ -109,14 +154,15 @@ impl Codes {
             return Err(Error::corrupt(path, place, format!("values below {k}"), codes[at]));
         }
         let build_id = file.header.build_id;
-        Ok(Codes { build_id, book, codes })
+        Ok(Codes { build_id, book, rotation, codes })
     }
 
     /// The codes in another order: slot s gets that of slot `order[s]`, which is below n.
     pub(crate) fn remapped(&self, path: &Path, order: &[u32]) -> Result<Self> {
         let mut codes: Vec<u8> = reserve(path, self.codes.len())?;
         order.iter().for_each(|&slot| codes.extend_from_slice(self.code(slot)));
-        Ok(Codes { build_id: self.build_id, book: self.book.clone(), codes })
+        let (book, rotation) = (self.book.clone(), self.rotation.clone());
+        Ok(Codes { build_id: self.build_id, book, rotation, codes })
     }
 
     fn code(&self, slot: u32) -> &[u8] {
@@ -129,14 +175,18 @@ impl Codes {
         self.book.n_chunks()
     }
 
-    /// Memory it takes: `n * M + 1024 * dim` bytes, and 8 for each end of a chunk.
+    /// Memory it takes: `n * M + 1024 * dim` bytes, 8 for each end of a chunk, and the rotation if there is one.
     pub fn memory_bytes(&self) -> u64 {
-        self.codes.len() as u64 + self.book.memory_bytes()
+        let rotation = self.rotation.as_ref().map_or(0, |rotation| size_of_val(&*rotation.rows));
+        self.codes.len() as u64 + self.book.memory_bytes() + rotation as u64
     }
 
-    /// Fills the distance table of a query; see [`Codebook::fill_table`].
+    /// Fills the distance table of a query, rotated if the codes are; see [`Codebook::fill_table`].
     pub fn fill_table(&self, query: &[f32], table: &mut Vec<f32>) {
-        self.book.fill_table(query, table);
+        match &self.rotation {
+            None => self.book.fill_table(query, table),
+            Some(rotation) => self.book.fill_table(&rotation.turn(query), table),
+        }
     }
 
     /// Asks for the memory of a code that is scored soon.
@@ -179,7 +229,7 @@ mod tests {
         let pivots = transposed(Path::new("codes.imx"), &raw, k, dim).unwrap();
         let codes: Vec<u8> = (0..n * 3).map(|_| random.below(k) as u8).collect();
         let book = Codebook { n_centres: k, offsets, pivots };
-        let quantizer = Codes { build_id: [0; 16], book, codes };
+        let quantizer = Codes { build_id: [0; 16], book, rotation: None, codes };
         let query: Vec<f32> = (0..dim).map(|_| random.float()).collect();
         let (mut table, mut got) = (Vec::new(), Vec::new());
         quantizer.fill_table(&query, &mut table);
@@ -194,5 +244,21 @@ mod tests {
             }
             assert!((f64::from(score) - want).abs() < 1e-4);
         }
+    }
+
+    #[test]
+    fn a_rotated_query_is_measured_from_the_centres() {
+        // One quarter turn: (x, y) becomes (y, -x).
+        let rotation = Some(Rotation { dim: 2, rows: vec![0.0, 1.0, -1.0, 0.0] });
+        let raw: Vec<u8> = [5.0f32, 7.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let pivots = transposed(Path::new("codes.imx"), &raw, 1, 2).unwrap();
+        let book = Codebook { n_centres: 1, offsets: vec![0, 2], pivots };
+        let plain = book.memory_bytes();
+        let quantizer = Codes { build_id: [0; 16], book, rotation, codes: vec![0] };
+        let (mut table, mut got) = (Vec::new(), Vec::new());
+        quantizer.fill_table(&[1.0, 2.0], &mut table);
+        quantizer.score(&table, &[0], &mut got);
+        assert_eq!(got, [9.0 + 64.0]);
+        assert_eq!(quantizer.memory_bytes(), 1 + plain + 16);
     }
 }

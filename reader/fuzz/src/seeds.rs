@@ -55,6 +55,8 @@ pub fn all() -> Vec<Seed> {
     add(&mut seeds, "node-of-two-pages", &["graph.imx"], large, None);
     let many = Spec { n: 300, dim: 2, dtype: UINT8, max_degree: 2, ..SMALL };
     add(&mut seeds, "all-centres", &["codes.imx"], many, None);
+    let rotated = include_bytes!("../../../tests/golden/v1_3_rotated/codes.imx");
+    push(&mut seeds, "codes", "rotated", &[FITTED], &content_pages(rotated));
     add_modes(&mut seeds, &index(Spec { id_type: 4, ..SMALL }, None));
     add_lsh(&mut seeds);
     add_ivf(&mut seeds);

@@ -1,0 +1,126 @@
+"""OPQ: a rotation that makes codes err less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.extend_support import build, points
+
+import indexmill
+from indexmill.builders import opq
+from indexmill.builders.opq import train_opq
+from indexmill.builders.pq import encode_pq, train_pq
+from indexmill.formats.codes import Codebook, is_rotation
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.index import IndexFiles
+
+
+def correlated(n: int, dim: int, seed: int = 0) -> np.ndarray:
+    """Vectors whose components all depend on few others, far from the origin."""
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((n, dim)) * np.linspace(3, 0.05, dim) ** 2
+    mixing = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    return (factors @ mixing + 20).astype(np.float32)
+
+
+def error(book: Codebook, vectors: np.ndarray) -> float:
+    """Return the mean squared distance between vectors and what their codes stand for, in the vectors' own space."""
+    restored = book.decoded(encode_pq(vectors, book)).astype(np.float64)
+    if book.rotation is not None:
+        restored = restored @ np.linalg.inv(book.rotation.astype(np.float64))
+    return float(((vectors - restored) ** 2).sum(axis=1).mean())
+
+
+def test_rotated_codes_err_less_where_components_depend_on_each_other() -> None:
+    vectors = correlated(3000, 24)
+    plain, rotated = train_pq(vectors, 6, seed=1), train_opq(vectors, 6, seed=1)
+    assert rotated.rotation is not None
+    assert is_rotation(rotated.rotation)
+    assert error(rotated, vectors) < 0.6 * error(plain, vectors)
+
+
+def test_alternation_improves_on_the_principal_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.abs(correlated(3000, 24) - 20)  # not normal: the principal directions are not the best ones
+    errors = []
+    for rounds in (0, 15):
+        monkeypatch.setattr(opq, "_TRIALS", 1 + rounds // 3)
+        monkeypatch.setattr(opq, "_ROUNDS", rounds)
+        errors.append(error(train_opq(vectors, 6, seed=1), vectors))
+    assert errors[1] < 0.99 * errors[0]
+
+
+def test_components_that_belong_together_stay_together() -> None:
+    """Each chunk takes few values: principal directions would mix the chunks, and every centre would err."""
+    rng = np.random.default_rng(1)
+    values = rng.exponential(size=(8, 200, 4)) * 3
+    vectors = np.hstack([some[rng.integers(0, 200, 4000)] for some in values]).astype(np.float32)
+    assert (
+        error(train_opq(vectors, 8, seed=1), vectors)
+        <= 1.02 * error(train_pq(vectors, 8, seed=1), vectors) + 0.01
+    )
+
+
+def test_codes_of_rotated_vectors_are_the_nearest_centres() -> None:
+    vectors = correlated(700, 10)
+    book = train_opq(vectors, 4, seed=1)
+    assert book.rotation is not None
+    turned = vectors.astype(np.float64) @ book.rotation.astype(np.float64)
+    codes = encode_pq(vectors, book, threads=2)
+    for j in range(4):
+        columns = slice(int(book.offsets[j]), int(book.offsets[j + 1]))
+        apart = ((turned[:, None, columns] - book.pivots[None, :, columns]) ** 2).sum(axis=2)
+        chosen = np.take_along_axis(apart, codes[:, j : j + 1].astype(np.int64), 1)[:, 0]
+        np.testing.assert_allclose(chosen, apart.min(axis=1), rtol=1e-3, atol=1e-3)
+
+
+def test_opq_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opq, "BLOCK", 64)
+    one, two = (train_opq(correlated(500, 12), 5, seed=3, threads=t) for t in (1, 3))
+    np.testing.assert_array_equal(one.pivots, two.pivots)
+    np.testing.assert_array_equal(one.rotation, two.rotation)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        np.full((400, 6), 7, np.uint8),
+        np.zeros((1, 1), np.float32),
+        correlated(5, 12),
+        np.hstack([correlated(300, 5), np.zeros((300, 4), np.float32)]),
+        np.repeat(np.eye(8, dtype=np.float32), 100, axis=0) * 1e-20,
+    ],
+    ids=["constant", "one", "few", "dimensions-without-variance", "tiny"],
+)
+def test_what_has_no_principal_directions_is_coded_all_the_same(vectors: np.ndarray) -> None:
+    book = train_opq(vectors, 3, seed=1)
+    assert book.rotation is not None
+    assert is_rotation(book.rotation)
+    assert np.isfinite(book.pivots).all()
+    assert error(book, vectors) <= error(train_pq(vectors, 3, seed=1), vectors) + 1e-6 * (
+        vectors.max() ** 2 + 1e-30
+    )
+
+
+def test_a_build_with_a_rotation_is_searched_grown_and_laid_out(tmp_path: Path) -> None:
+    vectors = points(400, 3)
+    x = build(tmp_path / "x", vectors[:300], pq_rotation="opq")
+    with IndexFiles(x) as files:
+        book = files.codebook
+        assert book.rotation is not None
+        rows = np.empty(300, np.int64)
+        rows[files.vector_ids] = np.arange(300)
+        np.testing.assert_array_equal(files.codes[rows], encode_pq(vectors[:300], book))
+    indexmill.append(x, vectors[300:])
+    indexmill.lay_out(x, "breadth-first", out=tmp_path / "y")
+    with IndexFiles(tmp_path / "y") as files:
+        np.testing.assert_array_equal(files.codebook.rotation, book.rotation)
+    found = indexmill.open(tmp_path / "y").search(vectors[::10], 1, L=50)
+    assert (found.vector_ids[:, 0] == np.arange(0, 400, 10)).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["lsh", "ivf"])
+def test_only_graphs_have_rotated_codes(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(ConfigError, match="pq_rotation"):
+        indexmill.build(points(300, 3), tmp_path / "x", kind=kind, pq_rotation="opq")
