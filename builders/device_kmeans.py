@@ -50,7 +50,8 @@ def centroids_on(
     with device.use("the rows that k-means is trained on") as xp:
         points = (uploaded(xp, sample, np.float32) - xp.asarray(origin))[None]
         centres = _lloyd(device, xp, points, points[:, xp.asarray(chosen)], _CENTROID_ITERATIONS)
-    return centres[0] + origin
+    found: NDArray[np.float32] = centres[0] + origin
+    return found
 
 
 def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, seed: int) -> Codebook:

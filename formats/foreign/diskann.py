@@ -129,7 +129,7 @@ def _open_disk(
 
     read = products if is_product else nodes.vectors
     norms = (norm_path,) if is_product else ()
-    kept = codes_files(prefix) if codes else ()
+    kept: tuple[Path, ...] = codes_files(prefix) if codes else ()
     if codes and codes.codebook.rotation is not None:
         kept += (rotation_file(prefix),)
     return ForeignIndex(
