@@ -77,9 +77,10 @@ def _show_table(console: Console, report: TuneReport) -> None:
         f"page reads a query at recall@{asked.k} {asked.target_recall:g}: {report.n_queries // 2:,} queries from "
         f"{where}, which tuned nothing; {report.n_vectors:,} vectors foretold from samples"
     )
+    console.print(title, markup=False, soft_wrap=True)
     samples = [f"{size:,}" for size in report.sizes]
     headings = ["", "R", "L", "alpha", "code", *samples, "all", "95%", "memory", "index", "build"]
-    table = plain_table(title, headings, gap=2)
+    table = plain_table("", headings, gap=2)
     for row in sorted(report.rows, key=lambda row: (row.cost.price, row.cost.reads)):
         if not (row.on_frontier or row.recommended):
             continue

@@ -338,7 +338,10 @@ def test_the_recommended_job_builds_an_index_that_reads_what_was_foretold(
 def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) -> None:
     result = run("tune", base, *GRAPH, "--pq-bytes", "6", "--max-reads", "1")
     assert result.exit_code == 8
-    assert "page reads a query at recall@10 0.95" in result.stdout
+    assert (
+        "page reads a query at recall@10 0.95: 220 queries from the input, which tuned nothing; 4,400"
+        in result.stdout
+    )
     assert "max-reads: no setting is foretold to read at most 1 pages" in result.stderr
     assert "Leave --pq-bytes open" in result.stderr
 
