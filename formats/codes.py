@@ -18,6 +18,8 @@ from indexmill.formats.pagefile import PageFile, PageFileWriter
 KIND = "CODE"
 #: A code is one byte a chunk, so a chunk has at most this many centres.
 MAX_CENTRES = 256
+#: Bytes of a code, at most.
+MAX_BYTES = 512
 #: Names of the pivots: those of rotated codes have another, so that readers that know no rotation refuse them.
 _PIVOTS, _ROTATED_PIVOTS = "pivots", "rotated_pivots"
 #: How far the squared length of a rotation's column may be from 1: it is float32, and not always from us.

@@ -60,18 +60,19 @@ def async_seconds(compute: float, n_io: float, request: float, read: float, thre
 def interleaved_seconds(
     compute: float, n_io: float, request: float, read: float, threads: int, inflight: int
 ) -> float:
-    """Equation 7 with so many queries in flight that all wait for one side now and then: `async_seconds` without end.
+    """Equation 7 with few queries in flight on each thread, which may all wait for one side; with more, `async_seconds`.
 
     Processor and device are the two stations of a closed network (Lazowska et al., Quantitative System Performance,
-    1984, chapter 6): of N queries the slower one is idle while all N are at the other, ``(1 - r^(N + 1)) / (1 - r^N)``
-    times as long as Equation 7 has it, r the faster one's time over the slower one's. Where both take equally long this
-    is 1 + 1 / N.
+    1984, chapter 6): of N queries the slower one is idle while all N are at the other, so it takes
+    ``(1 - r^(N + 1)) / (1 - r^N)`` times as long as Equation 7 has it, r the faster one's time over the slower one's.
+    Where both take equally long this is 1 + 1 / N. A thread's queries wait for that thread alone, so N is `inflight`.
     """
     processor, device = (compute + n_io * request) / threads, n_io * read
     slower, faster = max(processor, device), min(processor, device)
     ratio = faster / slower if slower > 0 else 0.0
-    powers = [ratio**i for i in range(threads * inflight + 1)]
-    return slower * sum(powers) / sum(powers[:-1])
+    if ratio == 1:
+        return slower * (1 + 1 / inflight)
+    return slower * float((1 - ratio ** (inflight + 1)) / (1 - ratio**inflight))
 
 
 def bound_by(compute: float, n_io: float, request: float, read: float, threads: int = 1) -> Bound:

@@ -53,7 +53,7 @@ class DevicePlan:
 
 @dataclass(frozen=True)
 class Target:
-    """What so many queries a second ask of a device, that of all threads together.
+    """What so many queries a second ask of a device, that of all threads together, with enough queries in flight.
 
     Attributes
     ----------
@@ -169,15 +169,17 @@ def plan_device(
     alone = _request(profile, 1)
     sync_read = cost_device.sync_read_seconds(profile, alone, query.read_bytes)
     waiting = max(query.rounds * cost_device.latency_seconds(profile), n_io * read)
+    whole = compute + n_io * request + waiting
+    seconds = cost.interleaved_seconds(compute, n_io, request, read, threads, inflight)
     return DevicePlan(
         device=name,
         sync_qps=threads / cost.sync_seconds(compute, n_io, alone, sync_read),
-        qps=1 / cost.interleaved_seconds(compute, n_io, request, read, threads, inflight),
+        qps=min(1 / seconds, threads * inflight / whole),
         binds=_binds(query, profile, request, iops, threads),
         depth=depth,
         iops=None if math.isinf(iops) else iops,
         request_us=1e6 * request,
-        query_us=1e6 * (compute + n_io * request + waiting),
+        query_us=1e6 * whole,
     )
 
 

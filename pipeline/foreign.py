@@ -20,6 +20,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
+from indexmill.formats.codes import MAX_BYTES
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.foreign.index import ForeignIndex
 from indexmill.formats.manifest import MANIFEST_NAME
@@ -45,7 +46,7 @@ from indexmill.pipeline.store import StageStore
 _HASHED = 8 << 20
 _LEAST_DEGREE = 2
 #: Vectors looked at, and how far from 1 their lengths may be, where a graph is said to be by cosine.
-_LENGTHS, _LENGTH_SLACK = 100, 1e-3
+_LENGTHS, _LENGTH_SLACK = 100, 0.03
 #: How far the length of a vector may be from 1 that was divided by it and rounded to float32: it is not divided again.
 _ROUNDED_LENGTH = 2.0**-23
 
@@ -89,7 +90,7 @@ class ImportOptions:
     force: bool = False
 
     def __post_init__(self) -> None:
-        for name, value, most in (("workers", self.workers, 1024), ("pq_bytes", self.pq_bytes, 512)):
+        for name, value, most in (("workers", self.workers, 1024), ("pq_bytes", self.pq_bytes, MAX_BYTES)):
             if value is not None and not 1 <= value <= most:
                 raise ConfigError(f"{name}: expected 1 to {most}, got {value}")
         if self.memory is not None and self.memory < 1:

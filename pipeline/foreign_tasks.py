@@ -15,7 +15,7 @@ from indexmill.builders.connect import connect_unreachable, count_unreachable
 from indexmill.formats.codes import Codebook
 from indexmill.formats.errors import InputError
 from indexmill.formats.foreign.index import ForeignCodes, ForeignEntries, ForeignIndex
-from indexmill.formats.foreign.mapped import damaged
+from indexmill.formats.foreign.mapped import damaged_codes
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.encode import save_codebook
 
@@ -128,7 +128,7 @@ def _check_codes(codes: ForeignCodes) -> None:
         if block.max() >= n_centres:
             row = first + int(np.argmax((block >= n_centres).any(axis=1)))
             where = f"byte {codes.begin + row * block.shape[1]:,}: code of vector {row:,}"
-            raise damaged(codes.path, where, f"values below {n_centres}", codes.codes[row].max())
+            raise damaged_codes(codes.path, where, f"values below {n_centres}", codes.codes[row].max())
 
 
 def _with_added_component(codes: ForeignCodes, rows: NDArray[Any]) -> Codebook:
@@ -154,7 +154,7 @@ def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
     spread = float(np.square(sample - sample.mean(axis=0)).sum())
     scale = float(np.square(sample).sum())
     if total > _FOREIGN_ERROR * spread + 1e-6 * scale:
-        raise damaged(
+        raise damaged_codes(
             codes.path,
             "codes (are all files of one index, and is the dtype right?)",
             f"a squared error of at most {spread / len(chosen):.4g}, the variance of the vectors",

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from indexmill.formats.codes import MAX_BYTES
+
 #: DiskANN's published setting for SIFT-like data; 32 neighbours let 15 nodes of 128 bytes share a page.
 DEFAULT_MAX_DEGREE = 32
 #: Candidates kept while building; DiskANN recommends 75 to 200.
@@ -97,7 +99,7 @@ class Parameters(BaseModel):
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
-    pq_bytes: Annotated[int, Field(ge=1, le=512)] = DEFAULT_PQ_BYTES
+    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     pq_rotation: Literal["none", "opq"] = "none"
     order: Order = "star"
     node_dtype: NodeDtype = "same"
@@ -149,7 +151,7 @@ class IvfParameters(BaseModel):
     kind: Literal["ivf"] = "ivf"
     lists: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LISTS
     codec: Literal["flat", "sq8", "pq"] = "flat"
-    pq_bytes: Annotated[int, Field(ge=1, le=512)] = DEFAULT_PQ_BYTES
+    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     batch_vectors: Annotated[int, Field(ge=64)] | None = None
     metric: Metric = "l2"
     sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE

@@ -210,3 +210,15 @@ def test_damaged_codes_are_refused_and_named(small: SmallIndex, tmp_path: Path, 
         indexmill.import_index(tmp_path / "out" / FILE_NAME, tmp_path / "y", program="jvector")
     assert str(path) in str(refusal.value)
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_codes_longer_than_ours_can_be_are_trained_anew(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(3).normal(size=(40, 520)).astype(np.float32)
+    x = build(tmp_path / "x", vectors, order="identity", pq_bytes=512)
+    indexmill.export(x, "jvector", tmp_path / "out")
+    codes = tmp_path / "out" / CODES_NAME
+    sizes = struct.pack(">520i", *[1] * 520)
+    head = codes.read_bytes()[:12] + struct.pack(">I", 520) + sizes + struct.pack(">fI", -1.0, 1)
+    codes.write_bytes(head + bytes(4 * 520) + struct.pack(">II", 40, 520) + bytes(40 * 520))
+    indexmill.import_index(tmp_path / "out" / FILE_NAME, tmp_path / "y", program="jvector")
+    assert manifest(tmp_path / "y")["input"]["imported"]["codes"] == "trained: theirs have more than 512 bytes"

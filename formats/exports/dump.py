@@ -24,7 +24,7 @@ KEEPS = {
     "order": "as a column",
     "pages": "as a column",
     "entries": "no",
-    "ids": "yes",
+    "ids": "numbers or text",
     "metadata": "as JSON",
 }
 

@@ -85,7 +85,7 @@ def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target[Exporte
         "order": "yes",
         "pages": "no",
         "entries": "no",
-        "ids": "yes",
+        "ids": "63 bits or text",
         "metadata": "as fields",
         **kept,
     }

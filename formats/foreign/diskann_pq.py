@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import MAX_CENTRES, Codebook, is_rotation
+from indexmill.formats.codes import MAX_BYTES, MAX_CENTRES, Codebook, is_rotation
 from indexmill.formats.foreign.diskann_bin import HEADER_BYTES, open_bin, read_bin
 from indexmill.formats.foreign.index import ForeignCodes
-from indexmill.formats.foreign.mapped import MappedFile, damaged
+from indexmill.formats.foreign.mapped import MappedFile, damaged_codes
 
 #: Parts of the pivots file: four, or five where components are rearranged before they are cut into chunks.
 _PARTS, _REARRANGED_PARTS = 4, 5
@@ -45,7 +45,9 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCode
         return None, "theirs are missing"
     codes: NDArray[np.uint8] = open_bin(codes_path, np.uint8, "codes")
     if len(codes) != n:
-        raise damaged(codes_path, "byte 0: number of codes", f"{n:,}, one a vector", f"{len(codes):,}")
+        raise damaged_codes(codes_path, "byte 0: number of codes", f"{n:,}, one a vector", f"{len(codes):,}")
+    if codes.shape[1] > MAX_BYTES:
+        return None, f"theirs have more than {MAX_BYTES} bytes"
     book, reason = _codebook(MappedFile(pivots_path), dim, codes.shape[1], scale, _rotation(prefix, dim))
     return (None if book is None else ForeignCodes(codes_path, book, codes, HEADER_BYTES)), reason
 
@@ -58,10 +60,10 @@ def _rotation(prefix: str, dim: int) -> NDArray[np.float32] | None:
     found = open_bin(path, "<f4", "rotation")
     if found.shape != (dim, dim):
         got = " x ".join(map(str, found.shape))
-        raise damaged(path, "byte 0: rows and columns", f"{dim} x {dim}", got)
+        raise damaged_codes(path, "byte 0: rows and columns", f"{dim} x {dim}", got)
     rotation = np.array(found, np.float32)
     if not is_rotation(rotation):
-        raise damaged(path, "matrix", "a rotation: columns of length 1, at right angles", "another one")
+        raise damaged_codes(path, "matrix", "a rotation: columns of length 1, at right angles", "another one")
     return rotation
 
 
@@ -76,16 +78,16 @@ def _codebook(
     if pivots.shape[1] != dim or len(centroid) != dim or len(pivots) > MAX_CENTRES:
         got = f"{len(pivots)} of {pivots.shape[1]}, and {len(centroid)}"
         expected = f"at most {MAX_CENTRES} of {dim} components, and {dim}"
-        raise damaged(file.path, "pivots and centroid", expected, got)
+        raise damaged_codes(file.path, "pivots and centroid", expected, got)
     if len(chunks) != n_chunks + 1:
-        raise damaged(file.path, "chunk offsets", f"{n_chunks + 1}, a byte a chunk", len(chunks))
+        raise damaged_codes(file.path, "chunk offsets", f"{n_chunks + 1}, a byte a chunk", len(chunks))
     if len(offsets) == _REARRANGED_PARTS:
         order = read_bin(file, offsets[2], "<u4", "rearrangement").ravel()
         if not np.array_equal(order, np.arange(dim)):
             return None, "theirs are of rearranged components"
     steps = np.diff(chunks.astype(np.int64))
     if chunks[0] != 0 or chunks[-1] != dim or (steps < 0).any():
-        raise damaged(file.path, "chunk offsets", f"ascending from 0 to {dim}", chunks.tolist())
+        raise damaged_codes(file.path, "chunk offsets", f"ascending from 0 to {dim}", chunks.tolist())
     if not steps.all():
         return None, "theirs have empty chunks"
     with np.errstate(over="ignore", invalid="ignore"):
@@ -93,7 +95,9 @@ def _codebook(
         centre = centre if rotation is None else centre @ rotation
         moved = ((pivots.astype(np.float64) + centre) * scale).astype(np.float32)
     if not np.isfinite(moved).all():
-        raise damaged(file.path, "pivots and centroid", "finite numbers", "NaN, infinity or an overflow")
+        raise damaged_codes(
+            file.path, "pivots and centroid", "finite numbers", "NaN, infinity or an overflow"
+        )
     return Codebook(moved, chunks.astype(np.uint32), rotation), ""
 
 
@@ -101,11 +105,15 @@ def _parts(file: MappedFile) -> list[int]:
     """Return where the parts of the file begin, and where the last one ends."""
     offsets: list[int] = read_bin(file, 0, "<u8", "table of parts").ravel().tolist()
     if len(offsets) not in (_PARTS, _REARRANGED_PARTS):
-        raise damaged(file.path, "byte 0: number of parts", f"{_PARTS} or {_REARRANGED_PARTS}", len(offsets))
+        raise damaged_codes(
+            file.path, "byte 0: number of parts", f"{_PARTS} or {_REARRANGED_PARTS}", len(offsets)
+        )
     for part, (first, last) in enumerate(pairwise(offsets)):
         if not first < last <= file.size:
             where = f"byte {8 + 8 * part}: part {part}"
-            raise damaged(file.path, where, f"offsets that ascend to {file.size:,}", f"{first:,}, {last:,}")
+            raise damaged_codes(
+                file.path, where, f"offsets that ascend to {file.size:,}", f"{first:,}, {last:,}"
+            )
     return offsets
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,17 @@ from numpy.typing import DTypeLike, NDArray
 from indexmill.formats.errors import CorruptFile, ForeignFile, InputError
 
 
-def damaged(path: str | Path, where: str, expected: object, got: object) -> CorruptFile:
-    """Return the error for bytes of `path` that no such file can hold."""
+def damaged(path: str | Path, where: str, expected: object, got: object, beside: str = "") -> CorruptFile:
+    """Return the error for bytes of `path` that no such file can hold; `beside` is what else can be done."""
     error = CorruptFile(
-        f"{path}: {where}: expected {expected}, got {got}; copy the file again, or write the index again"
+        f"{path}: {where}: expected {expected}, got {got}; copy the file again, or write the index again{beside}"
     )
     error.path = str(path)
     return error
+
+
+#: `damaged` for files of codes, which an import can do without.
+damaged_codes = partial(damaged, beside=", or train codes with --pq-bytes")
 
 
 def not_such_a_file(path: str | Path, where: str, expected: object, got: object, action: str) -> ForeignFile:

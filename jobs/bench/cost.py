@@ -7,7 +7,8 @@ Part *local* reads through io_uring on the device that the indexes lie on. Every
 and searches each index at once, so that what else the machine does falls on all of it alike. Part *simulated* does
 the same with the shipped profiles. A simulation takes processor time of its own for a read, checksums among it: one
 without latency, limits or requests is searched first, and what it takes beyond computing is added to the request;
-where it takes less, because it fetches into the caches what a mapped file does not, that is what computing takes.
+where it takes less, because it fetches into the caches what a mapped file does not, that is what computing takes. So
+part *simulated* holds only the device's side of the model against a search, part *local* both.
 """
 
 from __future__ import annotations

@@ -166,9 +166,9 @@ impl QueryState {
                     self.fitting.push(slot);
                 }
             }
-            for i in 0..self.fitting.len() {
-                if self.meet(shared, self.fitting[i]) {
-                    self.counters.entries += before + i as u64 + 1;
+            for place in 0..self.fitting.len() {
+                if self.meet(shared, self.fitting[place]) {
+                    self.counters.entries += before + place as u64 + 1;
                     return Ok(None);
                 }
             }

@@ -1,4 +1,4 @@
-//! Measuring what was met: in memory at once, on storage when a batch of buckets was scanned, each page once.
+//! Measuring what was met: in memory a little later, on storage when a batch of buckets was scanned, each page once.
 
 use super::VECTORS;
 use super::query::{QueryState, Read};

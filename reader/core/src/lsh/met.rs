@@ -1,4 +1,4 @@
-//! Which vectors a query has met: a set of slots, small enough that those of all queries in flight stay in the cache.
+//! Which vectors a query has met: a set of slots, small enough that one stays in a core's own cache.
 
 use crate::distance::prefetch_line;
 

@@ -39,8 +39,8 @@ pub struct LshCounters {
     pub distances: u64,
     /// From start to end, with the time in which the thread worked on other queries.
     pub latency_us: f32,
-    /// Part of it from the submission of reads until the last one was taken up; meanwhile the thread may have worked on
-    /// other queries.
+    /// Part of it with reads in flight; meanwhile the thread may have worked on other queries, or scanned what this one
+    /// had already read.
     pub io_wait_us: f32,
 }
 

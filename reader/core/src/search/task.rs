@@ -10,7 +10,7 @@ use crate::error::Result;
 /// What a query does next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// [`Task::submit`], then [`Task::overlap`], then wait for a read to arrive.
+    /// [`Task::submit`], then [`Task::overlap`], then wait for a read to arrive unless that says otherwise.
     Wait,
     /// Nothing more: [`Task::finish`].
     Done,

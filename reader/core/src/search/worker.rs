@@ -138,6 +138,7 @@ impl<S: Default> Worker<S> {
                 let (first, engine, lane) = (i * self.width, &self.engine, &mut self.lanes[i]);
                 let overlapped = task.overlap(&mut lane.state, |b| engine.buffer(first + b));
                 if overlapped.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))? {
+                    lane.clock.io_wait += lane.clock.waiting.elapsed();
                     ready.push(i);
                 }
             }
