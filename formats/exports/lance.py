@@ -34,7 +34,7 @@ _INDEX_NAME = "vector_idx"
 #: The list of every row of a file, which is read once.
 _LISTS_NAME = ".lists.lance"
 #: Vectors of a file of the dataset, in bytes, unless there would be more files than that.
-_FILE_BYTES, _MOST_FILES = 4 << 20, 64
+_FILE_BYTES, _MOST_FILES = 4 << 20, 128
 #: The first row id of a file is a multiple of 2^32.
 _FRAGMENT_BITS = 32
 

@@ -20,6 +20,10 @@ from indexmill.formats.nodes import NodeBlock
 
 NAME = "parquet"
 FILE_NAME = "vectors.parquet"
+#: Columns of single values, and all that are no metadata; Parquet's name of what the lists of a column hold.
+_SINGLE = ("slot", "partition", "vector_id", "id")
+_OWN = (*_SINGLE, "vector", "neighbours")
+_ELEMENTS = "vector.list.element"
 
 
 def check(index: Checked) -> None:
@@ -50,12 +54,24 @@ def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
             add_metadata(columns, index.metadata(first, last))
             table = pa.table(columns)
             if writer is None:
-                writer = pq.ParquetWriter(folder / FILE_NAME, table.schema, compression="zstd")
+                writer = pq.ParquetWriter(
+                    folder / FILE_NAME, table.schema, compression="zstd", **_encodings(table.schema)
+                )
             writer.write_table(table, row_group_size=len(slots))
             advance(len(slots))
     finally:
         if writer is not None:
             writer.close()
+
+
+def _encodings(schema: pa.Schema) -> dict[str, list[str]]:
+    """Return which columns get dictionaries, those whose values repeat, and which statistics, those of single values.
+
+    Of the others they would be made and held for every row group, and say nothing.
+    """
+    metadata = [name for name in schema.names if name not in _OWN]
+    codes = [_ELEMENTS] if pa.types.is_integer(schema.field("vector").type.value_type) else []
+    return {"use_dictionary": codes + metadata, "write_statistics": [*_SINGLE, *metadata]}
 
 
 def _vector_column(vectors: NDArray[Any]) -> pa.Array:

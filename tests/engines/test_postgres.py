@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.engines.environments import python_of
-from tests.export_support import id_map, whole_points
+from tests.export_support import assert_same_answers, id_map, whole_points
 from tests.extend_support import build
+from tests.ivf_support import LISTS, build_lists, join, make_vectors, result
+from tests.test_export_dump_lists import rows_in_files
 
 import indexmill
+from indexmill.formats.ivf_index import IvfFiles
 
 N = 300
 
@@ -66,6 +69,35 @@ def test_postgres_loads_and_finds_every_row(tmp_path: Path, kind: str) -> None:
         assert objects == [
             {"colour": None if i % 7 == 0 else f'a"{i}\n', "price": i / 4} for i in order.tolist()
         ]
+
+
+def test_partitions_hold_our_lists_and_answer_as_a_join_does(tmp_path: Path) -> None:
+    """The table holds every row in its list, and a query of the nearest lists finds what a join finds there."""
+    vectors, queries = make_vectors("uint8"), make_vectors("uint8", 5, seed=9)
+    index = build_lists(tmp_path / "ix", vectors)
+    indexmill.export(index, "pgvector", tmp_path / "out")
+    centroids = IvfFiles(index).centroids.centroids.astype(np.float64)
+    order = np.argsort(((queries[:, None] - centroids) ** 2).sum(axis=2), axis=1, kind="stable")
+    asked = ["SELECT partition, id, embedding FROM indexmill_vectors ORDER BY slot"]
+    for nprobe in (4, 16):
+        for query, nearest in zip(queries, order, strict=True):
+            away = f"(embedding <-> '{query.tolist()}')"
+            lists = ",".join(map(str, nearest[:nprobe].tolist()))
+            asked.append(
+                f"SELECT id, {away} FROM indexmill_vectors WHERE partition IN ({lists}) ORDER BY 2, 1 LIMIT 10"
+            )
+    rows, *answers = ask(tmp_path / "out", *asked)
+    numbers, ids = rows_in_files(index, vectors)
+    assert set(numbers) == set(range(LISTS))
+    assert [(int(partition), int(name)) for partition, name, _ in rows] == list(
+        zip(numbers, ids, strict=True)
+    )
+    assert np.array_equal([json.loads(vector) for _, _, vector in rows], vectors[ids])
+    found = np.array(answers, float).reshape(2, len(queries), 10, 2)
+    for (names, distances), nprobe in zip(np.moveaxis(found, 3, 1), (4, 16), strict=True):
+        join(index, queries, tmp_path / f"{nprobe}.parquet", nprobe=nprobe)
+        mine = result(tmp_path / f"{nprobe}.parquet", len(queries), 10)
+        assert_same_answers((names.astype(np.int64), distances**2), mine, 1e-9)
 
 
 def test_the_snippet_runs(tmp_path: Path) -> None:
