@@ -41,25 +41,24 @@ def test_rotated_codes_err_less_where_components_depend_on_each_other() -> None:
     assert error(rotated, vectors) < 0.6 * error(plain, vectors)
 
 
-def test_alternation_improves_on_the_principal_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = np.abs(correlated(3000, 24) - 20)  # not normal: the principal directions are not the best ones
+def test_alternation_finds_directions_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = correlated(3000, 24)
+    monkeypatch.setattr(
+        opq, "_principal_rotation", lambda rows, offsets, threads: np.eye(24, dtype=np.float32)
+    )
     errors = []
     for rounds in (0, 15):
-        monkeypatch.setattr(opq, "_TRIALS", 1 + rounds // 3)
         monkeypatch.setattr(opq, "_ROUNDS", rounds)
         errors.append(error(train_opq(vectors, 6, seed=1), vectors))
-    assert errors[1] < 0.99 * errors[0]
+    assert errors[1] < 0.9 * errors[0] < 0.81 * error(train_pq(vectors, 6, seed=1), vectors)
 
 
 def test_components_that_belong_together_stay_together() -> None:
-    """Each chunk takes few values: principal directions would mix the chunks, and every centre would err."""
+    """Each chunk takes few values; principal directions would mix the chunks, and the codes err by a tenth."""
     rng = np.random.default_rng(1)
     values = rng.exponential(size=(8, 200, 4)) * 3
     vectors = np.hstack([some[rng.integers(0, 200, 4000)] for some in values]).astype(np.float32)
-    assert (
-        error(train_opq(vectors, 8, seed=1), vectors)
-        <= 1.02 * error(train_pq(vectors, 8, seed=1), vectors) + 0.01
-    )
+    assert error(train_opq(vectors, 8, seed=1), vectors) < 0.02 * vectors.var(axis=0).sum()
 
 
 def test_codes_of_rotated_vectors_are_the_nearest_centres() -> None:

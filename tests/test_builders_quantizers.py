@@ -81,8 +81,9 @@ def test_pq_learns_all_of_a_sorted_sample() -> None:
     assert ((restored - sample[-1000:]) ** 2).sum(axis=1).mean() < 1
 
 
-def test_codes_are_the_nearest_centres() -> None:
-    vectors = clustered(900, 10)
+@pytest.mark.parametrize(("dim", "offset"), [(10, 0), (10, 1000), (42, 0), (42, 1000)])
+def test_codes_are_the_nearest_centres(dim: int, offset: int) -> None:
+    vectors = clustered(900, dim) + np.float32(offset)
     codebook = train_pq(vectors, 4, seed=1)
     codes = encode_pq(vectors, codebook, threads=2)
     assert codes.shape == (900, 4)
