@@ -60,7 +60,7 @@ def async_seconds(compute: float, n_io: float, request: float, read: float, thre
 def interleaved_seconds(
     compute: float, n_io: float, request: float, read: float, threads: int, inflight: int
 ) -> float:
-    """Equation 7 with few queries in flight on each thread, which may all wait for one side; with more, `async_seconds`.
+    """Equation 7 with few queries in flight on each thread, which may all wait for one side; else `async_seconds`.
 
     Processor and device are the two stations of a closed network (Lazowska et al., Quantitative System Performance,
     1984, chapter 6): of N queries the slower one is idle while all N are at the other, so it takes
