@@ -10,7 +10,7 @@ from indexmill.reader.kernels import prune_sorted, sort_pairs
 
 
 @njit(nogil=True, cache=True)
-def sort_candidates(ids: Any, distances: Any, n: int) -> int:  # pragma: no cover - compiled
+def sort_candidates(ids: Any, distances: Any, n: int) -> Any:  # pragma: no cover - compiled
     """Sort the first `n` candidates by (distance, id) in place, drop repeated ids, return how many remain.
 
     Parameters

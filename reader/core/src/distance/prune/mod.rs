@@ -11,6 +11,7 @@ mod long;
 
 use std::cell::RefCell;
 
+use super::gather::{prefetch_row, rows_ahead};
 use super::{block, kernels};
 use bytes::Bytes;
 use floats::{Floats, Halves};
@@ -175,9 +176,16 @@ unsafe fn round<C: Chosen>(
 ) -> usize {
     let (mut batch, mut least) = ([0usize; MAX_BATCH], [0f32; MAX_BATCH]);
     let (mut degree, mut next) = (0, 0);
+    let row_bytes = rows.dim * size_of::<C::Component>();
+    let ahead = rows_ahead(row_bytes).max(chosen.batch());
+    let prefetch = |ids: &[u32]| {
+        ids.iter().for_each(|&id| prefetch_row(rows.vectors.wrapping_add(id as usize * rows.dim).cast(), row_bytes));
+    };
+    prefetch(&ids[..ahead.min(ids.len())]);
     loop {
         let mut m = 0;
         while m < chosen.batch() && next < nearest.len() {
+            prefetch(&ids[(next + ahead).min(ids.len())..(next + ahead + 1).min(ids.len())]);
             if nearest[next] != CHOSEN && !is_hidden(distances[next], nearest[next], limit) {
                 // SAFETY: the id is a row.
                 unsafe { chosen.load(m, rows.vectors.add(ids[next] as usize * rows.dim)) };
