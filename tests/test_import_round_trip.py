@@ -221,4 +221,6 @@ def test_codes_longer_than_ours_can_be_are_trained_anew(tmp_path: Path) -> None:
     head = codes.read_bytes()[:12] + struct.pack(">I", 520) + sizes + struct.pack(">fI", -1.0, 1)
     codes.write_bytes(head + bytes(4 * 520) + struct.pack(">II", 40, 520) + bytes(40 * 520))
     indexmill.import_index(tmp_path / "out" / FILE_NAME, tmp_path / "y", program="jvector")
-    assert manifest(tmp_path / "y")["input"]["imported"]["codes"] == "trained: theirs have more than 512 bytes"
+    assert (
+        manifest(tmp_path / "y")["input"]["imported"]["codes"] == "trained: theirs have more than 512 bytes"
+    )
