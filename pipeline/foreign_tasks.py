@@ -142,7 +142,12 @@ def _with_added_component(codes: ForeignCodes, rows: NDArray[Any]) -> Codebook:
     means = np.where(counts > 0, sums / np.maximum(counts, 1), sums.sum() / len(rows))
     offsets = book.offsets.copy()
     offsets[-1] += 1
-    return Codebook(np.column_stack([book.pivots, means]).astype(np.float32), offsets)
+    pivots = np.column_stack([book.pivots, means]).astype(np.float32)
+    if book.rotation is None:
+        return Codebook(pivots, offsets)
+    rotation = np.eye(pivots.shape[1], dtype=np.float32)  # which leaves the component that is added as it is
+    rotation[:-1, :-1] = book.rotation
+    return Codebook(pivots, offsets, rotation)
 
 
 def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:

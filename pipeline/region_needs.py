@@ -21,10 +21,10 @@ from indexmill.builders.reservoirs import MET
 PAIR_BYTES = 8
 #: Share of the room that is kept for vectors which a part's vertices name but its home does not have.
 STRAYS = 0.125
-#: A part is not cut smaller than this for its reservoirs.
+#: A part is not cut smaller than this for its reservoirs, nor than an eighth of its home's members.
 _LEAST_PART = 256
 #: Largest region over the mean one: they are made of whole cells.
-_UNEVEN = 1.15
+_UNEVEN = 1.25
 
 
 class Room(NamedTuple):
@@ -69,13 +69,25 @@ def choose_bytes(n: int, members: int, part: int, room: Room) -> int:
     lists = 4 * room.max_degree * part
     held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
     edges = 2 * 8 * room.max_degree * part
-    return max(held + part * (8 * CANDIDATES * room.max_degree + 12) + lists, lists + edges)
+    reservoirs = part * (12 * CANDIDATES * room.max_degree + 36)  # and the candidates that are not at hand
+    return max(held + reservoirs + lists, lists + edges)
 
 
 def unite_bytes(n: int, members: int, part: int, room: Room) -> int:
     """Return what uniting the lists of a part takes: rows, the ends of edges, lists."""
     held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
-    return held + part * (12 * room.max_degree + 20)
+    return held + part * (20 * room.max_degree + 44)
+
+
+def region_bytes(n: int, members: int, room: Room) -> int:
+    """Return what a region of so many members takes beside its leaves: its smallest parts, chosen and united."""
+    part = least_part(members)
+    return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room))
+
+
+def least_part(members: int) -> int:
+    """Return how few vertices a part may have: the vectors of its home are read for each."""
+    return max(_LEAST_PART, members // 8)
 
 
 def part_vertices(n: int, members: int, room: Room) -> int:
@@ -84,7 +96,7 @@ def part_vertices(n: int, members: int, room: Room) -> int:
     def fits(part: int) -> bool:
         return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room)) <= room.bytes
 
-    low, high = _LEAST_PART, max(n, _LEAST_PART) + 1
+    low, high = least_part(members), max(n, least_part(members)) + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -132,8 +144,7 @@ def expected_regions(n: int, room: Room) -> Expected | None:
 
     def fits(regions: int) -> bool:
         tried = cut(regions)
-        choosing = choose_bytes(n, tried.members, _LEAST_PART, room)
-        return max(expected_leaves_bytes(tried, room), choosing) <= room.bytes
+        return max(expected_leaves_bytes(tried, room), region_bytes(n, tried.members, room)) <= room.bytes
 
     low, high = 1, leaders // 2 + 1
     if not fits(high):

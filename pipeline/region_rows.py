@@ -63,7 +63,7 @@ class RegionRows:
                 [self.vectors, np.empty((more, self.vectors.shape[1]), self.vectors.dtype)]
             )
             self.names = np.concatenate([self.names, np.empty(more, np.uint32)])
-        self.vectors[self._members : end] = self._all[ids]
+        np.take(self._all, ids, axis=0, out=self.vectors[self._members : end], mode="clip")  # no copy between
         self.names[self._members : end] = ids
         self.rows[ids] = np.arange(self._members, end, dtype=np.uint32)
         try:

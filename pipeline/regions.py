@@ -20,7 +20,7 @@ from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.mapped import create_npy
-from indexmill.pipeline.region_needs import Room, leaves_bytes, part_vertices
+from indexmill.pipeline.region_needs import Room, leaves_bytes, part_vertices, region_bytes
 
 CARVE_VERSION = 1
 REGIONS_VERSION = 1
@@ -75,7 +75,7 @@ def regions_task(
     found = neighbours_a_leaf(max_degree, copies_of(crossings.sizes.tolist(), n, FANOUTS) / n)
 
     def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
-        return leaves_bytes(members, cell_sizes, n, room, found)
+        return max(leaves_bytes(members, cell_sizes, n, room, found), region_bytes(n, members, room))
 
     cut, members = _evenly(crossings, needs, room.bytes)
     regions = (np.searchsorted(cut, positions[cells], side="right") - 1).astype(np.int32)
