@@ -216,8 +216,7 @@ unsafe fn round<C: Chosen>(
             // SAFETY: k and l are candidates of the batch.
             unsafe {
                 chosen.choose(k);
-                for l in k + 1..m {
-                    let j = batch[l];
+                for (l, &j) in batch[..m].iter().enumerate().skip(k + 1) {
                     if !is_hidden(distances[j], nearest[j], limit) {
                         nearest[j] = nearest[j].min(chosen.between(k, l));
                     }
