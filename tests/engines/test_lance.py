@@ -112,9 +112,13 @@ def test_lance_answers_as_a_join_does(
     assert np.array_equal(found["centroids"], shared.centroids)
 
 
+@pytest.mark.parametrize("file_rows", [None, 1000])
 @pytest.mark.parametrize("name", ["float32", "pq"])
-def test_partitions_hold_our_lists_and_codes(indexes: dict[str, Path], tmp_path: Path, name: str) -> None:
-    found = exported(indexes[name], tmp_path, asked_of(name)[1][:1], 1)
+def test_partitions_hold_our_lists_and_codes(
+    indexes: dict[str, Path], tmp_path: Path, name: str, file_rows: int | None
+) -> None:
+    cut = {} if file_rows is None else {"file_rows": file_rows}
+    found = exported(indexes[name], tmp_path, asked_of(name)[1][:1], 1, **cut)
     index = IvfFiles(indexes[name])
     lists = np.full(N, -1)
     codes = np.zeros((N, index.centroids.row_bytes), np.uint8)
@@ -128,24 +132,24 @@ def test_partitions_hold_our_lists_and_codes(indexes: dict[str, Path], tmp_path:
     assert np.array_equal(found["partition"], lists[order])
     assert np.array_equal(found["id"], order)
     assert np.array_equal(found["sizes"], np.bincount(lists, minlength=LISTS))
-    assert np.array_equal(found["rows"], np.arange(N))
+    number, place = np.divmod(np.arange(N, dtype=np.uint64), np.uint64(file_rows or N))
+    assert np.array_equal(found["rows"], (number << np.uint64(32)) + place)
     if name == "pq":
         assert np.array_equal(found["codes"], codes[order])
     else:
         assert np.array_equal(found["vector"], make_vectors("float32")[order])
 
 
-def test_a_dataset_of_several_files_keeps_every_row_in_its_list(
-    indexes: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize("name", CASES)
+def test_a_dataset_of_several_files_answers_as_a_join_does(
+    indexes: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
-    queries, theirs = asked_of("float32")
-    found = exported(indexes["float32"], tmp_path, theirs, 4, file_rows=1000)
-    number, place = np.divmod(np.arange(N, dtype=np.uint64), np.uint64(1000))
-    assert np.array_equal(found["rows"], (number << np.uint64(32)) + place)
+    queries, theirs = asked_of(name)
+    found = exported(indexes[name], tmp_path, theirs, 4, file_rows=1000)
     assert np.array_equal(found["sizes"], np.bincount(found["partition"], minlength=LISTS))
     assert len(list((tmp_path / "out-4" / "vectors.lance" / "_indices").iterdir())) == 1
     assert not list((tmp_path / "out-4").glob(".*"))
-    mine = ours(indexes["float32"], queries, 4, tmp_path / "r.parquet")
+    mine = ours(indexes[name], queries, 4, tmp_path / "r.parquet")
     assert_same_answers((found["found"], found["distances"]), mine, 1e-5)
 
 
