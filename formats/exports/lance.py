@@ -56,7 +56,8 @@ def check(index: ExportedLists) -> None:
 
 def _pylance() -> Any:
     """Import pylance, which would say of every list that has no rows in a file that it is empty."""
-    os.environ.setdefault("LANCE_LOG", "error")
+    is_set = "LANCE_LOG" in os.environ
+    os.environ.setdefault("LANCE_LOG", "error")  # read once, while it is imported
     try:
         return import_module("lance")
     except ImportError as error:
@@ -64,6 +65,9 @@ def _pylance() -> Any:
             f"to: {NAME}: the files are written by Lance's own library, which is missing ({error}); "
             "pip install 'indexmill[lance]'"
         ) from error
+    finally:
+        if not is_set:
+            del os.environ["LANCE_LOG"]  # the caller's other programs are none of ours
 
 
 def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
