@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.carve import Leaves
 from indexmill.builders.device import ArrayDevice, uploaded
 from indexmill.builders.device_nearest import bounded, least, product_dtype
+from indexmill.builders.equals import equal_rows, ring
 from indexmill.builders.leaf_lists import NOBODY
 
 #: Leaves are filled up to a multiple of so many members, so that few shapes occur; leaves of a product at most.
@@ -54,11 +56,12 @@ def leaf_lists_on(
     sizes = np.diff(leaves.starts)
     widths = -(-sizes // _WIDTH) * _WIDTH
     found = np.full((len(leaves.members), k), NOBODY, np.uint32)
+    firsts = equal_rows(vectors)
     with device.use("the products of a leaf") as xp:
         source = _Rows(xp, vectors, vectors.nbytes <= device.free_bytes() // _KEPT)
         for width in np.unique(widths[sizes > 0]).tolist():
             alike = np.flatnonzero(widths == width)
-            fill = partial(_fill, device, xp, source, leaves, alike, width, rows, found)
+            fill = partial(_fill, device, xp, source, firsts, leaves, alike, width, rows, found)
             a_leaf = width * (source.dtype.itemsize * width + source.work_bytes + 12 * min(k, width) + 40)
             device.blocks(len(alike), a_leaf, fill, _MOST_LEAVES)
     return found
@@ -91,13 +94,15 @@ class _Rows:
 
 
 def _fill(
-    device: ArrayDevice, xp: Any, source: _Rows, leaves: Leaves, alike: NDArray[np.int64], width: int,
-    to: NDArray[Any], found: NDArray[np.uint32], first: int, last: int,
+    device: ArrayDevice, xp: Any, source: _Rows, firsts: NDArray[np.uint32], leaves: Leaves,
+    alike: NDArray[np.int64], width: int, to: NDArray[Any], found: NDArray[np.uint32], first: int, last: int,
 ) -> None:  # fmt: skip
     """Fill the lists of the leaves `alike[first:last]`, of at most `width` members, by one batched product."""
     starts, ends = leaves.starts[alike[first:last], None], leaves.starts[alike[first:last] + 1, None]
     slots = starts + np.arange(width)
     there = slots < ends
+    counts, following = there.copy(), np.full(there.shape, -1)
+    _rings(firsts, leaves.members, starts[:, 0], ends[:, 0], counts, following)
     # Leaves are filled up with their first member, which does not count.
     rows = source.take(leaves.members[np.where(there, slots, starts)].astype(np.int64))
     if not source.exact:  # far from zero, products would lose distances to rounding
@@ -107,10 +112,24 @@ def _fill(
     scores *= -2.0
     scores += (rows * rows).sum(axis=2)[:, None, :]
     bounded(xp, scores)
-    scores += xp.asarray(np.where(there, 0, np.inf).astype(source.dtype))[:, None, :]
+    scores += xp.asarray(np.where(counts, 0, np.inf).astype(source.dtype))[:, None, :]
     scores.reshape(len(starts), -1)[:, :: width + 1] = xp.inf  # a vector is not its own neighbour
+    equal = np.nonzero(following >= 0)
+    scores[(*map(xp.asarray, equal), xp.asarray(following[equal]))] = float(np.finfo(source.dtype).min)
     k = min(found.shape[1], width - 1)
     places = device.host(least(xp, scores.reshape(-1, width), k, _NO_PLACE)).reshape(len(starts), width, k)
     here = places != _NO_PLACE
     ids = leaves.members[np.where(here, starts[:, :, None] + places, 0)]
     found[to[slots[there]], :k] = np.where(here, ids, NOBODY)[there]
+
+
+@njit(nogil=True, cache=True)
+def _rings(
+    firsts: Any, members: Any, starts: Any, ends: Any, counts: Any, following: Any
+) -> None:  # pragma: no cover - compiled
+    """Find what is equal in each leaf: what is hidden does not count (`equals.ring`)."""
+    hidden = np.empty(counts.shape[1], np.int64)
+    for leaf in range(starts.size):
+        n = ring(firsts, members[starts[leaf] : ends[leaf]], hidden, following[leaf])
+        for place in hidden[:n]:
+            counts[leaf, place] = False

@@ -1,6 +1,7 @@
 """The nearest others of every vector within its leaves, all pairs of a leaf compared at once.
 
-uint8 vectors are compared in integers, exactly; others by a float32 matrix product.
+uint8 vectors of up to 32,768 components are compared in integers, exactly; others by a float32 matrix product. Of
+equal vectors, see `builders.equals`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.carve import Leaves
+from indexmill.builders.equals import equal_rows, ring
 from indexmill.builders.panels import NO_SCORE, PANEL, fits_panels
 from indexmill.builders.parallel import map_blocks
 from indexmill.reader.kernels import scores_u8
@@ -23,12 +25,14 @@ NOBODY = 0xFFFFFFFF
 _LEAVES = 64
 #: Rows whose scores are computed at a time, which stay in a core's own cache until they are looked through.
 _ROWS = 96
+#: Comes before all scores.
+_FIRST = np.int32(-(1 << 31))
 
 
 def leaf_lists(
     vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any], threads: int = 1
 ) -> NDArray[np.uint32]:
-    """Return the `k` nearest others of every copy of a vector.
+    """Return the `k` nearest others of every copy of a vector, of equal ones the first, and the next equal to itself.
 
     Parameters
     ----------
@@ -44,11 +48,12 @@ def leaf_lists(
     uint32 array, shape (n_copies, k)
         Ids, nearest first, ties by the smaller id; then `NOBODY`.
     """
+    firsts = equal_rows(vectors, threads)
     found = np.empty((len(leaves.members), k), np.uint32)
     fill = _fill_bytes if fits_panels(vectors) else _fill_floats
 
     def block(first: int, last: int) -> None:
-        fill(vectors, leaves.members, leaves.starts, first, last, rows, found)
+        fill(vectors, firsts, leaves.members, leaves.starts, first, last, rows, found)
 
     for _ in map_blocks(block, len(leaves.starts) - 1, _LEAVES, threads):
         pass
@@ -65,7 +70,7 @@ def _largest(starts: Any, first: int, last: int) -> int:  # pragma: no cover - c
 
 @njit(nogil=True, cache=True)
 def _fill_bytes(
-    vectors: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
+    vectors: Any, firsts: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
     chunks = (vectors.shape[1] + 3) // 4
     most = _largest(starts, first, last)
@@ -75,12 +80,14 @@ def _fill_bytes(
     turned = np.empty((panels, chunks, PANEL), np.uint32)  # as `panels.Panels.bytes`
     offsets = np.empty(panels * PANEL, np.int32)
     order = np.arange(most)
+    hidden, following = np.empty(most, np.int64), np.empty(most, np.int64)
     scores = np.empty(_ROWS * panels * PANEL, np.int32)
     work = _least_work(panels, found.shape[1])
     for leaf in range(first, last):
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
         n_panels = (n + PANEL - 1) // PANEL
         width = n_panels * PANEL
+        n_hidden = ring(firsts, members[start : start + n], hidden, following)
         _gather(vectors, members[start : start + n], own, offsets)
         words[n:width] = 0
         offsets[n:width] = NO_SCORE
@@ -96,7 +103,7 @@ def _fill_bytes(
             )  # fmt: skip
             for i in range(some):
                 mine = scores[i * width : (i + 1) * width]
-                mine[top + i] = NO_SCORE
+                _rank(mine, top + i, following[top + i], hidden[:n_hidden])
                 _least(mine, work, members[start : start + n], found[rows[start + top + i]])
 
 
@@ -117,12 +124,13 @@ def _gather(vectors: Any, members: Any, gathered: Any, offsets: Any) -> None:  #
 
 @njit(nogil=True, cache=True)
 def _fill_floats(
-    vectors: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
+    vectors: Any, firsts: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
     most, dim = _largest(starts, first, last), vectors.shape[1]
     panels = (most + PANEL - 1) // PANEL
     own, centre = np.empty((most, dim), np.float32), np.empty(dim, np.float32)
     halves = np.empty(most, np.float32)
+    hidden, following = np.empty(most, np.int64), np.empty(most, np.int64)
     products = np.empty(most * most, np.float32)
     scores = np.empty(panels * PANEL, np.float32)
     keys = scores.view(np.int32)
@@ -130,6 +138,7 @@ def _fill_floats(
     for leaf in range(first, last):
         start, n = starts[leaf], starts[leaf + 1] - starts[leaf]
         width = (n + PANEL - 1) // PANEL * PANEL
+        n_hidden = ring(firsts, members[start : start + n], hidden, following)
         mine = own[:n]
         centre[:] = 0
         for i in range(n):
@@ -148,8 +157,18 @@ def _fill_floats(
             for j in range(n):  # so turned, bits of floats order as integers, and NaN is one number of them
                 keys[j] ^= (keys[j] >> np.int32(31)) & np.int32(NO_SCORE)
             keys[n:width] = NO_SCORE
-            keys[i] = NO_SCORE
+            _rank(keys, i, following[i], hidden[:n_hidden])
             _least(keys[:width], work, members[start : start + n], found[rows[start + i]])
+
+
+@njit(nogil=True, cache=True)
+def _rank(scores: Any, own: int, following: int, hidden: Any) -> None:  # pragma: no cover - compiled
+    """Take out a vector itself and what is hidden, and put the next one equal to it first."""
+    scores[own] = NO_SCORE
+    for place in hidden:
+        scores[place] = NO_SCORE
+    if following >= 0:
+        scores[following] = _FIRST
 
 
 @njit(nogil=True, cache=True)

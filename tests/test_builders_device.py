@@ -101,9 +101,8 @@ def test_products_far_from_zero_keep_their_digits(device: ArrayDevice) -> None:
 
 
 def test_what_overflows_is_as_near_to_any_but_to_one_once(device: ArrayDevice) -> None:
-    vectors = (
-        np.full((70, 3), 3e38, np.float32) * np.where(np.arange(70) % 2, -1, 1).astype(np.float32)[:, None]
-    )
+    lengths = np.linspace(2.9e38, 3e38, 70) * np.where(np.arange(70) % 2, -1, 1)
+    vectors = np.tile(lengths.astype(np.float32)[:, None], 3)
     assert np.array_equal(nearest_on(device, vectors, vectors[:3], 3), np.tile([0, 1, 2], (70, 1)))
     everything = Leaves(np.arange(70, dtype=np.uint32), np.array([0, 70]))
     lists = leaf_lists_on(device, vectors, everything, 69, in_order(everything))
