@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.device import ArrayDevice
 from indexmill.builders.device_nearest import nearest_on
-from indexmill.builders.nearest import PRODUCT_ROWS, nearest_points
+from indexmill.builders.nearest import TILE_ROWS, nearest_points
 from indexmill.builders.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.parallel import map_blocks
 
@@ -29,8 +29,8 @@ from indexmill.builders.parallel import map_blocks
 LEAF_MOST, LEAF_MEAN = 1024, 470
 #: Leaves with fewer are joined to others.
 _LEAF_LEAST = 64
-#: Rows gathered at a time to be compared with leaders; see `nearest_leaders`.
-_GATHERED = 2 * PRODUCT_ROWS
+#: Bytes of rows gathered at a time to be compared with leaders.
+_GATHERED_BYTES = 4 << 20
 #: A cell with a larger share of the vectors it was carved from is cut at random.
 _STUCK = 0.95
 
@@ -110,11 +110,13 @@ def carve_cells(
         Of each cell among all: they decide its leaders.
     """
 
-    def leaves(first: int, _: int) -> list[NDArray[np.uint32]]:
-        return list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, _STREAM, numbers[first]], device))
+    def leaves(first: int, _: int) -> tuple[NDArray[np.uint32], list[int]]:
+        mine = list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, _STREAM, numbers[first]], device))
+        return np.concatenate(mine), list(map(len, mine))
 
-    found = [leaf for part in map_blocks(leaves, len(cells), 1, threads) for leaf in part]
-    return Leaves(np.concatenate(found), np.cumsum([0, *map(len, found)]))
+    found = list(map_blocks(leaves, len(cells), 1, threads))
+    sizes = [size for _, some in found for size in some]
+    return Leaves(np.concatenate([part for part, _ in found]), np.cumsum([0, *sizes]))
 
 
 def first_leaders(n: int, fanouts: Sequence[int], seed: int) -> tuple[NDArray[np.int64], int]:
@@ -151,9 +153,10 @@ def _leaves(
         return
     rows, fanout = _draw(len(cell), fanouts, rng)
     leaders = vectors[cell[rows]]
+    gathered = max(1, _GATHERED_BYTES // vectors[:1].nbytes // TILE_ROWS) * TILE_ROWS
     found = [
-        nearest_leaders(vectors[cell[first : first + _GATHERED]], leaders, fanout, 1, device)
-        for first in range(0, len(cell), _GATHERED)
+        nearest_leaders(vectors[cell[first : first + gathered]], leaders, fanout, 1, device)
+        for first in range(0, len(cell), gathered)
     ]
     members, starts = grouped(np.concatenate(found), len(rows))
     for i, part in enumerate(_together(members, starts, joined(starts))):
@@ -183,7 +186,7 @@ def nearest_leaders(
 ) -> NDArray[np.uint32]:
     """Return the `fanout` leaders nearest to each vector, uint32 (m, fanout).
 
-    Blocks of vectors may be told apart at multiples of `nearest.PRODUCT_ROWS`, without a change of the result.
+    Blocks of vectors may be told apart at multiples of `nearest.TILE_ROWS`, without a change of the result.
     """
     if device is not None:
         return nearest_on(device, vectors, leaders, fanout)

@@ -15,7 +15,7 @@ from indexmill.builders.parallel import map_blocks
 #: thread count: the last bits of a product may depend on the shape of its operands).
 PRODUCT_ROWS = 8192
 #: Rows and points of one product, which is looked through while it is in a core's own cache. Part of the result, too.
-_TILE_ROWS, _TILE_POINTS = 512, 1024
+TILE_ROWS, _TILE_POINTS = 512, 1024
 #: Scores looked at together: most runs hold nothing nearer than what is known.
 _RUN = 64
 #: Stands in lists that are not full.
@@ -82,7 +82,7 @@ def nearest_points(
     weights : float32 array, shape (n_points,), optional
         Added to the squared distances (see `builders.balanced`).
     block_rows : int
-        Vectors that a thread takes at a time; a multiple of 512, of which products are made.
+        Vectors that a thread takes at a time; a multiple of `TILE_ROWS`, of which products are made.
 
     Returns
     -------
@@ -97,10 +97,10 @@ def nearest_points(
     def block(first: int, last: int) -> NDArray[np.uint32]:
         distances = np.full((last - first, fanout), np.inf, np.float32)
         found = np.full((last - first, fanout), _NOTHING, np.uint32)
-        scores = np.empty(_TILE_ROWS * min(_TILE_POINTS, len(points)), np.float32)
-        for top in range(first, last, _TILE_ROWS):
-            mine = np.arange(top, min(top + _TILE_ROWS, last)) - first
-            rows = with_one(vectors[top : min(top + _TILE_ROWS, last)] - origin)
+        scores = np.empty(TILE_ROWS * min(_TILE_POINTS, len(points)), np.float32)
+        for top in range(first, last, TILE_ROWS):
+            mine = np.arange(top, min(top + TILE_ROWS, last)) - first
+            rows = with_one(vectors[top : min(top + TILE_ROWS, last)] - origin)
             for at in range(0, len(points), _TILE_POINTS):
                 some = ids[at : at + _TILE_POINTS]
                 tile = scores[: len(rows) * len(some)].reshape(len(rows), len(some))
