@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.leaf_lists import NOBODY
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 #: Vertices that a thread takes at a time.
@@ -53,7 +53,7 @@ class Copies:
         vectors: NDArray[Any],
         lists: NDArray[np.uint32],
         candidates: int,
-        alpha: float,
+        rule: PruneRule,
         neighbours: NDArray[np.uint32],
         degrees: NDArray[np.int32],
         threads: int,
@@ -70,7 +70,7 @@ class Copies:
 
         def block(first: int, last: int) -> int:
             starts = self.starts[first : last + 1]
-            _choose(vectors, self.order[first:last], starts, lists, candidates, alpha, neighbours, degrees)
+            _choose(vectors, self.order[first:last], starts, lists, candidates, rule, neighbours, degrees)
             return last - first
 
         return map_blocks(block, len(self.order), BLOCK, threads)
@@ -101,7 +101,7 @@ def _choose(
     starts: Any,
     lists: Any,
     candidates: int,
-    alpha: float,
+    rule: PruneRule,
     neighbours: Any,
     degrees: Any,
 ) -> None:  # pragma: no cover - compiled
@@ -121,7 +121,7 @@ def _choose(
         squared_distances(vectors, v, vectors, ids, n, distances)
         sort_candidates(ids, distances, n)
         degrees[v] = robust_prune(
-            vectors, ids, distances, min(n, candidates), neighbours.shape[1], alpha, neighbours[v]
+            vectors, ids, distances, min(n, candidates), neighbours.shape[1], rule, neighbours[v]
         )
 
 
@@ -143,7 +143,7 @@ def _reverse(neighbours: Any, degrees: Any, sources: Any, starts: Any) -> None: 
 def add_reversed(
     vectors: NDArray[Any],
     order: NDArray[np.uint32],
-    alpha: float,
+    rule: PruneRule,
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.int32],
     threads: int,
@@ -164,7 +164,7 @@ def add_reversed(
     _reverse(neighbours, degrees, sources, starts)
 
     def block(first: int, last: int) -> int:
-        _add_reversed(vectors, order[first:last], sources, starts, alpha, neighbours, degrees)
+        _add_reversed(vectors, order[first:last], sources, starts, rule, neighbours, degrees)
         return last - first
 
     return map_blocks(block, len(order), BLOCK, threads)
@@ -172,7 +172,7 @@ def add_reversed(
 
 @njit(nogil=True, cache=True)
 def _add_reversed(
-    vectors: Any, vertices: Any, sources: Any, starts: Any, alpha: float, neighbours: Any, degrees: Any
+    vectors: Any, vertices: Any, sources: Any, starts: Any, rule: PruneRule, neighbours: Any, degrees: Any
 ) -> None:  # pragma: no cover - compiled
     most = 0
     for v in vertices:
@@ -191,7 +191,7 @@ def _add_reversed(
             neighbours[v, :n] = ids[:n]
             degrees[v] = n
         else:
-            degrees[v] = robust_prune(vectors, ids, distances, n, neighbours.shape[1], alpha, neighbours[v])
+            degrees[v] = robust_prune(vectors, ids, distances, n, neighbours.shape[1], rule, neighbours[v])
 
 
 @njit(nogil=True, cache=True)

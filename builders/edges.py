@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.leaf_lists import NOBODY
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 #: Ends of edges in a record: few, because the last record of a vertex is not full.
@@ -117,7 +117,7 @@ def unite_ends(
     ids: NDArray[np.uint32],
     ends: NDArray[np.uint32],
     starts: NDArray[np.int64],
-    alpha: float,
+    rule: PruneRule,
     lists: NDArray[np.uint32],
 ) -> None:
     """Fill the list of each vertex with the other ends of its edges, pruned where they are too many.
@@ -133,12 +133,12 @@ def unite_ends(
     lists : uint32 array, shape (m, R)
         In ascending order of (distance, id), then the vertex itself.
     """
-    _unite(vectors, rows, names, ids, ends, starts, alpha, lists)
+    _unite(vectors, rows, names, ids, ends, starts, rule, lists)
 
 
 @njit(nogil=True, cache=True)
 def _unite(
-    vectors: Any, rows: Any, names: Any, ids: Any, ends: Any, starts: Any, alpha: float, lists: Any
+    vectors: Any, rows: Any, names: Any, ids: Any, ends: Any, starts: Any, rule: PruneRule, lists: Any
 ) -> None:  # pragma: no cover - compiled
     most, degree = 1, lists.shape[1]
     for i in range(ids.size):
@@ -157,7 +157,7 @@ def _unite(
         if n > degree:
             for j in range(n):
                 mine[j] = rows[others[j]]
-            n = robust_prune(vectors, mine, distances, n, degree, alpha, chosen)
+            n = robust_prune(vectors, mine, distances, n, degree, rule, chosen)
             for j in range(n):
                 others[j] = names[chosen[j]]
             squared_distances(vectors, own, vectors, chosen, n, distances)

@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.greedy import greedy_search, scratch
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import BlockPool
 
@@ -109,7 +109,7 @@ def _choose_neighbours(
     def block(first: int, last: int) -> int:
         return int(_search_and_prune(
             vectors, neighbours, degrees, batch[first:last], entry,
-            p.build_list_size, p.alpha, chosen[first:last], counts[first:last],
+            p.build_list_size, p.rule, chosen[first:last], counts[first:last],
         ))  # fmt: skip
 
     return chosen, counts, sum(pool.run(block, len(batch), _SEARCHED))
@@ -118,7 +118,7 @@ def _choose_neighbours(
 @njit(nogil=True, cache=True)
 def _search_and_prune(
     vectors: Any, neighbours: Any, degrees: Any, batch: Any, entry: int,
-    list_size: int, alpha: float, chosen: Any, counts: Any,
+    list_size: int, rule: PruneRule, chosen: Any, counts: Any,
 ) -> int:  # pragma: no cover - compiled  # fmt: skip
     cap = neighbours.shape[1]
     s = scratch(list_size, neighbours)
@@ -138,7 +138,7 @@ def _search_and_prune(
             m += known
             total += known
         m = sort_candidates(ids, distances, m)
-        counts[b] = robust_prune(vectors, ids, distances, m, chosen.shape[1], alpha, chosen[b])
+        counts[b] = robust_prune(vectors, ids, distances, m, chosen.shape[1], rule, chosen[b])
     return total
 
 
@@ -162,7 +162,7 @@ def _add_reverse_edges(
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(targets)) + 1, [len(targets)]]).astype(np.int64)
 
     def block(first: int, last: int) -> None:
-        _append_or_prune(vectors, neighbours, degrees, edges, bounds[first : last + 1], p.max_degree, p.alpha)
+        _append_or_prune(vectors, neighbours, degrees, edges, bounds[first : last + 1], p.max_degree, p.rule)
 
     pool.run(block, len(bounds) - 1, _BLOCK)
     return targets[bounds[:-1]]
@@ -170,7 +170,7 @@ def _add_reverse_edges(
 
 @njit(nogil=True, cache=True)
 def _append_or_prune(
-    vectors: Any, neighbours: Any, degrees: Any, edges: Any, bounds: Any, max_degree: int, alpha: float
+    vectors: Any, neighbours: Any, degrees: Any, edges: Any, bounds: Any, max_degree: int, rule: PruneRule
 ) -> None:  # pragma: no cover - compiled
     cap = neighbours.shape[1]
     most = cap
@@ -198,4 +198,4 @@ def _append_or_prune(
             continue
         squared_distances(vectors, t, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
-        degrees[t] = robust_prune(vectors, ids, distances, n, max_degree, alpha, neighbours[t])
+        degrees[t] = robust_prune(vectors, ids, distances, n, max_degree, rule, neighbours[t])

@@ -35,23 +35,23 @@ FANOUTS = (10, 2)
 COPIES = math.prod(FANOUTS)
 #: Candidates of a vertex before its list is chosen, in lists.
 CANDIDATES = 2
-#: A list has so many times the neighbours that a leaf contributes.
-_SHARE = 6
+#: A list has so many times the neighbours that a leaf contributes: what is dropped fills the rest, or nothing does.
+_SATURATED_SHARE, _SHARE = 6, 8
 #: Copies of a cell that threads hold together, with their products, at most.
 _CELLS = 8
 
 
-def neighbours_a_leaf(max_degree: int, copies: float = COPIES) -> int:
+def neighbours_a_leaf(max_degree: int, copies: float = COPIES, saturate: bool = True) -> int:
     """Return how many neighbours of a vertex each of its leaves finds: more where it is in few, as in a small set."""
-    usual = max(2, -(-max_degree // _SHARE))
+    usual = max(2, -(-max_degree // (_SATURATED_SHARE if saturate else _SHARE)))
     return max(usual, int(usual * COPIES / copies))
 
 
 def partitioned_bytes(n: int, row_bytes: int, max_degree: int) -> int:
-    """Return the memory that building a graph of `n` rows of so many bytes takes, the rows included."""
+    """Return the memory that building a graph of `n` rows of so many bytes takes at most, the rows included."""
     cell = row_bytes * min(n, FANOUTS[0] * math.isqrt(n * LEAF_MEAN // COPIES))  # of the first level
     lists = 4 * COPIES * neighbours_a_leaf(max_degree)
-    comparing = 8 * COPIES + lists + 20
+    comparing = 8 * COPIES + lists + 24
     choosing = lists + 4 * max_degree + 28
     adding = 8 * max_degree + 28
     return n * (row_bytes + max(comparing, choosing, adding)) + _CELLS * cell
@@ -95,11 +95,11 @@ def build_partitioned(
     Graph
         The same for every number of threads.
     """
-    n, r, alpha = len(vectors), parameters.max_degree, parameters.alpha
+    n, r, rule = len(vectors), parameters.max_degree, parameters.rule
     leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, device=device)
     n_copies = len(leaves.members)
     ended("carve", n_copies)
-    copies, found = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies)
+    copies, found = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
     if device is None:
         lists = leaf_lists(vectors, leaves, found, copies.rows, threads)
     else:
@@ -108,10 +108,10 @@ def build_partitioned(
     ended("compare", n_copies)
     order = copies.order
     neighbours, degrees = np.zeros((n, r), np.uint32), np.zeros(n, np.int32)
-    for done in copies.choose_all(vectors, lists, CANDIDATES * r, alpha, neighbours, degrees, threads):
+    for done in copies.choose_all(vectors, lists, CANDIDATES * r, rule, neighbours, degrees, threads):
         advance(done - done // 2)
     del copies, lists
-    for done in add_reversed(vectors, order, alpha, neighbours, degrees, threads):
+    for done in add_reversed(vectors, order, rule, neighbours, degrees, threads):
         advance(done // 2)
     sort_lists(vectors, neighbours, degrees, threads)
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)

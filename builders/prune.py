@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit
 
 from indexmill.reader.kernels import prune_sorted, sort_pairs
+
+
+class PruneRule(NamedTuple):
+    """How a prune chooses.
+
+    Attributes
+    ----------
+    alpha : float
+        Slack, at least 1.
+    saturate : bool
+        Whether places still free go to the nearest of the dropped.
+    """
+
+    alpha: float
+    saturate: bool = True
 
 
 @njit(nogil=True, cache=True)
@@ -23,15 +38,16 @@ def sort_candidates(ids: Any, distances: Any, n: int) -> Any:  # pragma: no cove
 
 @njit(nogil=True, cache=True)
 def robust_prune(
-    vectors: Any, ids: Any, distances: Any, n: int, max_degree: int, alpha: float, out: Any
+    vectors: Any, ids: Any, distances: Any, n: int, max_degree: int, rule: PruneRule, out: Any
 ) -> int:  # pragma: no cover - compiled
     """Choose at most `max_degree` neighbours among candidates sorted by (distance, id).
 
-    A candidate c is dropped when a chosen neighbour p satisfies ``alpha * d(p, c) <= d(v, c)``. As in
+    A candidate c is dropped when a chosen neighbour p satisfies ``alpha * d(p, c) < d(v, c)`` or equals c. As in
     DiskANN's published code, and unlike its paper, d is the squared distance, and the choice runs in rounds
     of growing slack (1, 1.2, ... alpha), so that long edges are chosen before the slack fills the list. Places
-    still free go to the nearest of the dropped (DiskANN calls this saturation): a node block has R places on
-    its page whether they are used or not.
+    still free may go to the nearest of the dropped (DiskANN's `saturate_graph`): a node block has R places on its page
+    whether they are used or not, and a search for which pages are read gains by them; one in memory computes fewer
+    distances without.
 
     At most ``n R`` distances, and for each thread 4 bytes a candidate and a copy of R vectors.
 
@@ -48,4 +64,4 @@ def robust_prune(
     int
         Number of neighbours chosen.
     """
-    return prune_sorted(vectors, ids, distances, n, max_degree, alpha, out)
+    return prune_sorted(vectors, ids, distances, n, max_degree, rule.alpha, rule.saturate, out)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.choose import add_distinct, emptied, space
 from indexmill.builders.leaf_lists import NOBODY
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 #: Candidates of a record: few, because the last record of a vertex is not full.
@@ -174,7 +174,7 @@ def choose_lists(
     names: NDArray[np.uint32],
     reservoirs: Reservoirs,
     span: tuple[int, int],
-    alpha: float,
+    rule: PruneRule,
     lists: NDArray[np.uint32],
     degrees: NDArray[np.int32],
 ) -> None:
@@ -193,7 +193,7 @@ def choose_lists(
     """
     some = slice(*span)
     _choose(
-        vectors, rows, names, reservoirs.ids[some], reservoirs.distances[some], reservoirs.counts[some], alpha,
+        vectors, rows, names, reservoirs.ids[some], reservoirs.distances[some], reservoirs.counts[some], rule,
         lists[some], degrees[some],
     )  # fmt: skip
 
@@ -206,7 +206,7 @@ def _choose(
     ids: Any,
     distances: Any,
     counts: Any,
-    alpha: float,
+    rule: PruneRule,
     lists: Any,
     degrees: Any,
 ) -> None:  # pragma: no cover - compiled
@@ -216,7 +216,7 @@ def _choose(
         n = np.int64(counts[i])
         for j in range(n):
             mine[j] = rows[ids[i, j]]
-        m = robust_prune(vectors, mine, distances[i], n, degree, alpha, chosen)
+        m = robust_prune(vectors, mine, distances[i], n, degree, rule, chosen)
         for j in range(m):
             lists[i, j] = names[chosen[j]]
         degrees[i] = m

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 
@@ -19,7 +19,7 @@ def unite_lists(
     first: int,
     last: int,
     max_degree: int,
-    alpha: float,
+    rule: PruneRule,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
     """Return one list for each vertex from `first` to `last`: its only one, or the robust prune of the union.
 
@@ -41,13 +41,13 @@ def unite_lists(
     neighbours = np.zeros((last - first, max_degree), np.uint32)
     degrees = np.zeros(last - first, np.int32)
     bounds = np.searchsorted(vertices, np.arange(first, last + 1))
-    _unite(vectors, lists, bounds, first, alpha, neighbours, degrees)
+    _unite(vectors, lists, bounds, first, rule, neighbours, degrees)
     return neighbours, degrees
 
 
 @njit(nogil=True, cache=True)
 def _unite(
-    vectors: Any, lists: Any, bounds: Any, first: int, alpha: float, neighbours: Any, degrees: Any
+    vectors: Any, lists: Any, bounds: Any, first: int, rule: PruneRule, neighbours: Any, degrees: Any
 ) -> None:  # pragma: no cover - compiled
     most = 1
     for i in range(degrees.size):
@@ -67,7 +67,7 @@ def _unite(
         squared_distances(vectors, v, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
         chosen = neighbours[i]
-        m = robust_prune(vectors, ids, distances, n, chosen.size, alpha, chosen)
+        m = robust_prune(vectors, ids, distances, n, chosen.size, rule, chosen)
         squared_distances(vectors, v, vectors, chosen, m, distances)
         degrees[i] = sort_candidates(chosen, distances, m)
 

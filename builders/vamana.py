@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 #: Lists may grow by this factor before they are pruned back to R: fewer prunes for a little memory.
@@ -45,12 +45,20 @@ class VamanaParameters:
         Slack of the prune, at least 1.
     passes : int
         Times every vertex is inserted.
+    saturate : bool
+        Whether the prune fills free places.
     """
 
     max_degree: int
     build_list_size: int
     alpha: float
     passes: int = 1
+    saturate: bool = True
+
+    @property
+    def rule(self) -> PruneRule:
+        """How the prune chooses."""
+        return PruneRule(self.alpha, self.saturate)
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ def prune_long_lists(
     long = np.flatnonzero(degrees > p.max_degree)
 
     def block(first: int, last: int) -> None:
-        _prune_rows(vectors, neighbours, degrees, long[first:last], p.max_degree, p.alpha)
+        _prune_rows(vectors, neighbours, degrees, long[first:last], p.max_degree, p.rule)
 
     for _ in map_blocks(block, len(long), _BLOCK, threads):
         pass
@@ -140,7 +148,7 @@ def prune_long_lists(
 
 @njit(nogil=True, cache=True)
 def _prune_rows(
-    vectors: Any, neighbours: Any, degrees: Any, rows: Any, max_degree: int, alpha: float
+    vectors: Any, neighbours: Any, degrees: Any, rows: Any, max_degree: int, rule: PruneRule
 ) -> None:  # pragma: no cover - compiled
     cap = neighbours.shape[1]
     ids, distances = np.empty(cap, np.uint32), np.empty(cap, np.float32)
@@ -149,7 +157,7 @@ def _prune_rows(
         ids[:n] = neighbours[v, :n]
         squared_distances(vectors, v, vectors, ids, n, distances)
         n = sort_candidates(ids, distances, n)
-        degrees[v] = robust_prune(vectors, ids, distances, n, max_degree, alpha, neighbours[v])
+        degrees[v] = robust_prune(vectors, ids, distances, n, max_degree, rule, neighbours[v])
 
 
 def _compact(

@@ -112,6 +112,13 @@ def resolve_job(
         typer.Option("-L", "--build-list-size", help="Candidates kept while building. (default 75)"),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="Pruning slack. (default 1.2)")] = None,
+    saturate: Annotated[
+        bool | None,
+        typer.Option(
+            help="Fill places that the prune leaves free with the nearest of what it dropped, which saves page reads. "
+            "(default yes)",
+        ),
+    ] = None,
     pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
     pq_rotation: Annotated[
         str | None,

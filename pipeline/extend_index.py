@@ -139,7 +139,8 @@ class OpenedIndex:
     def vamana(self) -> VamanaParameters:
         """How the graph was built."""
         p = self.parameters
-        return VamanaParameters(self.graph.node_format.max_degree, p.build_list_size, p.alpha)
+        degree = self.graph.node_format.max_degree
+        return VamanaParameters(degree, p.build_list_size, p.alpha, saturate=p.saturate)
 
     @property
     def order(self) -> str:

@@ -31,11 +31,12 @@ from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.frame import corrupt
 from indexmill.formats.mapped import create_npy
+from indexmill.pipeline.allocator import give_back
 from indexmill.pipeline.merge import collect, count
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
-BUILD_VERSION = 3
+BUILD_VERSION = 4
 UNITE_VERSION = 3
 MERGE_VERSION = 3
 #: A shard may exceed its size by this share: the sample that sized it is not the whole.
@@ -53,11 +54,12 @@ class GraphParameters(NamedTuple):
     seed: int
     builder: str = "vamana"
     compute: str = "cpu"
+    saturate: bool = True
 
     @property
     def vamana(self) -> VamanaParameters:
         """The builder's part."""
-        return VamanaParameters(self.max_degree, self.build_list_size, self.alpha)
+        return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, saturate=self.saturate)
 
     def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
         """Build the graph of comparable rows; `advance` is told of vertices, unless it is None."""
@@ -65,7 +67,8 @@ class GraphParameters(NamedTuple):
         how = {"seed": self.seed, "threads": threads, **report}
         if self.builder == "vamana":
             return build_vamana(vectors, entry, self.vamana, **how)
-        return build_partitioned(vectors, entry, self.vamana, device=open_device(self.compute), **how)
+        how |= {"device": open_device(self.compute), "ended": lambda step, copies: give_back()}
+        return build_partitioned(vectors, entry, self.vamana, **how)
 
 
 def save_graph(graph: Graph, out: Path) -> None:
@@ -181,7 +184,7 @@ def unite_task(
     """Unite the lists of vertices `first` to `last`; write an npz file, with how many of them each shard has."""
     vertices, shards, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)
     rows = np.load(vectors, mmap_mode="r")
-    neighbours, degrees = unite_lists(rows, vertices, lists, first, last, p.max_degree, p.alpha)
+    neighbours, degrees = unite_lists(rows, vertices, lists, first, last, p.max_degree, p.vamana.rule)
     with open(out, "wb") as file:
         np.savez(file, neighbours=neighbours, degrees=degrees, shards=np.bincount(shards))
 

@@ -206,7 +206,7 @@ def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, fl
     """Grow a graph; return the size it was timed at, seconds and distances of an insertion, distances a doubling."""
     neighbours = np.zeros((len(rows), list_capacity(p.max_degree)), np.uint32)
     degrees = np.zeros(len(rows), np.int32)
-    vamana = VamanaParameters(p.max_degree, p.build_list_size, p.alpha)
+    vamana = VamanaParameters(p.max_degree, p.build_list_size, p.alpha, saturate=p.saturate)
     order = np.random.default_rng(p.seed).permutation(len(rows)).astype(np.uint32)
     done = 0
     measured: list[tuple[float, float, float]] = []

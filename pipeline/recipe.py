@@ -107,7 +107,9 @@ class GraphRecipe(Recipe):
     def _graph_parameters(self) -> graph.GraphParameters:
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
-        return graph.GraphParameters(p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute)
+        return graph.GraphParameters(
+            p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate
+        )
 
     @property
     def _graph_key(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from indexmill.builders.edges import ENDS, append_ends, edge_records, edges_both
 from indexmill.builders.leaf_lists import leaf_lists
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.partition import CANDIDATES, FANOUTS
+from indexmill.builders.prune import PruneRule
 from indexmill.builders.regions import Regions, cells_of
 from indexmill.builders.reservoirs import Reservoirs, choose_lists, met_records, missing
 from indexmill.formats.chunkfile import Records
@@ -33,7 +34,7 @@ from indexmill.pipeline.region_needs import STRAYS, Room
 from indexmill.pipeline.region_rows import RegionRows, spans
 from indexmill.pipeline.regions import load_regions
 
-LEAVES_VERSION = 1
+LEAVES_VERSION = 2
 CHOOSE_VERSION = 1
 UNITE_VERSION = 1
 MERGE_VERSION = 1
@@ -121,7 +122,7 @@ def choose_task(
     reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
     for piece in merge(met, first, last, buffer_bytes=room.buffer_bytes):
         reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
-    _choose(files.rows(plan, part, room), reservoirs, p.alpha, lists, degrees, room, threads, advance)
+    _choose(files.rows(plan, part, room), reservoirs, p.vamana.rule, lists, degrees, room, threads, advance)
     del reservoirs
     places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
     pairs = edges_both_ways(ids, first, lists, degrees, places)
@@ -130,13 +131,13 @@ def choose_task(
 
 
 def _choose(
-    held: RegionRows, reservoirs: Reservoirs, alpha: float, lists: NDArray[np.uint32],
+    held: RegionRows, reservoirs: Reservoirs, rule: PruneRule, lists: NDArray[np.uint32],
     degrees: NDArray[np.int32], room: Room, threads: int, advance: Advance,
 ) -> None:  # fmt: skip
     firsts = np.arange(len(lists)) * reservoirs.ids.shape[1]
 
     def choose(one: int, end: int) -> None:
-        choose_lists(held.vectors, held.rows, held.names, reservoirs, (one, end), alpha, lists, degrees)
+        choose_lists(held.vectors, held.rows, held.names, reservoirs, (one, end), rule, lists, degrees)
 
     _with_rows(
         held, reservoirs.ids.reshape(-1), firsts, firsts + reservoirs.counts, choose, room, threads, advance
@@ -164,19 +165,19 @@ def unite_task(
         append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
     starts = np.concatenate([[0], np.cumsum(counts)])
     lists = np.empty((len(ids), p.max_degree), np.uint32)
-    _unite(files.rows(plan, part, room), ids, ends, starts, p.alpha, lists, room, threads, advance)
+    _unite(files.rows(plan, part, room), ids, ends, starts, p.vamana.rule, lists, room, threads, advance)
     del ends
     values = np.full(len(ids), part, np.uint32)
     write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
 
 
 def _unite(
-    held: RegionRows, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], alpha: float,
+    held: RegionRows, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], rule: PruneRule,
     lists: NDArray[np.uint32], room: Room, threads: int, advance: Advance,
 ) -> None:  # fmt: skip
     def unite(one: int, end: int) -> None:
         mine = starts[one : end + 1]
-        unite_ends(held.vectors, held.rows, held.names, ids[one:end], ends, mine, alpha, lists[one:end])
+        unite_ends(held.vectors, held.rows, held.names, ids[one:end], ends, mine, rule, lists[one:end])
 
     _with_rows(held, ends, starts[:-1], starts[1:], unite, room, threads, advance)
 

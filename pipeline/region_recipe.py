@@ -58,8 +58,9 @@ class RegionRecipe(GraphRecipe):
         )  # fmt: skip
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
-            "regions", regions.REGIONS_VERSION, {"R": g.max_degree}, [carve, self.comparable],
-            lambda: (regions.regions_task, self._rows, files, g.max_degree, g.seed, self._room), cut=self._cut,
+            "regions", regions.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.comparable],
+            lambda: (regions.regions_task, self._rows, files, g.max_degree, g.saturate, g.seed, self._room),
+            cut=self._cut,
         )  # fmt: skip
 
     def _assigned(self) -> Stage:

@@ -42,7 +42,14 @@ def carve_task(vectors: str, first: int, last: int, seed: int, out: str) -> None
 
 
 def regions_task(
-    vectors: str, carved: Sequence[str], max_degree: int, seed: int, room: Room, out: str, threads: int
+    vectors: str,
+    carved: Sequence[str],
+    max_degree: int,
+    saturate: bool,
+    seed: int,
+    room: Room,
+    out: str,
+    threads: int,
 ) -> None:
     """Cut the cells into regions; write ``regions.npz``, ``leaders.npy``, ``places.npy`` and ``ids.npy``.
 
@@ -72,7 +79,7 @@ def regions_task(
     crossings = Crossings(positions[cells], len(order))
     for first in range(0, n, _BLOCK):
         crossings.add(np.array(labels[first : first + _BLOCK]))
-    found = neighbours_a_leaf(max_degree, copies_of(crossings.sizes.tolist(), n, FANOUTS) / n)
+    found = neighbours_a_leaf(max_degree, copies_of(crossings.sizes.tolist(), n, FANOUTS) / n, saturate)
 
     def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
         return max(leaves_bytes(members, cell_sizes, n, room, found), region_bytes(n, members, room))

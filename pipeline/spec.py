@@ -99,6 +99,7 @@ class Parameters(BaseModel):
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
+    saturate: bool = True
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     pq_rotation: Literal["none", "opq"] = "none"
     order: Order = "star"

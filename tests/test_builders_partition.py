@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from tests.oracles import vamana as oracle
@@ -164,3 +166,41 @@ def test_progress_counts_every_vertex_once() -> None:
     )
     assert sum(told) == 3001
     assert steps == ["carve", "compare", "choose"]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_vectors_that_many_equal_are_found_as_by_vamana(dtype: str) -> None:
+    vectors, queries = np.repeat(points(300, 16, dtype, 1), 20, axis=0), points(100, 16, dtype, 2)
+    p = VamanaParameters(32, 60, 1.2)
+    nearest = np.sort(squared(queries, vectors), axis=1)[:, 9]
+    recalls = []
+    for build in (build_vamana, build_partitioned):
+        graph = build(vectors, 0, p, seed=1, threads=2)
+        found = np.zeros((100, 10), np.uint32)
+        search_rows(queries, vectors, graph.neighbours, graph.degrees, 0, 50, found)
+        there = ((vectors[found].astype(np.float64) - queries[:, None]) ** 2).sum(axis=2)
+        recalls.append((there <= nearest[:, None] * 1.0001).mean())
+    assert recalls[1] > 0.95
+    assert recalls[1] >= recalls[0]
+
+
+def squared(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    return ((queries[:, None].astype(np.float64) - vectors[None]) ** 2).sum(axis=2)
+
+
+@pytest.mark.parametrize("build", [build_vamana, build_partitioned])
+def test_lists_that_are_not_saturated_are_shorter_and_cost_fewer_distances(
+    build: Callable[..., Graph],
+) -> None:
+    vectors, queries = points(4000, 8, "uint8", 3), points(200, 8, "uint8", 4)
+    truth, _ = exact_neighbours(vectors, queries, 10)
+    degrees, distances = [], []
+    for saturate in (True, False):
+        graph = build(vectors, 0, VamanaParameters(32, 60, 1.2, saturate=saturate), seed=1, threads=2)
+        found = np.zeros((200, 10), np.uint32)
+        distances.append(search_rows(queries, vectors, graph.neighbours, graph.degrees, 0, 40, found))
+        degrees.append(graph.degrees.mean())
+        met = [len(set(a) & set(b)) for a, b in zip(found.tolist(), truth.tolist(), strict=True)]
+        assert np.mean(met) > 9.5
+    assert degrees[1] < 0.9 * degrees[0]
+    assert distances[1] < 0.95 * distances[0]

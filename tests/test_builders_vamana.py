@@ -14,7 +14,7 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.greedy import search_rows
 from indexmill.builders.insert import _batch_sizes
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import VamanaParameters, build_vamana
 
@@ -28,21 +28,29 @@ def points(n: int, dim: int, dtype: str, seed: int) -> np.ndarray:
     return rng.normal(size=(n, dim)).astype(np.float32)
 
 
-def prune(vectors: np.ndarray, v: int, candidates: list[int], max_degree: int, alpha: float) -> list[int]:
+def prune(vectors: np.ndarray, v: int, candidates: list[int], max_degree: int, rule: PruneRule) -> list[int]:
     ids = np.array(candidates, np.uint32)
     distances = np.array([oracle.squared(vectors, v, c) for c in candidates], np.float32)
     n = sort_candidates(ids, distances, len(ids))
     out = np.zeros(max_degree, np.uint32)
-    return out[: robust_prune(vectors, ids, distances, n, max_degree, alpha, out)].tolist()
+    return out[: robust_prune(vectors, ids, distances, n, max_degree, rule, out)].tolist()
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(2, 40), st.integers(1, 20), st.sampled_from([1.0, 1.2, 1.5]), st.integers(0, 2**31))
-def test_prune_agrees_with_the_oracle(n: int, max_degree: int, alpha: float, seed: int) -> None:
+@given(
+    st.integers(2, 40),
+    st.integers(1, 20),
+    st.sampled_from([1.0, 1.2, 1.5]),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
+def test_prune_agrees_with_the_oracle(
+    n: int, max_degree: int, alpha: float, saturate: bool, seed: int
+) -> None:
     vectors = points(n, 6, "uint8", seed)  # integers: no rounding between float32 and the oracle's float64
     candidates = np.random.default_rng(seed).integers(1, n, 2 * n).tolist()
-    ours = prune(vectors, 0, candidates, max_degree, alpha)
-    assert ours == oracle.robust_prune(vectors, 0, candidates, max_degree, np.float32(alpha))
+    ours = prune(vectors, 0, candidates, max_degree, PruneRule(alpha, saturate))
+    assert ours == oracle.robust_prune(vectors, 0, candidates, max_degree, np.float32(alpha), saturate)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -146,7 +154,7 @@ def test_united_lists_are_pruned_unions_in_order_of_distance() -> None:
     vertices = np.array([10, 10, 11, 13, 13], np.uint32)
     lists = rng.integers(0, 60, (5, 8)).astype(np.uint32)
     lists[2] = [4, 7, 50, 3, 11, 11, 11, 11]  # the only list of vertex 11, padded with itself
-    neighbours, degrees = unite_lists(vectors, vertices, lists, 10, 14, 8, 1.2)
+    neighbours, degrees = unite_lists(vectors, vertices, lists, 10, 14, 8, PruneRule(1.2))
     for i, v in ((0, 10), (3, 13)):
         union = [u for row in lists[vertices == v].tolist() for u in row]
         chosen = oracle.robust_prune(vectors, v, union, 8, np.float32(1.2))

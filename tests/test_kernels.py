@@ -11,7 +11,7 @@ from numba import njit
 from tests.oracles import kernels as oracle
 from tests.oracles import vamana as graphs
 
-from indexmill.builders.prune import robust_prune, sort_candidates
+from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader import kernels
 
 TYPES = ("float32", "float16", "uint8", "int8")
@@ -158,7 +158,7 @@ def test_every_type_is_pruned_as_by_the_oracle(dtype: str) -> None:
         assert sort_candidates(ids, far, len(ids)) == n - 1
         for degree in (1, 8, 40):
             out = np.zeros(degree, np.uint32)
-            chosen = out[: robust_prune(bits(vectors), ids, far, n - 1, degree, 1.2, out)].tolist()
+            chosen = out[: robust_prune(bits(vectors), ids, far, n - 1, degree, PruneRule(1.2), out)].tolist()
             everyone = list(range(1, n))
             assert chosen == graphs.robust_prune(vectors, 0, everyone, degree, float(np.float32(1.2)))
 

@@ -139,7 +139,9 @@ def native_prunes(
 ) -> None:  # pragma: no cover - compiled
     """Prune every row of candidates, `ids` and `distances` of shape (m, n), to a row of `out` (m, R)."""
     for i in range(len(ids)):
-        degrees[i] = prune_sorted(vectors, ids[i], distances[i], ids.shape[1], out.shape[1], alpha, out[i])
+        degrees[i] = prune_sorted(
+            vectors, ids[i], distances[i], ids.shape[1], out.shape[1], alpha, True, out[i]
+        )
 
 
 @njit(nogil=True, cache=True)

@@ -11,9 +11,9 @@ def squared(vectors: np.ndarray, a: int, b: int) -> float:
 
 
 def robust_prune(
-    vectors: np.ndarray, v: int, candidates: list[int], max_degree: int, alpha: float
+    vectors: np.ndarray, v: int, candidates: list[int], max_degree: int, alpha: float, saturate: bool = True
 ) -> list[int]:
-    """Rounds of growing slack, then the nearest of the dropped; see builders/prune.py."""
+    """Rounds of growing slack, then perhaps the nearest of the dropped; see builders/prune.py."""
     pool = sorted(set(candidates) - {v}, key=lambda c: (squared(vectors, v, c), c))
     chosen: list[int] = []
     slack = 1.0
@@ -28,6 +28,8 @@ def robust_prune(
         if slack >= alpha:
             break
         slack = min(slack * 1.2, alpha)
+    if not saturate:
+        return chosen
     return (chosen + [c for c in pool if c not in chosen])[:max_degree]
 
 

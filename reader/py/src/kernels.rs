@@ -192,12 +192,14 @@ macro_rules! prune {
             n: i64,
             max_degree: i64,
             alpha: f32,
+            saturate: bool,
             out: *mut u32,
         ) -> i64 {
+            let rule = prune::Rule { alpha, saturate };
             let rows = prune::Rows { vectors, dim: dim.max(0) as usize };
             // SAFETY: the caller's contract.
             unsafe {
-                prune::$kernel(rows, first(ids, n), first(distances, n), alpha, first_mut(out, max_degree)) as i64
+                prune::$kernel(rows, first(ids, n), first(distances, n), rule, first_mut(out, max_degree)) as i64
             }
         }
     };

@@ -21,8 +21,8 @@ arrays of the right dtype and ids below the number of rows.
 ``scores_u8``          ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
 ``sort_pairs``         ``(ids, distances, n) -> int64``: sorts uint32 ids and float32 distances by (distance, id),
                        drops repeated pairs, returns how many are left
-``prune_f32``          ``(vectors, dim, ids, distances, n, max_degree, alpha, out) -> int64``: robust prune, see
-                       `builders.prune`; likewise ``_f16``, ``_u8``, ``_i8``
+``prune_f32``          ``(vectors, dim, ids, distances, n, max_degree, alpha, saturate, out) -> int64``: robust prune,
+                       see `builders.prune`; likewise ``_f16``, ``_u8``, ``_i8``
 =====================  =================================================================================
 
 Every distance has the same bits whatever the instruction set of the machine. Those of integers are exact up to the last
@@ -86,7 +86,15 @@ _NEAREST = types.void(
 _SCORES = types.void(*_ROWS, types.intp, types.intp, types.int64, types.intp)
 _SORT = types.int64(types.intp, types.intp, types.int64)
 _PRUNE = types.int64(
-    types.intp, types.int64, types.intp, types.intp, types.int64, types.int64, types.float32, types.intp
+    types.intp,
+    types.int64,
+    types.intp,
+    types.intp,
+    types.int64,
+    types.int64,
+    types.float32,
+    types.boolean,
+    types.intp,
 )
 
 l2_gather_f32: Any = types.ExternalFunction("im_l2_gather_f32", _GATHER)
@@ -167,7 +175,14 @@ def _inner_products(queries: Any, q: Any, vectors: Any, ids: Any, m: Any, out: A
 
 
 def prune_sorted(
-    vectors: NDArray[Any], ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, out: Any
+    vectors: NDArray[Any],
+    ids: Any,
+    distances: Any,
+    n: Any,
+    max_degree: Any,
+    alpha: Any,
+    saturate: Any,
+    out: Any,
 ) -> int:
     """Choose neighbours by robust prune (`builders.prune`), return how many; callable from numba code only.
 
@@ -183,15 +198,17 @@ def prune_sorted(
 
 @overload(prune_sorted)
 def _prune_sorted(
-    vectors: Any, ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, out: Any
+    vectors: Any, ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, saturate: Any, out: Any
 ) -> Any:
     prune = _PRUNES.get(vectors.dtype)
     if prune is None:
         return None
 
-    def chosen(vectors: Any, ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, out: Any) -> Any:
+    def chosen(
+        vectors: Any, ids: Any, distances: Any, n: Any, max_degree: Any, alpha: Any, saturate: Any, out: Any
+    ) -> Any:
         rows, dim = vectors.ctypes.data, vectors.shape[1]
         near, far, into = ids.ctypes.data, distances.ctypes.data, out.ctypes.data
-        return prune(rows, dim, near, far, n, max_degree, alpha, into)
+        return prune(rows, dim, near, far, n, max_degree, alpha, saturate, into)
 
     return chosen

@@ -57,6 +57,13 @@ trait Chosen {
     unsafe fn choose(&mut self, i: usize);
 }
 
+/// How a prune chooses: its slack, and whether places still free go to the nearest of the dropped.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    pub alpha: f32,
+    pub saturate: bool,
+}
+
 /// Work space of a thread.
 struct Space {
     nearest: Vec<f32>,
@@ -107,15 +114,15 @@ macro_rules! prune_of {
         ///
         /// # Safety
         /// Every id is a row of `rows`.
-        pub unsafe fn $name(rows: Rows<$t>, ids: &[u32], distances: &[f32], alpha: f32, out: &mut [u32]) -> usize {
+        pub unsafe fn $name(rows: Rows<$t>, ids: &[u32], distances: &[f32], rule: Rule, out: &mut [u32]) -> usize {
             SPACE.with_borrow_mut(|space| {
                 let nearest = &mut space.nearest;
                 // SAFETY: the caller's contract.
                 unsafe {
                     if rows.dim <= block::MAX_DIM {
-                        prune(&mut space.$short, nearest, rows, ids, distances, alpha, out)
+                        prune(&mut space.$short, nearest, rows, ids, distances, rule, out)
                     } else {
-                        prune(&mut space.$long, nearest, rows, ids, distances, alpha, out)
+                        prune(&mut space.$long, nearest, rows, ids, distances, rule, out)
                     }
                 }
             })
@@ -139,7 +146,7 @@ unsafe fn prune<C: Chosen>(
     rows: Rows<C::Component>,
     ids: &[u32],
     distances: &[f32],
-    alpha: f32,
+    rule: Rule,
     out: &mut [u32],
 ) -> usize {
     let n = ids.len().min(distances.len());
@@ -150,11 +157,14 @@ unsafe fn prune<C: Chosen>(
         // A candidate was compared with those chosen in earlier rounds: they came before it, or may not hide it.
         chosen.begin(rows.dim);
         // SAFETY: the caller's contract.
-        degree += unsafe { round(chosen, nearest, rows, ids, distances, (slack, alpha), &mut out[degree..]) };
-        if slack >= alpha {
+        degree += unsafe { round(chosen, nearest, rows, ids, distances, (slack, rule.alpha), &mut out[degree..]) };
+        if slack >= rule.alpha {
             break;
         }
-        slack = (slack * SLACK_STEP).min(alpha);
+        slack = (slack * SLACK_STEP).min(rule.alpha);
+    }
+    if !rule.saturate {
+        return degree;
     }
     let left = ids.iter().zip(&*nearest).filter(|&(_, &state)| state != CHOSEN);
     for (place, (&id, _)) in out[degree..].iter_mut().zip(left) {

@@ -1,12 +1,12 @@
 use super::bytes::Bytes;
 use super::floats::{Floats, Halves};
 use super::long::LongBytes;
-use super::{Chosen, Rows, SLACK_STEP, prune, sort_candidates};
+use super::{Chosen, Rows, Rule, SLACK_STEP, prune, sort_candidates};
 use crate::distance::{Kernels, available, block, half_to_f32, kernels};
 use crate::testing::Random;
 
 /// The slow and obvious way: every candidate keeps how much each chosen one hides it.
-fn oracle(n: usize, distances: &[f32], between: impl Fn(usize, usize) -> f32, alpha: f32, degree: usize) -> Vec<u32> {
+fn oracle(n: usize, distances: &[f32], between: impl Fn(usize, usize) -> f32, rule: Rule, degree: usize) -> Vec<u32> {
     let mut hidden = vec![0f32; n];
     let mut chosen: Vec<usize> = Vec::new();
     let mut slack = 1f32;
@@ -21,13 +21,13 @@ fn oracle(n: usize, distances: &[f32], between: impl Fn(usize, usize) -> f32, al
                 hidden[j] = hidden[j].max(if d == 0.0 { f32::INFINITY } else { distances[j] / d });
             }
         }
-        if slack >= alpha {
+        if slack >= rule.alpha {
             break;
         }
-        slack = (slack * SLACK_STEP).min(alpha);
+        slack = (slack * SLACK_STEP).min(rule.alpha);
     }
     for i in 0..n {
-        if chosen.len() < degree && !chosen.contains(&i) {
+        if rule.saturate && chosen.len() < degree && !chosen.contains(&i) {
             chosen.push(i);
         }
     }
@@ -55,16 +55,17 @@ fn agrees<C: Chosen>(
 {
     let (ids, distances) = in_order(rows, dim, l2);
     let at = |i: usize| rows[ids[i] as usize * dim..].as_ptr();
-    for alpha in [1.0, 1.2, 1.5] {
+    for (alpha, saturate) in [(1.0, true), (1.2, true), (1.2, false), (1.5, true)] {
+        let rule = Rule { alpha, saturate };
         for degree in [0, 1, 5, 40, 200] {
             let mut out = vec![u32::MAX; degree];
             let given = Rows { vectors: rows.as_ptr(), dim };
             // SAFETY: ids are rows.
-            let n = unsafe { prune(chosen, &mut Vec::new(), given, &ids, &distances, alpha, &mut out) };
+            let n = unsafe { prune(chosen, &mut Vec::new(), given, &ids, &distances, rule, &mut out) };
             // SAFETY: rows of `dim` components.
-            let places = oracle(ids.len(), &distances, |i, j| unsafe { l2(at(i), at(j), dim) }, alpha, degree);
+            let places = oracle(ids.len(), &distances, |i, j| unsafe { l2(at(i), at(j), dim) }, rule, degree);
             let expected: Vec<u32> = places.into_iter().map(|i| ids[i as usize]).collect();
-            assert_eq!(&out[..n], expected, "dim {dim}, alpha {alpha}, degree {degree}");
+            assert_eq!(&out[..n], expected, "dim {dim}, alpha {alpha}, saturate {saturate}, degree {degree}");
         }
     }
 }
