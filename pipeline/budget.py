@@ -9,6 +9,7 @@ every search of the finished index holds too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -97,10 +98,38 @@ def task_bounds(n: int, bytes_a_row: int, memory: int, align: int = 1) -> list[i
     return sorted({*(n * t // tasks // align * align for t in range(tasks)), n})
 
 
-def narrow_tasks(n: int, bytes_a_row: int, memory: int, workers: int) -> tuple[int, int]:
-    """Return the rows of a narrow task, and how many tasks run at once."""
+def narrow_tasks(n: int, bytes_a_row: int, memory: int) -> tuple[int, int]:
+    """Return the rows of a narrow task, and how many tasks there are."""
     tasks = len(task_bounds(n, bytes_a_row, memory)) - 1
-    return -(-n // tasks), min(workers, tasks, MOST_NARROW)
+    return -(-n // tasks), tasks
+
+
+class Narrow(NamedTuple):
+    """A stage of narrow tasks, which run beside each other as far as they fit.
+
+    Attributes
+    ----------
+    tasks : int
+    bytes : int
+        What a task takes, at most, beside the work space of its thread.
+    """
+
+    tasks: int
+    bytes: int
+
+    def fitting(self, memory: int, workers: int, processes: int) -> int:
+        """Return how many tasks fit at once beside the work space of all threads: one, if none does.
+
+        Parameters
+        ----------
+        processes : int
+            Bytes that worker processes take without vectors.
+        """
+        return max((memory - FIXED_BYTES - processes - workers * THREAD_BYTES) // self.bytes, 1)
+
+    def peak(self, memory: int, workers: int, processes: int) -> int:
+        """Return what those take that run at once."""
+        return min(workers, self.tasks, MOST_NARROW, self.fitting(memory, workers, processes)) * self.bytes
 
 
 def merge_bytes(memory: int) -> int:

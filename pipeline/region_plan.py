@@ -7,7 +7,7 @@ from dataclasses import replace
 from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import COPIES, neighbours_a_leaf
 from indexmill.builders.reservoirs import MET
-from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, Shape, narrow_tasks
+from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, Narrow, Shape, narrow_tasks
 from indexmill.pipeline.region_needs import (
     PAIR_BYTES,
     Expected,
@@ -48,19 +48,24 @@ def region_stage_bytes(shape: Shape, memory: int, workers: int) -> dict[str, int
     n, room, cut = shape.n, shape.room(memory), expected(shape, memory)
     assert cut is not None
     threads = workers * THREAD_BYTES
-    row = assign_row_bytes(shape.comparable_bytes)
-    rows, at_once = narrow_tasks(n, row, memory, workers)
     part = min(part_vertices(n, cut.members, room), -(-n // cut.regions))
     lists = 4 * shape.parameters.max_degree
     return {
-        "carve": at_once * rows * row + threads,
         "regions": 12 * n + 4 * (cut.leaders + 1) ** 2,
-        "assign": at_once * (rows * row + (4 << 20)) + threads,
         "leaves": expected_leaves_bytes(cut, room) + threads,
         "choose": choose_bytes(n, cut.members, part, room) + threads,
         "unite": unite_bytes(n, cut.members, part, room) + threads,
         "merge": min(room.buffer_bytes, n * (lists + 56)) + 5 * n,
     }
+
+
+def region_narrow_stages(shape: Shape, memory: int) -> dict[str, Narrow]:
+    """Return those of these stages whose tasks run beside each other; see `needs.narrow_stages`."""
+    row, cut = assign_row_bytes(shape.comparable_bytes), expected(shape, memory)
+    assert cut is not None
+    rows, tasks = narrow_tasks(shape.n, row, memory)
+    leaders = 5 * 4 * cut.leaders * shape.dim  # as they are, and as products take them
+    return {"carve": Narrow(tasks, rows * row + leaders), "assign": Narrow(tasks, rows * row + (4 << 20))}
 
 
 def region_files(shape: Shape, memory: int) -> dict[str, int]:

@@ -20,6 +20,7 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.source import array_source
 from indexmill.pipeline import budget, needs, region_graph
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.region_rows import RegionRows, spans
 from indexmill.pipeline.regions import load_regions
@@ -134,6 +135,24 @@ def test_bad_input_is_one_connected_graph_or_refused(
             BudgetError, match="one leader is among the nearest of 4,000 vectors, as where many are eq"
         ):
             build(tmp_path / "refused", vectors, builder="partition")
+
+
+def test_tasks_run_beside_each_other_as_far_as_they_fit(
+    tmp_path: Path, small_rooms: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, int | None] = {}
+    run = LocalExecutor.map
+
+    def spy(self: LocalExecutor, task: Any, arguments: Any, **keywords: Any) -> Any:
+        seen[Path(arguments[0][-1]).parent.name.partition("-")[0]] = keywords["at_once"]
+        return run(self, task, arguments, **keywords)
+
+    monkeypatch.setattr(LocalExecutor, "map", spy)
+    monkeypatch.setattr(budget.Narrow, "fitting", lambda stage, memory, workers, processes: workers - 1)
+    build(tmp_path / "ix", clustered(2400, 8, "uint8"), builder="partition", workers=3)
+    assert {name: seen[name] for name in ("carve", "assign", "leaves", "unite", "pack")} == {
+        "carve": 2, "assign": 2, "leaves": None, "unite": None, "pack": 2,
+    }  # fmt: skip
 
 
 # What is beside a region
