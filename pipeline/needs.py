@@ -188,13 +188,13 @@ def fit_shards(shape: Shape, memory: int, executor: str, workers: int) -> Shape:
 
 
 def _fitted(shape: Shape, memory: int, executor: str, workers: int) -> Shape | None:
-    p = shape.parameters
+    p, processes = shape.parameters, workers_bytes(executor, workers)
     if (
         p.builder == "partition"
         and p.shard_vectors is None
-        and built_bytes(shape.n, shape) > memory - FIXED_BYTES
+        and built_bytes(shape.n, shape) > memory - FIXED_BYTES - processes
     ):
-        return in_regions(shape, memory, workers_bytes(executor, workers), workers)
+        return in_regions(shape, memory, processes, workers)
     limit = p.shard_vectors or shard_size(shape, memory)
     if not limit:
         return None

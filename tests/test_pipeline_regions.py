@@ -234,6 +234,15 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
                 assert predicted <= budget.scratch_bound(fitted)
 
 
+def test_worker_processes_leave_less_for_one_piece() -> None:
+    shape = budget.Shape(1_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="partition"))
+    memory = 1536 * MIB
+    assert needs.fit_shards(shape, memory, "local", 4).region_bytes is None
+    fitted = needs.fit_shards(shape, memory, "ray", 4)
+    assert fitted.region_bytes is not None
+    assert needs.check_memory(fitted, memory, "ray", 4, shape)
+
+
 def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_path: Path) -> None:
     source = array_source(clustered(20_000, 64, "uint8"))
     with pytest.raises(BudgetError, match="give at least") as refusal:
