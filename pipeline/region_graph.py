@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from indexmill.builders.carve import carve_cells
 from indexmill.builders.choose import Copies
 from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.device import open_device
+from indexmill.builders.device_leaves import leaf_lists_on
 from indexmill.builders.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
 from indexmill.builders.leaf_lists import leaf_lists
 from indexmill.builders.parallel import map_blocks
@@ -84,10 +86,16 @@ def leaves_task(
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=room.buffer_bytes)[1:]
     cells, numbers = cells_of(leaders[names], plan, region)
-    leaves = carve_cells(vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads)
+    device = open_device(p.compute)
+    leaves = carve_cells(
+        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=device
+    )
     del cells
     copies = Copies(leaves.members, len(names))
-    lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+    if device is None:
+        lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+    else:
+        lists = leaf_lists_on(device, vectors, leaves, int(plan.found), copies.rows)
     del leaves
     at = np.empty(len(names), np.uint32)
     at[copies.order] = np.arange(len(names), dtype=np.uint32)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
+from indexmill.builders.device import open_device
 from indexmill.builders.partition import FANOUTS, neighbours_a_leaf
 from indexmill.builders.regions import Crossings, Regions, in_halves, parts_of, regions_of
 from indexmill.formats.chunkfile import Records
@@ -31,12 +32,12 @@ _BLOCK = 65_536
 _HALVINGS = 8
 
 
-def carve_task(vectors: str, first: int, last: int, seed: int, out: str) -> None:
+def carve_task(vectors: str, first: int, last: int, seed: int, compute: str, out: str) -> None:
     """Write the leaders of vectors `first` to `last`, nearest first: npy, uint16 (last - first, fanout)."""
     rows = np.load(vectors, mmap_mode="r")
     leaders, fanout = first_leaders(len(rows), FANOUTS, seed)
     mine = np.array(rows[first:last])
-    found = nearest_leaders(mine, rows[leaders], fanout)
+    found = nearest_leaders(mine, rows[leaders], fanout, device=open_device(compute))
     with open(out, "wb") as file:
         np.save(file, found.astype(np.uint16))
 

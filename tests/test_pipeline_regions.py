@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.device_support import strict_device
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 from tests.test_pipeline_kill import Driver
 
+from indexmill.builders import device as device_module
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.source import array_source
 from indexmill.pipeline import budget, needs, region_graph
@@ -26,6 +28,7 @@ from indexmill.pipeline.region_rows import RegionRows, spans
 from indexmill.pipeline.regions import load_regions
 from indexmill.pipeline.scratch import SideColumns, needed_scratch
 from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.stages import Mill
 
 MIB = 1 << 20
 STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "merge"]
@@ -135,6 +138,29 @@ def test_bad_input_is_one_connected_graph_or_refused(
             BudgetError, match="one leader is among the nearest of 4,000 vectors, as where many are eq"
         ):
             build(tmp_path / "refused", vectors, builder="partition")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_leaders_and_leaves_are_compared_where_the_job_says(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    vectors, gpu = clustered(4000, 12, dtype), strict_device()[0]
+    monkeypatch.setattr(device_module, "cuda_device", lambda: gpu)
+    whole = build(tmp_path / "whole", vectors, builder="partition", compute="cuda")
+    request.getfixturevalue("small_rooms")
+    at_work, used, run, use = [""], [], Mill._run, gpu.use
+    monkeypatch.setattr(Mill, "_run", lambda mill, stage: (at_work.append(stage.name), run(mill, stage)))
+    monkeypatch.setattr(gpu, "use", lambda what: (used.append((at_work[-1], what)), use(what))[1])
+    work = str(tmp_path / "work")
+    index = build(tmp_path / "regions", vectors, builder="partition", compute="cuda", work=work)
+    assert {stage for stage, _ in used} == {"carve", "leaves", "encode", "entries"}
+    assert ("leaves", "the products of a leaf") in used
+    assert data_files(index) == data_files(whole)  # of floats because the arrays are those of NumPy
+    build(tmp_path / "here", vectors, builder="partition", work=work)
+    stages = [path.name.partition("-")[0] for path in Path(work).iterdir()]
+    assert {name: stages.count(name) for name in ("ingest", "regions", "merge")} == {
+        "ingest": 1, "regions": 2, "merge": 2,
+    }  # fmt: skip
 
 
 def test_tasks_run_beside_each_other_as_far_as_they_fit(
