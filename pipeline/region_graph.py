@@ -31,7 +31,7 @@ from indexmill.formats.chunkwriter import write_chunk, write_runs
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.graph import GraphParameters, write_facts
 from indexmill.pipeline.merge import collect, count, merge
-from indexmill.pipeline.region_needs import STRAYS, Room
+from indexmill.pipeline.region_needs import STRAYS, Room, most_ends
 from indexmill.pipeline.region_rows import RegionRows, spans
 from indexmill.pipeline.regions import load_regions
 
@@ -163,19 +163,41 @@ def unite_task(
 ) -> None:  # fmt: skip
     """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.
 
-    A list shorter than R is filled with the vertex itself.
+    A list shorter than R is filled with the vertex itself. Very many edges may lead to a few vertices: those of as many
+    vertices are in memory at a time as the plan of a part allows.
     """
     plan, first, last, ids = files.at(part)
-    ends = np.empty(ENDS * count(edges, first, last), np.uint32)
-    counts = np.zeros(len(ids), np.int64)
-    for piece in merge(edges, first, last, buffer_bytes=room.buffer_bytes):
-        append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    held = files.rows(plan, part, room)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
-    _unite(files.rows(plan, part, room), ids, ends, starts, p.alpha, lists, room, threads, advance)
-    del ends
+    for start, end in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
+        ends, starts = _ends(edges, start, end, room.buffer_bytes)
+        mine = slice(start - first, end - first)
+        _unite(held, ids[mine], ends, starts, p.alpha, lists[mine], room, threads, advance)
+        del ends
+    del held
     values = np.full(len(ids), part, np.uint32)
     write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
+
+
+def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of keys into ranges of at most so many records, but for a single key that has more."""
+    if last - first == 1 or count(chunks, first, last) <= most:
+        yield first, last
+        return
+    middle = (first + last) // 2
+    yield from ranges(chunks, first, middle, most)
+    yield from ranges(chunks, middle, last, most)
+
+
+def _ends(
+    edges: list[str], first: int, last: int, buffer_bytes: int
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the ends of the edges at some places, and where those of each place begin and the last's end."""
+    ends = np.empty(ENDS * count(edges, first, last), np.uint32)
+    counts = np.zeros(last - first, np.int64)
+    for piece in merge(edges, first, last, buffer_bytes=buffer_bytes):
+        append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
+    return ends, np.concatenate([[0], np.cumsum(counts)])
 
 
 def _unite(

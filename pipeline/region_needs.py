@@ -76,7 +76,15 @@ def choose_bytes(n: int, members: int, part: int, room: Room) -> int:
 def unite_bytes(n: int, members: int, part: int, room: Room) -> int:
     """Return what uniting the lists of a part takes: rows, the ends of edges, lists."""
     held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
-    return held + part * (20 * room.max_degree + 44)
+    return held + part * (4 * room.max_degree + 44) + 2 * 4 * most_ends(part, room.max_degree)
+
+
+def most_ends(part: int, max_degree: int) -> int:
+    """Return how many ends of edges of a part are in memory at a time, and as many of vectors that are not at hand.
+
+    Enough for all, 2 R a vertex, in records of which several are not full, unless few vertices have most of them.
+    """
+    return part * (3 * max_degree + 6)
 
 
 def region_bytes(n: int, members: int, room: Room) -> int:

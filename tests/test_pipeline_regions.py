@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +205,62 @@ def test_spans_have_no_more_than_is_allowed_but_for_one_vertex() -> None:
     starts = np.array([0, 0, 3, 4, 11, 11, 12])
     assert list(spans(starts, 5)) == [(0, 3), (3, 4), (4, 6)]
     assert list(spans(np.zeros(4, np.int64), 5)) == [(0, 3)]
+
+
+def test_more_vectors_than_there_is_room_for_are_no_second_copy_of_the_rest(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(2).integers(0, 255, (60_000, 32), dtype=np.uint8)
+    np.save(tmp_path / "v.npy", vectors)
+    members = np.arange(50_000, dtype=np.uint32)
+    region_graph.write_chunk(
+        tmp_path / "a.chunk",
+        region_graph.Records(np.zeros(50_000, np.uint32), members, vectors[:50_000]),
+        (0, 1),
+    )
+    others = np.arange(50_000, 60_000, dtype=np.uint32)
+    tracemalloc.start()
+    held = RegionRows(str(tmp_path / "v.npy"), [str(tmp_path / "a.chunk")], 0, 50_000, 10, 32 << 20)
+    tracemalloc.reset_peak()
+    with held.holding(others):
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (held.vectors[held.rows] == vectors).all()
+    assert len(held.vectors) == 50_010
+    assert (held.vectors[:50_000] == vectors[:50_000]).all()
+    assert taken < 1.5 * vectors.nbytes
+
+
+def test_edges_are_cut_into_ranges_of_vertices_that_fit_but_for_one(tmp_path: Path) -> None:
+    of_key = np.array([3, 40, 0, 2, 9, 9, 9, 1, 0, 25, 1])
+    keys = np.repeat(np.arange(11, dtype=np.uint32), of_key)
+    for name, mine in (("a", keys[::2]), ("b", keys[1::2])):
+        records = region_graph.Records(
+            mine, np.zeros(len(mine), np.uint32), np.zeros((len(mine), 8), np.uint32)
+        )
+        region_graph.write_chunk(tmp_path / name, records, (0, 11), batch_bytes=200)
+    found = list(region_graph.ranges([str(tmp_path / "a"), str(tmp_path / "b")], 1, 10, 20))
+    assert [first for first, _ in found] == [1, *(last for _, last in found[:-1])]
+    assert found[-1][1] == 10
+    assert all(last - first == 1 or of_key[first:last].sum() <= 20 for first, last in found)
+    assert len(found) < 9
+
+
+def test_ends_of_edges_are_in_memory_as_far_as_they_fit(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(2400, 8, "uint8")
+    whole = build(tmp_path / "whole", vectors, builder="partition")
+    request.getfixturevalue("small_rooms")
+    sizes, append = [], region_graph.append_ends
+
+    def spy(vertices: Any, payload: Any, ends: np.ndarray, counts: np.ndarray) -> None:
+        sizes.append((len(counts), len(ends)))
+        append(vertices, payload, ends, counts)
+
+    monkeypatch.setattr(region_graph, "append_ends", spy)
+    monkeypatch.setattr(region_graph, "most_ends", lambda part, max_degree: 4000)
+    index = build(tmp_path / "regions", vectors, builder="partition")
+    assert all(vertices == 1 or ends <= 4000 for vertices, ends in sizes)
+    assert data_files(index) == data_files(whole)
 
 
 # Memory, scratch space, plans
