@@ -81,7 +81,8 @@ class Shape:
     def room(self, memory: int) -> Room:
         """What the tasks of a region may hold, `region_bytes` of a budget of `memory`."""
         assert self.region_bytes is not None
-        return Room(self.region_bytes, merge_bytes(memory), self.comparable_bytes, self.parameters.max_degree)
+        row, degree = self.comparable_bytes, self.parameters.max_degree
+        return Room(self.region_bytes, merge_bytes(memory), row, degree, room_step(memory))
 
 
 def task_bytes(memory: int) -> int:
@@ -130,6 +131,14 @@ class Narrow(NamedTuple):
     def peak(self, memory: int, workers: int, processes: int) -> int:
         """Return what those take that run at once."""
         return min(workers, self.tasks, MOST_NARROW, self.fitting(memory, workers, processes)) * self.bytes
+
+
+def room_step(memory: int) -> int:
+    """Return what the memory of a region is a multiple of.
+
+    Its files stay of use when a killed build goes on with a few workers more or less, or as many processes.
+    """
+    return (memory - FIXED_BYTES) // 16
 
 
 def merge_bytes(memory: int) -> int:

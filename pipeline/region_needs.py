@@ -39,12 +39,15 @@ class Room(NamedTuple):
     row_bytes : int
         A vector as kernels compare it.
     max_degree : int
+    step : int
+        What `bytes` are a multiple of.
     """
 
     bytes: int
     buffer_bytes: int
     row_bytes: int
     max_degree: int
+    step: int
 
 
 def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, room: Room, found: int) -> int:

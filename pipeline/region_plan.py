@@ -7,7 +7,7 @@ from dataclasses import replace
 from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import COPIES, neighbours_a_leaf
 from indexmill.builders.reservoirs import MET
-from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, Narrow, Shape, narrow_tasks
+from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, Narrow, Shape, narrow_tasks, room_step
 from indexmill.pipeline.region_needs import (
     PAIR_BYTES,
     Expected,
@@ -33,7 +33,8 @@ def in_regions(shape: Shape, memory: int, processes: int, workers: int) -> Shape
     processes : int
         Bytes that worker processes take without vectors.
     """
-    room = memory - FIXED_BYTES - processes - workers * THREAD_BYTES
+    step = max(room_step(memory), 1)
+    room = (memory - FIXED_BYTES - processes - workers * THREAD_BYTES) // step * step
     fitted = replace(shape, region_bytes=room)
     return None if room <= 0 or expected(fitted, memory) is None else fitted
 
