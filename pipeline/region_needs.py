@@ -16,6 +16,7 @@ from indexmill.builders.carve import LEAF_MEAN, LEAF_MOST, copies_of
 from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import CANDIDATES, COPIES, FANOUTS, neighbours_a_leaf
 from indexmill.builders.reservoirs import MET
+from indexmill.pipeline.executor import MOST_NARROW
 
 #: Bytes of a record's key and value in a chunk file.
 PAIR_BYTES = 8
@@ -94,6 +95,16 @@ def region_bytes(n: int, members: int, room: Room) -> int:
     """Return what a region of so many members takes beside its leaves: its smallest parts, chosen and united."""
     part = least_part(members)
     return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room))
+
+
+def more_memory(need: int, room: Room) -> int:
+    """Return how much more memory is enough, about, for a region that needs more than `room`.
+
+    Of more memory a sixteenth may be lost to steps, and one step more; a share is kept for strays, and as much as a
+    narrow task's for buffers.
+    """
+    gained = 15 / 16 * (1 - STRAYS) - 1 / MOST_NARROW
+    return math.ceil((need - room.bytes + room.step) / gained)
 
 
 def least_part(members: int) -> int:

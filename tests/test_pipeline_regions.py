@@ -25,6 +25,8 @@ from indexmill.pipeline import budget, needs, region_graph
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.plan import make_plan
+from indexmill.pipeline.region_needs import Room, leaves_bytes, more_memory, region_bytes
+from indexmill.pipeline.region_plan import in_regions
 from indexmill.pipeline.region_rows import RegionRows, spans
 from indexmill.pipeline.regions import load_regions
 from indexmill.pipeline.scratch import SideColumns, needed_scratch
@@ -135,9 +137,8 @@ def test_bad_input_is_one_connected_graph_or_refused(
     assert_sound(index)
     monkeypatch.setattr(sys.modules[__name__], "ROOM", 540_000)
     if np.ptp(vectors) == 0:
-        with pytest.raises(
-            BudgetError, match="one leader is among the nearest of 4,000 vectors, as where many are eq"
-        ):
+        said = r"stage regions compares 4,000 of 4,000 vectors, .* most of them are equal"
+        with pytest.raises(BudgetError, match=said):
             build(tmp_path / "refused", vectors, builder="partition")
 
 
@@ -324,6 +325,36 @@ def test_worker_processes_leave_less_for_one_piece() -> None:
     fitted = needs.fit_shards(shape, memory, "ray", 4)
     assert fitted.region_bytes is not None
     assert needs.check_memory(fitted, memory, "ray", 4, shape)
+
+
+def test_a_few_workers_more_do_not_cut_other_regions() -> None:
+    shape = budget.Shape(10_000_000, 96, np.dtype(np.float32), 0, Parameters(builder="partition"))
+    rooms = [needs.fit_shards(shape, 4 << 30, "local", workers).region_bytes for workers in (1, 2, 8)]
+    assert len({*rooms, needs.fit_shards(shape, 4 << 30, "ray", 1).region_bytes}) == 1
+    assert (rooms[0] or 0) > 0.85 * ((4 << 30) - budget.FIXED_BYTES)
+    assert needs.fit_shards(shape, 4 << 30, "ray", 8).region_bytes != rooms[0]
+
+
+@pytest.mark.parametrize("memory", [900 * MIB, 2000 * MIB, 5000 * MIB])
+def test_a_cell_that_does_not_fit_is_told_how_much_more_it_needs(memory: int) -> None:
+    shape = budget.Shape(60_000_000, 64, np.dtype(np.uint8), 0, Parameters(builder="partition"))
+
+    def room(memory: int) -> Room:
+        fitted = in_regions(shape, memory, 0, 4)
+        assert fitted is not None
+        return fitted.room(memory)
+
+    def need(members: int, room: Room) -> int:
+        cells = np.array([members])
+        return max(leaves_bytes(members, cells, shape.n, room, 6), region_bytes(shape.n, members, room))
+
+    first = room(memory)
+    least = next(m for m in range(1000, shape.n, 10_000) if need(m, first) > first.bytes)
+    for members in (least, 2 * least):
+        more = more_memory(need(members, first), first)
+        assert more < 2 * (need(members, first) - first.bytes) + memory // 8
+        second = room(memory + more)
+        assert need(members, second) <= second.bytes
 
 
 def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_path: Path) -> None:
