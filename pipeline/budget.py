@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from indexmill.builders.carve import LEAF_MOST
 from indexmill.builders.partition import partitioned_bytes
 from indexmill.builders.vamana import list_capacity
 from indexmill.formats.frame import PAGE_BYTES
@@ -168,6 +169,13 @@ def built_bytes(m: int, shape: Shape) -> int:
     if p.builder == "partition":
         return partitioned_bytes(m, shape.comparable_bytes, p.max_degree)
     return graph_bytes(m, shape, p.max_degree)
+
+
+def leaf_work_bytes(shape: Shape) -> int:
+    """Return the work space of a thread that compares leaves, their rows included; 0 for a builder without leaves."""
+    if shape.parameters.builder != "partition":
+        return 0
+    return THREAD_BYTES + LEAF_MOST * shape.comparable_bytes
 
 
 def graph_bytes(m: int, shape: Shape, max_degree: int) -> int:

@@ -25,6 +25,7 @@ from indexmill.pipeline.budget import (
     batch_bytes,
     built_bytes,
     graph_bytes,
+    leaf_work_bytes,
     narrow_tasks,
     node_format,
     shard_bytes,
@@ -69,9 +70,8 @@ def stage_bytes(
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
         "sample": 8 * n + _drawn(shape) * shape.row_bytes,
         "cluster": _cluster(shape),
-        "build": shard_bytes(largest or p.shard_vectors or n, shape, memory)
-        if sharded
-        else built_bytes(n, shape),
+        "build": workers * leaf_work_bytes(shape)
+        + (shard_bytes(largest or p.shard_vectors or n, shape, memory) if sharded else built_bytes(n, shape)),
         "encode": _encode(shape, workers),
         "entries": _entries(shape, workers),
         "navigation": _navigation(shape),
@@ -155,9 +155,11 @@ def check_memory(
         "assign": "lower --workers",
         "unite": "lower --workers",
         "pack": "lower --workers",
+        "carve": "lower --workers",
     }
     if worst == "build":
-        fits = shard_size(shape, memory - workers_bytes(executor, workers))
+        work = workers_bytes(executor, workers) + workers * leaf_work_bytes(shape)
+        fits = shard_size(shape, memory - work)
         hints[worst] = f"set --shard-vectors to {fits:,} or less" if fits else "lower --workers"
     if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
         hints[worst] = "take --order star"
@@ -192,7 +194,7 @@ def _fitted(shape: Shape, memory: int, executor: str, workers: int) -> Shape | N
     if (
         p.builder == "partition"
         and p.shard_vectors is None
-        and built_bytes(shape.n, shape) > memory - FIXED_BYTES - processes
+        and built_bytes(shape.n, shape) + workers * leaf_work_bytes(shape) > memory - FIXED_BYTES - processes
     ):
         return in_regions(shape, memory, processes, workers)
     limit = p.shard_vectors or shard_size(shape, memory)

@@ -1,6 +1,6 @@
 """What a build region by region takes in memory, and into how many regions it cuts a set of a given size.
 
-Memory of a task beside processes: sizes of its arrays, read off `pipeline.regions`, `pipeline.reservoirs` and
+Memory of a task beside processes: sizes of its arrays, read off `pipeline.regions`, `pipeline.region_graph` and
 `builders.reservoirs`. What grows with all vectors is a map of 4 bytes a vector, from ids to rows at hand.
 """
 

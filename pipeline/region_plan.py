@@ -7,7 +7,7 @@ from dataclasses import replace
 from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import COPIES, neighbours_a_leaf
 from indexmill.builders.reservoirs import MET
-from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, Narrow, Shape, narrow_tasks, room_step
+from indexmill.pipeline.budget import FIXED_BYTES, Narrow, Shape, leaf_work_bytes, narrow_tasks, room_step
 from indexmill.pipeline.region_needs import (
     PAIR_BYTES,
     Expected,
@@ -34,7 +34,7 @@ def in_regions(shape: Shape, memory: int, processes: int, workers: int) -> Shape
         Bytes that worker processes take without vectors.
     """
     step = max(room_step(memory), 1)
-    room = (memory - FIXED_BYTES - processes - workers * THREAD_BYTES) // step * step
+    room = (memory - FIXED_BYTES - processes - workers * leaf_work_bytes(shape)) // step * step
     fitted = replace(shape, region_bytes=room)
     return None if room <= 0 or expected(fitted, memory) is None else fitted
 
@@ -48,7 +48,7 @@ def region_stage_bytes(shape: Shape, memory: int, workers: int) -> dict[str, int
     """Return the peak memory of the stages in place of *build*; see `needs.stage_bytes`."""
     n, room, cut = shape.n, shape.room(memory), expected(shape, memory)
     assert cut is not None
-    threads = workers * THREAD_BYTES
+    threads = workers * leaf_work_bytes(shape)
     part = min(part_vertices(n, cut.members, room), -(-n // cut.regions))
     lists = 4 * shape.parameters.max_degree
     return {
