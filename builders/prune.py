@@ -27,7 +27,7 @@ def robust_prune(
 ) -> int:  # pragma: no cover - compiled
     """Choose at most `max_degree` neighbours among candidates sorted by (distance, id).
 
-    A candidate c is dropped when a chosen neighbour p satisfies ``alpha * d(p, c) <= d(v, c)``. As in
+    A candidate c is dropped when a chosen neighbour p satisfies ``alpha * d(p, c) < d(v, c)``, or is c's equal. As in
     DiskANN's published code, and unlike its paper, d is the squared distance, and the choice runs in rounds
     of growing slack (1, 1.2, ... alpha), so that long edges are chosen before the slack fills the list. Places
     still free go to the nearest of the dropped (DiskANN calls this saturation): a node block has R places on

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from indexmill.builders.connect import connect_bytes
 from indexmill.builders.entries import n_entries
 from indexmill.builders.exact import BLOCK_BYTES
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
@@ -345,4 +346,4 @@ def _unite(shape: Shape, memory: int) -> Narrow:
 
 def _merge(shape: Shape, memory: int) -> int:
     rows, _ = narrow_tasks(shape.n, unite_row_bytes(shape), memory)
-    return rows * 4 * (shape.parameters.max_degree + 1) + 5 * shape.n
+    return rows * 4 * (shape.parameters.max_degree + 1) + connect_bytes(shape.n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from indexmill.builders.connect import connect_bytes
 from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import COPIES, neighbours_a_leaf
 from indexmill.builders.reservoirs import MET
@@ -56,7 +57,7 @@ def region_stage_bytes(shape: Shape, memory: int, workers: int) -> dict[str, int
         "leaves": expected_leaves_bytes(cut, room) + threads,
         "choose": choose_bytes(n, cut.members, part, room) + threads,
         "unite": unite_bytes(n, cut.members, part, room) + threads,
-        "merge": min(room.buffer_bytes, n * (lists + 56)) + 5 * n,
+        "merge": min(room.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
     }
 
 
