@@ -169,8 +169,8 @@ def unite_task(
     plan, first, last, ids = files.at(part)
     held = files.rows(plan, part, room)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
-    for start, end in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
-        ends, starts = _ends(edges, start, end, room.buffer_bytes)
+    for start, end, records in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
+        ends, starts = _ends(edges, start, end, records, room.buffer_bytes)
         mine = slice(start - first, end - first)
         _unite(held, ids[mine], ends, starts, p.alpha, lists[mine], room, threads, advance)
         del ends
@@ -179,10 +179,11 @@ def unite_task(
     write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
 
 
-def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a range of keys into ranges of at most so many records, but for a single key that has more."""
-    if last - first == 1 or count(chunks, first, last) <= most:
-        yield first, last
+def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """Cut a range of keys into ranges of at most so many records, but for a single key; yield bounds and records."""
+    records = count(chunks, first, last)
+    if last - first == 1 or records <= most:
+        yield first, last, records
         return
     middle = (first + last) // 2
     yield from ranges(chunks, first, middle, most)
@@ -190,10 +191,10 @@ def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tupl
 
 
 def _ends(
-    edges: list[str], first: int, last: int, buffer_bytes: int
+    edges: list[str], first: int, last: int, records: int, buffer_bytes: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Return the ends of the edges at some places, and where those of each place begin and the last's end."""
-    ends = np.empty(ENDS * count(edges, first, last), np.uint32)
+    ends = np.empty(ENDS * records, np.uint32)
     counts = np.zeros(last - first, np.int64)
     for piece in merge(edges, first, last, buffer_bytes=buffer_bytes):
         append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)

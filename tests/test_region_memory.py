@@ -74,9 +74,11 @@ def test_edges_are_cut_into_ranges_of_vertices_that_fit_but_for_one(tmp_path: Pa
         records = Records(mine, np.zeros(len(mine), np.uint32), np.zeros((len(mine), 8), np.uint32))
         write_chunk(tmp_path / name, records, (0, 11), batch_bytes=200)
     found = list(ranges([str(tmp_path / "a"), str(tmp_path / "b")], 1, 10, 20))
-    assert [first for first, _ in found] == [1, *(last for _, last in found[:-1])]
+    assert [first for first, _, _ in found] == [1, *(last for _, last, _ in found[:-1])]
     assert found[-1][1] == 10
-    assert all(last - first == 1 or of_key[first:last].sum() <= 20 for first, last in found)
+    for first, last, n in found:
+        assert n == of_key[first:last].sum()
+        assert last - first == 1 or n <= 20
     assert len(found) < 9
 
 
