@@ -137,7 +137,7 @@ class Narrow(NamedTuple):
 def room_step(memory: int) -> int:
     """Return what the memory of a region is a multiple of.
 
-    Its files stay of use when a killed build goes on with a few workers more or less, or as many processes.
+    Coarse, so that a killed build finds its files although it goes on with a few workers more or fewer.
     """
     return (memory - FIXED_BYTES) // 16
 
