@@ -10,7 +10,7 @@ nearest visited vertex with room in its list gets an edge to u, else the nearest
 outside the tree gives its last such edge up. Tree edges are never removed, so nothing that was reachable is
 lost, and a leaf of the tree always has an edge to give.
 
-Memory: 5 bytes a vertex.
+Memory: 5 bytes a vertex, and 4 for each that the entry cannot reach.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ from indexmill.reader.kernels import squared_distances
 _NOBODY = np.uint32(0xFFFFFFFF)
 #: Vertices that a newly linked branch may hold before the whole graph is swept for it.
 _QUEUE = 4096
+
+
+def connect_bytes(n: int) -> int:
+    """Return the most memory that linking what is unreachable among `n` vertices takes."""
+    return 9 * n
 
 
 def connect_unreachable(
@@ -75,8 +80,17 @@ def _count(neighbours: Any, degrees: Any, entry: int) -> int:  # pragma: no cove
     parent = np.full(degrees.size, _NOBODY, np.uint32)
     parent[entry] = entry
     _sweep(neighbours, degrees, parent, np.zeros(degrees.size, np.bool_), entry, entry)
-    count: Any = np.count_nonzero(parent == _NOBODY)
-    return count  # type: ignore[no-any-return]
+    return int(_unreached(parent))
+
+
+@njit(nogil=True, cache=True)
+def _unreached(parent: Any) -> int:  # pragma: no cover - compiled
+    """Count without an array of booleans beside."""
+    count = 0
+    for v in range(parent.size):
+        if parent[v] == _NOBODY:
+            count += 1
+    return count
 
 
 @njit(nogil=True, cache=True)
@@ -136,14 +150,14 @@ def _link(
 def _connect(
     vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int, most: int
 ) -> Any:  # pragma: no cover - compiled
-    """Link every unreachable vertex; returns the vertices that got an edge, int64."""
+    """Link every unreachable vertex; returns the vertices that got an edge, uint32."""
     n = vectors.shape[0]
     parent = np.full(n, _NOBODY, np.uint32)
     expanded = np.zeros(n, np.bool_)
     parent[entry] = entry
     leaf = _sweep(neighbours, degrees, parent, expanded, entry, entry)
     s = scratch(list_size, neighbours)
-    sources = np.empty(np.count_nonzero(parent == _NOBODY), np.int64)
+    sources = np.empty(_unreached(parent), np.uint32)
     added = 0
     for u in range(n):
         if parent[u] != _NOBODY:
@@ -160,7 +174,7 @@ def _connect(
             w = leaf
             _link(vectors, neighbours, degrees, parent, w, u, True, most)
         parent[u] = w
-        sources[added] = w
+        sources[added] = np.uint32(w)
         added += 1
         leaf = _grow(neighbours, degrees, parent, expanded, u)
     return sources[:added]

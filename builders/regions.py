@@ -15,8 +15,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import BudgetError
-
 #: Rounds of two-means for one cut in halves.
 _ROUNDS = 8
 
@@ -99,8 +97,15 @@ class Crossings:
         sizes: NDArray[np.int64] = self._counts.sum(axis=0, dtype=np.int64)
         return sizes
 
-    def cut(self, needs: Callable[[int, NDArray[np.int64]], int], room: int) -> tuple[list[int], list[int]]:
-        """Cut the cells into the fewest runs that fit, from the first cell on.
+    @property
+    def n_vectors(self) -> int:
+        """Vectors that were counted."""
+        return int(self._counts[0].sum(dtype=np.int64))  # each in its first cell
+
+    def cut(
+        self, needs: Callable[[int, NDArray[np.int64]], int], room: int
+    ) -> tuple[list[int], list[int]] | None:
+        """Cut the cells into the fewest runs that fit, from the first cell on; None if a single cell does not fit.
 
         Parameters
         ----------
@@ -114,11 +119,6 @@ class Crossings:
             Positions where runs begin, and the end.
         members : list of int
             Vectors of each.
-
-        Raises
-        ------
-        BudgetError
-            If a single cell does not fit.
         """
         sizes, bounds, members = self.sizes, [0], []
         new = np.zeros(len(sizes), np.int64)  # vectors of each cell that are in no cell of the run before it
@@ -133,13 +133,8 @@ class Crossings:
                 new = self._counts[: at + 1].sum(axis=0, dtype=np.int64)
                 inside = 0
             inside += int(new[at])
-            need = needs(inside, sizes[bounds[-1] : at + 1])
-            if need > room:
-                raise BudgetError(
-                    f"memory: one leader is among the nearest of {inside:,} vectors, as where many are equal, and to "
-                    f"compare those needs {need:,} bytes, {room:,} are left; raise --memory, or set --shard-vectors, "
-                    "which cuts them at random"
-                )
+            if needs(inside, sizes[bounds[-1] : at + 1]) > room:
+                return None
         return [*bounds, len(sizes)], [*members, inside]
 
 

@@ -9,9 +9,11 @@ every search of the finished index holds too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from indexmill.builders.carve import LEAF_MOST
 from indexmill.builders.partition import partitioned_bytes
 from indexmill.builders.vamana import list_capacity
 from indexmill.formats.frame import PAGE_BYTES
@@ -80,7 +82,8 @@ class Shape:
     def room(self, memory: int) -> Room:
         """What the tasks of a region may hold, `region_bytes` of a budget of `memory`."""
         assert self.region_bytes is not None
-        return Room(self.region_bytes, merge_bytes(memory), self.comparable_bytes, self.parameters.max_degree)
+        row, degree = self.comparable_bytes, self.parameters.max_degree
+        return Room(self.region_bytes, merge_bytes(memory), row, degree, room_step(memory))
 
 
 def task_bytes(memory: int) -> int:
@@ -97,10 +100,46 @@ def task_bounds(n: int, bytes_a_row: int, memory: int, align: int = 1) -> list[i
     return sorted({*(n * t // tasks // align * align for t in range(tasks)), n})
 
 
-def narrow_tasks(n: int, bytes_a_row: int, memory: int, workers: int) -> tuple[int, int]:
-    """Return the rows of a narrow task, and how many tasks run at once."""
+def narrow_tasks(n: int, bytes_a_row: int, memory: int) -> tuple[int, int]:
+    """Return the rows of a narrow task, and how many tasks there are."""
     tasks = len(task_bounds(n, bytes_a_row, memory)) - 1
-    return -(-n // tasks), min(workers, tasks, MOST_NARROW)
+    return -(-n // tasks), tasks
+
+
+class Narrow(NamedTuple):
+    """A stage of narrow tasks, which run beside each other as far as they fit.
+
+    Attributes
+    ----------
+    tasks : int
+    bytes : int
+        What a task takes, at most, beside the work space of its thread.
+    """
+
+    tasks: int
+    bytes: int
+
+    def fitting(self, memory: int, workers: int, processes: int) -> int:
+        """Return how many tasks fit at once beside the work space of all threads: one, if none does.
+
+        Parameters
+        ----------
+        processes : int
+            Bytes that worker processes take without vectors.
+        """
+        return max((memory - FIXED_BYTES - processes - workers * THREAD_BYTES) // self.bytes, 1)
+
+    def peak(self, memory: int, workers: int, processes: int) -> int:
+        """Return what those take that run at once."""
+        return min(workers, self.tasks, MOST_NARROW, self.fitting(memory, workers, processes)) * self.bytes
+
+
+def room_step(memory: int) -> int:
+    """Return what the memory of a region is a multiple of.
+
+    Coarse, so that a killed build finds its files although it goes on with a few workers more or fewer.
+    """
+    return (memory - FIXED_BYTES) // 16
 
 
 def merge_bytes(memory: int) -> int:
@@ -130,6 +169,13 @@ def built_bytes(m: int, shape: Shape) -> int:
     if p.builder == "partition":
         return partitioned_bytes(m, shape.comparable_bytes, p.max_degree)
     return graph_bytes(m, shape, p.max_degree)
+
+
+def leaf_work_bytes(shape: Shape) -> int:
+    """Return the work space of a thread that compares leaves, their rows included; 0 for a builder without leaves."""
+    if shape.parameters.builder != "partition":
+        return 0
+    return THREAD_BYTES + LEAF_MOST * shape.comparable_bytes
 
 
 def graph_bytes(m: int, shape: Shape, max_degree: int) -> int:

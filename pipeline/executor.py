@@ -19,6 +19,8 @@ from indexmill.pipeline.failpoint import failpoint
 Task = Callable[..., Any]
 #: Narrow tasks that run beside each other on one machine at most: each may use an eighth of the budget.
 MOST_NARROW = 8
+#: A Ray worker process: the interpreter with numba, Arrow and scikit-learn.
+RAY_WORKER_BYTES = 200 << 20
 #: Tasks submitted ahead for each worker: enough to keep it busy, few enough that results do not pile up.
 AHEAD = 2
 
@@ -27,6 +29,8 @@ class Executor(Protocol):
     """Runs tasks; results come back in the order of the tasks."""
 
     workers: int
+    #: What a worker takes without vectors, if it is a process.
+    process_bytes: int
 
     def map(
         self,
@@ -35,6 +39,7 @@ class Executor(Protocol):
         *,
         wide: bool = False,
         memory: int = 0,
+        at_once: int | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Generator[Any, None, None]:
         """Yield ``task(*a)`` for each of `arguments`, in order.
@@ -46,6 +51,8 @@ class Executor(Protocol):
             machine. Otherwise a task has one thread and as many run as there are workers.
         memory : int
             Bytes one task may use.
+        at_once : int, optional
+            Narrow tasks that fit a machine's memory beside each other, where that may be fewer than workers.
         advance : callable, optional
             Wide tasks that report their steps get it as a keyword where they run in this process.
         """
@@ -89,6 +96,8 @@ class LocalExecutor:
     Worker processes would each hold numba, Arrow and scikit-learn in memory, about 150 MiB, for no gain in speed.
     """
 
+    process_bytes = 0
+
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._limits = threadpool_limits(1)
@@ -100,6 +109,7 @@ class LocalExecutor:
         *,
         wide: bool = False,
         memory: int = 0,
+        at_once: int | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Generator[Any, None, None]:
         """See `Executor.map`.
@@ -109,22 +119,23 @@ class LocalExecutor:
         BudgetError
             If memory runs out although only one task is running.
         """
+        lanes = min(self.workers, MOST_NARROW, at_once or MOST_NARROW)
         if wide:
             for a in arguments:
                 yield self.call(task, *a, advance=advance)
-        elif self.workers == 1 or len(arguments) == 1:
+        elif lanes == 1 or len(arguments) == 1:
             for a in arguments:
                 yield _alone(task, a)
         else:
-            yield from self._map_threads(task, arguments)
+            yield from self._map_threads(task, arguments, lanes)
 
-    def _map_threads(self, task: Task, arguments: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+    def _map_threads(self, task: Task, arguments: Sequence[tuple[Any, ...]], lanes: int) -> Iterator[Any]:
         waiting: deque[tuple[tuple[Any, ...], Future[Any]]] = deque()
-        with ThreadPoolExecutor(min(self.workers, MOST_NARROW)) as pool:
+        with ThreadPoolExecutor(lanes) as pool:
             try:
                 for a in arguments:
                     waiting.append((a, pool.submit(task, *a)))
-                    if len(waiting) >= AHEAD * self.workers:
+                    if len(waiting) >= AHEAD * lanes:
                         yield self._result(task, waiting)
                 while waiting:
                     yield self._result(task, waiting)

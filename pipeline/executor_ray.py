@@ -23,6 +23,7 @@ from indexmill.pipeline.arguments import KEEP, replaced
 from indexmill.pipeline.balance import Node
 from indexmill.pipeline.capacity import capacity
 from indexmill.pipeline.dispatch import Dispatch
+from indexmill.pipeline.executor import RAY_WORKER_BYTES
 
 try:
     import ray
@@ -79,6 +80,8 @@ class RayExecutor:
         From the first use, if the cluster cannot be reached.
     """
 
+    process_bytes = RAY_WORKER_BYTES
+
     def __init__(self, workers: int, address: str | None = None, memory: int | None = None) -> None:
         self.workers = workers
         self.memory = memory
@@ -92,6 +95,7 @@ class RayExecutor:
         *,
         wide: bool = False,
         memory: int = 0,
+        at_once: int | None = None,
         advance: Callable[[int], None] | None = None,
     ) -> Generator[Any, None, None]:
         """See `Executor.map`; steps inside a remote task are not reported.
@@ -104,7 +108,7 @@ class RayExecutor:
             If no node of the cluster has a CPU.
         """
         self._start()
-        stage = _Stage(self, task, arguments, wide, memory)
+        stage = _Stage(self, task, arguments, wide, memory, at_once)
         try:
             yield from stage.results()
         finally:
@@ -163,13 +167,15 @@ class _Stage:
     """One `map`: sends its tasks to nodes, and again where they die."""
 
     def __init__(
-        self, executor: RayExecutor, task: Task, arguments: Sequence[tuple[Any, ...]], wide: bool, memory: int
-    ) -> None:
+        self, executor: RayExecutor, task: Task, arguments: Sequence[tuple[Any, ...]], wide: bool, memory: int,
+        at_once: int | None,
+    ) -> None:  # fmt: skip
         self.executor = executor
         self.task = task
         self.arguments = arguments
         self.wide = wide
         self.memory = memory
+        self.at_once = at_once
         self.dispatch = Dispatch(task.__name__, len(arguments))
         self.threads: dict[str, int] = {}
         self.flights: dict[Any, int] = {}
@@ -211,7 +217,7 @@ class _Stage:
             largest = max(largest, offer.memory)
             if offer.lanes:
                 self.threads[node] = offer.threads
-                usable[node] = Node(offer.lanes, offer.speed)
+                usable[node] = Node(min(offer.lanes, self.at_once or offer.lanes), offer.speed)
         self.dispatch.follow(usable)
         if usable or self.flights:
             self.seen = now

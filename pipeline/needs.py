@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from indexmill.builders.connect import connect_bytes
 from indexmill.builders.entries import n_entries
 from indexmill.builders.exact import BLOCK_BYTES
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
@@ -20,10 +21,12 @@ from indexmill.pipeline.budget import (
     FIXED_BYTES,
     LEAST_SHARD,
     THREAD_BYTES,
+    Narrow,
     Shape,
     batch_bytes,
     built_bytes,
     graph_bytes,
+    leaf_work_bytes,
     narrow_tasks,
     node_format,
     shard_bytes,
@@ -32,15 +35,14 @@ from indexmill.pipeline.budget import (
     unite_row_bytes,
 )
 from indexmill.pipeline.certify import QUERIES, K
+from indexmill.pipeline.executor import RAY_WORKER_BYTES
 from indexmill.pipeline.order_needs import metrics_bytes, order_bytes
-from indexmill.pipeline.region_plan import in_regions, region_stage_bytes
+from indexmill.pipeline.region_plan import in_regions, region_narrow_stages, region_stage_bytes
 
 #: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
 #: from its graph on.
 LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
 _BEFORE_KERNELS = ("ingest", "sample", "cluster", "assign", "carve", "regions")
-#: A Ray worker process with the same loaded.
-RAY_WORKER_BYTES = 200 << 20
 _MIB = 1 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
 _UNEVEN = 1.05
@@ -48,7 +50,9 @@ _UNEVEN = 1.05
 _ID_COPIES, _ID_BYTES = 4.5, 40
 
 
-def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = None) -> dict[str, int]:
+def stage_bytes(
+    shape: Shape, memory: int, workers: int, largest: int | None = None, processes: int = 0
+) -> dict[str, int]:
     """Return the peak memory of every stage beside what processes take without vectors.
 
     Parameters
@@ -59,20 +63,20 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
         The budget, which sizes tasks.
     largest : int, optional
         Vectors of the largest shard; by default what the parameters allow.
+    processes : int
+        Bytes that worker processes take without vectors: of the budget, but not of a stage.
     """
     p, n, sharded = shape.parameters, shape.n, shape.parameters.shard_vectors is not None
     stages = {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
         "sample": 8 * n + _drawn(shape) * shape.row_bytes,
         "cluster": _cluster(shape),
-        "build": shard_bytes(largest or p.shard_vectors or n, shape, memory)
-        if sharded
-        else built_bytes(n, shape),
+        "build": workers * leaf_work_bytes(shape)
+        + (shard_bytes(largest or p.shard_vectors or n, shape, memory) if sharded else built_bytes(n, shape)),
         "encode": _encode(shape, workers),
         "entries": _entries(shape, workers),
         "navigation": _navigation(shape),
         "order": _order(shape, workers),
-        "pack": _pack(shape, memory, workers),
         "emit": _emit(shape, memory),
         "certify": certify_bytes(n, shape.dim, p.pq_bytes, workers),
     }
@@ -80,11 +84,20 @@ def stage_bytes(shape: Shape, memory: int, workers: int, largest: int | None = N
         del stages["build"]
         stages |= region_stage_bytes(shape, memory, workers)
     if sharded:
-        stages |= {
-            "assign": _assign(shape, memory, workers),
-            "unite": _unite(shape, memory, workers),
-            "merge": _merge(shape, memory),
-        }
+        stages["merge"] = _merge(shape, memory)
+    narrow = narrow_stages(shape, memory).items()
+    return stages | {
+        name: stage.peak(memory, workers, processes) + (workers - 1) * THREAD_BYTES for name, stage in narrow
+    }
+
+
+def narrow_stages(shape: Shape, memory: int) -> dict[str, Narrow]:
+    """Return the stages of a build whose tasks run beside each other."""
+    stages = {"pack": _pack(shape, memory)}
+    if shape.region_bytes is not None:
+        stages |= region_narrow_stages(shape, memory)
+    if shape.parameters.shard_vectors is not None:
+        stages |= {"assign": _assign(shape, memory), "unite": _unite(shape, memory)}
     return stages
 
 
@@ -128,7 +141,7 @@ def check_memory(
     BudgetError
         Naming the stage that needs most, what to lower, and the smallest budget that works.
     """
-    stages = stage_bytes(shape, memory, workers)
+    stages = stage_bytes(shape, memory, workers, processes=workers_bytes(executor, workers))
     worst = max(stages, key=lambda name: stages[name])
     need = _reserved(stages[worst], executor, workers)
     if need <= memory:
@@ -143,9 +156,11 @@ def check_memory(
         "assign": "lower --workers",
         "unite": "lower --workers",
         "pack": "lower --workers",
+        "carve": "lower --workers",
     }
     if worst == "build":
-        fits = shard_size(shape, memory - workers_bytes(executor, workers))
+        work = workers_bytes(executor, workers) + workers * leaf_work_bytes(shape)
+        fits = shard_size(shape, memory - work)
         hints[worst] = f"set --shard-vectors to {fits:,} or less" if fits else "lower --workers"
     if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
         hints[worst] = "take --order star"
@@ -176,13 +191,13 @@ def fit_shards(shape: Shape, memory: int, executor: str, workers: int) -> Shape:
 
 
 def _fitted(shape: Shape, memory: int, executor: str, workers: int) -> Shape | None:
-    p = shape.parameters
+    p, processes = shape.parameters, workers_bytes(executor, workers)
     if (
         p.builder == "partition"
         and p.shard_vectors is None
-        and built_bytes(shape.n, shape) > memory - FIXED_BYTES
+        and built_bytes(shape.n, shape) + workers * leaf_work_bytes(shape) > memory - FIXED_BYTES - processes
     ):
-        return in_regions(shape, memory, workers_bytes(executor, workers), workers)
+        return in_regions(shape, memory, processes, workers)
     limit = p.shard_vectors or shard_size(shape, memory)
     if not limit:
         return None
@@ -199,7 +214,8 @@ def least_memory(shape: Shape, executor: str, workers: int) -> int:
             return False
         if fitted.parameters.shard_vectors is not None and expected_shards(fitted)[0] > _drawn(shape) // 4:
             return False
-        return _reserved(max(stage_bytes(fitted, memory, workers).values()), executor, workers) <= memory
+        stages = stage_bytes(fitted, memory, workers, processes=workers_bytes(executor, workers))
+        return _reserved(max(stages.values()), executor, workers) <= memory
 
     low, high = FIXED_BYTES // _MIB, 2 * FIXED_BYTES // _MIB
     while not works(high * _MIB):
@@ -291,12 +307,12 @@ def _by_star(shape: Shape) -> Shape:
     return replace(shape, parameters=shape.parameters.model_copy(update={"order": "star"}))
 
 
-def _pack(shape: Shape, memory: int, workers: int) -> int:
+def _pack(shape: Shape, memory: int) -> Narrow:
     p, node = shape.parameters, node_format(shape)
     record = node.node_bytes + p.pq_bytes
-    rows, at_once = narrow_tasks(shape.n, 3 * record, memory, workers)
+    rows, tasks = narrow_tasks(shape.n, 3 * record, memory)
     scaled = 12 * shape.dim if node.quantized else 0
-    return at_once * rows * (record + 4 * p.max_degree + 24 + scaled) + (workers - 1) * THREAD_BYTES
+    return Narrow(tasks, rows * (record + 4 * p.max_degree + 24 + scaled))
 
 
 def _emit(shape: Shape, memory: int) -> int:
@@ -312,22 +328,22 @@ def exact_bytes(n: int, dim: int, queries: int, k: int, workers: int) -> int:
     return block + workers * ((2 << 20) + 24 * queries * (k + MARGIN + 1)) + (workers - 1) * THREAD_BYTES
 
 
-def _assign(shape: Shape, memory: int, workers: int) -> int:
-    rows, at_once = narrow_tasks(shape.n, shape.row_bytes + 48, memory, workers)
+def _assign(shape: Shape, memory: int) -> Narrow:
+    rows, tasks = narrow_tasks(shape.n, shape.row_bytes + 48, memory)
     cells, _ = expected_shards(shape)
     block = min(rows, 8192) * (12 * shape.dim + 12 * cells)
-    return at_once * (rows * 160 + block + (4 << 20)) + (workers - 1) * THREAD_BYTES
+    return Narrow(tasks, rows * 160 + block + (4 << 20))
 
 
-def _unite(shape: Shape, memory: int, workers: int) -> int:
+def _unite(shape: Shape, memory: int) -> Narrow:
     row = unite_row_bytes(shape)
-    rows, at_once = narrow_tasks(shape.n, row, memory, workers)
+    rows, tasks = narrow_tasks(shape.n, row, memory)
     cells, _ = expected_shards(shape)
     lists = 4 * shape.parameters.max_degree
     buffers = (cells + 4) * batch_bytes(cells, lists, memory) * (lists + 56) // (lists + 8)
-    return at_once * (rows * row + buffers) + (workers - 1) * THREAD_BYTES
+    return Narrow(tasks, rows * row + buffers)
 
 
 def _merge(shape: Shape, memory: int) -> int:
-    rows, _ = narrow_tasks(shape.n, unite_row_bytes(shape), memory, 1)
-    return rows * 4 * (shape.parameters.max_degree + 1) + 5 * shape.n
+    rows, _ = narrow_tasks(shape.n, unite_row_bytes(shape), memory)
+    return rows * 4 * (shape.parameters.max_degree + 1) + connect_bytes(shape.n)

@@ -111,7 +111,8 @@ def _predicted(
     assert isinstance(build, GraphBlueprint)
     shape = build.shape
     n, largest = needs.expected_shards(shape)
-    own = needs.stage_bytes(shape, spec.memory, spec.workers, largest)
+    processes = needs.workers_bytes(spec.executor, spec.workers)
+    own = needs.stage_bytes(shape, spec.memory, spec.workers, largest, processes)
     seconds = stage_seconds(probe(source, shape, spec.workers, place), shape, files)
     fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
     facts: dict[str, Any] = {"shards": ShardPlan(n, int(shape.n * fanout / n), fanout)}

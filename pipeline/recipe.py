@@ -11,6 +11,7 @@ from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
 from indexmill.pipeline.compute import compute_key
 from indexmill.pipeline.ingest import InputSummary
+from indexmill.pipeline.needs import narrow_stages
 from indexmill.pipeline.recipe_base import Recipe, sizes_of
 from indexmill.pipeline.record import emitted_manifest
 from indexmill.pipeline.spec import Parameters
@@ -39,6 +40,7 @@ class GraphRecipe(Recipe):
         super().__init__(mill, ingest, summary, memory)
         self.shape = shape
         self.p: Parameters = shape.parameters
+        self._narrow = narrow_stages(shape, memory)
         self.node = emit.node_format(str(shape.dtype), shape.dim, self.p.max_degree, self.p.node_dtype)
         emit.check_range(summary, self.node)
         self.sample = self._sample()
@@ -65,6 +67,10 @@ class GraphRecipe(Recipe):
         self.emit = self._emit()
         self.emit.pinned = True
         self.certify = self._certify()
+
+    def _at_once(self, name: str) -> int | None:
+        executor, stage = self.mill.executor, self._narrow[name]
+        return stage.fitting(self.memory, executor.workers, executor.workers * executor.process_bytes)
 
     def _batch_bytes(self, chunks: int, payload_bytes: int) -> int:
         return budget.batch_bytes(chunks, payload_bytes, self.memory)

@@ -52,6 +52,10 @@ class Recipe:
         """Return what the manifest says of the emitted files, without a certificate."""
         raise NotImplementedError
 
+    def _at_once(self, name: str) -> int | None:
+        """Return how many of a stage's narrow tasks fit the budget beside each other; None for as many as workers."""
+        return None
+
     def _stage(
         self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
         run: Callable[[Path], None], *, cut: Sequence[int] = (), **options: Any,
@@ -87,7 +91,17 @@ class Recipe:
         def write(directory: Path) -> None:
             task, arguments = jobs()
             memory = self.memory if wide else budget.task_bytes(self.memory)
-            self.mill.tasks(directory, task, arguments, suffix, wide=wide, memory=memory, weights=weights())
+            at_once = None if wide else self._at_once(name)
+            self.mill.tasks(
+                directory,
+                task,
+                arguments,
+                suffix,
+                wide=wide,
+                memory=memory,
+                at_once=at_once,
+                weights=weights(),
+            )
 
         return self._stage(
             name, version, parameters, inputs, write, cut=cut, resumable=True, temporary=True, unit=unit,

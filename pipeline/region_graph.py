@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from indexmill.builders.carve import carve_cells
 from indexmill.builders.choose import Copies
 from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.device import open_device
+from indexmill.builders.device_leaves import leaf_lists_on
 from indexmill.builders.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
 from indexmill.builders.leaf_lists import leaf_lists
 from indexmill.builders.parallel import map_blocks
@@ -30,7 +32,7 @@ from indexmill.formats.chunkwriter import write_chunk, write_runs
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.graph import GraphParameters, write_facts
 from indexmill.pipeline.merge import collect, count, merge
-from indexmill.pipeline.region_needs import STRAYS, Room
+from indexmill.pipeline.region_needs import STRAYS, Room, most_ends
 from indexmill.pipeline.region_rows import RegionRows, spans
 from indexmill.pipeline.regions import load_regions
 
@@ -85,10 +87,16 @@ def leaves_task(
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=room.buffer_bytes)[1:]
     cells, numbers = cells_of(leaders[names], plan, region)
-    leaves = carve_cells(vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads)
+    device = open_device(p.compute)
+    leaves = carve_cells(
+        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=device
+    )
     del cells
     copies = Copies(leaves.members, len(names))
-    lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+    if device is None:
+        lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+    else:
+        lists = leaf_lists_on(device, vectors, leaves, int(plan.found), copies.rows)
     del leaves
     at = np.empty(len(names), np.uint32)
     at[copies.order] = np.arange(len(names), dtype=np.uint32)
@@ -156,19 +164,42 @@ def unite_task(
 ) -> None:  # fmt: skip
     """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.
 
-    A list shorter than R is filled with the vertex itself.
+    A list shorter than R is filled with the vertex itself. Very many edges may lead to a few vertices: those of as many
+    vertices are in memory at a time as the plan of a part allows.
     """
     plan, first, last, ids = files.at(part)
-    ends = np.empty(ENDS * count(edges, first, last), np.uint32)
-    counts = np.zeros(len(ids), np.int64)
-    for piece in merge(edges, first, last, buffer_bytes=room.buffer_bytes):
-        append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    held = files.rows(plan, part, room)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
-    _unite(files.rows(plan, part, room), ids, ends, starts, p.vamana.rule, lists, room, threads, advance)
-    del ends
+    for start, end, records in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
+        ends, starts = _ends(edges, start, end, records, room.buffer_bytes)
+        mine = slice(start - first, end - first)
+        _unite(held, ids[mine], ends, starts, p.vamana.rule, lists[mine], room, threads, advance)
+        del ends
+    del held
     values = np.full(len(ids), part, np.uint32)
     write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
+
+
+def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """Cut a range of keys into ranges of at most so many records, but for a single key; yield bounds and records."""
+    records = count(chunks, first, last)
+    if last - first == 1 or records <= most:
+        yield first, last, records
+        return
+    middle = (first + last) // 2
+    yield from ranges(chunks, first, middle, most)
+    yield from ranges(chunks, middle, last, most)
+
+
+def _ends(
+    edges: list[str], first: int, last: int, records: int, buffer_bytes: int
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the ends of the edges at some places, and where those of each place begin and the last's end."""
+    ends = np.empty(ENDS * records, np.uint32)
+    counts = np.zeros(last - first, np.int64)
+    for piece in merge(edges, first, last, buffer_bytes=buffer_bytes):
+        append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
+    return ends, np.concatenate([[0], np.cumsum(counts)])
 
 
 def _unite(

@@ -1,6 +1,6 @@
 """What a build region by region takes in memory, and into how many regions it cuts a set of a given size.
 
-Memory of a task beside processes: sizes of its arrays, read off `pipeline.regions`, `pipeline.reservoirs` and
+Memory of a task beside processes: sizes of its arrays, read off `pipeline.regions`, `pipeline.region_graph` and
 `builders.reservoirs`. What grows with all vectors is a map of 4 bytes a vector, from ids to rows at hand.
 """
 
@@ -16,6 +16,7 @@ from indexmill.builders.carve import LEAF_MEAN, LEAF_MOST, copies_of
 from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import CANDIDATES, COPIES, FANOUTS, neighbours_a_leaf
 from indexmill.builders.reservoirs import MET
+from indexmill.pipeline.executor import MOST_NARROW
 
 #: Bytes of a record's key and value in a chunk file.
 PAIR_BYTES = 8
@@ -39,12 +40,15 @@ class Room(NamedTuple):
     row_bytes : int
         A vector as kernels compare it.
     max_degree : int
+    step : int
+        What `bytes` are a multiple of.
     """
 
     bytes: int
     buffer_bytes: int
     row_bytes: int
     max_degree: int
+    step: int
 
 
 def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, room: Room, found: int) -> int:
@@ -60,7 +64,7 @@ def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, room: Room, fou
 def _leaves(members: int, in_cells: int, copies: int, room: Room, found: int) -> int:
     collecting = members * (room.row_bytes + 8) + room.buffer_bytes
     carving = members * (room.row_bytes + 4 + 2 * FANOUTS[0] + 8) + 4 * in_cells + 8 * copies
-    comparing = members * (room.row_bytes + 4 + 12 + 20) + copies * (8 + 4 * found)
+    comparing = members * (room.row_bytes + 4 + 12 + 24) + copies * (8 + 4 * found)
     return max(collecting, carving, comparing)
 
 
@@ -76,13 +80,31 @@ def choose_bytes(n: int, members: int, part: int, room: Room) -> int:
 def unite_bytes(n: int, members: int, part: int, room: Room) -> int:
     """Return what uniting the lists of a part takes: rows, the ends of edges, lists."""
     held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
-    return held + part * (20 * room.max_degree + 44)
+    return held + part * (4 * room.max_degree + 44) + 2 * 4 * most_ends(part, room.max_degree)
+
+
+def most_ends(part: int, max_degree: int) -> int:
+    """Return how many ends of edges of a part are in memory at a time, and as many of vectors that are not at hand.
+
+    Enough for all, 2 R a vertex, in records of which several are not full, unless few vertices have most of them.
+    """
+    return part * (3 * max_degree + 6)
 
 
 def region_bytes(n: int, members: int, room: Room) -> int:
     """Return what a region of so many members takes beside its leaves: its smallest parts, chosen and united."""
     part = least_part(members)
     return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room))
+
+
+def more_memory(need: int, room: Room) -> int:
+    """Return how much more memory is enough, about, for a region that needs more than `room`.
+
+    Of more memory a sixteenth may be lost to steps, and one step more; a share is kept for strays, and as much as a
+    narrow task's for buffers.
+    """
+    gained = 15 / 16 * (1 - STRAYS) - 1 / MOST_NARROW
+    return math.ceil((need - room.bytes + room.step) / gained)
 
 
 def least_part(members: int) -> int:

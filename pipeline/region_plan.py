@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from indexmill.builders.connect import connect_bytes
 from indexmill.builders.edges import ENDS
 from indexmill.builders.partition import COPIES, neighbours_a_leaf
 from indexmill.builders.reservoirs import MET
-from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, Shape, narrow_tasks
+from indexmill.pipeline.budget import FIXED_BYTES, Narrow, Shape, leaf_work_bytes, narrow_tasks, room_step
 from indexmill.pipeline.region_needs import (
     PAIR_BYTES,
     Expected,
@@ -33,7 +34,8 @@ def in_regions(shape: Shape, memory: int, processes: int, workers: int) -> Shape
     processes : int
         Bytes that worker processes take without vectors.
     """
-    room = memory - FIXED_BYTES - processes - workers * THREAD_BYTES
+    step = max(room_step(memory), 1)
+    room = (memory - FIXED_BYTES - processes - workers * leaf_work_bytes(shape)) // step * step
     fitted = replace(shape, region_bytes=room)
     return None if room <= 0 or expected(fitted, memory) is None else fitted
 
@@ -47,20 +49,25 @@ def region_stage_bytes(shape: Shape, memory: int, workers: int) -> dict[str, int
     """Return the peak memory of the stages in place of *build*; see `needs.stage_bytes`."""
     n, room, cut = shape.n, shape.room(memory), expected(shape, memory)
     assert cut is not None
-    threads = workers * THREAD_BYTES
-    row = assign_row_bytes(shape.comparable_bytes)
-    rows, at_once = narrow_tasks(n, row, memory, workers)
+    threads = workers * leaf_work_bytes(shape)
     part = min(part_vertices(n, cut.members, room), -(-n // cut.regions))
     lists = 4 * shape.parameters.max_degree
     return {
-        "carve": at_once * rows * row + threads,
         "regions": 12 * n + 4 * (cut.leaders + 1) ** 2,
-        "assign": at_once * (rows * row + (4 << 20)) + threads,
         "leaves": expected_leaves_bytes(cut, room) + threads,
         "choose": choose_bytes(n, cut.members, part, room) + threads,
         "unite": unite_bytes(n, cut.members, part, room) + threads,
-        "merge": min(room.buffer_bytes, n * (lists + 56)) + 5 * n,
+        "merge": min(room.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
     }
+
+
+def region_narrow_stages(shape: Shape, memory: int) -> dict[str, Narrow]:
+    """Return those of these stages whose tasks run beside each other; see `needs.narrow_stages`."""
+    row, cut = assign_row_bytes(shape.comparable_bytes), expected(shape, memory)
+    assert cut is not None
+    rows, tasks = narrow_tasks(shape.n, row, memory)
+    leaders = 5 * 4 * cut.leaders * shape.dim  # as they are, and as products take them
+    return {"carve": Narrow(tasks, rows * row + leaders), "assign": Narrow(tasks, rows * row + (4 << 20))}
 
 
 def region_files(shape: Shape, memory: int) -> dict[str, int]:

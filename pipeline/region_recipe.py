@@ -12,6 +12,7 @@ from indexmill.builders.partition import FANOUTS
 from indexmill.builders.regions import Regions
 from indexmill.builders.reservoirs import MET
 from indexmill.pipeline import budget, cluster, region_graph, regions
+from indexmill.pipeline.compute import compute_key
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.recipe import GraphRecipe
 from indexmill.pipeline.recipe_base import sizes_of
@@ -50,9 +51,10 @@ class RegionRecipe(GraphRecipe):
     def _regions(self) -> Stage:
         g, spans = self._graph_parameters, self._spans
         carve = self._tasks(
-            "carve", regions.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed}, [self.comparable], "npy", spans,
+            "carve", regions.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
+            [self.comparable], "npy", spans,
             lambda: (
-                regions.carve_task, [(self._rows, first, last, g.seed) for first, last in pairwise(spans)]
+                regions.carve_task, [(self._rows, first, last, g.seed, g.compute) for first, last in pairwise(spans)]
             ),
             lambda: sizes_of(spans), unit="vectors",
         )  # fmt: skip
@@ -89,7 +91,7 @@ class RegionRecipe(GraphRecipe):
             ]
 
         return self._tasks(
-            "leaves", region_graph.LEAVES_VERSION, {"R": g.max_degree, "seed": g.seed},
+            "leaves", region_graph.LEAVES_VERSION, {"R": g.max_degree, "seed": g.seed, **compute_key(self.p)},
             [self._assign, self._places], "chunk", self._cut, jobs, lambda: self._plan().members.tolist(),
             wide=True, unit="vectors",
         )  # fmt: skip
@@ -119,14 +121,16 @@ class RegionRecipe(GraphRecipe):
             return task, [(inputs, read, part, g, self._room, batch) for part in range(parts)]
 
         return self._tasks(
-            name, version, g._asdict(), [before, self._assign, self._places, self.comparable], "chunk", self._cut,
+            name, version, {"R": g.max_degree, "alpha": g.alpha, "saturate": g.saturate},
+            [before, self._assign, self._places, self.comparable], "chunk", self._cut,
             jobs, lambda: sizes_of(self._plan().places.tolist()), wide=True, unit="vectors",
         )  # fmt: skip
 
     def _merged(self, unite: Stage) -> Stage:
         g, n = self._graph_parameters, self.summary.n_vectors
         return self._call(
-            "merge", region_graph.MERGE_VERSION, g._asdict(), [unite, self._places, self.comparable, self.cluster],
+            "merge", region_graph.MERGE_VERSION, {"R": g.max_degree, "L": g.build_list_size},
+            [unite, self._places, self.comparable, self.cluster],
             lambda: (
                 region_graph.merge_task, self._rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
                 g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,

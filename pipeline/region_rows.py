@@ -56,13 +56,9 @@ class RegionRows:
     @contextmanager
     def holding(self, ids: NDArray[np.uint32]) -> Iterator[None]:
         """Have the vectors of `ids` at hand, too, which are not members: once each, ascending."""
-        end = self._members + len(ids)
-        if end > len(self.vectors):  # a single vertex that very many name
-            more = end - len(self.vectors)
-            self.vectors = np.concatenate(
-                [self.vectors, np.empty((more, self.vectors.shape[1]), self.vectors.dtype)]
-            )
-            self.names = np.concatenate([self.names, np.empty(more, np.uint32)])
+        end, room = self._members + len(ids), len(self.vectors)
+        if end > room:  # a single vertex that very many name
+            self._resize(end)
         np.take(self._all, ids, axis=0, out=self.vectors[self._members : end], mode="clip")  # no copy between
         self.names[self._members : end] = ids
         self.rows[ids] = np.arange(self._members, end, dtype=np.uint32)
@@ -70,6 +66,16 @@ class RegionRows:
             yield
         finally:
             self.rows[ids] = NOBODY
+            if end > room:
+                self._resize(room)
+
+    def _resize(self, rows: int) -> None:
+        """Make room for as many vectors where they lie: a larger array beside them would take their room once more.
+
+        Nobody has a view of them between one block of vertices and the next, so references need not be counted.
+        """
+        self.vectors.resize((rows, self.vectors.shape[1]), refcheck=False)
+        self.names.resize(rows, refcheck=False)
 
 
 def spans(starts: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:

@@ -14,29 +14,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
+from indexmill.builders.device import open_device
 from indexmill.builders.partition import FANOUTS, neighbours_a_leaf
 from indexmill.builders.regions import Crossings, Regions, in_halves, parts_of, regions_of
 from indexmill.formats.chunkfile import Records
 from indexmill.formats.chunkwriter import write_chunk
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.mapped import create_npy
-from indexmill.pipeline.region_needs import Room, leaves_bytes, part_vertices, region_bytes
+from indexmill.pipeline.region_needs import Room, leaves_bytes, more_memory, part_vertices, region_bytes
 
 CARVE_VERSION = 1
 REGIONS_VERSION = 1
 ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
 _BLOCK = 65_536
+_Needs = Callable[[int, NDArray[np.int64]], int]
 #: Regions are as even as so many halvings of what they may take can make them.
 _HALVINGS = 8
 
 
-def carve_task(vectors: str, first: int, last: int, seed: int, out: str) -> None:
+def carve_task(vectors: str, first: int, last: int, seed: int, compute: str, out: str) -> None:
     """Write the leaders of vectors `first` to `last`, nearest first: npy, uint16 (last - first, fanout)."""
     rows = np.load(vectors, mmap_mode="r")
     leaders, fanout = first_leaders(len(rows), FANOUTS, seed)
     mine = np.array(rows[first:last])
-    found = nearest_leaders(mine, rows[leaders], fanout)
+    found = nearest_leaders(mine, rows[leaders], fanout, device=open_device(compute))
     with open(out, "wb") as file:
         np.save(file, found.astype(np.uint16))
 
@@ -84,7 +86,10 @@ def regions_task(
     def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
         return max(leaves_bytes(members, cell_sizes, n, room, found), region_bytes(n, members, room))
 
-    cut, members = _evenly(crossings, needs, room.bytes)
+    found_cut = _evenly(crossings, needs, room.bytes)
+    if found_cut is None:
+        raise _too_small(crossings, needs, room, fanout / len(rows_of_leaders))
+    cut, members = found_cut
     regions = (np.searchsorted(cut, positions[cells], side="right") - 1).astype(np.int32)
     homes = _place(directory, labels, positions[cells].astype(np.uint32), len(order))
     places, whose = parts_of(np.diff(homes[cut]), part_vertices(n, max(members), room))
@@ -99,23 +104,38 @@ def load_regions(directory: str | Path) -> Regions:
         return Regions(**{name: arrays[name] for name in Regions._fields})
 
 
-def _evenly(
-    crossings: Crossings, needs: Callable[[int, NDArray[np.int64]], int], room: int
-) -> tuple[list[int], list[int]]:
-    """Cut the cells into as few regions as `room` allows, then about as evenly as so many can be."""
+def _evenly(crossings: Crossings, needs: _Needs, room: int) -> tuple[list[int], list[int]] | None:
+    """Cut the cells into as few regions as `room` allows, then about as evenly as so many can be.
+
+    See `Crossings.cut`.
+    """
     best, low, high = crossings.cut(needs, room), 0, room
+    if best is None:
+        return None
     for _ in range(_HALVINGS):
         middle = (low + high) // 2
-        try:
-            tried = crossings.cut(needs, middle)
-        except BudgetError:
-            low = middle
-            continue
-        if len(tried[1]) > len(best[1]):
+        tried = crossings.cut(needs, middle)
+        if tried is None or len(tried[1]) > len(best[1]):
             low = middle
         else:
             best, high = tried, middle
     return best
+
+
+def _too_small(crossings: Crossings, needs: _Needs, room: Room, share: float) -> BudgetError:
+    """Return what to say of a room that the largest cell does not fit; `share` of the vectors are in a usual cell."""
+    n, sizes = crossings.n_vectors, crossings.sizes
+    need, vectors = max((needs(size, sizes[i : i + 1]), size) for i, size in enumerate(sizes.tolist()))
+    alike = (
+        "; most of them are equal or nearly so, shards cut them at random"
+        if 2 * vectors > (1 + share) * n
+        else ""
+    )
+    return BudgetError(
+        f"memory: stage regions compares {vectors:,} of {n:,} vectors, those of one cell, together, which needs "
+        f"{need:,} bytes; {room.bytes:,} are left for it. Give {more_memory(need, room):,} bytes more with "
+        f"--memory, or set --shard-vectors{alike}"
+    )
 
 
 def _place(

@@ -138,12 +138,15 @@ class Mill:
         *,
         wide: bool = False,
         memory: int = 0,
+        at_once: int | None = None,
         weights: Sequence[int],
     ) -> list[str]:
         """Run tasks that write one file each into a stage's directory; files that are there already are kept.
 
         Parameters
         ----------
+        memory, at_once
+            As of `Executor.map`.
         weights : sequence of int
             Steps of progress that each task stands for; wide tasks on this machine report them as they go.
 
@@ -168,7 +171,7 @@ class Mill:
             return files
         within = advance if wide else None
         run, calls = wrapped[0][0], [w[1:] for w in wrapped]
-        results = self.executor.map(run, calls, wide=wide, memory=memory, advance=within)
+        results = self.executor.map(run, calls, wide=wide, memory=memory, at_once=at_once, advance=within)
         with closing(results):  # no task outlives an error here
             for i, _ in zip(missing, results, strict=True):
                 self.progress.advance(max(weights[i] - reported, 0))

@@ -11,7 +11,6 @@ from indexmill.builders.carve import carve, carve_cells, first_leaders, grouped,
 from indexmill.builders.edges import append_ends, edge_records, edges_both_ways
 from indexmill.builders.regions import Crossings, Regions, cells_of, in_halves, parts_of, regions_of
 from indexmill.builders.reservoirs import MET, Reservoirs, missing
-from indexmill.formats.errors import BudgetError
 
 NOBODY = 0xFFFFFFFF
 
@@ -45,14 +44,16 @@ def test_runs_of_cells_fit_and_hold_every_vector_once() -> None:
     def needs(members: int, sizes: np.ndarray) -> int:
         return 3 * members + int(sizes.sum())
 
-    bounds, members = crossings.cut(needs, 1800)
+    found_cut = crossings.cut(needs, 1800)
+    assert found_cut is not None
+    bounds, members = found_cut
     assert len(members) > 2
     for (first, last), found in zip(itertools.pairwise(bounds), members, strict=True):
         inside = set(range(first, last))
         assert found == sum(bool(mine & inside) for mine in of_vector)
         assert needs(found, crossings.sizes[first:last]) <= 1800
-    with pytest.raises(BudgetError, match="raise --memory, or set --shard-vectors"):
-        crossings.cut(needs, 300)
+    assert crossings.n_vectors == 900
+    assert crossings.cut(needs, 300) is None
 
 
 def test_parts_lie_within_regions_and_are_small() -> None:

@@ -124,6 +124,12 @@ def test_wide_tasks_fill_a_node_each_and_run_beside_each_other(three: Three) -> 
     assert three.executor.call(tasks.span, 0.0)[2] in (1, 2)
 
 
+def test_a_node_runs_no_more_tasks_than_fit_it(three: Three) -> None:
+    spans = list(three.executor.map(tasks.span, [(0.2, 1)] * 12, at_once=1))
+    for moment in [begun for begun, _, _ in spans]:
+        assert sum(begun <= moment < ended for begun, ended, _ in spans) <= 3  # nodes
+
+
 def test_a_node_declared_slower_gets_fewer_tasks(three: Three) -> None:
     list(three.executor.map(tasks.where, [(i, {}) for i in range(4)]))  # worker processes are there
     pauses = {m["NodeID"]: 0.1 for m in ray.nodes()} | {three.slow: 0.4}
@@ -254,7 +260,7 @@ class Borrowed:
 
     def __init__(self, executor: RayExecutor) -> None:
         self.workers, self.map, self.call = executor.workers, executor.map, executor.call
-        self.share = executor.share
+        self.share, self.process_bytes = executor.share, executor.process_bytes
 
     def close(self) -> None:
         """Leave the cluster to the next test."""

@@ -12,12 +12,13 @@ from tests.memory_support import peak_growth
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files, l2, recall
 from typer.testing import CliRunner
 
+from indexmill.builders.carve import LEAF_MOST
 from indexmill.builders.partition import partitioned_bytes
 from indexmill.formats.manifest import read_manifest
 from indexmill.formats.source import array_source
 from indexmill.jobs.cli import app
 from indexmill.pipeline import budget
-from indexmill.pipeline.needs import expected_shards, stage_bytes
+from indexmill.pipeline.needs import check_memory, expected_shards, fit_shards, stage_bytes
 from indexmill.pipeline.probe import probe, stage_seconds
 from indexmill.pipeline.spec import Parameters
 
@@ -51,7 +52,19 @@ def test_the_command_takes_the_builder_and_plans_it(tmp_path: Path) -> None:
 
 def test_a_plan_reserves_what_the_builder_takes() -> None:
     shape = budget.Shape(60_000, 32, np.dtype(np.uint8), 0, Parameters(R=16, builder="partition"))
-    assert stage_bytes(shape, 1 << 30, 1)["build"] == partitioned_bytes(60_000, 32, 16)
+    threads = 3 * (budget.THREAD_BYTES + LEAF_MOST * 32)
+    assert stage_bytes(shape, 1 << 30, 3)["build"] == partitioned_bytes(60_000, 32, 16) + threads
+
+
+def test_the_rows_of_each_thread_s_leaf_fit_one_piece_or_it_is_cut() -> None:
+    n, dim, work = 200_000, 1536, budget.THREAD_BYTES + LEAF_MOST * 4 * 1536
+    shape = budget.Shape(n, dim, np.dtype(np.float32), 0, Parameters(builder="partition"))
+    memory = budget.FIXED_BYTES + partitioned_bytes(n, 4 * dim, 32) + 4 * work
+    assert fit_shards(shape, memory, "local", 4).region_bytes is None
+    check_memory(shape, memory, "local", 4)
+    cut = fit_shards(shape, memory, "local", 5)
+    assert cut.region_bytes is not None
+    check_memory(cut, memory, "local", 5)
 
 
 def test_time_grows_a_little_faster_than_the_vectors_and_not_by_insertions(tmp_path: Path) -> None:

@@ -13,18 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.device_support import strict_device
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 from tests.test_pipeline_kill import Driver
 
+from indexmill.builders import device as device_module
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.source import array_source
 from indexmill.pipeline import budget, needs, region_graph
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.plan import make_plan
-from indexmill.pipeline.region_rows import RegionRows, spans
 from indexmill.pipeline.regions import load_regions
-from indexmill.pipeline.scratch import SideColumns, needed_scratch
 from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.stages import Mill
 
 MIB = 1 << 20
 STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "merge"]
@@ -103,6 +105,66 @@ def test_a_graph_cut_into_shards_by_its_job_is_still_cut_into_shards(
     assert len(json.loads((index / "manifest.json").read_text())["graph"]["shards"]) > 1
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_leaders_and_leaves_are_compared_where_the_job_says(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    vectors, gpu = clustered(4000, 12, dtype), strict_device()[0]
+    monkeypatch.setattr(device_module, "cuda_device", lambda: gpu)
+    whole = build(tmp_path / "whole", vectors, builder="partition", compute="cuda")
+    request.getfixturevalue("small_rooms")
+    at_work, used, run, use = [""], [], Mill._run, gpu.use
+    monkeypatch.setattr(Mill, "_run", lambda mill, stage: (at_work.append(stage.name), run(mill, stage)))
+    monkeypatch.setattr(gpu, "use", lambda what: (used.append((at_work[-1], what)), use(what))[1])
+    work = str(tmp_path / "work")
+    index = build(tmp_path / "regions", vectors, builder="partition", compute="cuda", work=work)
+    assert {stage for stage, _ in used} == {"carve", "leaves", "encode", "entries"}
+    assert ("leaves", "the products of a leaf") in used
+    assert data_files(index) == data_files(whole)  # of floats because the arrays are those of NumPy
+    build(tmp_path / "here", vectors, builder="partition", work=work)
+    stages = [path.name.partition("-")[0] for path in Path(work).iterdir()]
+    assert {name: stages.count(name) for name in ("ingest", "regions", "merge")} == {
+        "ingest": 1, "regions": 2, "merge": 2,
+    }  # fmt: skip
+
+
+def test_tasks_run_beside_each_other_as_far_as_they_fit(
+    tmp_path: Path, small_rooms: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, int | None] = {}
+    run = LocalExecutor.map
+
+    def spy(self: LocalExecutor, task: Any, arguments: Any, **keywords: Any) -> Any:
+        seen[Path(arguments[0][-1]).parent.name.partition("-")[0]] = keywords["at_once"]
+        return run(self, task, arguments, **keywords)
+
+    monkeypatch.setattr(LocalExecutor, "map", spy)
+    monkeypatch.setattr(budget.Narrow, "fitting", lambda stage, memory, workers, processes: workers - 1)
+    build(tmp_path / "ix", clustered(2400, 8, "uint8"), builder="partition", workers=3)
+    assert {name: seen[name] for name in ("carve", "assign", "leaves", "unite", "pack")} == {
+        "carve": 2, "assign": 2, "leaves": None, "unite": None, "pack": 2,
+    }  # fmt: skip
+
+
+def test_ends_of_edges_are_in_memory_as_far_as_they_fit(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = clustered(2400, 8, "uint8")
+    whole = build(tmp_path / "whole", vectors, builder="partition")
+    request.getfixturevalue("small_rooms")
+    sizes, append = [], region_graph.append_ends
+
+    def spy(vertices: Any, payload: Any, ends: np.ndarray, counts: np.ndarray) -> None:
+        sizes.append((len(counts), len(ends)))
+        append(vertices, payload, ends, counts)
+
+    monkeypatch.setattr(region_graph, "append_ends", spy)
+    monkeypatch.setattr(region_graph, "most_ends", lambda part, max_degree: 4000)
+    index = build(tmp_path / "regions", vectors, builder="partition")
+    assert all(vertices == 1 or ends <= 4000 for vertices, ends in sizes)
+    assert data_files(index) == data_files(whole)
+
+
 # Bad input
 
 
@@ -132,35 +194,9 @@ def test_bad_input_is_one_connected_graph_or_refused(
     assert_sound(index)
     monkeypatch.setattr(sys.modules[__name__], "ROOM", 540_000)
     if np.ptp(vectors) == 0:
-        with pytest.raises(
-            BudgetError, match="one leader is among the nearest of 4,000 vectors, as where many are eq"
-        ):
+        said = r"stage regions compares 4,000 of 4,000 vectors, .* most of them are equal"
+        with pytest.raises(BudgetError, match=said):
             build(tmp_path / "refused", vectors, builder="partition")
-
-
-# What is beside a region
-
-
-def test_vectors_that_a_region_lacks_come_and_go(tmp_path: Path, small_rooms: None) -> None:
-    vectors = np.random.default_rng(2).integers(0, 255, (500, 7), dtype=np.uint8)
-    np.save(tmp_path / "v.npy", vectors)
-    members = np.arange(0, 500, 3, dtype=np.uint32)
-    records = region_graph.Records(np.full(len(members), 4, np.uint32), members, vectors[members])
-    region_graph.write_chunk(tmp_path / "a.chunk", records, (0, 9))
-    held = RegionRows(str(tmp_path / "v.npy"), [str(tmp_path / "a.chunk")], 4, len(members), 3, 1 << 20)
-    for others in ([1, 2], [2, 7, 8, 499], [4]):  # the second are more than are kept room for
-        with held.holding(np.array(others, np.uint32)):
-            at = np.flatnonzero(held.rows != 0xFFFFFFFF)
-            assert sorted([*members.tolist(), *others]) == at.tolist()
-            assert (held.vectors[held.rows[at]] == vectors[at]).all()
-            assert (held.names[held.rows[at]] == at).all()
-    assert np.array_equal(np.flatnonzero(held.rows != 0xFFFFFFFF), members)
-
-
-def test_spans_have_no_more_than_is_allowed_but_for_one_vertex() -> None:
-    starts = np.array([0, 0, 3, 4, 11, 11, 12])
-    assert list(spans(starts, 5)) == [(0, 3), (3, 4), (4, 6)]
-    assert list(spans(np.zeros(4, np.int64), 5)) == [(0, 3)]
 
 
 # Memory, scratch space, plans
@@ -192,29 +228,6 @@ def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Pa
     assert max(plans[0].members) == pytest.approx(plan.regions.vectors, rel=0.2)
     assert plans[0].members.sum() / 30_000 == pytest.approx(plan.regions.mean_fanout, rel=0.25)
     assert run["peak_scratch_bytes"] == pytest.approx(plan.peak_scratch_bytes, rel=0.3)
-
-
-def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound() -> None:
-    for n, dim, dtype in (
-        (1_000_000, 128, "uint8"),
-        (10_000_000, 96, "float32"),
-        (1_000_000_000, 128, "uint8"),
-    ):
-        for degree in (16, 64):
-            shape = budget.Shape(n, dim, np.dtype(dtype), 0, Parameters(R=degree, builder="partition"))
-            least = needs.least_memory(shape, "local", 2)
-            assert least < 0.5 * needs.least_memory(
-                replace(shape, parameters=Parameters(R=degree, builder="partition", shard_vectors=n)),
-                "local",
-                2,
-            )
-            for memory in (least, int(1.5 * least)):
-                fitted = needs.fit_shards(shape, memory, "local", 2)
-                assert fitted.region_bytes is not None
-                stages = needs.check_memory(fitted, memory, "local", 2)
-                assert set(STAGES) <= set(stages)
-                predicted, _ = needed_scratch(fitted, SideColumns(), memory, keep=False)
-                assert predicted <= budget.scratch_bound(fitted)
 
 
 def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_path: Path) -> None:

@@ -192,3 +192,19 @@ def test_a_task_that_runs_out_of_memory_is_run_again_alone() -> None:
 
     with pytest.raises(BudgetError, match=r"never: the machine has no memory left .* lower --memory"):
         list(LocalExecutor(2).map(never, [(1,), (2,)]))
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_no_more_tasks_run_beside_each_other_than_fit(at_once: int) -> None:
+    running: set[int] = set()
+    beside = []
+
+    def task(i: int) -> int:
+        running.add(i)
+        beside.append(len(running))
+        time.sleep(0.01)
+        running.remove(i)
+        return i
+
+    assert list(LocalExecutor(4).map(task, [(i,) for i in range(8)], at_once=at_once)) == list(range(8))
+    assert max(beside) == at_once

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,6 +145,19 @@ def test_shards_and_tasks_never_reserve_more_than_the_budget() -> None:
         for memory in (least, 2 * least, 8 * least):
             fitted = needs.fit_shards(shape, memory, "local", 2)
             assert max(needs.check_memory(fitted, memory, "local", 2).values()) + budget.FIXED_BYTES <= memory
+
+
+@pytest.mark.parametrize("workers", [6, 8])
+@pytest.mark.parametrize("builder", ["vamana", "partition"])
+def test_tasks_beside_each_other_are_fewer_where_all_workers_have_no_room(builder: str, workers: int) -> None:
+    shape = budget.Shape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder=builder))
+    for memory in (500 << 20, 700 << 20, 900 << 20):
+        fitted = needs.fit_shards(shape, memory, "local", workers)
+        assert needs.check_memory(fitted, memory, "local", workers, shape)["assign"] > 0
+    if builder == "partition":
+        shape = replace(shape, n=10_000_000)
+        fitted = needs.fit_shards(shape, 3 << 30, "ray", workers)
+        assert needs.check_memory(fitted, 3 << 30, "ray", workers, shape)["assign"] > 0
 
 
 def test_a_scratch_limit_that_is_too_small_is_refused_before_the_build_starts(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ pub unsafe extern "C" fn im_code_distances(
 /// # Safety
 /// `vectors` holds rows of `dim` bytes, at most 32,768; `rows` names `n_rows` different ones. `panels` holds
 /// `n_panels * ceil(dim / 4) * 64` bytes, `offsets` and `ids` 16 values a panel, `scores` and `found` `fanout` values
-/// for every row of `vectors`, ascending; `fanout` is at least 1.
+/// for every row of `vectors`, ascending. Nothing is written for a `fanout` below 1.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn im_nearest_u8(
@@ -118,10 +118,13 @@ pub unsafe extern "C" fn im_nearest_u8(
     scores: *mut i32,
     found: *mut u32,
 ) {
+    if fanout < 1 {
+        return; // lists without a place: none has a worst score to look at
+    }
     let rows = Rows { vectors, dim: dim.max(0) as usize, rows, n_rows: n_rows.max(0) as usize };
     let panels = Panels { bytes: panels, offsets, n_panels: n_panels.max(0) as usize };
     // SAFETY: the caller's contract.
-    unsafe { level().nearest(rows, panels, ids, Lists { scores, ids: found, fanout: fanout.max(1) as usize }) }
+    unsafe { level().nearest(rows, panels, ids, Lists { scores, ids: found, fanout: fanout as usize }) }
 }
 
 /// Writes the scores of uint8 rows and points in panels, `16 * n_panels` a row.
