@@ -139,6 +139,21 @@ def test_a_longer_build_list_is_kept_only_if_noise_does_not_make_it_better(longe
     assert worthwhile_lists(graphs, found) == [graphs[kept]]
 
 
+@pytest.mark.parametrize(("usual", "longer", "kept"), [(np.inf, 20, 1), (20, np.inf, 0), (np.inf, np.inf, 0)])
+def test_a_longer_build_list_that_alone_reaches_the_recall_is_kept(
+    usual: float, longer: float, kept: int
+) -> None:
+    graphs = [GraphCandidate(8, 19, 1.2), GraphCandidate(8, 38, 1.2)]
+    assert worthwhile_lists(graphs, [at(usual, 0.5), at(longer, 0.5)]) == [graphs[kept]]
+
+
+def test_what_reaches_the_recall_in_few_draws_is_not_like_what_always_does() -> None:
+    draws = spread(20, 0.5)
+    seldom = np.where(np.arange(2000) < 1960, np.inf, draws)
+    costs = [cost(20, memory=8), cost(20, memory=4)]
+    assert recommended(costs, [Outlook(20, draws), Outlook(20, seldom)], None) == 0
+
+
 # Samples
 
 
