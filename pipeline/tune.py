@@ -22,10 +22,11 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.source import VectorSource
+from indexmill.pipeline.compute import settled
 from indexmill.pipeline.ingest import check_metric
 from indexmill.pipeline.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.recall import mean_recall
-from indexmill.pipeline.spec import Parameters
+from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune_choice import (
     Cost,
     fewest_of_each_degree,
@@ -70,7 +71,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     Raises
     ------
     ConfigError
-        If the job is not one of a graph.
+        If the job is not one of a graph, or asks for a GPU and none can be used.
     InputError
         If there are too few vectors or queries, k is too large, or a vector that was drawn is unusable.
     BudgetError
@@ -81,6 +82,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
         raise ConfigError(f"kind: tune is for graphs, got {spec.parameters.kind}; leave --kind out")
     check_enough(source.n_vectors)
     check_metric(source, spec.parameters.metric)
+    tried = settled(spec)
     prices, left_out = Prices(spec, source), list[str]()
     space = within_room(space_of(spec.parameters, source.dim), prices, left_out)
     space = within_memory(space, prices, request.max_memory, left_out)
@@ -94,7 +96,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=request.work))
     try:
         with threadpool_limits(1):
-            trials = _trials(request, source, sizes, n_queries, directory, listener)
+            trials = _trials(request, tried, source, sizes, n_queries, directory, listener)
             candidates = _narrowed(space, trials, request.max_reads, source.n_vectors)
             rows, chosen = _reported(request, source, trials, candidates, prices, listener)
     finally:
@@ -105,14 +107,15 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
 
 def _trials(
     request: TuneRequest,
+    spec: BuildSpec,
     source: VectorSource,
     sizes: tuple[int, ...],
     n_queries: int,
     directory: Path,
     progress: Progress,
 ) -> Trials:
-    """Draw the samples, and find the true neighbours of the queries in each."""
-    p, workers = request.spec.parameters, request.spec.workers
+    """Draw the samples, and find the true neighbours of the queries in each; `spec` is the job that is tried."""
+    p, workers = spec.parameters, spec.workers
     drawn = draw(
         source, request.queries, sizes[-1], n_queries, p.metric, p.seed, directory, progress
     )  # fmt: skip
@@ -121,7 +124,7 @@ def _trials(
         for size in sizes:
             levels.append(level_of(drawn, size, p.metric, request.k, workers, directory))
             progress.advance(1)
-    return Trials(request.spec, levels, request.target_recall, directory, progress)
+    return Trials(spec, levels, request.target_recall, directory, progress)
 
 
 def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> list[Candidate]:

@@ -9,6 +9,7 @@ from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.source import VectorSource
 from indexmill.pipeline import budget, ingest, needs
 from indexmill.pipeline.build import work_directory
+from indexmill.pipeline.compute import on_processor
 from indexmill.pipeline.graph_build import GraphBlueprint
 from indexmill.pipeline.plan import Plan, make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -73,7 +74,7 @@ class Prices:
         return self._plans[candidate.graph]
 
     def _blueprint(self, candidate: Candidate) -> GraphBlueprint:
-        job = self.job(candidate)
+        job = on_processor(self.job(candidate))  # sizes are the same on a GPU, which need not be here
         assert isinstance(job.parameters, Parameters)
         return GraphBlueprint(job, self._source, job.parameters)
 

@@ -15,7 +15,8 @@ from tests.cli_support import run, run_json
 from tests.extend_support import points
 
 import indexmill
-from indexmill.formats.errors import InputError
+from indexmill.builders import device
+from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.source import array_source, open_source
 from indexmill.pipeline import probe, tune
 from indexmill.pipeline.progress import Silent
@@ -32,7 +33,7 @@ from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes
 from indexmill.pipeline.tune_growth import Outlook, foretell
 from indexmill.pipeline.tune_prices import Prices, within_memory
 from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
-from indexmill.pipeline.tune_space import ALPHAS, DEGREES, GraphCandidate, space_of
+from indexmill.pipeline.tune_space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
 N = 4400
 #: One graph, so that a run takes seconds; codes are left open.
@@ -390,6 +391,34 @@ def test_codes_above_the_memory_of_searches_are_left_out(base: Path, found: Any)
     )
     assert space.pq_sizes == (1, 3)
     assert left_out == [f"codes of 6 bytes: searches would hold {need[6]:,} bytes, the limit is {need[3]:,}"]
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise ConfigError("compute: cuda needs CuPy")
+
+    monkeypatch.setattr(device, "cuda_device", refuse)
+
+
+def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path, no_gpu: None) -> None:
+    candidate = Candidate(GraphCandidate(12, 30, 1.2), 3)
+    auto, cpu = (
+        Prices(
+            BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(device=name)),
+            open_source(str(base)),
+        )
+        for name in ("auto", "cpu")
+    )
+    auto.check_room(candidate)
+    assert auto.price(candidate) == cpu.price(candidate)
+    assert auto.job(candidate).parameters.compute == "auto"
+
+
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_tried(base: Path, no_gpu: None) -> None:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConfigError, match="cuda needs CuPy"):
+        patch.setattr(tune, "within_room", lambda *_: pytest.fail("went on"))
+        indexmill.tune(base, compute="cuda")
 
 
 def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> None:
