@@ -37,7 +37,7 @@ from indexmill.pipeline.tune_choice import (
 )
 from indexmill.pipeline.tune_curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune_growth import Outlook, carried_on, foretell
-from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
+from indexmill.pipeline.tune_prices import Prices, coded, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_report import TuneReport, TuneRequest, TuneRow
 from indexmill.pipeline.tune_sample import (
     LEAST_SAMPLE,
@@ -97,7 +97,10 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     try:
         with threadpool_limits(1):
             trials = _trials(request, tried, source, sizes, n_queries, directory, listener)
-            candidates = _narrowed(space, trials, request.max_reads, source.n_vectors)
+            graphs = _narrowed(space, trials, request.max_reads, source.n_vectors)
+            candidates = coded(graphs, space.pq_sizes, prices, request.max_memory, left_out)
+            for level in range(len(sizes)):
+                trials.run(level, candidates)
             rows, chosen = _reported(request, source, trials, candidates, prices, listener)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -127,8 +130,8 @@ def _trials(
     return Trials(spec, levels, request.target_recall, directory, progress)
 
 
-def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> list[Candidate]:
-    """Return what is left on the largest sample: its graphs with all sizes of codes, tried on every sample."""
+def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> list[GraphCandidate]:
+    """Return the graphs that are left on the largest sample."""
     last = len(trials.levels) - 1
     second = min(1, last)
 
@@ -147,11 +150,7 @@ def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> 
     graphs = worthwhile_lists(graphs, tried(second, graphs))
     left = {(graph.max_degree, graph.alpha) for graph in ranked}
     graphs = [one._replace(alpha=a) for one in graphs for a in space.alphas if (one.max_degree, a) in left]
-    graphs = fewest_of_each_degree(graphs, tried(last, graphs), 1)
-    candidates = [Candidate(graph, size) for graph in graphs for size in space.pq_sizes]
-    for level in range(last + 1):
-        trials.run(level, candidates)
-    return candidates
+    return fewest_of_each_degree(graphs, tried(last, graphs), 1)
 
 
 def _reported(

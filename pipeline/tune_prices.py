@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from indexmill.formats.errors import BudgetError
@@ -67,6 +68,19 @@ class Prices:
         """
         self._blueprint(candidate).check_room(work_directory(self._spec), 0)
 
+    def no_room(self, candidate: Candidate) -> str | None:
+        """Say why a candidate cannot be built; None if it can."""
+        try:
+            self.check_room(candidate)
+        except BudgetError as error:
+            return str(error)
+        return None
+
+    def too_much(self, candidate: Candidate, most: int) -> str | None:
+        """Say what searches would hold if that is more than `most` bytes."""
+        need = self.price(candidate).memory_bytes
+        return None if need <= most else f"searches would hold {need:,} bytes, the limit is {most:,}"
+
     def plan(self, candidate: Candidate) -> Plan:
         """Return the plan of the build; candidates of one graph share it, for codes hardly change it."""
         if candidate.graph not in self._plans:
@@ -80,52 +94,69 @@ class Prices:
 
 
 def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
-    """Return `space` without the degrees that cannot be built, and say why in `left_out`.
+    """Return `space` without sizes of codes and degrees that cannot be built, and say why in `left_out`.
 
     Raises
     ------
     BudgetError
-        If none can.
+        If not even the smallest can.
     """
-    degrees = []
-    for graph in space.graphs()[:: len(space.alphas)]:
-        try:
-            prices.check_room(Candidate(graph, space.pq_sizes[-1]))
-            degrees.append(graph.max_degree)
-        except BudgetError as error:
-            left_out.append(f"R={graph.max_degree}: {error}")
-            last = error
-    if not degrees:
-        raise last
-    return replace(space, degrees=tuple(degrees))
+    prices.check_room(Candidate(space.graphs()[0], space.pq_sizes[0]))
+    return _within(space, prices.no_room, left_out)
 
 
 def within_memory(space: Space, prices: Prices, most: int | None, left_out: list[str]) -> Space:
-    """Return `space` without codes whose searches would hold more than `most` bytes; say so in `left_out`.
+    """Return `space` without what makes searches hold more than `most` bytes; say so in `left_out`.
 
     Raises
     ------
     BudgetError
-        If not even the smallest codes fit.
+        If they do with the smallest degree and codes.
     """
     if most is None:
         return space
-    graph = space.graphs()[0]
-    need = {size: prices.price(Candidate(graph, size)).memory_bytes for size in space.pq_sizes}
-    fits = tuple(size for size in space.pq_sizes if need[size] <= most)
-    if not fits:
-        least = space.pq_sizes[0]
+    least = Candidate(space.graphs()[0], space.pq_sizes[0])
+    if problem := prices.too_much(least, most):
         raise BudgetError(
-            f"max-memory: searches hold {need[least]:,} bytes with codes of {least} bytes, the limit is {most:,}; "
-            "allow that many, fix smaller codes with --pq-bytes, or give a smaller --navigation"
+            f"max-memory: {problem}, with codes of {least.pq_bytes} bytes; allow that many, fix smaller codes with "
+            "--pq-bytes, or give a smaller --navigation"
         )
-    left_out += [
-        f"codes of {size} bytes: searches would hold {need[size]:,} bytes, the limit is {most:,}"
-        for size in space.pq_sizes
-        if size not in fits
-    ]
-    usual = max((size for size in fits if size <= space.usual_pq), default=fits[0])
-    return replace(space, pq_sizes=fits, usual_pq=usual)
+    return _within(space, lambda one: prices.too_much(one, most), left_out)
+
+
+def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: list[str]) -> Space:
+    """Return `space` without the sizes that have a `problem` with the least degree, and degrees with the least size."""
+    graphs, sizes, degrees = space.graphs()[:: len(space.alphas)], [], []
+    for size in space.pq_sizes:
+        if why := problem(Candidate(graphs[0], size)):
+            left_out.append(f"codes of {size} bytes: {why}")
+        else:
+            sizes.append(size)
+    for graph in graphs:
+        if why := problem(Candidate(graph, sizes[0])):
+            left_out.append(f"R={graph.max_degree}: {why}")
+        else:
+            degrees.append(graph.max_degree)
+    usual = max((size for size in sizes if size <= space.usual_pq), default=sizes[0])
+    return replace(space, degrees=tuple(degrees), pq_sizes=tuple(sizes), usual_pq=usual)
+
+
+def coded(
+    graphs: Sequence[GraphCandidate],
+    sizes: Sequence[int],
+    prices: Prices,
+    most: int | None,
+    left_out: list[str],
+) -> list[Candidate]:
+    """Return `graphs` with all `sizes` of codes, but for what `within_room` or `within_memory` would leave out."""
+    found = []
+    for one in (Candidate(graph, size) for graph in graphs for size in sizes):
+        why = prices.no_room(one) or (None if most is None else prices.too_much(one, most))
+        if why is None:
+            found.append(one)
+        else:
+            left_out.append(f"R={one.graph.max_degree} with codes of {one.pq_bytes} bytes: {why}")
+    return found
 
 
 def sample_within(spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from indexmill.pipeline.tune_choice import (
 )
 from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, recall_with
 from indexmill.pipeline.tune_growth import Outlook, foretell
-from indexmill.pipeline.tune_prices import Prices, within_memory
+from indexmill.pipeline.tune_prices import Prices, coded, within_memory, within_room
 from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune_space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
@@ -376,7 +377,7 @@ def test_a_recall_that_nothing_reaches_is_told_with_the_best_there_is(
 def test_memory_that_holds_no_codes_or_no_sample_is_refused(base: Path) -> None:
     result = run("tune", base, *GRAPH, "--max-memory", "1KiB")
     assert result.exit_code == 4
-    assert "max-memory: searches hold" in result.stderr
+    assert "max-memory: searches would hold" in result.stderr
     result = run("tune", base, *GRAPH, "--memory", "1MiB")
     assert result.exit_code == 4
     assert "memory:" in result.stderr
@@ -391,6 +392,64 @@ def test_codes_above_the_memory_of_searches_are_left_out(base: Path, found: Any)
     )
     assert space.pq_sizes == (1, 3)
     assert left_out == [f"codes of 6 bytes: searches would hold {need[6]:,} bytes, the limit is {need[3]:,}"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """Vectors of which only the sizes are looked at."""
+
+    n_vectors: int
+    dim: int
+    dtype: np.dtype[Any]
+    id_type: str = "none"
+    metadata_schema: None = None
+    paths: tuple[str, ...] = ("base.u8bin",)
+
+
+def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def enough(*_: Any, **__: Any) -> None:
+        """There is enough of disk."""
+
+    monkeypatch.setattr("indexmill.pipeline.blueprint.check_free", enough)
+    spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=4 << 30)
+    left_out: list[str] = []
+    space = within_room(
+        space_of(Parameters(), 128), Prices(spec, Said(100_000_000, 128, np.dtype(np.uint8))), left_out
+    )
+    assert space.degrees == DEGREES
+    assert space.pq_sizes == (8, 16, 32)
+    assert [line.partition(":")[0] for line in left_out] == ["codes of 64 bytes"]
+    assert "stage certify needs" in left_out[0]
+
+
+def test_the_memory_of_searches_is_kept_to_with_every_degree(base: Path) -> None:
+    spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters())
+    prices, small, large = (
+        Prices(spec, open_source(str(base))), GraphCandidate(16, 38, 1.2), GraphCandidate(96, 225, 1.2),
+    )  # fmt: skip
+    most = prices.price(Candidate(small, 3)).memory_bytes
+    assert prices.price(Candidate(large, 3)).memory_bytes > most
+    left_out: list[str] = []
+    space = within_memory(space_of(spec.parameters, 12), prices, most, left_out)
+    assert space.degrees == DEGREES
+    assert space.pq_sizes == (1, 3)
+    del left_out[:]
+    found = coded([small, large], space.pq_sizes, prices, most, left_out)
+    assert found == [Candidate(small, 1), Candidate(small, 3), Candidate(large, 1)]
+    assert all(prices.price(one).memory_bytes <= most for one in found)
+    assert [line.partition(":")[0] for line in left_out] == ["R=96 with codes of 3 bytes"]
+
+
+def test_degrees_whose_smallest_codes_are_too_much_are_left_out(base: Path) -> None:
+    spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(pq_bytes=3))
+    prices = Prices(spec, open_source(str(base)))
+    most = prices.price(Candidate(GraphCandidate(48, 112, 1.2), 3)).memory_bytes
+    left_out: list[str] = []
+    space = within_memory(space_of(spec.parameters, 12), prices, most, left_out)
+    assert space.degrees == (16, 24, 32, 48)
+    assert [line.partition(":")[0] for line in left_out] == ["R=64", "R=96"]
 
 
 @pytest.fixture
@@ -416,9 +475,8 @@ def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path
 
 
 def test_a_gpu_that_is_not_there_is_told_before_anything_is_tried(base: Path, no_gpu: None) -> None:
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConfigError, match="cuda needs CuPy"):
-        patch.setattr(tune, "within_room", lambda *_: pytest.fail("went on"))
-        indexmill.tune(base, compute="cuda")
+    with pytest.raises(ConfigError, match="cuda needs CuPy"):
+        indexmill.tune(base, compute="cuda", memory="1MiB")  # of which a trial would complain
 
 
 def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> None:
