@@ -231,6 +231,13 @@ def test_codes_are_as_good_as_those_of_the_processor(device: ArrayDevice, dtype:
     assert abs(errors[1] / errors[0] - 1) < 0.01
 
 
+def test_a_codebook_is_that_of_the_processor_but_for_rounding(device: ArrayDevice) -> None:
+    vectors = points(2500, 13, "float32", 11)  # the same first centres, and as many iterations
+    here, there = train_pq(vectors, 5, seed=1), train_pq_on(device, vectors, 5, seed=1)
+    near = np.isclose(there.pivots, here.pivots, atol=1e-3)
+    assert near.mean() > 0.9  # one row that rounding moves to another centre moves two
+
+
 def test_codes_of_one_codebook_are_the_nearest_centres(device: ArrayDevice) -> None:
     vectors = clustered(3000, 11, 12)
     book = train_pq(vectors, 4, seed=1)
