@@ -26,6 +26,8 @@ from indexmill.formats.errors import BudgetError, ConfigError
 _MOST_BYTES, _SHARE = 1 << 30, 4
 #: Work space below which a smaller block is not worth trying.
 _LEAST_BYTES = 1 << 20
+#: Bytes of rows that travel to the device at once: few calls, and little main memory.
+_SENT_BYTES = 64 << 20
 
 
 class ArrayDevice:
@@ -164,4 +166,18 @@ def cuda_device() -> ArrayDevice:
 
 def uploaded(arrays: Any, rows: Any, dtype: Any) -> Any:
     """Return rows of NumPy as an array of the device, converted there: bytes travel as bytes."""
-    return arrays.asarray(np.ascontiguousarray(rows)).astype(dtype)
+    return sent(arrays, rows).astype(dtype)
+
+
+def sent(arrays: Any, rows: Any) -> Any:
+    """Return rows of NumPy as an array of the device, having sent some after the other.
+
+    For what travels at once CuPy pins as much main memory, rounded up to a power of two, and keeps it.
+    """
+    some = max(1, _SENT_BYTES // max(1, rows[:1].nbytes))
+    if len(rows) <= some:
+        return arrays.asarray(np.ascontiguousarray(rows))
+    there = arrays.empty(rows.shape, rows.dtype)
+    for first in range(0, len(rows), some):
+        there[first : first + some] = arrays.asarray(np.ascontiguousarray(rows[first : first + some]))
+    return there

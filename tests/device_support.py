@@ -87,12 +87,14 @@ class StrictArrays:
     ----------
     refused : int
         Arrays for which there was no memory.
+    largest_sent : int
+        Bytes of the largest array that came from NumPy.
     """
 
     inf = np.inf
 
     def __init__(self, limit: int = 1 << 62) -> None:
-        self._limit, self.refused = limit, 0
+        self._limit, self.refused, self.largest_sent = limit, 0, 0
 
     def check(self, values: np.ndarray) -> None:
         """Refuse an array that is too large."""
@@ -108,6 +110,8 @@ class StrictArrays:
             assert set(keywords) <= FUNCTIONS[name], (name, keywords)
             out = keywords.pop("out", None)
             taken = arguments if name == "asarray" else [_plain(each) for each in arguments]
+            if name == "asarray":
+                self.largest_sent = max(self.largest_sent, arguments[0].nbytes)
             with np.errstate(all="ignore"):
                 result = getattr(np, name)(*taken, **({} if out is None else {"out": _plain(out)}))
             return StrictArray(self, np.array(result)) if out is None else out

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.device_support import FUNCTIONS, METHODS, gpu_problem, strict_device
 
+from indexmill.builders import device as device_module
 from indexmill.builders.carve import Leaves, carve
 from indexmill.builders.cells import Cells, nearest_cells
 from indexmill.builders.closure import closure_cells
@@ -297,6 +298,15 @@ def test_a_block_that_runs_out_of_memory_is_cut(name: str, limit: int) -> None:
     device, module = strict_device(limit=limit, free=1 << 40)  # it believes that there is more
     assert np.array_equal(WORK[name](device), wanted)
     assert module.refused > 0
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_rows_travel_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = WORK[name](strict_device()[0])
+    monkeypatch.setattr(device_module, "_SENT_BYTES", 4 << 10)
+    device, module = strict_device()
+    assert np.array_equal(WORK[name](device), wanted)
+    assert module.largest_sent <= 16 << 10  # masks and places of a leaf, which are few
 
 
 def test_centroids_are_as_good_where_memory_runs_out() -> None:
