@@ -37,7 +37,7 @@ from indexmill.pipeline.tune_choice import (
 )
 from indexmill.pipeline.tune_curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune_growth import Outlook, carried_on, foretell
-from indexmill.pipeline.tune_prices import Prices, coded, sample_within, within_memory, within_room
+from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_report import TuneReport, TuneRequest, TuneRow
 from indexmill.pipeline.tune_sample import (
     LEAST_SAMPLE,
@@ -98,7 +98,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
         with threadpool_limits(1):
             trials = _trials(request, tried, source, sizes, n_queries, directory, listener)
             graphs = _narrowed(space, trials, request.max_reads, source.n_vectors)
-            candidates = coded(graphs, space.pq_sizes, prices, request.max_memory, left_out)
+            candidates = space.coded(graphs)
             for level in range(len(sizes)):
                 trials.run(level, candidates)
             rows, chosen = _reported(request, source, trials, candidates, prices, listener)

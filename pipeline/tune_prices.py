@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from indexmill.formats.errors import BudgetError
@@ -125,38 +125,27 @@ def within_memory(space: Space, prices: Prices, most: int | None, left_out: list
 
 
 def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: list[str]) -> Space:
-    """Return `space` without the sizes that have a `problem` with the least degree, and degrees with the least size."""
-    graphs, sizes, degrees = space.graphs()[:: len(space.alphas)], [], []
-    for size in space.pq_sizes:
-        if why := problem(Candidate(graphs[0], size)):
-            left_out.append(f"codes of {size} bytes: {why}")
-        else:
-            sizes.append(size)
-    for graph in graphs:
-        if why := problem(Candidate(graph, sizes[0])):
-            left_out.append(f"R={graph.max_degree}: {why}")
-        else:
-            degrees.append(graph.max_degree)
-    usual = max((size for size in sizes if size <= space.usual_pq), default=sizes[0])
-    return replace(space, degrees=tuple(degrees), pq_sizes=tuple(sizes), usual_pq=usual)
+    """Return `space` without what has a `problem`: sizes with the least degree, degrees with the least size, pairs."""
+    graphs, unfit = space.graphs()[:: len(space.alphas)], set(space.unfit)
 
+    def fits(graph: GraphCandidate, size: int, words: str) -> bool:
+        if why := problem(Candidate(graph, size)):
+            left_out.append(f"{words}: {why}")
+        return not why
 
-def coded(
-    graphs: Sequence[GraphCandidate],
-    sizes: Sequence[int],
-    prices: Prices,
-    most: int | None,
-    left_out: list[str],
-) -> list[Candidate]:
-    """Return `graphs` with all `sizes` of codes, but for what `within_room` or `within_memory` would leave out."""
-    found = []
-    for one in (Candidate(graph, size) for graph in graphs for size in sizes):
-        why = prices.no_room(one) or (None if most is None else prices.too_much(one, most))
-        if why is None:
-            found.append(one)
-        else:
-            left_out.append(f"R={one.graph.max_degree} with codes of {one.pq_bytes} bytes: {why}")
-    return found
+    sizes = [size for size in space.pq_sizes if fits(graphs[0], size, f"codes of {size} bytes")]
+    graphs = [graph for graph in graphs if fits(graph, sizes[0], f"R={graph.max_degree}")]
+    for r, graph in [(graph.max_degree, graph) for graph in graphs[1:]]:
+        for size in sizes[1:]:
+            if (r, size) not in unfit and not fits(graph, size, f"R={r} with codes of {size} bytes"):
+                unfit.add((r, size))
+    return replace(
+        space,
+        degrees=tuple(graph.max_degree for graph in graphs),
+        pq_sizes=tuple(sizes),
+        usual_pq=max((size for size in sizes if size <= space.usual_pq), default=sizes[0]),
+        unfit=frozenset(unfit),
+    )
 
 
 def sample_within(spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int) -> int:

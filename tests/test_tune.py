@@ -32,7 +32,7 @@ from indexmill.pipeline.tune_choice import (
 )
 from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, recall_with
 from indexmill.pipeline.tune_growth import Outlook, foretell
-from indexmill.pipeline.tune_prices import Prices, coded, within_memory, within_room
+from indexmill.pipeline.tune_prices import Prices, within_memory, within_room
 from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune_space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
@@ -435,11 +435,13 @@ def test_the_memory_of_searches_is_kept_to_with_every_degree(base: Path) -> None
     space = within_memory(space_of(spec.parameters, 12), prices, most, left_out)
     assert space.degrees == DEGREES
     assert space.pq_sizes == (1, 3)
-    del left_out[:]
-    found = coded([small, large], space.pq_sizes, prices, most, left_out)
+    found = space.coded([small, large])
     assert found == [Candidate(small, 1), Candidate(small, 3), Candidate(large, 1)]
     assert all(prices.price(one).memory_bytes <= most for one in found)
-    assert [line.partition(":")[0] for line in left_out] == ["R=96 with codes of 3 bytes"]
+    assert [line.partition(":")[0] for line in left_out] == [
+        "codes of 6 bytes",
+        *(f"R={r} with codes of 3 bytes" for r in DEGREES[1:]),
+    ]
 
 
 def test_degrees_whose_smallest_codes_are_too_much_are_left_out(base: Path) -> None:
