@@ -26,6 +26,7 @@ from indexmill.pipeline.compute import settled
 from indexmill.pipeline.ingest import check_metric
 from indexmill.pipeline.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.recall import mean_recall
+from indexmill.pipeline.room import check_free
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune_choice import (
     Cost,
@@ -39,6 +40,7 @@ from indexmill.pipeline.tune_curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune_growth import Outlook, carried_on, foretell
 from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_report import TuneReport, TuneRequest, TuneRow
+from indexmill.pipeline.tune_room import scratch_bytes
 from indexmill.pipeline.tune_sample import (
     LEAST_SAMPLE,
     RATIO,
@@ -75,7 +77,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     InputError
         If there are too few vectors or queries, k is too large, or a vector that was drawn is unusable.
     BudgetError
-        If nothing fits the job's memory, or `max_memory`.
+        If nothing fits the job's memory, or `max_memory`, or there is no room for the samples.
     """
     listener, spec = progress or Silent(), request.spec
     if not isinstance(spec.parameters, Parameters):
@@ -91,9 +93,11 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     most = sample_within(spec, source, space, min(how.sample, source.n_vectors), RATIO * LEAST_SAMPLE)
     sizes, n_queries = sample_sizes(source.n_vectors, most, how.queries, given)
     check_k(request.k, sizes)
-    if request.work is not None:
-        Path(request.work).mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=request.work))
+    place = Path(request.work or tempfile.gettempdir())
+    beside = n_queries if request.queries is None else 0
+    check_free(place, scratch_bytes(tried, source, space, sizes, beside, _LAST * _SLACKS), "tuning")
+    place.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=place))
     try:
         with threadpool_limits(1):
             trials = _trials(request, tried, source, sizes, n_queries, directory, listener)
@@ -101,6 +105,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
             candidates = space.coded(graphs)
             for level in range(len(sizes)):
                 trials.run(level, candidates)
+                trials.forget(level)
             rows, chosen = _reported(request, source, trials, candidates, prices, listener)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

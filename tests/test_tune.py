@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from indexmill.pipeline.tune_choice import (
     recommended,
     worthwhile_lists,
 )
-from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, recall_with
+from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
 from indexmill.pipeline.tune_growth import Outlook, foretell
 from indexmill.pipeline.tune_prices import Prices, within_memory, within_room
 from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
@@ -506,12 +507,28 @@ def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
     assert "queries: expected shape (q, 12)" in result.stderr
 
 
-def test_every_degree_and_longer_list_goes_through_the_halving(monkeypatch: pytest.MonkeyPatch) -> None:
+def held_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_space_that_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("indexmill.pipeline.tune_space.DEGREES", (6, 10))
     monkeypatch.setattr("indexmill.pipeline.tune_space.ALPHAS", (1.2,))
     monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
     monkeypatch.setattr(tune, "_LAST", 1)
-    report = indexmill.tune(points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16)
+    looked_for, held = list[int](), list[int]()
+    monkeypatch.setattr(tune, "check_free", lambda _, need, *__: looked_for.append(need))
+
+    def measure(*arguments: Any) -> Curve:
+        held.append(held_bytes(tmp_path))  # when most is there
+        return measure_curve(*arguments)
+
+    monkeypatch.setattr("indexmill.pipeline.tune_trials.measure_curve", measure)
+    report = indexmill.tune(
+        points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16, work=tmp_path
+    )
     assert report.sizes == (825, 3_300)
     assert {row.candidate.graph.max_degree for row in report.rows} <= {6, 10}
     assert len(report.rows) == 1
@@ -519,3 +536,21 @@ def test_every_degree_and_longer_list_goes_through_the_halving(monkeypatch: pyte
     assert report.parameters["pq_bytes"] == 6
     assert report.parameters["entries"] == 16
     assert report.parameters["max_degree"] == report.recommended.candidate.graph.max_degree
+    assert max(held) <= looked_for[0] < 2 * max(held) + (2 << 20)
+
+
+def test_no_room_for_the_samples_is_told_before_they_are_drawn(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.disk_usage
+
+    def full(path: Path) -> Any:
+        return real(path)._replace(free=4096) if path == tmp_path else real(path)
+
+    monkeypatch.setattr("indexmill.pipeline.room.shutil.disk_usage", full)
+    monkeypatch.setattr(tune, "draw", lambda *_: pytest.fail("drew a sample"))
+    result = run("tune", base, *GRAPH, "--work", tmp_path / "scratch")
+    assert result.exit_code == 4
+    assert "the tuning needs" in result.stderr
+    assert "4,096 are free; make room, or name a --work directory elsewhere" in result.stderr
+    assert list(tmp_path.iterdir()) == []
