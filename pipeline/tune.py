@@ -90,9 +90,11 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     space = within_memory(space, prices, request.max_memory, left_out)
     how = EFFORTS[request.effort]
     given = None if request.queries is None else len(request.queries)
-    most = sample_within(spec, source, space, min(how.sample, source.n_vectors), RATIO * LEAST_SAMPLE)
+    wanted = min(how.sample, source.n_vectors)
+    most, workers = sample_within(spec, source, space, wanted, RATIO * LEAST_SAMPLE)
     sizes, n_queries = sample_sizes(source.n_vectors, most, how.queries, given)
     check_k(request.k, sizes)
+    tried = tried.model_copy(update={"workers": workers})
     place = Path(request.work or tempfile.gettempdir())
     beside = n_queries if request.queries is None else 0
     check_free(place, scratch_bytes(tried, source, space, sizes, beside, _LAST * _SLACKS), "tuning")

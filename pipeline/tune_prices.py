@@ -148,13 +148,17 @@ def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: 
     )
 
 
-def sample_within(spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int) -> int:
-    """Return how many vectors, at most `wanted`, the trials can take in one piece in the job's memory.
+def sample_within(
+    spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int
+) -> tuple[int, int]:
+    """Return how many vectors, at most `wanted`, trials of one worker can take in one piece in the job's memory.
+
+    And how many workers, at most the job's, they then can have: these do not decide what is found.
 
     Raises
     ------
     BudgetError
-        If those are fewer than `least`.
+        If the vectors are fewer than `least`.
     """
     p = spec.parameters
     assert isinstance(p, Parameters)
@@ -163,17 +167,19 @@ def sample_within(spec: BuildSpec, source: VectorSource, space: Space, wanted: i
     )
     dtype = ingest.stored_dtype(source.dtype, p.metric)
 
-    def need(size: int) -> int:
+    def need(size: int, workers: int) -> int:
         shape = budget.Shape(size, source.dim + (p.metric == "ip"), dtype, 0.0, widest)
-        stages = needs.stage_bytes(shape, spec.memory, spec.workers)
+        stages = needs.stage_bytes(shape, spec.memory, workers)
         return budget.FIXED_BYTES + max(stages.values())
 
-    size = wanted
-    while size >= least and need(size) > spec.memory:
+    size, workers = wanted, spec.workers
+    while size >= least and need(size, 1) > spec.memory:
         size -= max(1, size // 8)
     if size < least:
         raise BudgetError(
-            f"memory: a sample of {least:,} vectors with R={max(space.degrees)} needs {need(least):,} bytes, the "
+            f"memory: a sample of {least:,} vectors with R={max(space.degrees)} needs {need(least, 1):,} bytes, the "
             f"budget is {spec.memory:,}; give that many with --memory, or fix a smaller -R"
         )
-    return size
+    while need(size, workers) > spec.memory:
+        workers -= 1
+    return size, workers

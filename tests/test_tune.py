@@ -33,7 +33,7 @@ from indexmill.pipeline.tune_choice import (
 )
 from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
 from indexmill.pipeline.tune_growth import Outlook, foretell
-from indexmill.pipeline.tune_prices import Prices, within_memory, within_room
+from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune_space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
@@ -423,6 +423,20 @@ def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
     assert space.pq_sizes == (8, 16, 32)
     assert [line.partition(":")[0] for line in left_out] == ["codes of 64 bytes"]
     assert "stage certify needs" in left_out[0]
+
+
+def test_more_workers_make_no_sample_smaller() -> None:
+    space, found = space_of(Parameters(), 128), {}
+    for workers in (1, 2, 32):
+        spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=340 << 20, workers=workers)
+        source = Said(10_000_000, 128, np.dtype(np.uint8))
+        found[workers] = sample_within(spec, source, space, 400_000, 3_200)
+    sizes = {size for size, _ in found.values()}
+    assert len(sizes) == 1
+    assert 3_200 <= sizes.pop() < 400_000
+    assert found[1][1] == 1
+    assert found[2][1] <= 2
+    assert 1 <= found[32][1] < 32
 
 
 def test_the_memory_of_searches_is_kept_to_with_every_degree(base: Path) -> None:
