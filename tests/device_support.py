@@ -133,11 +133,13 @@ def gpu_problem() -> str | None:
     return None
 
 
-def strict_device(limit: int = 1 << 62, free: int = 1 << 28) -> tuple[ArrayDevice, StrictArrays]:
+def strict_device(
+    limit: int = 1 << 62, free: int = 1 << 28, name: str = "strict arrays"
+) -> tuple[ArrayDevice, StrictArrays]:
     """Return a device with arrays of `limit` bytes at most, which says that `free` are free, and its module."""
     module = StrictArrays(limit)
     software = {"cupy": "0.0 (strict)"}
-    return ArrayDevice(module, "strict arrays", lambda: free, module.host, NoRoom, software), module
+    return ArrayDevice(module, name, lambda: free, module.host, NoRoom, software), module
 
 
 def _plain(value: Any) -> Any:

@@ -106,6 +106,24 @@ def test_stages_of_the_processor_are_not_taken_for_those_of_a_gpu(tmp_path: Path
     }  # fmt: skip
 
 
+def test_stages_of_one_gpu_are_not_taken_for_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors, work = clustered(400, 8, "float32"), tmp_path / "work"
+    for name in ("one", "other", "one"):
+        device = strict_device(name=name)[0]
+        monkeypatch.setattr(device_module, "cuda_device", lambda device=device: device)
+        build(tmp_path / "ix", vectors, compute="cuda", work=str(work), force=True)
+    assert len(list(work.glob("encode-*"))) == 2
+
+
+def test_rotated_codes_are_shared_for_they_are_made_on_the_processor(tmp_path: Path, gpu: None) -> None:
+    vectors, work = clustered(400, 8, "float32"), tmp_path / "work"
+    for name in ("cpu", "cuda"):
+        build(tmp_path / name, vectors, compute=name, work=str(work), pq_rotation="opq")
+    assert len(list(work.glob("encode-*"))) == 1
+
+
 def test_a_graph_of_vamana_is_shared(tmp_path: Path, gpu: None) -> None:
     vectors, work = clustered(400, 8, "float32"), str(tmp_path / "work")
     for name in ("cpu", "cuda"):
