@@ -20,6 +20,7 @@ import indexmill
 from indexmill.builders import device
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.source import array_source, open_source
+from indexmill.jobs.cmd_tune import index_name
 from indexmill.pipeline import probe, tune
 from indexmill.pipeline.progress import Silent
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -494,6 +495,25 @@ def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path
 def test_a_gpu_that_is_not_there_is_told_before_anything_is_tried(base: Path, no_gpu: None) -> None:
     with pytest.raises(ConfigError, match="cuda needs CuPy"):
         indexmill.tune(base, compute="cuda", memory="1MiB")  # of which a trial would complain
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("data/base.npy", "base.index"), ("data/", "data.index"), ("data/*", "data.index"),
+        ("data/*.parquet", "data.index"), ("s3://bucket/x/part-[0-3]?.npy", "x.index"), ("*.npy", "tuned.index"),
+    ],
+)  # fmt: skip
+def test_an_index_is_called_by_its_file_or_folder(source: str, name: str) -> None:
+    assert index_name(source) == name
+
+
+def test_a_rotation_is_tuned_for_and_goes_into_the_job(base: Path, tmp_path: Path) -> None:
+    options = (*GRAPH, "--pq-bytes", "6", "--pq-rotation", "opq", "--compute", "auto")
+    found = run_json("tune", base, *options, "--target-recall", "0.9", "--out", tmp_path / "job.toml")
+    assert found["recommended"]["pq_rotation"] == "opq"
+    assert found["recommended"]["compute"] == "auto"
+    assert tomllib.loads((tmp_path / "job.toml").read_text())["parameters"] == found["recommended"]
 
 
 def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> None:
