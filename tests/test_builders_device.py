@@ -233,7 +233,7 @@ def test_codes_are_as_good_as_those_of_the_processor(device: ArrayDevice, dtype:
 
 
 def test_a_codebook_is_that_of_the_processor_but_for_rounding(device: ArrayDevice) -> None:
-    vectors = points(2500, 13, "float32", 11)  # the same first centres, and as many iterations
+    vectors = points(1200, 13, "float32", 11)  # the same first centres, and as many iterations
     here, there = train_pq(vectors, 5, seed=1), train_pq_on(device, vectors, 5, seed=1)
     near = np.isclose(there.pivots, here.pivots, atol=1e-3)
     assert near.mean() > 0.9  # one row that rounding moves to another centre moves two
@@ -315,6 +315,28 @@ def test_centroids_are_as_good_where_memory_runs_out() -> None:
     found = fit_centroids(rows, 200, 1, device=device)
     assert module.refused > 0
     assert error(rows, found) < 1.001 * error(rows, fit_centroids(rows, 200, 1, device=strict_device()[0]))
+
+
+def test_a_library_that_has_no_work_space_is_out_of_memory_and_another_failure_is_not() -> None:
+    device, sizes = strict_device(free=1 << 30)[0], list[int]()
+
+    def block(first: int, last: int) -> None:
+        sizes.append(last - first)
+        if last - first > 1 << 16:
+            raise RuntimeError("no work space")
+
+    device.blocks(1 << 18, 64, block)
+    assert sizes == [1 << 18, 1 << 17, 1 << 16, 1 << 16, 1 << 16, 1 << 16]
+    with pytest.raises(BudgetError, match="too little free memory for a trial"), device.use("a trial"):
+        raise RuntimeError("no work space")
+    with pytest.raises(RuntimeError, match="misaligned"), device.use("a trial"):
+        raise RuntimeError("misaligned address")
+
+
+@pytest.mark.skipif(NO_GPU is not None, reason=str(NO_GPU))
+def test_what_cublas_says_when_it_has_no_memory_is_known() -> None:
+    failed = pytest.importorskip("cupy").cuda.cublas.CUBLASError
+    assert [device_module._ran_out(failed(status)) for status in (1, 3, 13)] == [True, True, False]
 
 
 def test_blocks_keep_to_the_free_memory() -> None:
