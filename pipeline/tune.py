@@ -88,12 +88,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     prices, left_out = Prices(spec, source), list[str]()
     space = within_room(space_of(spec.parameters, source.dim), prices, left_out)
     space = within_memory(space, prices, request.max_memory, left_out)
-    how = EFFORTS[request.effort]
-    given = None if request.queries is None else len(request.queries)
-    wanted = min(how.sample, source.n_vectors)
-    most, workers = sample_within(spec, source, space, wanted, RATIO * LEAST_SAMPLE)
-    sizes, n_queries = sample_sizes(source.n_vectors, most, how.queries, given)
-    check_k(request.k, sizes)
+    sizes, n_queries, workers = _sized(request, source, space)
     tried = tried.model_copy(update={"workers": workers})
     place = Path(request.work or tempfile.gettempdir())
     beside = n_queries if request.queries is None else 0
@@ -113,6 +108,18 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
         shutil.rmtree(directory, ignore_errors=True)
     job = None if chosen is None else prices.job(candidates[chosen])
     return TuneReport(request, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
+
+
+def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tuple[int, ...], int, int]:
+    """Return the vectors of the samples, the number of queries, and the workers of the trials."""
+    how, n = EFFORTS[request.effort], source.n_vectors
+    most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
+    given = None if request.queries is None else len(request.queries)
+    sizes, n_queries = sample_sizes(n, most, how.queries, given)
+    # Where the input or memory is the limit more effort finds no larger samples.
+    more = sizes[-1] == how.sample < n - n_queries and request.effort != "high"
+    check_k(request.k, sizes, ", or --effort high for larger samples" if more else "")
+    return sizes, n_queries, workers
 
 
 def _trials(

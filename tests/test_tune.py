@@ -174,6 +174,8 @@ def test_too_few_vectors_or_queries_or_too_many_neighbours_are_refused() -> None
         sample_sizes(9_000, 100_000, 2_000, 199)
     with pytest.raises(InputError, match=r"k: 91 neighbours wanted; expected 1 to 90"):
         check_k(91, (900, 3_600))
+    with pytest.raises(InputError, match=r"use a smaller -k, or --effort high"):
+        check_k(91, (900, 3_600), ", or --effort high")
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
@@ -526,7 +528,13 @@ def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> 
     assert run("tune", tmp_path / "missing.npy").exit_code == 3
     np.save(tmp_path / "few.npy", points(300, 1))
     assert "need no tuning" in run("tune", tmp_path / "few.npy").stderr
-    assert run("tune", base, *GRAPH, "-k", "400").exit_code == 3
+    too_many = run("tune", base, *GRAPH, "-k", "400")
+    assert too_many.exit_code == 3
+    assert "use a smaller -k\n" in too_many.stderr  # more effort finds no more vectors
+    for reads in ("nan", "inf"):
+        result = run("tune", base, "--max-reads", reads)
+        assert result.exit_code == 2
+        assert "max_reads: a search reads at least one page" in result.stderr
 
 
 def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
