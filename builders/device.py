@@ -57,7 +57,7 @@ class ArrayDevice:
         name: str,
         free_bytes: Callable[[], int],
         host: Callable[[Any], Any],
-        ran_out: Callable[[Exception], bool] = lambda error: isinstance(error, MemoryError),
+        ran_out: Callable[[Exception], bool],
         software: dict[str, str] | None = None,
     ) -> None:
         self.name, self.free_bytes, self.host = name, free_bytes, host

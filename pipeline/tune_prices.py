@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.frame import PAGE_BYTES
@@ -135,10 +136,10 @@ def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: 
 
     sizes = [size for size in space.pq_sizes if fits(graphs[0], size, f"codes of {size} bytes")]
     graphs = [graph for graph in graphs if fits(graph, sizes[0], f"R={graph.max_degree}")]
-    for r, graph in [(graph.max_degree, graph) for graph in graphs[1:]]:
-        for size in sizes[1:]:
-            if (r, size) not in unfit and not fits(graph, size, f"R={r} with codes of {size} bytes"):
-                unfit.add((r, size))
+    for graph, size in product(graphs[1:], sizes[1:]):
+        pair = graph.max_degree, size
+        if pair not in unfit and not fits(graph, size, f"R={pair[0]} with codes of {size} bytes"):
+            unfit.add(pair)
     return replace(
         space,
         degrees=tuple(graph.max_degree for graph in graphs),

@@ -24,9 +24,9 @@ def scratch_bytes(
     Parameters
     ----------
     sizes : sequence of int
-        Vectors of the samples, ascending; the largest is drawn once more than it is used.
+        Vectors of the samples, ascending: all lie in one file as they are drawn, and each in one of its own.
     queries : int
-        Vectors that are drawn beside it.
+        Vectors that are drawn beside them.
     kept : int
         Graphs that are built of the largest sample at most.
     """
@@ -45,8 +45,8 @@ def _of_sample(
     built = sum(graphs[degree][name] for degree in degrees for name in _OF_A_GRAPH)
     codes = sum(_files(spec, source, n, max(degrees), size)["encode"] for size in space.pq_sizes)
     trial = widest["pack"] + 2 * widest["emit"]  # published as a copy
-    asis = n * source.dim * source.dtype.itemsize
-    return asis + widest["ingest"] + shared + built + codes + trial + _BESIDE
+    as_drawn = n * source.dim * source.dtype.itemsize
+    return as_drawn + widest["ingest"] + shared + built + codes + trial + _BESIDE
 
 
 def _degrees(space: Space, level: int, last: int, kept: int) -> list[int]:
