@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tomllib
 from collections.abc import Iterator
@@ -531,10 +532,9 @@ def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> 
     too_many = run("tune", base, *GRAPH, "-k", "400")
     assert too_many.exit_code == 3
     assert "use a smaller -k\n" in too_many.stderr  # more effort finds no more vectors
-    for reads in ("nan", "inf"):
-        result = run("tune", base, "--max-reads", reads)
-        assert result.exit_code == 2
-        assert "max_reads: a search reads at least one page" in result.stderr
+    for reads in (math.nan, math.inf, 0.5):
+        with pytest.raises(ConfigError, match="max_reads: a search reads at least one page"):
+            indexmill.tune(base, max_reads=reads)
 
 
 def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
