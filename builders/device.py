@@ -26,6 +26,10 @@ from indexmill.formats.errors import BudgetError, ConfigError
 _MOST_BYTES, _SHARE = 1 << 30, 4
 #: Work space below which a smaller block is not worth trying.
 _LEAST_BYTES = 1 << 20
+#: CUBLAS_STATUS_NOT_INITIALIZED, with which no handle is made where there is no room for one, and _ALLOC_FAILED.
+_NO_MEMORY = (1, 3)
+#: Bytes of rows that travel to the device at once: few calls, and little main memory.
+_SENT_BYTES = 64 << 20
 
 
 class ArrayDevice:
@@ -41,8 +45,8 @@ class ArrayDevice:
         Returns how many bytes are free.
     host : callable
         Turns an array of the module into one of NumPy.
-    out_of_memory : type
-        Raised when there is no room for an array.
+    ran_out : callable
+        Whether an exception means that there is too little memory.
     software : dict
         Name and version of the libraries that decide results.
     """
@@ -53,12 +57,12 @@ class ArrayDevice:
         name: str,
         free_bytes: Callable[[], int],
         host: Callable[[Any], Any],
-        out_of_memory: type[MemoryError] = MemoryError,
+        ran_out: Callable[[Exception], bool],
         software: dict[str, str] | None = None,
     ) -> None:
         self.name, self.free_bytes, self.host = name, free_bytes, host
         self.software = software or {}
-        self._arrays, self._out_of_memory = arrays, out_of_memory
+        self._arrays, self._ran_out = arrays, ran_out
         self._lock = Lock()
 
     @contextmanager
@@ -73,7 +77,9 @@ class ArrayDevice:
         with self._lock:
             try:
                 yield self._arrays
-            except self._out_of_memory as error:
+            except Exception as error:
+                if not self._ran_out(error):
+                    raise
                 raise BudgetError(
                     f"compute: {self.name} has too little free memory for {what} ({error}); free some of it, or take "
                     "compute cpu"
@@ -101,8 +107,8 @@ class ArrayDevice:
             last = min(first + size, n)
             try:
                 block(first, last)
-            except self._out_of_memory:
-                if last - first <= least:
+            except Exception as error:
+                if not self._ran_out(error) or last - first <= least:
                     raise
                 size = (last - first) // 2
                 continue
@@ -157,11 +163,34 @@ def cuda_device() -> ArrayDevice:
         properties["name"].decode(),
         lambda: int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()),
         cupy.asnumpy,
-        cupy.cuda.memory.OutOfMemoryError,
+        _ran_out,
         {"cupy": cupy.__version__, "cuda": str(cupy.cuda.runtime.runtimeGetVersion())},
     )
 
 
+def _ran_out(error: Exception) -> bool:
+    """Whether CuPy had no memory for an array, or cuBLAS none for a handle or for work space of its own."""
+    import cupy
+
+    if isinstance(error, cupy.cuda.cublas.CUBLASError):
+        return error.status in _NO_MEMORY
+    return isinstance(error, cupy.cuda.memory.OutOfMemoryError)
+
+
 def uploaded(arrays: Any, rows: Any, dtype: Any) -> Any:
     """Return rows of NumPy as an array of the device, converted there: bytes travel as bytes."""
-    return arrays.asarray(np.ascontiguousarray(rows)).astype(dtype)
+    return sent(arrays, rows).astype(dtype)
+
+
+def sent(arrays: Any, rows: Any) -> Any:
+    """Return rows of NumPy as an array of the device, having sent some after the other.
+
+    For what travels at once CuPy pins as much main memory, rounded up to a power of two, and keeps it.
+    """
+    some = max(1, _SENT_BYTES // max(1, rows[:1].nbytes))
+    if len(rows) <= some:
+        return arrays.asarray(np.ascontiguousarray(rows))
+    there = arrays.empty(rows.shape, rows.dtype)
+    for first in range(0, len(rows), some):
+        there[first : first + some] = arrays.asarray(np.ascontiguousarray(rows[first : first + some]))
+    return there

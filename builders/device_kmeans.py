@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from indexmill.builders.device import ArrayDevice, uploaded
 from indexmill.builders.nearest import origin_of
-from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.builders.pq import ITERATIONS, N_CENTRES, TRAINING_VECTORS, chunk_offsets
 from indexmill.formats.codes import Codebook
 
-#: Iterations for centroids, and for the centres of a chunk as in `builders.pq`.
-_CENTROID_ITERATIONS, _CHUNK_ITERATIONS = 10, 15
+#: Iterations for centroids; the centres of a chunk have those of `builders.pq`.
+_CENTROID_ITERATIONS = 10
 #: Rows of a product at most: its float32 sums are added up in float64.
 _MOST_ROWS = 1 << 16
 
@@ -67,9 +67,8 @@ def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, see
     chosen = np.linspace(0, len(sample) - 1, min(len(sample), TRAINING_VECTORS)).astype(np.int64)
     rows = sample[chosen]
     origin = origin_of(rows)
-    dim = rows.shape[1]
-    n_chunks = min(n_chunks, dim)
-    offsets = (np.arange(n_chunks + 1) * dim // n_chunks).astype(np.uint32)
+    offsets = chunk_offsets(rows.shape[1], n_chunks)
+    n_chunks = len(offsets) - 1
     columns, padding = _columns(offsets)
     first = [
         np.sort(np.random.default_rng([seed, j]).choice(len(rows), min(N_CENTRES, len(rows)), replace=False))
@@ -80,7 +79,7 @@ def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, see
         chunks = points[:, xp.asarray(columns)].transpose(1, 0, 2)
         chunks = chunks * xp.asarray((~padding).astype(np.float32))[:, None, :]
         centres = chunks[xp.arange(n_chunks)[:, None], xp.asarray(np.stack(first))]
-        centres = _lloyd(device, xp, chunks, centres, _CHUNK_ITERATIONS)
+        centres = _lloyd(device, xp, chunks, centres, ITERATIONS)
     pivots = centres.transpose(1, 0, 2)[:, ~padding]  # chunk after chunk, as the components are
     return Codebook(np.ascontiguousarray(pivots) + origin, offsets)
 

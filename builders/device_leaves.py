@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.carve import Leaves
-from indexmill.builders.device import ArrayDevice, uploaded
+from indexmill.builders.device import ArrayDevice, sent, uploaded
 from indexmill.builders.device_nearest import bounded, least, product_dtype
 from indexmill.builders.equals import equal_rows, ring
 from indexmill.builders.leaf_lists import NOBODY
@@ -81,7 +81,7 @@ class _Rows:
 
     def __init__(self, xp: Any, vectors: NDArray[Any], keep: bool) -> None:
         self._xp, self._vectors = xp, vectors
-        self._kept = xp.asarray(vectors) if keep else None
+        self._kept = sent(xp, vectors) if keep else None
         self.exact = vectors.dtype == np.uint8
         self.dtype = product_dtype(self.exact, vectors.shape[1])
         self.work_bytes = vectors.shape[1] * (vectors.dtype.itemsize + 4 * self.dtype.itemsize)

@@ -62,12 +62,27 @@ def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 
     rows = training_rows(sample)
     origin = rows.mean(axis=0, dtype=np.float64)
     rows -= origin.astype(np.float32)  # a copy of the sample
+    # Sums of squares of all rows are to stay within float32; by a power of two nothing is rounded.
+    exponent = int(np.frexp(max(rows.max(), -rows.min()))[1])
+    np.ldexp(rows, -exponent, out=rows)
     offsets = chunk_offsets(rows.shape[1], n_chunks)
-    some = rows[np.linspace(0, len(rows) - 1, min(len(rows), _ROWS)).astype(np.int64)]
+    rotation = _rotation(rows, offsets, seed, threads)
+    pivots = chunk_pivots(_turned(rows, rotation, threads), offsets, seed=seed, threads=threads)
+    shifted = np.ldexp(pivots.astype(np.float64), exponent) + origin @ rotation
+    return Codebook(shifted.astype(np.float32), offsets, rotation)
+
+
+def _rotation(
+    rows: NDArray[np.float32], offsets: NDArray[np.uint32], seed: int, threads: int
+) -> NDArray[np.float32]:
+    """Return the rotation of centred `rows`, the better of those that both starts lead to."""
+    few = len(rows) <= _ROWS
+    some = rows if few else rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.int64)]
 
     def begin(rotation: NDArray[np.float32]) -> _State:
         turned = _turned(some, rotation, threads)
         pivots = chunk_pivots(turned, offsets, seed=seed, threads=threads, iterations=_FIRST_ITERATIONS)
+        del turned
         return advance(_State(rotation, pivots, np.inf), _TRIALS)
 
     def advance(state: _State, rounds: int) -> _State:
@@ -77,9 +92,7 @@ def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 
 
     starts = np.eye(rows.shape[1], dtype=np.float32), _principal_rotation(some, offsets, threads)
     best = min((begin(rotation) for rotation in starts), key=lambda state: state.error)
-    rotation = advance(best, _ROUNDS).rotation
-    pivots = chunk_pivots(_turned(rows, rotation, threads), offsets, seed=seed, threads=threads)
-    return Codebook((pivots + origin @ rotation).astype(np.float32), offsets, rotation)
+    return advance(best, _ROUNDS).rotation
 
 
 def _turned(rows: NDArray[np.float32], rotation: NDArray[np.float32], threads: int) -> NDArray[np.float32]:

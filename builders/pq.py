@@ -24,7 +24,7 @@ N_CENTRES = 256
 #: Training vectors: 256 a centre, beyond which the error hardly falls.
 TRAINING_VECTORS = 256 * N_CENTRES
 #: Lloyd iterations, as many as faiss's.
-_ITERATIONS = 25
+ITERATIONS = 25
 #: Components of a chunk from which on products are faster: measured with 4, 8, 16 and 24.
 _WIDE = 8
 #: Rows of a product; part of the result.
@@ -61,7 +61,7 @@ def chunk_pivots(
     *,
     seed: int,
     threads: int = 1,
-    iterations: int = _ITERATIONS,
+    iterations: int = ITERATIONS,
 ) -> NDArray[np.float32]:
     """Return the centres of each chunk of `rows` (n, dim), side by side: float32 (min(256, n), dim)."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +22,10 @@ EXAMPLES = examples(
     "indexmill tune job.toml --target-recall 0.98",
 )
 #: Options of a job that tuning asks for, beside those that it tunes.
-_JOB = ("column", "metric", "builder", "order", "node_dtype", "navigation", "seed", "memory", "workers")
+_JOB = (
+    "column", "metric", "builder", "pq_rotation", "compute", "order", "node_dtype", "navigation", "seed", "memory",
+    "workers",
+)  # fmt: skip
 #: Where the recommended job builds its index, unless a job file says so.
 INDEX_SUFFIX = ".index"
 
@@ -125,8 +128,13 @@ def _resolve(
     }  # fmt: skip
     if len(inputs) == 1 and inputs[0].endswith(".toml"):
         return resolve_job(job=Path(inputs[0]), **options)
-    name = Path(inputs[0].rstrip("/*")).stem or "tuned"
-    return resolve_job(input=inputs, out=name + INDEX_SUFFIX, **options)
+    return resolve_job(input=inputs, out=index_name(inputs[0]), **options)
+
+
+def index_name(source: str) -> str:
+    """Return what to call the index of an input: by its file, or by the folder that a pattern looks into."""
+    named = next((part for part in reversed(PurePath(source).parts) if not set(part) & set("*?[")), "")
+    return (PurePath(named).stem or "tuned") + INDEX_SUFFIX
 
 
 command = job_command(_tune, resolve=job_options(_resolve, _JOB))

@@ -44,8 +44,8 @@ def tune_request(
     one_of(effort, tuple(EFFORTS), "--effort")
     if not 0 < target_recall < 1:
         raise ConfigError(f"target_recall: expected more than 0 and less than 1, got {target_recall}")
-    if max_reads is not None and max_reads < 1:
-        raise ConfigError(f"max_reads: a search reads at least one page, got {max_reads}")
+    if max_reads is not None and not 1 <= max_reads < math.inf:
+        raise ConfigError(f"max_reads: a search reads at least one page, and finitely many, got {max_reads}")
     try:
         most = None if max_memory is None else int(parse_size(max_memory))
     except ValueError as error:

@@ -220,7 +220,13 @@ def node_format(shape: Shape) -> NodeFormat:
 def output_bytes(shape: Shape) -> int:
     """Return about how large the index will be: nodes on their pages, codes, ids."""
     pages = node_format(shape).n_pages(shape.n)
-    return pages * (PAGE_BYTES + 4) + shape.n * (shape.parameters.pq_bytes + 4 + int(2 * shape.id_bytes))
+    codes = shape.n * shape.parameters.pq_bytes + rotation_bytes(shape)
+    return pages * (PAGE_BYTES + 4) + codes + shape.n * (4 + int(2 * shape.id_bytes))
+
+
+def rotation_bytes(shape: Shape) -> int:
+    """Return what the rotation of codes takes, in memory and in a file."""
+    return 4 * shape.dim**2 if shape.parameters.pq_rotation == "opq" else 0
 
 
 def shard_size(shape: Shape, memory: int) -> int:

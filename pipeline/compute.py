@@ -54,6 +54,9 @@ def device_facts(p: AnyParameters) -> tuple[str | None, dict[str, str]]:
 
 
 def compute_key(p: AnyParameters) -> dict[str, str]:
-    """Return what the key of a stage whose products may run on a GPU holds of that: nothing on the processor."""
+    """Return what the key of a stage whose products may run on a GPU holds of that: nothing on the processor.
+
+    GPUs of two models may round differently, so a work directory that both see has a stage for each.
+    """
     name, software = device_facts(p)
-    return {} if name is None else {"compute": "cuda", **software}
+    return {} if name is None else {"compute": "cuda", "gpu": name, **software}

@@ -15,7 +15,7 @@ from indexmill.formats.ivf_centroids import MAX_BATCHES
 from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW
-from indexmill.pipeline.ivf_tasks import GRAPH_FROM
+from indexmill.pipeline.ivf_tasks import DEVICE_BLOCK_BYTES, GRAPH_FROM
 from indexmill.pipeline.merge import STEP_BYTES
 from indexmill.pipeline.needs import exact_bytes, ids_bytes, ingest_bytes, workers_bytes
 from indexmill.pipeline.scratch import SideColumns
@@ -117,6 +117,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
             p.copies * rows * (shape.row_bytes + shape.stored_bytes * (p.copies > 1) + 64)
             + 2 * centroids
             + (4 << 20)
+            + 3 * DEVICE_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
         )
         + threads,
         "lists": min(workers, len(cut), MOST_NARROW)

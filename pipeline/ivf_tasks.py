@@ -49,8 +49,8 @@ CERTIFY_VERSION = 2
 GRAPH_FROM = 16384
 #: Rows whose cells are found, or that are encoded, at a time.
 _BLOCK = 8192
-#: The same on a GPU, which cuts them by its own memory.
-_DEVICE_BLOCK = 1 << 17
+#: The same on a GPU, which cuts them by its own memory; and bytes of float32 that go there to be encoded.
+_DEVICE_BLOCK, DEVICE_BLOCK_BYTES = 1 << 17, 16 << 20
 
 
 class Batch(NamedTuple):
@@ -171,12 +171,14 @@ def _encoded(
     if scale is None and codebook is None:
         return np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
     parts = []
-    for at in range(0, len(vectors), _BLOCK):
-        some = np.asarray(vectors[at : at + _BLOCK], np.float32)
+    on_device = device is not None and codebook is not None
+    block = max(_BLOCK, DEVICE_BLOCK_BYTES // (4 * vectors.shape[1])) if on_device else _BLOCK
+    for at in range(0, len(vectors), block):
+        some = np.asarray(vectors[at : at + block], np.float32)
         if scale is not None:
             parts.append(Scale(scale[0], scale[1], 8).encode(some))
         elif codebook is not None:
-            residuals = some - centroids[cells[at : at + _BLOCK]]
+            residuals = some - centroids[cells[at : at + block]]
             parts.append(encoded(residuals, codebook, device))
     return np.concatenate(parts)
 

@@ -189,7 +189,8 @@ class GraphRecipe(Recipe):
 
     def _encode(self) -> Stage:
         p = self.p
-        what = {"pq_bytes": p.pq_bytes, "pq_rotation": p.pq_rotation, "seed": p.seed, **compute_key(p)}
+        where = compute_key(p) if p.pq_rotation == "none" else {}  # rotated codes are made on the processor
+        what = {"pq_bytes": p.pq_bytes, "pq_rotation": p.pq_rotation, "seed": p.seed, **where}
         return self._call(
             "encode", encode.VERSION, what, [self.ingest, self.sample],
             lambda: (

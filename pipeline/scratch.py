@@ -19,7 +19,7 @@ from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.builders.pq import N_CENTRES
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.source import VectorSource
-from indexmill.pipeline.budget import Shape, node_format
+from indexmill.pipeline.budget import Shape, node_format, rotation_bytes
 from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.needs import expected_shards
@@ -57,6 +57,7 @@ def _files(shape: Shape, side: SideColumns) -> dict[str, int]:
     codes, graph = n * min(p.pq_bytes, d), n * 4 * (p.max_degree + 1)
     entries = n_entries(p.entries, n) * 4 * (d + 1)
     navigation = sampled * 4 * (NAVIGATION_VAMANA.max_degree + 2)
+    codebook = N_CENTRES * 4 * d + rotation_bytes(shape)
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
     cells, _ = expected_shards(shape)
@@ -69,14 +70,14 @@ def _files(shape: Shape, side: SideColumns) -> dict[str, int]:
         "build": graph if p.shard_vectors is None else members * (4 * p.max_degree + _PAIR_BYTES),
         "unite": graph,
         "merge": graph,
-        "encode": codes + N_CENTRES * 4 * d,
+        "encode": codes + codebook,
         "order": 8 * n,
         "entries": entries,
         "navigation": navigation,
         "pack": n * (node_bytes(shape) + min(p.pq_bytes, d) + _PAIR_BYTES),
         "emit": node.n_pages(n) * (PAGE_BYTES + 4)
         + codes
-        + N_CENTRES * 4 * d
+        + codebook
         + entries
         + navigation
         + int(n * (4 + side.ids))

@@ -217,7 +217,7 @@ class BuildSpec(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _a_gpu_is_here(self) -> BuildSpec:
+    def _a_gpu_goes_with_tasks_here(self) -> BuildSpec:
         if self.executor == "ray" and getattr(self.parameters, "compute", "cpu") == "cuda":
             raise ValueError(
                 "compute: cuda goes with the local executor, tasks of Ray ask for no GPU; take cpu"

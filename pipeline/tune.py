@@ -22,10 +22,12 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.source import VectorSource
+from indexmill.pipeline.compute import settled
 from indexmill.pipeline.ingest import check_metric
 from indexmill.pipeline.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.recall import mean_recall
-from indexmill.pipeline.spec import Parameters
+from indexmill.pipeline.room import check_free
+from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.pipeline.tune_choice import (
     Cost,
     fewest_of_each_degree,
@@ -38,6 +40,7 @@ from indexmill.pipeline.tune_curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune_growth import Outlook, carried_on, foretell
 from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_report import TuneReport, TuneRequest, TuneRow
+from indexmill.pipeline.tune_room import scratch_bytes
 from indexmill.pipeline.tune_sample import (
     LEAST_SAMPLE,
     RATIO,
@@ -70,32 +73,36 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     Raises
     ------
     ConfigError
-        If the job is not one of a graph.
+        If the job is not one of a graph, or asks for a GPU and none can be used.
     InputError
         If there are too few vectors or queries, k is too large, or a vector that was drawn is unusable.
     BudgetError
-        If nothing fits the job's memory, or `max_memory`.
+        If nothing fits the job's memory, or `max_memory`, or there is no room for the samples.
     """
     listener, spec = progress or Silent(), request.spec
     if not isinstance(spec.parameters, Parameters):
         raise ConfigError(f"kind: tune is for graphs, got {spec.parameters.kind}; leave --kind out")
     check_enough(source.n_vectors)
     check_metric(source, spec.parameters.metric)
+    tried = settled(spec)
     prices, left_out = Prices(spec, source), list[str]()
     space = within_room(space_of(spec.parameters, source.dim), prices, left_out)
     space = within_memory(space, prices, request.max_memory, left_out)
-    how = EFFORTS[request.effort]
-    given = None if request.queries is None else len(request.queries)
-    most = sample_within(spec, source, space, min(how.sample, source.n_vectors), RATIO * LEAST_SAMPLE)
-    sizes, n_queries = sample_sizes(source.n_vectors, most, how.queries, given)
-    check_k(request.k, sizes)
-    if request.work is not None:
-        Path(request.work).mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=request.work))
+    sizes, n_queries, workers = _sized(request, source, space)
+    tried = tried.model_copy(update={"workers": workers})
+    place = Path(request.work or tempfile.gettempdir())
+    beside = n_queries if request.queries is None else 0
+    check_free(place, scratch_bytes(tried, source, space, sizes, beside, _LAST * _SLACKS), "tuning")
+    place.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=place))
     try:
         with threadpool_limits(1):
-            trials = _trials(request, source, sizes, n_queries, directory, listener)
-            candidates = _narrowed(space, trials, request.max_reads, source.n_vectors)
+            trials = _trials(request, tried, source, sizes, n_queries, directory, listener)
+            graphs = _narrowed(space, trials, request.max_reads, source.n_vectors)
+            candidates = space.coded(graphs)
+            for level in range(len(sizes)):
+                trials.run(level, candidates)
+                trials.forget(level)
             rows, chosen = _reported(request, source, trials, candidates, prices, listener)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -103,16 +110,29 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     return TuneReport(request, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
 
 
+def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tuple[int, ...], int, int]:
+    """Return the vectors of the samples, the number of queries, and the workers of the trials."""
+    how, n = EFFORTS[request.effort], source.n_vectors
+    most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
+    given = None if request.queries is None else len(request.queries)
+    sizes, n_queries = sample_sizes(n, most, how.queries, given)
+    # Where the input or memory is the limit more effort finds no larger samples.
+    more = sizes[-1] == how.sample < n - n_queries and request.effort != "high"
+    check_k(request.k, sizes, ", or --effort high for larger samples" if more else "")
+    return sizes, n_queries, workers
+
+
 def _trials(
     request: TuneRequest,
+    spec: BuildSpec,
     source: VectorSource,
     sizes: tuple[int, ...],
     n_queries: int,
     directory: Path,
     progress: Progress,
 ) -> Trials:
-    """Draw the samples, and find the true neighbours of the queries in each."""
-    p, workers = request.spec.parameters, request.spec.workers
+    """Draw the samples, and find the true neighbours of the queries in each; `spec` is the job that is tried."""
+    p, workers = spec.parameters, spec.workers
     drawn = draw(
         source, request.queries, sizes[-1], n_queries, p.metric, p.seed, directory, progress
     )  # fmt: skip
@@ -121,11 +141,11 @@ def _trials(
         for size in sizes:
             levels.append(level_of(drawn, size, p.metric, request.k, workers, directory))
             progress.advance(1)
-    return Trials(request.spec, levels, request.target_recall, directory, progress)
+    return Trials(spec, levels, request.target_recall, directory, progress)
 
 
-def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> list[Candidate]:
-    """Return what is left on the largest sample: its graphs with all sizes of codes, tried on every sample."""
+def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> list[GraphCandidate]:
+    """Return the graphs that are left on the largest sample."""
     last = len(trials.levels) - 1
     second = min(1, last)
 
@@ -144,11 +164,7 @@ def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> 
     graphs = worthwhile_lists(graphs, tried(second, graphs))
     left = {(graph.max_degree, graph.alpha) for graph in ranked}
     graphs = [one._replace(alpha=a) for one in graphs for a in space.alphas if (one.max_degree, a) in left]
-    graphs = fewest_of_each_degree(graphs, tried(last, graphs), 1)
-    candidates = [Candidate(graph, size) for graph in graphs for size in space.pq_sizes]
-    for level in range(last + 1):
-        trials.run(level, candidates)
-    return candidates
+    return fewest_of_each_degree(graphs, tried(last, graphs), 1)
 
 
 def _reported(

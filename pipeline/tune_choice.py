@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.pipeline.bootstrap import percentiles
+from indexmill.pipeline.bootstrap import TAIL
 from indexmill.pipeline.tune_growth import Outlook
 from indexmill.pipeline.tune_space import GraphCandidate
 
@@ -80,10 +80,14 @@ def recommended(costs: Sequence[Cost], found: Sequence[Outlook], max_reads: floa
 
 
 def _is_more(draws: NDArray[np.float64], than: NDArray[np.float64]) -> bool:
-    """Whether the 95% interval of the paired difference lies above zero."""
+    """Whether the 95% interval of the paired difference lies above zero; infinite reads are more than any others.
+
+    A draw in which both are infinite tells nothing, and counts as if there were fewer.
+    """
     with np.errstate(invalid="ignore"):
-        low, _ = percentiles(draws - than)
-    return low is not None and low > 0
+        apart = draws - than
+    low = np.sort(np.where(np.isnan(apart), -np.inf, apart))[int(TAIL * len(apart))]
+    return bool(low > 0)
 
 
 def fewest_of_each_degree(

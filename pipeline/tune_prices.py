@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.source import VectorSource
 from indexmill.pipeline import budget, ingest, needs
 from indexmill.pipeline.build import work_directory
+from indexmill.pipeline.compute import on_processor
 from indexmill.pipeline.graph_build import GraphBlueprint
 from indexmill.pipeline.plan import Plan, make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -66,6 +69,19 @@ class Prices:
         """
         self._blueprint(candidate).check_room(work_directory(self._spec), 0)
 
+    def no_room(self, candidate: Candidate) -> str | None:
+        """Say why a candidate cannot be built; None if it can."""
+        try:
+            self.check_room(candidate)
+        except BudgetError as error:
+            return str(error)
+        return None
+
+    def too_much(self, candidate: Candidate, most: int) -> str | None:
+        """Say what searches would hold if that is more than `most` bytes."""
+        need = self.price(candidate).memory_bytes
+        return None if need <= most else f"searches would hold {need:,} bytes, the limit is {most:,}"
+
     def plan(self, candidate: Candidate) -> Plan:
         """Return the plan of the build; candidates of one graph share it, for codes hardly change it."""
         if candidate.graph not in self._plans:
@@ -73,67 +89,77 @@ class Prices:
         return self._plans[candidate.graph]
 
     def _blueprint(self, candidate: Candidate) -> GraphBlueprint:
-        job = self.job(candidate)
+        job = on_processor(self.job(candidate))  # sizes are the same on a GPU, which need not be here
         assert isinstance(job.parameters, Parameters)
         return GraphBlueprint(job, self._source, job.parameters)
 
 
 def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
-    """Return `space` without the degrees that cannot be built, and say why in `left_out`.
+    """Return `space` without sizes of codes and degrees that cannot be built, and say why in `left_out`.
 
     Raises
     ------
     BudgetError
-        If none can.
+        If not even the smallest can.
     """
-    degrees = []
-    for graph in space.graphs()[:: len(space.alphas)]:
-        try:
-            prices.check_room(Candidate(graph, space.pq_sizes[-1]))
-            degrees.append(graph.max_degree)
-        except BudgetError as error:
-            left_out.append(f"R={graph.max_degree}: {error}")
-            last = error
-    if not degrees:
-        raise last
-    return replace(space, degrees=tuple(degrees))
+    prices.check_room(Candidate(space.graphs()[0], space.pq_sizes[0]))
+    return _within(space, prices.no_room, left_out)
 
 
 def within_memory(space: Space, prices: Prices, most: int | None, left_out: list[str]) -> Space:
-    """Return `space` without codes whose searches would hold more than `most` bytes; say so in `left_out`.
+    """Return `space` without what makes searches hold more than `most` bytes; say so in `left_out`.
 
     Raises
     ------
     BudgetError
-        If not even the smallest codes fit.
+        If they do with the smallest degree and codes.
     """
     if most is None:
         return space
-    graph = space.graphs()[0]
-    need = {size: prices.price(Candidate(graph, size)).memory_bytes for size in space.pq_sizes}
-    fits = tuple(size for size in space.pq_sizes if need[size] <= most)
-    if not fits:
-        least = space.pq_sizes[0]
+    least = Candidate(space.graphs()[0], space.pq_sizes[0])
+    if problem := prices.too_much(least, most):
         raise BudgetError(
-            f"max-memory: searches hold {need[least]:,} bytes with codes of {least} bytes, the limit is {most:,}; "
-            "allow that many, fix smaller codes with --pq-bytes, or give a smaller --navigation"
+            f"max-memory: {problem}, with codes of {least.pq_bytes} bytes; allow that many, fix smaller codes with "
+            "--pq-bytes, or give a smaller --navigation"
         )
-    left_out += [
-        f"codes of {size} bytes: searches would hold {need[size]:,} bytes, the limit is {most:,}"
-        for size in space.pq_sizes
-        if size not in fits
-    ]
-    usual = max((size for size in fits if size <= space.usual_pq), default=fits[0])
-    return replace(space, pq_sizes=fits, usual_pq=usual)
+    return _within(space, lambda one: prices.too_much(one, most), left_out)
 
 
-def sample_within(spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int) -> int:
-    """Return how many vectors, at most `wanted`, the trials can take in one piece in the job's memory.
+def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: list[str]) -> Space:
+    """Return `space` without what has a `problem`: sizes with the least degree, degrees with the least size, pairs."""
+    graphs, unfit = space.graphs()[:: len(space.alphas)], set(space.unfit)
+
+    def fits(graph: GraphCandidate, size: int, words: str) -> bool:
+        if why := problem(Candidate(graph, size)):
+            left_out.append(f"{words}: {why}")
+        return not why
+
+    sizes = [size for size in space.pq_sizes if fits(graphs[0], size, f"codes of {size} bytes")]
+    graphs = [graph for graph in graphs if fits(graph, sizes[0], f"R={graph.max_degree}")]
+    for graph, size in product(graphs[1:], sizes[1:]):
+        pair = graph.max_degree, size
+        if pair not in unfit and not fits(graph, size, f"R={pair[0]} with codes of {size} bytes"):
+            unfit.add(pair)
+    return replace(
+        space,
+        degrees=tuple(graph.max_degree for graph in graphs),
+        pq_sizes=tuple(sizes),
+        usual_pq=max((size for size in sizes if size <= space.usual_pq), default=sizes[0]),
+        unfit=frozenset(unfit),
+    )
+
+
+def sample_within(
+    spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int
+) -> tuple[int, int]:
+    """Return how many vectors, at most `wanted`, trials of one worker can take in one piece in the job's memory.
+
+    And how many workers, at most the job's, they then can have: these do not decide what is found.
 
     Raises
     ------
     BudgetError
-        If those are fewer than `least`.
+        If the vectors are fewer than `least`.
     """
     p = spec.parameters
     assert isinstance(p, Parameters)
@@ -142,17 +168,19 @@ def sample_within(spec: BuildSpec, source: VectorSource, space: Space, wanted: i
     )
     dtype = ingest.stored_dtype(source.dtype, p.metric)
 
-    def need(size: int) -> int:
+    def need(size: int, workers: int) -> int:
         shape = budget.Shape(size, source.dim + (p.metric == "ip"), dtype, 0.0, widest)
-        stages = needs.stage_bytes(shape, spec.memory, spec.workers)
+        stages = needs.stage_bytes(shape, spec.memory, workers)
         return budget.FIXED_BYTES + max(stages.values())
 
-    size = wanted
-    while size >= least and need(size) > spec.memory:
+    size, workers = wanted, spec.workers
+    while size >= least and need(size, 1) > spec.memory:
         size -= max(1, size // 8)
     if size < least:
         raise BudgetError(
-            f"memory: a sample of {least:,} vectors with R={max(space.degrees)} needs {need(least):,} bytes, the "
+            f"memory: a sample of {least:,} vectors with R={max(space.degrees)} needs {need(least, 1):,} bytes, the "
             f"budget is {spec.memory:,}; give that many with --memory, or fix a smaller -R"
         )
-    return size
+    while need(size, workers) > spec.memory:
+        workers -= 1
+    return size, workers

@@ -120,8 +120,8 @@ def sample_sizes(n: int, most: int, queries: int, given: int | None) -> tuple[tu
     return tuple(reversed(sizes)), count
 
 
-def check_k(k: int, sizes: tuple[int, ...]) -> None:
-    """Refuse more neighbours than the smallest sample can have.
+def check_k(k: int, sizes: tuple[int, ...], hint: str = "") -> None:
+    """Refuse more neighbours than the smallest sample can have; `hint` says what else would help.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def check_k(k: int, sizes: tuple[int, ...]) -> None:
     if not 1 <= k <= most:
         raise InputError(
             f"k: {k:,} neighbours wanted; expected 1 to {most:,}, a tenth of the smallest sample of {sizes[0]:,} "
-            "vectors; use a smaller -k, or --effort high for larger samples"
+            f"vectors; use a smaller -k{hint}"
         )
 
 

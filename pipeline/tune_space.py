@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +53,10 @@ class Space:
         The build list that the job fixes.
     lists_matter : bool
         Whether the builder searches, so that longer build lists can make another graph.
+    usual_pq : int
+        The size of codes with which graphs are compared.
+    unfit : frozenset of tuple
+        Degrees and sizes of codes that do not go together.
     """
 
     degrees: tuple[int, ...]
@@ -60,6 +65,7 @@ class Space:
     list_size: int | None
     lists_matter: bool
     usual_pq: int
+    unfit: frozenset[tuple[int, int]] = frozenset()
 
     def graphs(self) -> list[GraphCandidate]:
         """Every degree with every slack, and build lists in the proportion of the defaults."""
@@ -70,6 +76,11 @@ class Space:
         if self.list_size is not None or not self.lists_matter:
             return [graph]
         return [graph, graph._replace(build_list_size=LONGER * graph.build_list_size)]
+
+    def coded(self, graphs: Sequence[GraphCandidate]) -> list[Candidate]:
+        """Return `graphs` with all sizes of codes that go with each."""
+        every = (Candidate(graph, size) for graph in graphs for size in self.pq_sizes)
+        return [one for one in every if (one.graph.max_degree, one.pq_bytes) not in self.unfit]
 
     def _list_size(self, degree: int) -> int:
         return self.list_size or max(4, round(degree * DEFAULT_BUILD_LIST_SIZE / DEFAULT_MAX_DEGREE))

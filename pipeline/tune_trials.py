@@ -59,9 +59,13 @@ class Trials:
             name = f"try {self.levels[level].size:,}"
             with stage_progress(self._progress, name, sum(steps), "steps") as progress:
                 for one, done in zip(missing, steps, strict=True):
-                    self._curves[level, one] = self._run(self.levels[level], one)
+                    self._curves[level, one] = self._run(level, one)
                     progress.advance(done)
         return [self._curves[level, one] for one in candidates]
+
+    def forget(self, level: int) -> None:
+        """Delete what was built of a sample: nothing more is tried on it."""
+        shutil.rmtree(self._work(level))
 
     def curve(self, level: int, candidate: Candidate) -> Curve:
         """Return what `run` found."""
@@ -95,12 +99,16 @@ class Trials:
         """What building a graph takes, about, in insertions of a default build."""
         return self.levels[level].size * graph.build_list_size // _LIST_SIZE
 
-    def _run(self, level: Level, candidate: Candidate) -> Curve:
+    def _work(self, level: int) -> Path:
+        """Return where builds of a sample keep their stages."""
+        return self._directory / f"work-{self.levels[level].size}"
+
+    def _run(self, level: int, candidate: Candidate) -> Curve:
         from indexmill.reader.index import Index
 
-        out, work = self._directory / "trial", self._directory / f"work-{level.size}"
-        run_build(self._sample_spec(level, candidate, out, work))
-        curve = measure_curve(Index(out, "mmap"), level, self._target, self._spec.workers)
+        out, work, sample = self._directory / "trial", self._work(level), self.levels[level]
+        run_build(self._sample_spec(sample, candidate, out, work))
+        curve = measure_curve(Index(out, "mmap"), sample, self._target, self._spec.workers)
         shutil.rmtree(out)
         store = StageStore(work)
         for path in work.iterdir():

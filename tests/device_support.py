@@ -87,12 +87,14 @@ class StrictArrays:
     ----------
     refused : int
         Arrays for which there was no memory.
+    largest_sent : int
+        Bytes of the largest array that came from NumPy.
     """
 
     inf = np.inf
 
     def __init__(self, limit: int = 1 << 62) -> None:
-        self._limit, self.refused = limit, 0
+        self._limit, self.refused, self.largest_sent = limit, 0, 0
 
     def check(self, values: np.ndarray) -> None:
         """Refuse an array that is too large."""
@@ -108,6 +110,8 @@ class StrictArrays:
             assert set(keywords) <= FUNCTIONS[name], (name, keywords)
             out = keywords.pop("out", None)
             taken = arguments if name == "asarray" else [_plain(each) for each in arguments]
+            if name == "asarray":
+                self.largest_sent = max(self.largest_sent, arguments[0].nbytes)
             with np.errstate(all="ignore"):
                 result = getattr(np, name)(*taken, **({} if out is None else {"out": _plain(out)}))
             return StrictArray(self, np.array(result)) if out is None else out
@@ -120,6 +124,11 @@ class StrictArrays:
         return array._values.copy()
 
 
+def ran_out(error: Exception) -> bool:
+    """Whether there was no memory, as a GPU's libraries say it in more than one way."""
+    return isinstance(error, NoRoom) or error.args == ("no work space",)
+
+
 def gpu_problem() -> str | None:
     """Say why there is no GPU to test on, None where there is one."""
     try:
@@ -129,11 +138,13 @@ def gpu_problem() -> str | None:
     return None
 
 
-def strict_device(limit: int = 1 << 62, free: int = 1 << 28) -> tuple[ArrayDevice, StrictArrays]:
+def strict_device(
+    limit: int = 1 << 62, free: int = 1 << 28, name: str = "strict arrays"
+) -> tuple[ArrayDevice, StrictArrays]:
     """Return a device with arrays of `limit` bytes at most, which says that `free` are free, and its module."""
     module = StrictArrays(limit)
     software = {"cupy": "0.0 (strict)"}
-    return ArrayDevice(module, "strict arrays", lambda: free, module.host, NoRoom, software), module
+    return ArrayDevice(module, name, lambda: free, module.host, ran_out, software), module
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from indexmill.builders.pq import encode_pq, train_pq
 from indexmill.formats.codes import Codebook, is_rotation
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index import IndexFiles
+from indexmill.pipeline import needs
+from indexmill.pipeline.budget import Shape
+from indexmill.pipeline.spec import Parameters
 
 
 def correlated(n: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -100,6 +104,34 @@ def test_what_has_no_principal_directions_is_coded_all_the_same(vectors: np.ndar
     assert error(book, vectors) <= error(train_pq(vectors, 3, seed=1), vectors) + 1e-6 * (
         vectors.max() ** 2 + 1e-30
     )
+
+
+@pytest.mark.parametrize("exponent", [58, -60])
+def test_vectors_as_large_or_small_as_can_be_are_coded_as_others_are(exponent: int) -> None:
+    vectors = np.random.default_rng(0).standard_normal((4096, 8)).astype(np.float32)
+    usual, scaled = (train_opq(np.ldexp(vectors, e), 4, seed=1) for e in (0, exponent))
+    np.testing.assert_array_equal(scaled.rotation, usual.rotation)
+    np.testing.assert_array_equal(scaled.pivots, np.ldexp(usual.pivots, exponent))
+
+
+@pytest.mark.parametrize("looked_at", [8000, 4000], ids=["by-all-rows", "by-half-of-them"])
+def test_training_takes_no_more_memory_than_is_counted(
+    monkeypatch: pytest.MonkeyPatch, looked_at: int
+) -> None:
+    for module, name, value in (
+        (opq, "_ROWS", looked_at), (opq, "_ROUNDS", 1), (opq, "BLOCK", 256), (needs, "OPQ_BLOCK", 256),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    vectors = correlated(8000, 24)
+    train_opq(vectors[:300], 8, seed=1)  # compiles what it calls
+    shape = Shape(*vectors.shape, vectors.dtype, 0.0, Parameters(pq_bytes=8, pq_rotation="opq"))
+    tracemalloc.start()
+    try:
+        train_opq(vectors, 8, seed=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert vectors.nbytes < peak <= needs.stage_bytes(shape, 1 << 30, 1)["encode"]
 
 
 def test_a_build_with_a_rotation_is_searched_grown_and_laid_out(tmp_path: Path) -> None:

@@ -18,9 +18,11 @@ from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 
 import indexmill
 from indexmill.builders import device as device_module
+from indexmill.builders.pq import train_pq
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index import verify_index
 from indexmill.formats.manifest import read_manifest
+from indexmill.pipeline import encode, ivf_tasks
 
 NO_GPU = gpu_problem()
 SETTINGS: dict[str, Any] = {"builder": "partition", "entries": 40, "sample_vectors": 2000}
@@ -106,6 +108,24 @@ def test_stages_of_the_processor_are_not_taken_for_those_of_a_gpu(tmp_path: Path
     }  # fmt: skip
 
 
+def test_stages_of_one_gpu_are_not_taken_for_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors, work = clustered(400, 8, "float32"), tmp_path / "work"
+    for name in ("one", "other", "one"):
+        device = strict_device(name=name)[0]
+        monkeypatch.setattr(device_module, "cuda_device", lambda device=device: device)
+        build(tmp_path / "ix", vectors, compute="cuda", work=str(work), force=True)
+    assert len(list(work.glob("encode-*"))) == 2
+
+
+def test_rotated_codes_are_shared_for_they_are_made_on_the_processor(tmp_path: Path, gpu: None) -> None:
+    vectors, work = clustered(400, 8, "float32"), tmp_path / "work"
+    for name in ("cpu", "cuda"):
+        build(tmp_path / name, vectors, compute=name, work=str(work), pq_rotation="opq")
+    assert len(list(work.glob("encode-*"))) == 1
+
+
 def test_a_graph_of_vamana_is_shared(tmp_path: Path, gpu: None) -> None:
     vectors, work = clustered(400, 8, "float32"), str(tmp_path / "work")
     for name in ("cpu", "cuda"):
@@ -126,6 +146,25 @@ def test_inverted_lists_of_a_gpu_or_strict_arrays_hold_the_true_neighbours(
     recalls = np.array([each["recall"] for each in certificates])  # type: ignore[index]
     assert recalls[0].max() > 0.9
     assert (recalls[1] > recalls[0] - 0.03).all()  # other centroids, no worse but by chance
+
+
+def test_rows_go_to_a_gpu_in_large_blocks_to_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.random.default_rng(1).normal(size=(20_000, 6)).astype(np.float32)
+    centroids, cells = np.zeros((1, 6), np.float32), np.zeros(len(vectors), np.uint32)
+    book = train_pq(vectors[:2000], 3, seed=1)
+    blocks = list[int]()
+
+    def encoded(rows: np.ndarray, *rest: Any) -> np.ndarray:
+        blocks.append(len(rows))
+        return encode.encoded(rows, *rest)
+
+    monkeypatch.setattr(ivf_tasks, "encoded", encoded)
+    here, there = (
+        ivf_tasks._encoded(vectors, centroids, cells, None, book, device)
+        for device in (None, strict_device()[0])
+    )
+    assert blocks == [8192, 8192, 3616, 20_000]
+    assert (here == there).mean() > 0.999
 
 
 def test_cells_of_given_centroids_are_those_of_the_processor(tmp_path: Path, gpu: None) -> None:

@@ -63,8 +63,9 @@ def test_the_smallest_budget_that_a_refusal_names_works(tmp_path: Path, settings
         (6000, 16, "float16", {"shard_vectors": 2500, "overlap": 0.5}, False),
         (5000, 40, "float32", {"metric": "ip", "shard_vectors": 1500}, True),
         (5000, 40, "uint8", {"work": True}, True),
+        (1000, 256, "float32", {"pq_rotation": "opq"}, False),
     ],
-    ids=["one piece", "cosine", "float16 shards", "ip shards, ids", "kept, ids"],
+    ids=["one piece", "cosine", "float16 shards", "ip shards, ids", "kept, ids", "rotated codes"],
 )
 def test_predicted_scratch_is_within_five_percent(
     tmp_path: Path, n: int, dim: int, dtype: str, settings: dict[str, Any], names: bool

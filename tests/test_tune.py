@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,10 @@ from tests.cli_support import run, run_json
 from tests.extend_support import points
 
 import indexmill
-from indexmill.formats.errors import InputError
+from indexmill.builders import device
+from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.source import array_source, open_source
+from indexmill.jobs.cmd_tune import index_name
 from indexmill.pipeline import probe, tune
 from indexmill.pipeline.progress import Silent
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -28,11 +33,11 @@ from indexmill.pipeline.tune_choice import (
     recommended,
     worthwhile_lists,
 )
-from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, recall_with
+from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
 from indexmill.pipeline.tune_growth import Outlook, foretell
-from indexmill.pipeline.tune_prices import Prices, within_memory
+from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
 from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
-from indexmill.pipeline.tune_space import ALPHAS, DEGREES, GraphCandidate, space_of
+from indexmill.pipeline.tune_space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
 N = 4400
 #: One graph, so that a run takes seconds; codes are left open.
@@ -139,6 +144,21 @@ def test_a_longer_build_list_is_kept_only_if_noise_does_not_make_it_better(longe
     assert worthwhile_lists(graphs, found) == [graphs[kept]]
 
 
+@pytest.mark.parametrize(("usual", "longer", "kept"), [(np.inf, 20, 1), (20, np.inf, 0), (np.inf, np.inf, 0)])
+def test_a_longer_build_list_that_alone_reaches_the_recall_is_kept(
+    usual: float, longer: float, kept: int
+) -> None:
+    graphs = [GraphCandidate(8, 19, 1.2), GraphCandidate(8, 38, 1.2)]
+    assert worthwhile_lists(graphs, [at(usual, 0.5), at(longer, 0.5)]) == [graphs[kept]]
+
+
+def test_what_reaches_the_recall_in_few_draws_is_not_like_what_always_does() -> None:
+    draws = spread(20, 0.5)
+    seldom = np.where(np.arange(2000) < 1960, np.inf, draws)
+    costs = [cost(20, memory=8), cost(20, memory=4)]
+    assert recommended(costs, [Outlook(20, draws), Outlook(20, seldom)], None) == 0
+
+
 # Samples
 
 
@@ -155,6 +175,8 @@ def test_too_few_vectors_or_queries_or_too_many_neighbours_are_refused() -> None
         sample_sizes(9_000, 100_000, 2_000, 199)
     with pytest.raises(InputError, match=r"k: 91 neighbours wanted; expected 1 to 90"):
         check_k(91, (900, 3_600))
+    with pytest.raises(InputError, match=r"use a smaller -k, or --effort high"):
+        check_k(91, (900, 3_600), ", or --effort high")
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
@@ -360,7 +382,7 @@ def test_a_recall_that_nothing_reaches_is_told_with_the_best_there_is(
 def test_memory_that_holds_no_codes_or_no_sample_is_refused(base: Path) -> None:
     result = run("tune", base, *GRAPH, "--max-memory", "1KiB")
     assert result.exit_code == 4
-    assert "max-memory: searches hold" in result.stderr
+    assert "max-memory: searches would hold" in result.stderr
     result = run("tune", base, *GRAPH, "--memory", "1MiB")
     assert result.exit_code == 4
     assert "memory:" in result.stderr
@@ -377,6 +399,126 @@ def test_codes_above_the_memory_of_searches_are_left_out(base: Path, found: Any)
     assert left_out == [f"codes of 6 bytes: searches would hold {need[6]:,} bytes, the limit is {need[3]:,}"]
 
 
+@dataclass(frozen=True)
+class Said:
+    """Vectors of which only the sizes are looked at."""
+
+    n_vectors: int
+    dim: int
+    dtype: np.dtype[Any]
+    id_type: str = "none"
+    metadata_schema: None = None
+    paths: tuple[str, ...] = ("base.u8bin",)
+
+
+def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def enough(*_: Any, **__: Any) -> None:
+        """There is enough of disk."""
+
+    monkeypatch.setattr("indexmill.pipeline.blueprint.check_free", enough)
+    spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=4 << 30)
+    left_out: list[str] = []
+    space = within_room(
+        space_of(Parameters(), 128), Prices(spec, Said(100_000_000, 128, np.dtype(np.uint8))), left_out
+    )
+    assert space.degrees == DEGREES
+    assert space.pq_sizes == (8, 16, 32)
+    assert [line.partition(":")[0] for line in left_out] == ["codes of 64 bytes"]
+    assert "stage certify needs" in left_out[0]
+
+
+def test_more_workers_make_no_sample_smaller() -> None:
+    space, found = space_of(Parameters(), 128), {}
+    for workers in (1, 2, 32):
+        spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=340 << 20, workers=workers)
+        source = Said(10_000_000, 128, np.dtype(np.uint8))
+        found[workers] = sample_within(spec, source, space, 400_000, 3_200)
+    sizes = {size for size, _ in found.values()}
+    assert len(sizes) == 1
+    assert 3_200 <= sizes.pop() < 400_000
+    assert found[1][1] == 1
+    assert found[2][1] <= 2
+    assert 1 <= found[32][1] < 32
+
+
+def test_the_memory_of_searches_is_kept_to_with_every_degree(base: Path) -> None:
+    spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters())
+    prices, small, large = (
+        Prices(spec, open_source(str(base))), GraphCandidate(16, 38, 1.2), GraphCandidate(96, 225, 1.2),
+    )  # fmt: skip
+    most = prices.price(Candidate(small, 3)).memory_bytes
+    assert prices.price(Candidate(large, 3)).memory_bytes > most
+    left_out: list[str] = []
+    space = within_memory(space_of(spec.parameters, 12), prices, most, left_out)
+    assert space.degrees == DEGREES
+    assert space.pq_sizes == (1, 3)
+    found = space.coded([small, large])
+    assert found == [Candidate(small, 1), Candidate(small, 3), Candidate(large, 1)]
+    assert all(prices.price(one).memory_bytes <= most for one in found)
+    assert [line.partition(":")[0] for line in left_out] == [
+        "codes of 6 bytes",
+        *(f"R={r} with codes of 3 bytes" for r in DEGREES[1:]),
+    ]
+
+
+def test_degrees_whose_smallest_codes_are_too_much_are_left_out(base: Path) -> None:
+    spec = BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(pq_bytes=3))
+    prices = Prices(spec, open_source(str(base)))
+    most = prices.price(Candidate(GraphCandidate(48, 112, 1.2), 3)).memory_bytes
+    left_out: list[str] = []
+    space = within_memory(space_of(spec.parameters, 12), prices, most, left_out)
+    assert space.degrees == (16, 24, 32, 48)
+    assert [line.partition(":")[0] for line in left_out] == ["R=64", "R=96"]
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise ConfigError("compute: cuda needs CuPy")
+
+    monkeypatch.setattr(device, "cuda_device", refuse)
+
+
+def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path, no_gpu: None) -> None:
+    candidate = Candidate(GraphCandidate(12, 30, 1.2), 3)
+    auto, cpu = (
+        Prices(
+            BuildSpec(input=[str(base)], out="x.index", parameters=Parameters(device=name)),
+            open_source(str(base)),
+        )
+        for name in ("auto", "cpu")
+    )
+    auto.check_room(candidate)
+    assert auto.price(candidate) == cpu.price(candidate)
+    assert auto.job(candidate).parameters.compute == "auto"
+
+
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_tried(base: Path, no_gpu: None) -> None:
+    with pytest.raises(ConfigError, match="cuda needs CuPy"):
+        indexmill.tune(base, compute="cuda", memory="1MiB")  # of which a trial would complain
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("data/base.npy", "base.index"), ("data/", "data.index"), ("data/*", "data.index"),
+        ("data/*.parquet", "data.index"), ("s3://bucket/x/part-[0-3]?.npy", "x.index"), ("*.npy", "tuned.index"),
+    ],
+)  # fmt: skip
+def test_an_index_is_called_by_its_file_or_folder(source: str, name: str) -> None:
+    assert index_name(source) == name
+
+
+def test_a_rotation_is_tuned_for_and_goes_into_the_job(base: Path, tmp_path: Path) -> None:
+    options = (*GRAPH, "--pq-bytes", "6", "--pq-rotation", "opq", "--compute", "auto")
+    found = run_json("tune", base, *options, "--target-recall", "0.9", "--out", tmp_path / "job.toml")
+    assert found["recommended"]["pq_rotation"] == "opq"
+    assert found["recommended"]["compute"] == "auto"
+    assert tomllib.loads((tmp_path / "job.toml").read_text())["parameters"] == found["recommended"]
+
+
 def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> None:
     job = tmp_path / "lsh.toml"
     job.write_text(f'input = "{base}"\nout = "x"\n[parameters]\nkind = "lsh"\n')
@@ -387,7 +529,12 @@ def test_other_kinds_and_wrong_words_are_refused(base: Path, tmp_path: Path) -> 
     assert run("tune", tmp_path / "missing.npy").exit_code == 3
     np.save(tmp_path / "few.npy", points(300, 1))
     assert "need no tuning" in run("tune", tmp_path / "few.npy").stderr
-    assert run("tune", base, *GRAPH, "-k", "400").exit_code == 3
+    too_many = run("tune", base, *GRAPH, "-k", "400")
+    assert too_many.exit_code == 3
+    assert "use a smaller -k\n" in too_many.stderr  # more effort finds no more vectors
+    for reads in (math.nan, math.inf, 0.5):
+        with pytest.raises(ConfigError, match="max_reads: a search reads at least one page"):
+            indexmill.tune(base, max_reads=reads)
 
 
 def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
@@ -402,12 +549,28 @@ def test_queries_of_the_caller_are_used(base: Path, tmp_path: Path) -> None:
     assert "queries: expected shape (q, 12)" in result.stderr
 
 
-def test_every_degree_and_longer_list_goes_through_the_halving(monkeypatch: pytest.MonkeyPatch) -> None:
+def held_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_space_that_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("indexmill.pipeline.tune_space.DEGREES", (6, 10))
     monkeypatch.setattr("indexmill.pipeline.tune_space.ALPHAS", (1.2,))
     monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
     monkeypatch.setattr(tune, "_LAST", 1)
-    report = indexmill.tune(points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16)
+    looked_for, held = list[int](), list[int]()
+    monkeypatch.setattr(tune, "check_free", lambda _, need, *__: looked_for.append(need))
+
+    def measure(*arguments: Any) -> Curve:
+        held.append(held_bytes(tmp_path))  # when most is there
+        return measure_curve(*arguments)
+
+    monkeypatch.setattr("indexmill.pipeline.tune_trials.measure_curve", measure)
+    report = indexmill.tune(
+        points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16, work=tmp_path
+    )
     assert report.sizes == (825, 3_300)
     assert {row.candidate.graph.max_degree for row in report.rows} <= {6, 10}
     assert len(report.rows) == 1
@@ -415,3 +578,21 @@ def test_every_degree_and_longer_list_goes_through_the_halving(monkeypatch: pyte
     assert report.parameters["pq_bytes"] == 6
     assert report.parameters["entries"] == 16
     assert report.parameters["max_degree"] == report.recommended.candidate.graph.max_degree
+    assert max(held) <= looked_for[0] < 2 * max(held) + (2 << 20)
+
+
+def test_no_room_for_the_samples_is_told_before_they_are_drawn(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.disk_usage
+
+    def full(path: Path) -> Any:
+        return real(path)._replace(free=4096) if path == tmp_path else real(path)
+
+    monkeypatch.setattr("indexmill.pipeline.room.shutil.disk_usage", full)
+    monkeypatch.setattr(tune, "draw", lambda *_: pytest.fail("drew a sample"))
+    result = run("tune", base, *GRAPH, "--work", tmp_path / "scratch")
+    assert result.exit_code == 4
+    assert "the tuning needs" in result.stderr
+    assert "4,096 are free; make room, or name a --work directory elsewhere" in result.stderr
+    assert list(tmp_path.iterdir()) == []
