@@ -14,7 +14,7 @@ from process import run_measured
 from workspace import ALPHA, BUILD_MEMORY, PQ_BYTES, SEED, THREADS, indexmill_command
 
 BUILDERS = ("partition", "vamana")
-#: R and L of the cases.
+#: R and L of the cases: indexes on disk, and graphs as libraries keep them in memory, whose lists are not saturated.
 SHAPES = ((32, 75), (64, 128))
 SETS = ("sift1m", "text40k")
 #: Rows of the builds that compile the kernels beforehand.
@@ -106,9 +106,10 @@ def memory(space: Builds, base: Path, builder: str, max_degree: int, list_size: 
 
 
 def _job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) -> list[object]:
+    lists = "--saturate" if (max_degree, list_size) == SHAPES[0] else "--no-saturate"
     return [
         "--input", base, "--out", index, "--kind", "graph", "--builder", builder,
-        "-R", max_degree, "-L", list_size, "--alpha", ALPHA, "--pq-bytes", PQ_BYTES, "--order", "identity",
+        "-R", max_degree, "-L", list_size, "--alpha", ALPHA, lists, "--pq-bytes", PQ_BYTES, "--order", "identity",
         "--seed", SEED, "--memory", BUILD_MEMORY, "--workers", THREADS, "--force", "--json",
     ]  # fmt: skip
 

@@ -91,6 +91,7 @@ def _case(part: dict[str, Any]) -> str:
         "", "graph s", "index s", "CPU s", "calibration s", "peak GiB", "mean degree", "distances at 0.95", "at 0.99"
     )  # fmt: skip
     title = f"### {part['set']}, R = {part['max_degree']}, L = {part['list_size']}"
+    title += ", no list saturated" if "svs" in part else ""
     return "\n\n".join(
         (title, table(names, rows, "lrrrrrrrr"), _ratios(part), _memory(part), *_codes_line(part))
     )
