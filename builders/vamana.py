@@ -4,15 +4,15 @@ Vertices are inserted in a random order, batch by batch (see `builders.insert`).
 
 Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the graph, 16 bytes a vertex of bookkeeping, and a
 batch's edges.
-Deviations from the paper: one pass, at the given alpha (two are possible; see `VamanaParameters.passes`);
-squared distances in the prune (see `builders.prune`); lists may grow to 1.3 R before they are pruned, as in
+Deviations from the paper: one pass, at the given alpha, unless two are asked for, whose first one is at alpha 1 as in
+the paper; squared distances in the prune (see `builders.prune`); lists may grow to 1.3 R before they are pruned, as in
 DiskANN's code; a last step links vertices that the medoid cannot reach (see `builders.connect`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,13 +44,18 @@ class VamanaParameters:
     alpha : float
         Slack of the prune, at least 1.
     passes : int
-        Times every vertex is inserted.
+        Times every vertex is inserted: 1, or 2 as in the paper, the first time with a slack of 1.
     """
 
     max_degree: int
     build_list_size: int
     alpha: float
     passes: int = 1
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """Slack of each pass."""
+        return (*(self.passes - 1) * (1.0,), self.alpha)
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ def build_vamana(
     seed : int
         Decides the order of insertion.
     advance : callable
-        Told the number of vertices inserted after each batch.
+        Told the number of vertices inserted after each batch of each pass.
 
     Returns
     -------
@@ -105,10 +110,9 @@ def build_vamana(
     degrees = np.zeros(n, np.int32)
     order = np.arange(n, dtype=np.uint32)
     np.random.default_rng(seed).shuffle(order)
-    for _ in range(parameters.passes):
-        insert_vertices(
-            vectors, neighbours, degrees, order, entry, parameters, threads=threads, advance=advance
-        )
+    for alpha in parameters.alphas:
+        this = replace(parameters, alpha=alpha)
+        insert_vertices(vectors, neighbours, degrees, order, entry, this, threads=threads, advance=advance)
     prune_long_lists(vectors, neighbours, degrees, parameters, threads)
     neighbours = _compact(neighbours, degrees, r)
     sort_lists(vectors, neighbours, degrees, threads)

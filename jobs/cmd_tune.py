@@ -22,7 +22,18 @@ EXAMPLES = examples(
     "indexmill tune job.toml --target-recall 0.98",
 )
 #: Options of a job that tuning asks for, beside those that it tunes.
-_JOB = ("column", "metric", "builder", "order", "node_dtype", "navigation", "seed", "memory", "workers")
+_JOB = (
+    "column",
+    "metric",
+    "builder",
+    "passes",
+    "order",
+    "node_dtype",
+    "navigation",
+    "seed",
+    "memory",
+    "workers",
+)
 #: Where the recommended job builds its index, unless a job file says so.
 INDEX_SUFFIX = ".index"
 

@@ -112,6 +112,13 @@ def resolve_job(
         typer.Option("-L", "--build-list-size", help="Candidates kept while building. (default 75)"),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="Pruning slack. (default 1.2)")] = None,
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="1|2",
+            help="vamana: times every vertex is inserted; 2 as in the paper, first without slack. (default 1)",
+        ),
+    ] = None,
     pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
     pq_rotation: Annotated[
         str | None,

@@ -53,11 +53,12 @@ class GraphParameters(NamedTuple):
     seed: int
     builder: str = "vamana"
     compute: str = "cpu"
+    passes: int = 1
 
     @property
     def vamana(self) -> VamanaParameters:
         """The builder's part."""
-        return VamanaParameters(self.max_degree, self.build_list_size, self.alpha)
+        return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, self.passes)
 
     def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
         """Build the graph of comparable rows; `advance` is told of vertices, unless it is None."""

@@ -179,7 +179,7 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
         work[name] /= rates.threads
     work |= {
         "ingest": n * rates.reading,
-        "build": members * _vertex_seconds(rates, members // cells),
+        "build": members * _vertex_seconds(rates, members // cells, p.passes),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion,
@@ -191,15 +191,22 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
-def _vertex_seconds(rates: Rates, n: int) -> float:
+def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
     """Mean seconds of a vertex of a graph of `n`, on all threads."""
     waiting = max(0.0, rates.scattered - rates.gathered)
     if rates.partition is not None:
         return partition_seconds(rates.partition, n, waiting) / rates.threads
-    # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e).
-    doublings = math.log2(max(n, 2) / math.e / rates.graph_size)
-    distances = max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
+    # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e). A second
+    # pass finds it grown.
+    sizes = (n / math.e, *(passes - 1) * (n,))
+    distances = sum(_insertion_distances(rates, size) for size in sizes)
     return distances * (rates.insertion / rates.distances + waiting) / rates.threads
+
+
+def _insertion_distances(rates: Rates, size: float) -> float:
+    """Distances that an insertion into a graph of `size` vertices computes."""
+    doublings = math.log2(max(size, 1) / rates.graph_size)
+    return max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
 
 
 def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, float, float, float]:

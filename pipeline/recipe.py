@@ -107,13 +107,20 @@ class GraphRecipe(Recipe):
     def _graph_parameters(self) -> graph.GraphParameters:
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
-        return graph.GraphParameters(p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute)
+        return graph.GraphParameters(
+            p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.passes
+        )
 
     @property
     def _graph_key(self) -> dict[str, Any]:
         """What decides a graph."""
         g = self._graph_parameters
         return g._asdict() | (compute_key(self.p) if g.compute != "cpu" else {})
+
+    @property
+    def _insertion(self) -> str:
+        """What the progress of a build counts: every vector once for each pass."""
+        return "vectors" if self.p.passes == 1 else "insertions"
 
     def _graph(self) -> Stage:
         return self._build() if self.p.shard_vectors is None else self._build_sharded()
@@ -123,7 +130,7 @@ class GraphRecipe(Recipe):
         return self._call(
             "build", graph.BUILD_VERSION, self._graph_key, [self.comparable, self.cluster],
             lambda: (graph.build_task, self._rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
-            counts=self.by_vector,
+            counts=(g.passes * self.summary.n_vectors, self._insertion),
         )  # fmt: skip
 
     def _build_sharded(self) -> Stage:
@@ -150,7 +157,8 @@ class GraphRecipe(Recipe):
                     for shard in range(shards())
                 ],
             ),
-            lambda: [int(n * (1 + self.p.overlap)) // shards()] * shards(), wide=True, unit="vectors",
+            lambda: [int(n * (1 + self.p.overlap)) * g.passes // shards()] * shards(),
+            wide=True, unit=self._insertion,
         )  # fmt: skip
         unite = self._tasks(
             "unite", graph.UNITE_VERSION, self._graph_key, [build, self.comparable, self.cluster], "npz", bounds,

@@ -21,6 +21,8 @@ DEFAULT_MAX_DEGREE = 32
 DEFAULT_BUILD_LIST_SIZE = 75
 #: Pruning slack of Vamana; 1.2 is the paper's value.
 DEFAULT_ALPHA = 1.2
+#: Times Vamana inserts every vertex; the paper's second pass takes as long again.
+DEFAULT_PASSES = 1
 #: Bytes of a PQ code, which stay in memory for every vector.
 DEFAULT_PQ_BYTES = 32
 #: Entry-vertex candidates (DiskANN++ section III); 1,024 centroids of 128 floats are 512 KiB.
@@ -99,6 +101,7 @@ class Parameters(BaseModel):
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
+    passes: Annotated[int, Field(ge=1, le=2)] = DEFAULT_PASSES
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     pq_rotation: Literal["none", "opq"] = "none"
     order: Order = "star"
@@ -111,6 +114,14 @@ class Parameters(BaseModel):
     overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
     compute: Annotated[Compute, Field(alias="device")] = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+
+    @model_validator(mode="after")
+    def _only_vamana_has_passes(self) -> Parameters:
+        if self.passes > 1 and self.builder != "vamana":
+            raise ValueError(
+                f"passes: go with builder vamana, {self.builder} inserts no vertices; leave them out"
+            )
+        return self
 
 
 class LshParameters(BaseModel):

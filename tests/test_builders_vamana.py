@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -69,6 +72,28 @@ def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyP
     one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.neighbours, two.neighbours)
     np.testing.assert_array_equal(one.degrees, two.degrees)
+
+
+@pytest.mark.parametrize(("passes", "slacks"), [(1, [1.2]), (2, [1.0, 1.2])])
+def test_only_the_last_pass_has_slack(
+    monkeypatch: pytest.MonkeyPatch, passes: int, slacks: list[float]
+) -> None:
+    seen = []
+
+    def insert_and_note(*given: Any, **options: Any) -> int:
+        seen.append(given[5].alpha)
+        return insert.insert_vertices(*given, **options)
+
+    monkeypatch.setattr(vamana, "insert_vertices", insert_and_note)
+    vectors, told = points(400, 6, "uint8", 4), []
+    graph = build_vamana(vectors, 0, replace(SMALL, passes=passes), seed=1, advance=told.append)
+    assert seen == slacks
+    assert sum(told) == passes * 400
+    assert oracle.reachable(graph.neighbours, graph.degrees, 0) == set(range(400))
+    for v in range(400):
+        row = graph.neighbours[v, : graph.degrees[v]].tolist()
+        assert v not in row
+        assert len(set(row)) == len(row) <= 8
 
 
 def test_seed_changes_the_graph() -> None:
