@@ -47,7 +47,8 @@ def insert_vertices(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : array, shape (n_vectors, dim), C-contiguous
+        As `reader.kernels.squared_distances` takes them.
     neighbours, degrees : uint32 array (n_vectors, `list_capacity`) and int32 array (n_vectors,)
         What a vertex of `order` has for neighbours already takes part in its prune.
     order : uint32 array, shape (m,)

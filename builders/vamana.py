@@ -20,6 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.distances import as_bits
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.prune import robust_prune, sort_candidates
@@ -92,7 +93,7 @@ def build_vamana(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : float32, float16, uint8 or int8 array, shape (n_vectors, dim), C-contiguous
     entry : int
         Where searches start: the medoid.
     seed : int
@@ -105,7 +106,7 @@ def build_vamana(
     Graph
         The same for every number of threads.
     """
-    n, r = len(vectors), parameters.max_degree
+    vectors, n, r = as_bits(vectors), len(vectors), parameters.max_degree
     neighbours = np.zeros((n, list_capacity(r)), np.uint32)
     degrees = np.zeros(n, np.int32)
     order = np.arange(n, dtype=np.uint32)

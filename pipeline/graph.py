@@ -32,10 +32,11 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.frame import corrupt
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.merge import collect, count
+from indexmill.pipeline.spec import TAKE_ALL_TYPES
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
-BUILD_VERSION = 3
+BUILD_VERSION = 4
 UNITE_VERSION = 3
 MERGE_VERSION = 3
 #: A shard may exceed its size by this share: the sample that sized it is not the whole.
@@ -60,8 +61,12 @@ class GraphParameters(NamedTuple):
         """The builder's part."""
         return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, self.passes)
 
+    def taken(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return vectors as the builder takes them."""
+        return vectors if self.builder in TAKE_ALL_TYPES else comparable(vectors)
+
     def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
-        """Build the graph of comparable rows; `advance` is told of vertices, unless it is None."""
+        """Build the graph of rows as `taken` returns them; `advance` is told of vertices, unless it is None."""
         report = {} if advance is None else {"advance": advance}
         how = {"seed": self.seed, "threads": threads, **report}
         if self.builder == "vamana":
@@ -100,7 +105,7 @@ def write_facts(directory: Path, entry: int, edges_added: int, shards: list[int]
 
 
 def comparable_task(vectors: str, out: str, threads: int) -> None:
-    """Write ``vectors.npy`` as rows that the kernels compare (`builders.distances.comparable`)."""
+    """Write ``vectors.npy`` as rows whose components can be computed with (`builders.distances.comparable`)."""
     rows = np.load(vectors, mmap_mode="r")
     dtype = comparable(np.empty((0, 1), rows.dtype)).dtype
     wide = create_npy(Path(out) / "vectors.npy", dtype, rows.shape)
@@ -112,7 +117,7 @@ def comparable_task(vectors: str, out: str, threads: int) -> None:
 def build_task(
     vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
 ) -> None:
-    """Build the graph of all vectors, comparable rows, in one piece."""
+    """Build the graph of all vectors in one piece; they are as the builder takes them."""
     save_graph(p.build(np.load(vectors), entry, threads, advance), Path(out))
 
 
@@ -153,7 +158,7 @@ def build_shard_task(
         )
     _, ids, payload = collect(chunks, shard, shard + 1, buffer_bytes=buffer_bytes)
     if n:
-        vectors = comparable(payload)
+        vectors = p.taken(payload)
         del payload
         entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
         graph = p.build(vectors, entry, threads, advance)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.distances import comparable, distances_from_first
+from indexmill.builders.distances import as_bits, comparable, distances_from_first
 from indexmill.builders.entries import n_entries
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.kmeans import PASSES, mini_batches
@@ -133,21 +133,22 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
     read = time.perf_counter() - begun
     reading = read / len(vectors)
     given = np.ascontiguousarray(vectors, dtype=shape.dtype)
-    rows = comparable(given)
-    _warm(rows[:64], p)
+    rows = as_bits(given)
+    taken = rows if shape.takes_all_types else comparable(given)
+    _warm(given[:64], p)
     deadline = time.perf_counter() + _SECONDS - read
     graph_deadline = min(deadline, time.perf_counter() + _GRAPH_SECONDS)
     partitioned = p.builder == "partition"
     insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * _GRAPH_SECONDS * partitioned
     size, insertion, distances, doubling = _insert(rows, p, insert_deadline)
-    partition = partition_rates(rows, p, graph_deadline) if partitioned else None
-    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.comparable_bytes, rows.nbytes))
-    gathered = _distance_seconds(rows, 1, deadline)
-    together = _distance_seconds(rows, workers, deadline)
-    wide = np.empty((spread // (rows.shape[1] * rows.itemsize), rows.shape[1]), rows.dtype)
-    for first in range(0, len(wide), len(rows)):
-        block = wide[first : first + len(rows)]
-        block[:] = rows[: len(block)]
+    partition = partition_rates(taken, p, graph_deadline) if partitioned else None
+    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.taken_bytes, taken.nbytes))
+    gathered = _distance_seconds(taken, 1, deadline)
+    together = _distance_seconds(taken, workers, deadline)
+    wide = np.empty((spread // taken[0].nbytes, taken.shape[1]), taken.dtype)
+    for first in range(0, len(wide), len(taken)):
+        block = wide[first : first + len(taken)]
+        block[:] = taken[: len(block)]
     scattered = _distance_seconds(wide, workers, deadline)
     del wide
     return Rates(
@@ -241,13 +242,15 @@ def _doubling(n: int) -> list[int]:
     return sizes
 
 
-def _warm(rows: NDArray[Any], p: Parameters) -> None:
+def _warm(given: NDArray[Any], p: Parameters) -> None:
     """Compile what is timed."""
-    _insert(rows, p, math.inf)
-    _distance_seconds(rows, 1, 0)
-    train_pq(rows, min(p.pq_bytes, rows.shape[1]), seed=p.seed)
+    _insert(as_bits(given), p, math.inf)
+    train_pq(given, min(p.pq_bytes, given.shape[1]), seed=p.seed)
     if p.builder == "partition":
-        warm_partition(rows)
+        warm_partition(comparable(given))
+        _distance_seconds(comparable(given), 1, 0)
+    else:
+        _distance_seconds(as_bits(given), 1, 0)
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:

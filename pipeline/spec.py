@@ -90,6 +90,9 @@ NodeDtype = Literal["same", "float16", "sq16", "sq8"]
 ExecutorName = Literal["local", "ray"]
 Compute = Literal["cpu", "cuda", "auto"]
 
+#: Builders whose kernels take vectors of every type; the others take them as `builders.distances.comparable` has them.
+TAKE_ALL_TYPES = ("vamana",)
+
 
 class Parameters(BaseModel):
     """Everything but the input that decides the bytes of an index."""
