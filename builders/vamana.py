@@ -86,6 +86,7 @@ def build_vamana(
     parameters: VamanaParameters,
     *,
     seed: int,
+    codes: NDArray[np.uint8] | None = None,
     threads: int = 1,
     advance: Callable[[int], None] = lambda vertices: None,
 ) -> Graph:
@@ -98,6 +99,8 @@ def build_vamana(
         Where searches start: the medoid.
     seed : int
         Decides the order of insertion.
+    codes : uint8 array, shape (n_vectors, dim), optional
+        See `builders.insert.insert_vertices`.
     advance : callable
         Told the number of vertices inserted after each batch of each pass.
 
@@ -113,7 +116,9 @@ def build_vamana(
     np.random.default_rng(seed).shuffle(order)
     for alpha in parameters.alphas:
         this = replace(parameters, alpha=alpha)
-        insert_vertices(vectors, neighbours, degrees, order, entry, this, threads=threads, advance=advance)
+        insert_vertices(
+            vectors, neighbours, degrees, order, entry, this, codes=codes, threads=threads, advance=advance
+        )
     prune_long_lists(vectors, neighbours, degrees, parameters, threads)
     neighbours = _compact(neighbours, degrees, r)
     sort_lists(vectors, neighbours, degrees, threads)

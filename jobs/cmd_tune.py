@@ -27,6 +27,7 @@ _JOB = (
     "metric",
     "builder",
     "passes",
+    "build_codes",
     "order",
     "node_dtype",
     "navigation",

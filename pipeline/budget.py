@@ -89,6 +89,11 @@ class Shape:
         return self.row_bytes if self.takes_all_types else self.comparable_bytes
 
     @property
+    def searched_bytes(self) -> int:
+        """A vector as searches compare it while they build."""
+        return self.dim if self.parameters.build_codes == "sq8" else self.taken_bytes
+
+    @property
     def is_converted(self) -> bool:
         """Whether the builder or the order takes vectors in another type than they are stored in."""
         wanted = not self.takes_all_types or self.parameters.order in USES_POINTS
@@ -146,7 +151,8 @@ def built_bytes(m: int, shape: Shape) -> int:
     p = shape.parameters
     if p.builder == "partition":
         return partitioned_bytes(m, shape.comparable_bytes, p.max_degree)
-    return graph_bytes(m, shape.row_bytes, p.max_degree)
+    coded = shape.dim * (p.build_codes == "sq8")
+    return graph_bytes(m, shape.row_bytes + coded, p.max_degree)
 
 
 def graph_bytes(m: int, row_bytes: int, max_degree: int) -> int:

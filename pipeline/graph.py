@@ -23,6 +23,7 @@ from indexmill.builders.device import open_device
 from indexmill.builders.distances import comparable
 from indexmill.builders.entries import medoid
 from indexmill.builders.partition import build_partitioned
+from indexmill.builders.scalar import comparable_codes
 from indexmill.builders.shards import ShardPlan
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
@@ -55,6 +56,7 @@ class GraphParameters(NamedTuple):
     builder: str = "vamana"
     compute: str = "cpu"
     passes: int = 1
+    build_codes: str = "none"
 
     @property
     def vamana(self) -> VamanaParameters:
@@ -70,7 +72,8 @@ class GraphParameters(NamedTuple):
         report = {} if advance is None else {"advance": advance}
         how = {"seed": self.seed, "threads": threads, **report}
         if self.builder == "vamana":
-            return build_vamana(vectors, entry, self.vamana, **how)
+            codes = comparable_codes(vectors) if self.build_codes == "sq8" else None
+            return build_vamana(vectors, entry, self.vamana, codes=codes, **how)
         return build_partitioned(vectors, entry, self.vamana, device=open_device(self.compute), **how)
 
 

@@ -26,6 +26,7 @@ from indexmill.builders.insert import insert_vertices
 from indexmill.builders.kmeans import PASSES, mini_batches
 from indexmill.builders.navigation import navigation_size
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
+from indexmill.builders.scalar import comparable_codes
 from indexmill.builders.vamana import VamanaParameters, list_capacity
 from indexmill.formats.source import VectorSource
 from indexmill.formats.validate import check_batch
@@ -135,20 +136,22 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
     given = np.ascontiguousarray(vectors, dtype=shape.dtype)
     rows = as_bits(given)
     taken = rows if shape.takes_all_types else comparable(given)
+    codes = comparable_codes(given) if p.build_codes == "sq8" else None
     _warm(given[:64], p)
     deadline = time.perf_counter() + _SECONDS - read
     graph_deadline = min(deadline, time.perf_counter() + _GRAPH_SECONDS)
     partitioned = p.builder == "partition"
     insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * _GRAPH_SECONDS * partitioned
-    size, insertion, distances, doubling = _insert(rows, p, insert_deadline)
+    size, insertion, distances, doubling = _insert(rows, codes, p, insert_deadline)
     partition = partition_rates(taken, p, graph_deadline) if partitioned else None
-    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.taken_bytes, taken.nbytes))
-    gathered = _distance_seconds(taken, 1, deadline)
-    together = _distance_seconds(taken, workers, deadline)
-    wide = np.empty((spread // taken[0].nbytes, taken.shape[1]), taken.dtype)
-    for first in range(0, len(wide), len(taken)):
-        block = wide[first : first + len(taken)]
-        block[:] = taken[: len(block)]
+    searched = taken if codes is None else codes
+    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
+    gathered = _distance_seconds(searched, 1, deadline)
+    together = _distance_seconds(searched, workers, deadline)
+    wide = np.empty((spread // searched[0].nbytes, searched.shape[1]), searched.dtype)
+    for first in range(0, len(wide), len(searched)):
+        block = wide[first : first + len(searched)]
+        block[:] = searched[: len(block)]
     scattered = _distance_seconds(wide, workers, deadline)
     del wide
     return Rates(
@@ -210,7 +213,9 @@ def _insertion_distances(rates: Rates, size: float) -> float:
     return max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
 
 
-def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, float, float, float]:
+def _insert(
+    rows: NDArray[Any], codes: NDArray[np.uint8] | None, p: Parameters, deadline: float
+) -> tuple[int, float, float, float]:
     """Grow a graph; return the size it was timed at, seconds and distances of an insertion, distances a doubling."""
     neighbours = np.zeros((len(rows), list_capacity(p.max_degree)), np.uint32)
     degrees = np.zeros(len(rows), np.int32)
@@ -223,7 +228,7 @@ def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, fl
         some = order[done:last]
         clock = BatchClock()
         distances = insert_vertices(
-            rows, neighbours, degrees, some, int(order[0]), vamana, present=done, advance=clock
+            rows, neighbours, degrees, some, int(order[0]), vamana, codes=codes, present=done, advance=clock
         )
         measured.append((math.sqrt(max(done, 1) * last), clock.median(), distances / len(some)))
         done = last
@@ -244,13 +249,14 @@ def _doubling(n: int) -> list[int]:
 
 def _warm(given: NDArray[Any], p: Parameters) -> None:
     """Compile what is timed."""
-    _insert(as_bits(given), p, math.inf)
+    codes = comparable_codes(given) if p.build_codes == "sq8" else None
+    _insert(as_bits(given), codes, p, math.inf)
     train_pq(given, min(p.pq_bytes, given.shape[1]), seed=p.seed)
     if p.builder == "partition":
         warm_partition(comparable(given))
         _distance_seconds(comparable(given), 1, 0)
     else:
-        _distance_seconds(as_bits(given), 1, 0)
+        _distance_seconds(as_bits(given) if codes is None else codes, 1, 0)
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:

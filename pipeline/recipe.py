@@ -112,7 +112,7 @@ class GraphRecipe(Recipe):
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
         return graph.GraphParameters(
-            p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.passes
+            p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.passes, p.build_codes
         )
 
     @property

@@ -87,6 +87,7 @@ Order = Literal[
     "graph-bisection", "restream", "polish",
 ]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
+BuildCodes = Literal["none", "sq8"]
 ExecutorName = Literal["local", "ray"]
 Compute = Literal["cpu", "cuda", "auto"]
 
@@ -105,6 +106,7 @@ class Parameters(BaseModel):
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
     passes: Annotated[int, Field(ge=1, le=2)] = DEFAULT_PASSES
+    build_codes: BuildCodes = "none"
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     pq_rotation: Literal["none", "opq"] = "none"
     order: Order = "star"
@@ -119,11 +121,13 @@ class Parameters(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
     @model_validator(mode="after")
-    def _only_vamana_has_passes(self) -> Parameters:
-        if self.passes > 1 and self.builder != "vamana":
-            raise ValueError(
-                f"passes: go with builder vamana, {self.builder} inserts no vertices; leave them out"
-            )
+    def _only_vamana_inserts(self) -> Parameters:
+        if self.builder != "vamana":
+            for name, said in (("passes", self.passes != 1), ("build_codes", self.build_codes != "none")):
+                if said:
+                    raise ValueError(
+                        f"{name}: go with builder vamana, {self.builder} inserts no vertices; leave them out"
+                    )
         return self
 
 
