@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.prune import sort_candidates
 from indexmill.reader.kernels import squared_distances
@@ -25,7 +26,7 @@ def adopt_lists(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n, dim)
+    vectors : float32, float16, uint8 or int8 array, shape (n, dim)
     neighbours : uint32 array, shape (n, R)
     degrees : int32 array, shape (n,)
 
@@ -34,9 +35,10 @@ def adopt_lists(
     int
         Entries taken out.
     """
+    rows = as_bits(vectors)
 
     def block(first: int, last: int) -> int:
-        return int(_adopt_rows(vectors, neighbours, degrees, first, last))
+        return int(_adopt_rows(rows, neighbours, degrees, first, last))
 
     return sum(map_blocks(block, len(degrees), _BLOCK, threads))
 

@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.greedy import greedy_search, scratch
 from indexmill.builders.prune import sort_candidates
 from indexmill.reader.kernels import squared_distances
@@ -48,7 +49,7 @@ def connect_unreachable(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vertices, dim)
+    vectors : float32, float16, uint8 or int8 array, shape (n_vertices, dim)
     neighbours, degrees : uint32 array (n_vertices, at least R) and int32 array (n_vertices,)
         Lists in ascending order of (distance, id), and so they stay.
     list_size : int
@@ -64,7 +65,7 @@ def connect_unreachable(
         Number of edges added.
     """
     most = neighbours.shape[1] if max_degree is None else max_degree
-    sources = _connect(vectors, neighbours, degrees, entry, list_size, most)
+    sources = _connect(as_bits(vectors), neighbours, degrees, entry, list_size, most)
     if changed is not None:
         changed[sources] = True
     return len(sources)

@@ -17,8 +17,15 @@ def distances_from_first(vectors: Any, ids: Any, out: Any) -> None:  # pragma: n
     squared_distances(vectors, 0, vectors, ids, ids.size, out)
 
 
+def as_bits(vectors: NDArray[Any]) -> NDArray[Any]:
+    """Return vectors as compiled code takes them: float16 seen as its bits, uint16, for numba knows none on a CPU."""
+    return vectors.view(np.uint16) if vectors.dtype == np.float16 else vectors
+
+
 def comparable(vectors: NDArray[Any]) -> NDArray[Any]:
     """Return `vectors` as uint8 or float32 rows with the same Euclidean distances.
+
+    This is for what computes with components; kernels of distances take every type.
 
     Parameters
     ----------

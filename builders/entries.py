@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.greedy import search_rows
 from indexmill.builders.vamana import Graph
 
@@ -39,7 +40,7 @@ def entry_vertices(vectors: NDArray[Any], graph: Graph, centroids: NDArray[np.fl
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vertices, dim)
+    vectors : float32, float16, uint8 or int8 array, shape (n_vertices, dim)
     centroids : float32 array, shape (c, dim)
         Rounded to the vectors' type for the search.
 
@@ -47,8 +48,11 @@ def entry_vertices(vectors: NDArray[Any], graph: Graph, centroids: NDArray[np.fl
     -------
     uint32 array, shape (c,)
     """
-    integral = np.issubdtype(vectors.dtype, np.integer)
-    points = (np.clip(np.rint(centroids), 0, 255) if integral else centroids).astype(vectors.dtype)
+    points: NDArray[Any] = centroids
+    if np.issubdtype(vectors.dtype, np.integer):
+        limits = np.iinfo(vectors.dtype)
+        points = np.clip(np.rint(centroids), limits.min, limits.max)
+    rows, points = as_bits(vectors), as_bits(points.astype(vectors.dtype))
     found = np.full((len(points), 1), graph.entry, np.uint32)
-    search_rows(points, vectors, graph.neighbours, graph.degrees, graph.entry, _LIST_SIZE, found)
+    search_rows(points, rows, graph.neighbours, graph.degrees, graph.entry, _LIST_SIZE, found)
     return found[:, 0]

@@ -120,7 +120,8 @@ def greedy_search(
 
     Parameters
     ----------
-    queries, vectors : uint8 or float32 arrays, shape (any, dim) and (n_vertices, dim), of one type
+    queries, vectors : arrays, shape (any, dim) and (n_vertices, dim), of one type
+        As `reader.kernels.squared_distances` takes them.
     q : int
         Row of `queries`.
     skip : int

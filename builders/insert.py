@@ -38,6 +38,7 @@ def insert_vertices(
     entry: int,
     parameters: VamanaParameters,
     *,
+    codes: NDArray[np.uint8] | None = None,
     present: int = 0,
     changed: NDArray[np.bool_] | None = None,
     threads: int = 1,
@@ -47,11 +48,14 @@ def insert_vertices(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : array, shape (n_vectors, dim), C-contiguous
+        As `reader.kernels.squared_distances` takes them.
     neighbours, degrees : uint32 array (n_vectors, `list_capacity`) and int32 array (n_vectors,)
         What a vertex of `order` has for neighbours already takes part in its prune.
     order : uint32 array, shape (m,)
         Vertices to insert, in this order.
+    codes : uint8 array, shape (n_vectors, dim), optional
+        What searches compare in place of vectors; what they visited is then measured, and pruned, by vectors.
     present : int
         Vertices that are in the graph before the first of `order`; a batch is no larger than what is there.
     changed : bool array, shape (n_vectors,), optional
@@ -67,7 +71,7 @@ def insert_vertices(
         for size in _batch_sizes(present + len(order), present):
             batch = order[done : done + size]
             chosen, counts, computed = _choose_neighbours(
-                vectors, neighbours, degrees, batch, entry, parameters, pool
+                vectors, codes, neighbours, degrees, batch, entry, parameters, pool
             )
             neighbours[batch, :r] = chosen
             degrees[batch] = counts
@@ -95,6 +99,7 @@ def _batch_sizes(n: int, done: int = 0) -> list[int]:
 
 def _choose_neighbours(
     vectors: NDArray[Any],
+    codes: NDArray[np.uint8] | None,
     neighbours: NDArray[np.uint32],
     degrees: NDArray[np.int32],
     batch: NDArray[np.uint32],
@@ -108,7 +113,8 @@ def _choose_neighbours(
 
     def block(first: int, last: int) -> int:
         return int(_search_and_prune(
-            vectors, neighbours, degrees, batch[first:last], entry,
+            vectors, vectors if codes is None else codes, codes is not None,
+            neighbours, degrees, batch[first:last], entry,
             p.build_list_size, p.rule, chosen[first:last], counts[first:last],
         ))  # fmt: skip
 
@@ -117,7 +123,7 @@ def _choose_neighbours(
 
 @njit(nogil=True, cache=True)
 def _search_and_prune(
-    vectors: Any, neighbours: Any, degrees: Any, batch: Any, entry: int,
+    vectors: Any, searched: Any, coded: bool, neighbours: Any, degrees: Any, batch: Any, entry: int,
     list_size: int, rule: PruneRule, chosen: Any, counts: Any,
 ) -> int:  # pragma: no cover - compiled  # fmt: skip
     cap = neighbours.shape[1]
@@ -127,10 +133,14 @@ def _search_and_prune(
     total = 0
     for b in range(batch.size):
         v = np.int64(batch[b])
-        _, m, computed = greedy_search(vectors, v, v, vectors, neighbours, degrees, entry, list_size, s)
+        _, m, computed = greedy_search(searched, v, v, searched, neighbours, degrees, entry, list_size, s)
         total += computed
         ids[:m] = s.visited_ids[:m]
-        distances[:m] = s.visited_distances[:m]
+        if coded:
+            squared_distances(vectors, v, vectors, ids, m, distances)
+            total += m
+        else:
+            distances[:m] = s.visited_distances[:m]
         known = np.int64(degrees[v])  # from an earlier pass or as a target of an earlier batch
         if known > 0:
             ids[m : m + known] = neighbours[v, :known]

@@ -41,7 +41,7 @@ def build_navigation(vectors: NDArray[Any], *, seed: int, threads: int = 1) -> G
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_sample, dim), C-contiguous
+    vectors : float32, float16, uint8 or int8 array, shape (n_sample, dim), C-contiguous
 
     Returns
     -------

@@ -53,7 +53,8 @@ def robust_prune(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : array, shape (n_vectors, dim), C-contiguous
+        As `reader.kernels.squared_distances` takes them.
     ids, distances : uint32 and float32 arrays, shape (at least n,), contiguous
         Candidates and their squared distances to the vertex, which is not among them.
     out : uint32 array, shape (at least max_degree,), contiguous

@@ -1,4 +1,4 @@
-"""Scalar quantization of node vectors: 8 or 16 bits a component (DiskANN++ section VI, sq8 and sq16)."""
+"""Scalar quantization: 8 or 16 bits a component, on pages (DiskANN++ section VI, sq8 and sq16) or to build by."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Components coded at a time: work space of 12 MiB.
+_COMPONENTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,27 @@ def fit_scale(minimum: NDArray[Any], maximum: NDArray[Any], bits: int) -> Scale:
     low = minimum.astype(np.float32)
     step = ((maximum.astype(np.float64) - low) / (2**bits - 1)).astype(np.float32)
     return Scale(low, step, bits)
+
+
+def comparable_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return codes of a byte a component whose distances are those of the vectors, but for rounding and one factor.
+
+    Every component begins at its own least value, which changes no difference, and all have the step of the widest one.
+
+    Parameters
+    ----------
+    vectors : float32 or float16 array, shape (n, dim), n at least 1
+
+    Returns
+    -------
+    uint8 array, shape (n, dim)
+        Off by at most half a step, a 510th of the widest range, in each component.
+    """
+    least = vectors.min(axis=0).astype(np.float32)
+    range_ = (vectors.max(axis=0).astype(np.float64) - least).max()
+    scale = Scale(least, np.full(len(least), range_ / 255, np.float32), 8)
+    codes = np.empty(vectors.shape, np.uint8)
+    rows = max(1, _COMPONENTS // len(least))
+    for first in range(0, len(vectors), rows):
+        codes[first : first + rows] = scale.encode(vectors[first : first + rows])
+    return codes

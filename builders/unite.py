@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.distances import as_bits
 from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
@@ -25,7 +26,7 @@ def unite_lists(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vertices, dim)
+    vectors : float32, float16, uint8 or int8 array, shape (n_vertices, dim)
         May lie in a mapped file: only those are read that vertices with several lists name.
     vertices : uint32 array, shape (m,), ascending
         Owner of each list; a vertex may own several, or none.
@@ -41,7 +42,7 @@ def unite_lists(
     neighbours = np.zeros((last - first, max_degree), np.uint32)
     degrees = np.zeros(last - first, np.int32)
     bounds = np.searchsorted(vertices, np.arange(first, last + 1))
-    _unite(vectors, lists, bounds, first, rule, neighbours, degrees)
+    _unite(as_bits(vectors), lists, bounds, first, rule, neighbours, degrees)
     return neighbours, degrees
 
 

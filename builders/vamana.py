@@ -4,15 +4,15 @@ Vertices are inserted in a random order, batch by batch (see `builders.insert`).
 
 Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the graph, 16 bytes a vertex of bookkeeping, and a
 batch's edges.
-Deviations from the paper: one pass, at the given alpha (two are possible; see `VamanaParameters.passes`);
-squared distances in the prune (see `builders.prune`); lists may grow to 1.3 R before they are pruned, as in
+Deviations from the paper: one pass, at the given alpha, unless two are asked for, whose first one is at alpha 1 as in
+the paper; squared distances in the prune (see `builders.prune`); lists may grow to 1.3 R before they are pruned, as in
 DiskANN's code; a last step links vertices that the medoid cannot reach (see `builders.connect`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.distances import as_bits
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
@@ -44,7 +45,7 @@ class VamanaParameters:
     alpha : float
         Slack of the prune, at least 1.
     passes : int
-        Times every vertex is inserted.
+        Times every vertex is inserted: 1, or 2 as in the paper, the first time with a slack of 1.
     saturate : bool
         Whether the prune fills free places.
     """
@@ -59,6 +60,11 @@ class VamanaParameters:
     def rule(self) -> PruneRule:
         """How the prune chooses."""
         return PruneRule(self.alpha, self.saturate)
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """Slack of each pass."""
+        return (*(self.passes - 1) * (1.0,), self.alpha)
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ def build_vamana(
     parameters: VamanaParameters,
     *,
     seed: int,
+    codes: NDArray[np.uint8] | None = None,
     threads: int = 1,
     advance: Callable[[int], None] = lambda vertices: None,
 ) -> Graph:
@@ -95,27 +102,30 @@ def build_vamana(
 
     Parameters
     ----------
-    vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
+    vectors : float32, float16, uint8 or int8 array, shape (n_vectors, dim), C-contiguous
     entry : int
         Where searches start: the medoid.
     seed : int
         Decides the order of insertion.
+    codes : uint8 array, shape (n_vectors, dim), optional
+        See `builders.insert.insert_vertices`.
     advance : callable
-        Told the number of vertices inserted after each batch.
+        Told the number of vertices inserted after each batch of each pass.
 
     Returns
     -------
     Graph
         The same for every number of threads.
     """
-    n, r = len(vectors), parameters.max_degree
+    vectors, n, r = as_bits(vectors), len(vectors), parameters.max_degree
     neighbours = np.zeros((n, list_capacity(r)), np.uint32)
     degrees = np.zeros(n, np.int32)
     order = np.arange(n, dtype=np.uint32)
     np.random.default_rng(seed).shuffle(order)
-    for _ in range(parameters.passes):
+    for alpha in parameters.alphas:
+        this = replace(parameters, alpha=alpha)
         insert_vertices(
-            vectors, neighbours, degrees, order, entry, parameters, threads=threads, advance=advance
+            vectors, neighbours, degrees, order, entry, this, codes=codes, threads=threads, advance=advance
         )
     prune_long_lists(vectors, neighbours, degrees, parameters, threads)
     neighbours = _compact(neighbours, degrees, r)

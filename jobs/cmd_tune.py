@@ -23,8 +23,8 @@ EXAMPLES = examples(
 )
 #: Options of a job that tuning asks for, beside those that it tunes.
 _JOB = (
-    "column", "metric", "builder", "pq_rotation", "compute", "order", "node_dtype", "navigation", "seed", "memory",
-    "workers",
+    "column", "metric", "builder", "saturate", "passes", "build_codes", "pq_rotation", "compute", "order",
+    "node_dtype", "navigation", "seed", "memory", "workers",
 )  # fmt: skip
 #: Where the recommended job builds its index, unless a job file says so.
 INDEX_SUFFIX = ".index"

@@ -119,6 +119,21 @@ def resolve_job(
             "(default yes)",
         ),
     ] = None,
+    passes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="1|2",
+            help="vamana: times every vertex is inserted; 2 as in the paper, first without slack. (default 1)",
+        ),
+    ] = None,
+    build_codes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|sq8",
+            help="vamana: what the searches of a build compare, vectors or codes of a byte a component, which is "
+            "faster where they are floats. (default none)",
+        ),
+    ] = None,
     pq_bytes: Annotated[int | None, typer.Option(help="Bytes of a code in memory. (default 32)")] = None,
     pq_rotation: Annotated[
         str | None,

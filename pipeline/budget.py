@@ -18,9 +18,10 @@ from indexmill.builders.partition import partitioned_bytes
 from indexmill.builders.vamana import list_capacity
 from indexmill.formats.frame import PAGE_BYTES
 from indexmill.formats.nodes import NodeFormat
+from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.region_needs import Room, most_scratch
-from indexmill.pipeline.spec import Parameters
+from indexmill.pipeline.spec import TAKE_ALL_TYPES, Parameters
 
 #: Kept out of shards and tasks: the interpreter with numba, Arrow and scikit-learn, and what compiling kernels takes
 #: the first time a build runs on a machine.
@@ -71,13 +72,34 @@ class Shape:
 
     @property
     def comparable_bytes(self) -> int:
-        """A vector as the kernels compare it (`builders.distances.comparable`)."""
+        """A vector whose components can be computed with (`builders.distances.comparable`)."""
         return self.dim * (1 if self.dtype.itemsize == 1 else 4)
 
     @property
+    def is_comparable(self) -> bool:
+        """Whether that is a vector as it is stored."""
+        return self.comparable_bytes == self.row_bytes and self.dtype.kind != "i"
+
+    @property
+    def takes_all_types(self) -> bool:
+        """Whether the builder takes vectors as they are stored; else it takes comparable ones."""
+        return self.parameters.builder in TAKE_ALL_TYPES
+
+    @property
+    def taken_bytes(self) -> int:
+        """A vector as the builder takes it."""
+        return self.row_bytes if self.takes_all_types else self.comparable_bytes
+
+    @property
+    def searched_bytes(self) -> int:
+        """A vector as searches compare it while they build."""
+        return self.dim if self.parameters.build_codes == "sq8" else self.taken_bytes
+
+    @property
     def is_converted(self) -> bool:
-        """Whether that is another array."""
-        return self.comparable_bytes != self.row_bytes or self.dtype.kind == "i"
+        """Whether the builder or the order takes vectors in another type than they are stored in."""
+        wanted = not self.takes_all_types or self.parameters.order in USES_POINTS
+        return wanted and not self.is_comparable
 
     def room(self, memory: int) -> Room:
         """What the tasks of a region may hold, `region_bytes` of a budget of `memory`."""
@@ -168,7 +190,8 @@ def built_bytes(m: int, shape: Shape) -> int:
     p = shape.parameters
     if p.builder == "partition":
         return partitioned_bytes(m, shape.comparable_bytes, p.max_degree)
-    return graph_bytes(m, shape, p.max_degree)
+    coded = shape.dim * (p.build_codes == "sq8")
+    return graph_bytes(m, shape.row_bytes + coded, p.max_degree)
 
 
 def leaf_work_bytes(shape: Shape) -> int:
@@ -178,19 +201,20 @@ def leaf_work_bytes(shape: Shape) -> int:
     return THREAD_BYTES + LEAF_MOST * shape.comparable_bytes
 
 
-def graph_bytes(m: int, shape: Shape, max_degree: int) -> int:
-    """Return what inserting `m` vectors into a graph in one piece takes."""
+def graph_bytes(m: int, row_bytes: int, max_degree: int) -> int:
+    """Return what inserting `m` vectors of `row_bytes` bytes into a graph in one piece takes."""
     batch = max_degree // 4 + 1  # edges of the vertices that are inserted at a time
-    return m * (shape.comparable_bytes + 4 * list_capacity(max_degree) + 16 + batch)
+    return m * (row_bytes + 4 * list_capacity(max_degree) + 16 + batch)
 
 
 def shard_bytes(m: int, shape: Shape, memory: int) -> int:
-    """Return what building a shard of `m` vectors takes: collected, made comparable, built.
+    """Return what building a shard of `m` vectors takes: collected, made comparable if the builder wants it, built.
 
     Their keys and vector ids stay to the end.
     """
     collecting = m * shape.row_bytes + merge_bytes(memory) // 4
-    converting = m * (shape.row_bytes + shape.comparable_bytes) * shape.is_converted
+    converted = not (shape.takes_all_types or shape.is_comparable)
+    converting = m * (shape.row_bytes + shape.comparable_bytes) * converted
     return 8 * m + max(collecting, converting, built_bytes(m, shape))
 
 
@@ -198,9 +222,9 @@ def scratch_bound(shape: Shape) -> int:
     """Return the most bytes that the work directory of a graph build may take: about fanout * input + 2 * output.
 
     Fanout is 2 for a build in shards, 11 region by region, where candidates and edges of vertices come on top
-    (`region_needs.most_scratch`), and 1 otherwise. A type that the kernels do not take (int8, float16) is input
-    twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in the
-    output until that is finished; samples, which do not grow with the input, come on top.
+    (`region_needs.most_scratch`), and 1 otherwise. A type that the builder or the order does not take (int8, float16)
+    is input twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in
+    the output until that is finished; samples, which do not grow with the input, come on top.
     """
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted

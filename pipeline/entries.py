@@ -11,18 +11,15 @@ from indexmill.builders.entries import entry_vertices, n_entries
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.pipeline.graph import load_graph
 
-VERSION = 3
-#: What `builders.distances.comparable` adds to int8 components.
-_INT8_SHIFT = np.float32(128)
+VERSION = 4
 
 
 def entries_task(
     vectors: str, graph: str, sample: str, wanted: int, seed: int, compute: str, out: str, threads: int
 ) -> None:
-    """Write ``centroids.npy``, in the vectors' own terms, and ``vertices.npy``; `vectors` are comparable rows."""
+    """Write ``centroids.npy`` and ``vertices.npy``."""
     rows = np.load(vectors, mmap_mode="r")
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     centroids = fit_centroids(drawn, n_entries(wanted, len(rows)), seed, threads, open_device(compute))
-    points = centroids + _INT8_SHIFT if drawn.dtype == np.int8 else centroids
     np.save(Path(out) / "centroids.npy", centroids)
-    np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), points))
+    np.save(Path(out) / "vertices.npy", entry_vertices(rows, load_graph(Path(graph)), centroids))

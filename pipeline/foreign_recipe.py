@@ -63,7 +63,7 @@ class ImportRecipe(GraphRecipe):
     def _build(self) -> Stage:
         what = {"files": self._digests, "R": self.p.max_degree, "repair": self.origin.repair}
         return self._call(
-            "build", foreign_tasks.GRAPH_VERSION, what, [self.comparable, self.cluster], self._graph_job,
+            "build", foreign_tasks.GRAPH_VERSION, what, [self.ingest, self.cluster], self._graph_job,
             counts=self.by_vector,
         )  # fmt: skip
 
@@ -71,7 +71,7 @@ class ImportRecipe(GraphRecipe):
         entry = cluster.load_medoid(self.mill.read(self.cluster))
         index, repair = self.origin.index, self.origin.repair
         return (
-            foreign_tasks.graph_task, index, self._rows, self.p.max_degree, entry, self.p.build_list_size, repair,
+            foreign_tasks.graph_task, index, self.vectors, self.p.max_degree, entry, self.p.build_list_size, repair,
         )  # fmt: skip
 
     def _encode(self) -> Stage:

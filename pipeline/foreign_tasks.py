@@ -53,7 +53,7 @@ def graph_task(
     Parameters
     ----------
     vectors : str
-        File of rows that the kernels compare.
+        File of the vectors.
     max_degree : int
         R, at least the longest list of `index`.
 

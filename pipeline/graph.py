@@ -23,6 +23,7 @@ from indexmill.builders.device import open_device
 from indexmill.builders.distances import comparable
 from indexmill.builders.entries import medoid
 from indexmill.builders.partition import build_partitioned
+from indexmill.builders.scalar import comparable_codes
 from indexmill.builders.shards import ShardPlan
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
@@ -33,10 +34,11 @@ from indexmill.formats.frame import corrupt
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.allocator import give_back
 from indexmill.pipeline.merge import collect, count
+from indexmill.pipeline.spec import TAKE_ALL_TYPES
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
-BUILD_VERSION = 4
+BUILD_VERSION = 5
 UNITE_VERSION = 3
 MERGE_VERSION = 3
 #: A shard may exceed its size by this share: the sample that sized it is not the whole.
@@ -55,18 +57,25 @@ class GraphParameters(NamedTuple):
     builder: str = "vamana"
     compute: str = "cpu"
     saturate: bool = True
+    passes: int = 1
+    build_codes: str = "none"
 
     @property
     def vamana(self) -> VamanaParameters:
         """The builder's part."""
-        return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, saturate=self.saturate)
+        return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, self.passes, self.saturate)
+
+    def taken(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return vectors as the builder takes them."""
+        return vectors if self.builder in TAKE_ALL_TYPES else comparable(vectors)
 
     def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
-        """Build the graph of comparable rows; `advance` is told of vertices, unless it is None."""
+        """Build the graph of rows as `taken` returns them; `advance` is told of vertices, unless it is None."""
         report = {} if advance is None else {"advance": advance}
         how = {"seed": self.seed, "threads": threads, **report}
         if self.builder == "vamana":
-            return build_vamana(vectors, entry, self.vamana, **how)
+            codes = comparable_codes(vectors) if self.build_codes == "sq8" else None
+            return build_vamana(vectors, entry, self.vamana, codes=codes, **how)
         how |= {"device": open_device(self.compute), "ended": lambda step, copies: give_back()}
         return build_partitioned(vectors, entry, self.vamana, **how)
 
@@ -102,7 +111,7 @@ def write_facts(directory: Path, entry: int, edges_added: int, shards: list[int]
 
 
 def comparable_task(vectors: str, out: str, threads: int) -> None:
-    """Write ``vectors.npy`` as rows that the kernels compare (`builders.distances.comparable`)."""
+    """Write ``vectors.npy`` as rows whose components can be computed with (`builders.distances.comparable`)."""
     rows = np.load(vectors, mmap_mode="r")
     dtype = comparable(np.empty((0, 1), rows.dtype)).dtype
     wide = create_npy(Path(out) / "vectors.npy", dtype, rows.shape)
@@ -114,7 +123,7 @@ def comparable_task(vectors: str, out: str, threads: int) -> None:
 def build_task(
     vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
 ) -> None:
-    """Build the graph of all vectors, comparable rows, in one piece."""
+    """Build the graph of all vectors in one piece; they are as the builder takes them."""
     save_graph(p.build(np.load(vectors), entry, threads, advance), Path(out))
 
 
@@ -155,7 +164,7 @@ def build_shard_task(
         )
     _, ids, payload = collect(chunks, shard, shard + 1, buffer_bytes=buffer_bytes)
     if n:
-        vectors = comparable(payload)
+        vectors = p.taken(payload)
         del payload
         entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
         graph = p.build(vectors, entry, threads, advance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from indexmill.formats.errors import ConfigError
 from indexmill.formats.source import VectorSource
 from indexmill.pipeline import budget, ingest, needs
 from indexmill.pipeline.blueprint import Blueprint
@@ -33,6 +34,11 @@ class GraphBlueprint(Blueprint):
         super().__init__(spec, source)
         ingest.check_metric(source, p.metric)
         dtype = ingest.stored_dtype(source.dtype, p.metric)
+        if p.build_codes != "none" and dtype.kind != "f":
+            raise ConfigError(
+                f"build_codes: {p.build_codes} goes with float vectors, {source.paths[0]} holds {dtype}, a byte a "
+                "component as well; leave it out"
+            )
         dim = source.dim + (p.metric == "ip")
         asked = budget.Shape(source.n_vectors, dim, dtype, side_columns(source).ids, p)
         self.shape = needs.fit_shards(asked, spec.memory, spec.executor, spec.workers)

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.distances import comparable
 from indexmill.builders.navigation import build_navigation, in_slot_order, navigation_sample
 from indexmill.formats.navigation import Navigation
 from indexmill.pipeline.graph import load_graph, save_graph
 
-VERSION = 2
+VERSION = 3
 
 
 def navigation_task(vectors: str, fraction: float, seed: int, out: str, threads: int) -> None:
@@ -20,7 +19,7 @@ def navigation_task(vectors: str, fraction: float, seed: int, out: str, threads:
     rows = np.load(vectors, mmap_mode="r")
     sample = navigation_sample(fraction, len(rows), seed)
     np.save(Path(out) / "sample.npy", sample)
-    save_graph(build_navigation(comparable(rows[sample]), seed=seed, threads=threads), Path(out))
+    save_graph(build_navigation(rows[sample], seed=seed, threads=threads), Path(out))
 
 
 def load_navigation(directory: Path, slots: NDArray[np.uint32]) -> Navigation:

@@ -291,7 +291,7 @@ def _entries(shape: Shape, workers: int) -> int:
 
 def _navigation(shape: Shape) -> int:
     size = navigation_size(shape.parameters.navigation, shape.n)
-    return graph_bytes(size, shape, NAVIGATION_VAMANA.max_degree) + size * shape.row_bytes
+    return graph_bytes(size, shape.row_bytes, NAVIGATION_VAMANA.max_degree)
 
 
 def _order(shape: Shape, workers: int) -> int:

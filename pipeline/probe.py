@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.distances import comparable, distances_from_first
+from indexmill.builders.distances import as_bits, comparable, distances_from_first
 from indexmill.builders.entries import n_entries
 from indexmill.builders.insert import insert_vertices
 from indexmill.builders.kmeans import PASSES, mini_batches
 from indexmill.builders.navigation import navigation_size
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
+from indexmill.builders.scalar import comparable_codes
 from indexmill.builders.vamana import VamanaParameters, list_capacity
 from indexmill.formats.source import VectorSource
 from indexmill.formats.validate import check_batch
@@ -133,21 +134,24 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
     read = time.perf_counter() - begun
     reading = read / len(vectors)
     given = np.ascontiguousarray(vectors, dtype=shape.dtype)
-    rows = comparable(given)
-    _warm(rows[:64], p)
+    rows = as_bits(given)
+    taken = rows if shape.takes_all_types else comparable(given)
+    codes = comparable_codes(given) if p.build_codes == "sq8" else None
+    _warm(given[:64], p)
     deadline = time.perf_counter() + _SECONDS - read
     graph_deadline = min(deadline, time.perf_counter() + _GRAPH_SECONDS)
     partitioned = p.builder == "partition"
     insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * _GRAPH_SECONDS * partitioned
-    size, insertion, distances, doubling = _insert(rows, p, insert_deadline)
-    partition = partition_rates(rows, p, graph_deadline) if partitioned else None
-    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.comparable_bytes, rows.nbytes))
-    gathered = _distance_seconds(rows, 1, deadline)
-    together = _distance_seconds(rows, workers, deadline)
-    wide = np.empty((spread // (rows.shape[1] * rows.itemsize), rows.shape[1]), rows.dtype)
-    for first in range(0, len(wide), len(rows)):
-        block = wide[first : first + len(rows)]
-        block[:] = rows[: len(block)]
+    size, insertion, distances, doubling = _insert(rows, codes, p, insert_deadline)
+    partition = partition_rates(taken, p, graph_deadline) if partitioned else None
+    searched = taken if codes is None else codes
+    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
+    gathered = _distance_seconds(searched, 1, deadline)
+    together = _distance_seconds(searched, workers, deadline)
+    wide = np.empty((spread // searched[0].nbytes, searched.shape[1]), searched.dtype)
+    for first in range(0, len(wide), len(searched)):
+        block = wide[first : first + len(searched)]
+        block[:] = searched[: len(block)]
     scattered = _distance_seconds(wide, workers, deadline)
     del wide
     return Rates(
@@ -179,7 +183,7 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
         work[name] /= rates.threads
     work |= {
         "ingest": n * rates.reading,
-        "build": members * _vertex_seconds(rates, members // cells),
+        "build": members * _vertex_seconds(rates, members // cells, p.passes),
         "encode": (n + trained) * rates.encoding / rates.threads,
         "entries": rates.centroids / rates.threads,
         "navigation": navigation_size(p.navigation, n) * rates.insertion,
@@ -191,18 +195,27 @@ def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str
     return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
 
 
-def _vertex_seconds(rates: Rates, n: int) -> float:
+def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
     """Mean seconds of a vertex of a graph of `n`, on all threads."""
     waiting = max(0.0, rates.scattered - rates.gathered)
     if rates.partition is not None:
         return partition_seconds(rates.partition, n, waiting) / rates.threads
-    # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e).
-    doublings = math.log2(max(n, 2) / math.e / rates.graph_size)
-    distances = max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
+    # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e). A second
+    # pass finds it grown.
+    sizes = (n / math.e, *(passes - 1) * (n,))
+    distances = sum(_insertion_distances(rates, size) for size in sizes)
     return distances * (rates.insertion / rates.distances + waiting) / rates.threads
 
 
-def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, float, float, float]:
+def _insertion_distances(rates: Rates, size: float) -> float:
+    """Distances that an insertion into a graph of `size` vertices computes."""
+    doublings = math.log2(max(size, 1) / rates.graph_size)
+    return max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
+
+
+def _insert(
+    rows: NDArray[Any], codes: NDArray[np.uint8] | None, p: Parameters, deadline: float
+) -> tuple[int, float, float, float]:
     """Grow a graph; return the size it was timed at, seconds and distances of an insertion, distances a doubling."""
     neighbours = np.zeros((len(rows), list_capacity(p.max_degree)), np.uint32)
     degrees = np.zeros(len(rows), np.int32)
@@ -215,7 +228,7 @@ def _insert(rows: NDArray[Any], p: Parameters, deadline: float) -> tuple[int, fl
         some = order[done:last]
         clock = BatchClock()
         distances = insert_vertices(
-            rows, neighbours, degrees, some, int(order[0]), vamana, present=done, advance=clock
+            rows, neighbours, degrees, some, int(order[0]), vamana, codes=codes, present=done, advance=clock
         )
         measured.append((math.sqrt(max(done, 1) * last), clock.median(), distances / len(some)))
         done = last
@@ -234,13 +247,16 @@ def _doubling(n: int) -> list[int]:
     return sizes
 
 
-def _warm(rows: NDArray[Any], p: Parameters) -> None:
+def _warm(given: NDArray[Any], p: Parameters) -> None:
     """Compile what is timed."""
-    _insert(rows, p, math.inf)
-    _distance_seconds(rows, 1, 0)
-    train_pq(rows, min(p.pq_bytes, rows.shape[1]), seed=p.seed)
+    codes = comparable_codes(given) if p.build_codes == "sq8" else None
+    _insert(as_bits(given), codes, p, math.inf)
+    train_pq(given, min(p.pq_bytes, given.shape[1]), seed=p.seed)
     if p.builder == "partition":
-        warm_partition(rows)
+        warm_partition(comparable(given))
+        _distance_seconds(comparable(given), 1, 0)
+    else:
+        _distance_seconds(as_bits(given) if codes is None else codes, 1, 0)
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -45,7 +46,6 @@ class GraphRecipe(Recipe):
         emit.check_range(summary, self.node)
         self.sample = self._sample()
         self.cluster = self._cluster()
-        self.comparable = self._comparable()
         self.graph = self._graph()
         self.encode = self._encode()
         self.order = self._order()
@@ -96,9 +96,13 @@ class GraphRecipe(Recipe):
             ),
         )  # fmt: skip
 
-    def _comparable(self) -> Stage:
-        """Vectors as the kernels take them: what ingest wrote, unless their type must be changed."""
-        if not self.shape.is_converted:
+    @cached_property
+    def comparable(self) -> Stage:
+        """Rows whose components can be computed with: what ingest wrote, unless their type must be changed.
+
+        It is made of the stages that ask for it: without any it would wait for a reader, and ingest for it.
+        """
+        if self.shape.is_comparable:
             return self.ingest
         return self._call(
             "comparable", graph.COMPARABLE_VERSION, {}, [self.ingest],
@@ -114,8 +118,8 @@ class GraphRecipe(Recipe):
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
         return graph.GraphParameters(
-            p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate
-        )
+            p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate, p.passes, p.build_codes,
+        )  # fmt: skip
 
     @property
     def _graph_key(self) -> dict[str, Any]:
@@ -123,15 +127,22 @@ class GraphRecipe(Recipe):
         g = self._graph_parameters
         return g._asdict() | (compute_key(self.p) if g.compute != "cpu" else {})
 
+    @property
+    def _insertion(self) -> str:
+        """What the progress of a build counts: every vector once for each pass."""
+        return "vectors" if self.p.passes == 1 else "insertions"
+
     def _graph(self) -> Stage:
         return self._build() if self.p.shard_vectors is None else self._build_sharded()
 
     def _build(self) -> Stage:
         g = self._graph_parameters
+        taken = self.ingest if self.shape.takes_all_types else self.comparable
+        rows = str(taken.path / "vectors.npy")
         return self._call(
-            "build", graph.BUILD_VERSION, self._graph_key, [self.comparable, self.cluster],
-            lambda: (graph.build_task, self._rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
-            counts=self.by_vector,
+            "build", graph.BUILD_VERSION, self._graph_key, [taken, self.cluster],
+            lambda: (graph.build_task, rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
+            counts=(g.passes * self.summary.n_vectors, self._insertion),
         )  # fmt: skip
 
     def _build_sharded(self) -> Stage:
@@ -158,14 +169,15 @@ class GraphRecipe(Recipe):
                     for shard in range(shards())
                 ],
             ),
-            lambda: [int(n * (1 + self.p.overlap)) // shards()] * shards(), wide=True, unit="vectors",
+            lambda: [int(n * (1 + self.p.overlap)) * g.passes // shards()] * shards(),
+            wide=True, unit=self._insertion,
         )  # fmt: skip
         unite = self._tasks(
-            "unite", graph.UNITE_VERSION, self._graph_key, [build, self.comparable, self.cluster], "npz", bounds,
+            "unite", graph.UNITE_VERSION, self._graph_key, [build, self.ingest, self.cluster], "npz", bounds,
             lambda: (
                 graph.unite_task,
                 [
-                    (self._rows, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
+                    (self.vectors, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
                     for first, last in pairwise(bounds)
                 ],
             ),
@@ -173,10 +185,10 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
         parts = task_files(unite.path, len(bounds) - 1, "npz")
         return self._call(
-            "merge", graph.MERGE_VERSION, self._graph_key, [unite, self.comparable, self.cluster],
+            "merge", graph.MERGE_VERSION, self._graph_key, [unite, self.ingest, self.cluster],
             lambda: (
-                graph.merge_task, self._rows, parts, n, g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)),
-                g.build_list_size,
+                graph.merge_task, self.vectors, parts, n, g.max_degree,
+                cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
             ),
         )  # fmt: skip
 
@@ -213,9 +225,9 @@ class GraphRecipe(Recipe):
     def _entries(self) -> Stage:
         what = {"entries": self.p.entries, "seed": self.p.seed, **compute_key(self.p)}
         return self._call(
-            "entries", entries.VERSION, what, [self.sample, self.graph, self.comparable],
+            "entries", entries.VERSION, what, [self.sample, self.graph, self.ingest],
             lambda: (
-                entries.entries_task, self._rows, str(self.graph.path), str(self.sample.path), self.p.entries,
+                entries.entries_task, self.vectors, str(self.graph.path), str(self.sample.path), self.p.entries,
                 self.p.seed, self.p.compute,
             ),
         )  # fmt: skip

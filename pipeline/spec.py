@@ -21,6 +21,8 @@ DEFAULT_MAX_DEGREE = 32
 DEFAULT_BUILD_LIST_SIZE = 75
 #: Pruning slack of Vamana; 1.2 is the paper's value.
 DEFAULT_ALPHA = 1.2
+#: Times Vamana inserts every vertex; the paper's second pass takes as long again.
+DEFAULT_PASSES = 1
 #: Bytes of a PQ code, which stay in memory for every vector.
 DEFAULT_PQ_BYTES = 32
 #: Entry-vertex candidates (DiskANN++ section III); 1,024 centroids of 128 floats are 512 KiB.
@@ -85,8 +87,12 @@ Order = Literal[
     "graph-bisection", "restream", "polish",
 ]  # fmt: skip
 NodeDtype = Literal["same", "float16", "sq16", "sq8"]
+BuildCodes = Literal["none", "sq8"]
 ExecutorName = Literal["local", "ray"]
 Compute = Literal["cpu", "cuda", "auto"]
+
+#: Builders whose kernels take vectors of every type; the others take them as `builders.distances.comparable` has them.
+TAKE_ALL_TYPES = ("vamana",)
 
 
 class Parameters(BaseModel):
@@ -100,6 +106,8 @@ class Parameters(BaseModel):
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
     saturate: bool = True
+    passes: Annotated[int, Field(ge=1, le=2)] = DEFAULT_PASSES
+    build_codes: BuildCodes = "none"
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     pq_rotation: Literal["none", "opq"] = "none"
     order: Order = "star"
@@ -112,6 +120,16 @@ class Parameters(BaseModel):
     overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
     compute: Annotated[Compute, Field(alias="device")] = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+
+    @model_validator(mode="after")
+    def _only_vamana_inserts(self) -> Parameters:
+        if self.builder != "vamana":
+            for name, said in (("passes", self.passes != 1), ("build_codes", self.build_codes != "none")):
+                if said:
+                    raise ValueError(
+                        f"{name}: go with builder vamana, {self.builder} inserts no vertices; leave them out"
+                    )
+        return self
 
 
 class LshParameters(BaseModel):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.memory_support import peak_growth
 from tests.oracles import vamana as oracle
 
 from indexmill.builders import insert, vamana
 from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.distances import comparable
+from indexmill.builders.entries import entry_vertices
 from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.greedy import search_rows
 from indexmill.builders.insert import _batch_sizes
 from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import VamanaParameters, build_vamana
+from indexmill.pipeline.budget import graph_bytes
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 
@@ -77,6 +83,72 @@ def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyP
     one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.neighbours, two.neighbours)
     np.testing.assert_array_equal(one.degrees, two.degrees)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_graph_is_that_of_the_same_vectors_in_a_wider_type(dtype: str) -> None:
+    vectors = (points(400, 9, "float32", 3) * 20).astype(dtype)
+    one, two = (build_vamana(rows, 3, SMALL, seed=5) for rows in (vectors, comparable(vectors)))
+    np.testing.assert_array_equal(one.neighbours, two.neighbours)
+    np.testing.assert_array_equal(one.degrees, two.degrees)
+    lists = np.stack([one.neighbours, one.neighbours[one.neighbours[:, 0]]], axis=1).reshape(800, 8)
+    vertices = np.repeat(np.arange(400, dtype=np.uint32), 2)
+    united = [unite_lists(rows, vertices, lists, 0, 400, 8, 1.2) for rows in (vectors, comparable(vectors))]
+    np.testing.assert_array_equal(united[0][0], united[1][0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int8"])
+def test_entry_vertices_are_nearest_to_their_centroids_in_every_type(dtype: str) -> None:
+    vectors = np.clip(points(500, 6, "float32", 7) * 30 + 128 * (dtype == "uint8"), -128, 255)
+    vectors = np.clip(vectors, 0, 255).astype(dtype) if dtype == "uint8" else vectors.astype(dtype)
+    rows = vectors.astype(np.float32)
+    centroids = np.stack([rows[some].mean(axis=0) for some in np.split(np.arange(500), 10)])
+    if dtype in ("uint8", "int8"):
+        centroids = np.rint(centroids)
+    graph = build_vamana(vectors, 0, SMALL, seed=1)
+    found = rows[entry_vertices(vectors, graph, centroids)]
+    nearest = ((rows[None] - centroids[:, None]) ** 2).sum(axis=2).min(axis=1)
+    np.testing.assert_allclose(((found - centroids) ** 2).sum(axis=1), nearest, rtol=1e-2)
+
+
+def test_two_passes_over_float16_take_what_is_reserved_and_no_wider_copy() -> None:
+    n, dim, degree = 12_000, 256, 16
+    grown = peak_growth(
+        f"""
+        import numpy as np
+        from indexmill.builders.vamana import VamanaParameters, build_vamana
+        vectors = np.random.default_rng(1).normal(size=({n}, {dim})).astype(np.float16)
+        p = VamanaParameters({degree}, 12, 1.2, passes=2)
+        build_vamana(vectors[:200], 0, p, seed=1, threads=2)
+        """,
+        "build_vamana(vectors, 0, p, seed=1, threads=2)",
+    )
+    reserved = graph_bytes(n, 2 * dim, degree)
+    assert (
+        0.5 * (reserved - n * 2 * dim) < grown < reserved - n * 2 * dim + (4 << 20)
+    )  # work space of two threads
+
+
+@pytest.mark.parametrize(("passes", "slacks"), [(1, [1.2]), (2, [1.0, 1.2])])
+def test_only_the_last_pass_has_slack(
+    monkeypatch: pytest.MonkeyPatch, passes: int, slacks: list[float]
+) -> None:
+    seen = []
+
+    def insert_and_note(*given: Any, **options: Any) -> int:
+        seen.append(given[5].alpha)
+        return insert.insert_vertices(*given, **options)
+
+    monkeypatch.setattr(vamana, "insert_vertices", insert_and_note)
+    vectors, told = points(400, 6, "uint8", 4), []
+    graph = build_vamana(vectors, 0, replace(SMALL, passes=passes), seed=1, advance=told.append)
+    assert seen == slacks
+    assert sum(told) == passes * 400
+    assert oracle.reachable(graph.neighbours, graph.degrees, 0) == set(range(400))
+    for v in range(400):
+        row = graph.neighbours[v, : graph.degrees[v]].tolist()
+        assert v not in row
+        assert len(set(row)) == len(row) <= 8
 
 
 def test_seed_changes_the_graph() -> None:

@@ -169,6 +169,7 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
     fields = Parameters.model_fields
     for flag, name in (
         ("--alpha", "alpha"),
+        ("--passes", "passes"),
         ("--pq-bytes", "pq_bytes"),
         ("--entries", "entries"),
         ("--navigation", "navigation"),
@@ -183,6 +184,7 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
         "seed",
         "kind",
         "builder",
+        "build_codes",
     ):
         assert f"(default {fields[name].default})" in shown.split(f"--{name.replace('_', '-')} ")[1][:200]
     assert BuildSpec.model_fields["memory"].default == 8 << 30

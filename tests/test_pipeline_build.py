@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
-from indexmill.formats.index import verify_index
+from indexmill.formats.index import IndexFiles, verify_index
 from indexmill.formats.manifest import read_manifest
 from indexmill.formats.source import array_source
 from indexmill.pipeline import budget
@@ -137,6 +137,22 @@ def test_ray_and_local_give_the_same_bytes(
     assert data_files(alone) == data_files(local)
     ray = build(tmp_path / "ray", vectors, workers=2, executor="ray", shard_vectors=shard_vectors)
     assert data_files(local) == data_files(ray)
+
+
+@pytest.mark.parametrize("shard_vectors", [None, 500], ids=["one piece", "shards"])
+def test_float16_makes_the_graph_of_the_same_vectors_in_float32(
+    tmp_path: Path, shard_vectors: int | None
+) -> None:
+    half = clustered(1000, 10).astype(np.float16)
+    lists = []
+    for name, vectors in (("half", half), ("wide", half.astype(np.float32))):
+        index = build(
+            tmp_path / name, vectors, shard_vectors=shard_vectors, node_dtype="float16", navigation=0
+        )
+        assert_sound(index)
+        with IndexFiles(index) as files:
+            lists.append(files.graph.read_all().neighbours)
+    np.testing.assert_array_equal(*lists)
 
 
 def test_a_sharded_build_is_nearly_as_good_as_one_piece(tmp_path: Path) -> None:

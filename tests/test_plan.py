@@ -137,6 +137,33 @@ def test_predicted_scratch_lies_below_the_stated_bound() -> None:
         assert predicted <= budget.scratch_bound(shape), job
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int8"])
+@pytest.mark.parametrize(
+    ("settings", "computes"),
+    [
+        ({}, False),
+        ({"shard_vectors": 3000}, False),
+        ({"order": "kmeans-pages"}, True),
+        ({"builder": "partition"}, True),
+    ],
+    ids=["vamana", "shards", "an order of vectors", "partition"],
+)
+def test_vectors_are_widened_only_for_who_computes_with_components(
+    dtype: str, settings: dict[str, Any], computes: bool
+) -> None:
+    shape = budget.Shape(10_000, 24, np.dtype(dtype), 0, Parameters(**{**QUICK, **settings}))
+    _, files = needed_scratch(shape, SideColumns(), 1 << 30, keep=False)
+    assert shape.is_converted == ("comparable" in files) == (computes and dtype in ("float16", "int8"))
+
+
+def test_a_graph_of_float16_takes_the_memory_of_half_as_many_components() -> None:
+    sizes = {
+        dtype: budget.built_bytes(10_000, budget.Shape(10_000, dim, np.dtype(dtype), 0, Parameters()))
+        for dtype, dim in (("float16", 200), ("float32", 100))
+    }
+    assert sizes["float16"] == sizes["float32"]
+
+
 def test_shards_and_tasks_never_reserve_more_than_the_budget() -> None:
     for job in JOBS:
         shape = budget.Shape(
