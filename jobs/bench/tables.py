@@ -70,7 +70,7 @@ def render(
     targets : sequence of Target
     """
     parts = record["parts"]
-    sections = [_head(record, source), _targets(record, targets)]
+    sections = [_head(record, source), *([_targets(record, targets)] if targets else [])]
     sections += [draw(parts[name], images) for name, draw in drawn.items() if name in parts]
     return "\n\n".join(sections) + "\n"
 
