@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -12,7 +12,9 @@ T = TypeVar("T")
 _AHEAD = 4
 
 
-def map_blocks(function: Callable[[int, int], T], n: int, block: int, threads: int) -> Iterator[T]:
+def map_blocks(
+    function: Callable[[int, int], T], n: int, block: int, threads: int
+) -> Generator[T, None, None]:
     """Yield ``function(first, last)`` for consecutive blocks of ``range(n)``, in order.
 
     Parameters

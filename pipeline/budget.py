@@ -104,8 +104,8 @@ class Shape:
     def room(self, memory: int) -> Room:
         """What the tasks of a region may hold, `region_bytes` of a budget of `memory`."""
         assert self.region_bytes is not None
-        row, degree = self.comparable_bytes, self.parameters.max_degree
-        return Room(self.region_bytes, merge_bytes(memory), row, degree, room_step(memory))
+        row, p = self.comparable_bytes, self.parameters
+        return Room(self.region_bytes, merge_bytes(memory), row, p.max_degree, p.saturate, room_step(memory))
 
 
 def task_bytes(memory: int) -> int:
@@ -189,7 +189,7 @@ def built_bytes(m: int, shape: Shape) -> int:
     """Return what building the graph of `m` vectors in one piece takes."""
     p = shape.parameters
     if p.builder == "partition":
-        return partitioned_bytes(m, shape.comparable_bytes, p.max_degree)
+        return partitioned_bytes(m, shape.comparable_bytes, p.max_degree, p.saturate)
     coded = shape.dim * (p.build_codes == "sq8")
     return graph_bytes(m, shape.row_bytes + coded, p.max_degree)
 
@@ -229,7 +229,7 @@ def scratch_bound(shape: Shape) -> int:
     fanout = 2 if shape.parameters.shard_vectors is not None else 1
     vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
     if shape.region_bytes is not None:
-        vector += most_scratch(shape.comparable_bytes, shape.parameters.max_degree)
+        vector += most_scratch(shape.comparable_bytes, shape.parameters.max_degree, shape.parameters.saturate)
     sample = min(shape.parameters.sample_vectors, shape.n) * shape.row_bytes
     beside = shape.parameters.pq_bytes + 16
     return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SCRATCH_SLACK

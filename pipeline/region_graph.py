@@ -9,6 +9,7 @@ be reached. All but the last have the vectors of one region in memory; others ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -233,8 +234,9 @@ def _with_rows(
                 work(first + one, first + end)
                 return end - one
 
-            for done in map_blocks(block, last - first, _BLOCK, threads):
-                advance(done)
+            with closing(map_blocks(block, last - first, _BLOCK, threads)) as blocks:
+                for done in blocks:  # closed before the rows go, whatever `advance` raises
+                    advance(done)
 
 
 def merge_task(

@@ -40,6 +40,8 @@ class Room(NamedTuple):
     row_bytes : int
         A vector as kernels compare it.
     max_degree : int
+    saturate : bool
+        Whether lists are filled up to it.
     step : int
         What `bytes` are a multiple of.
     """
@@ -48,6 +50,7 @@ class Room(NamedTuple):
     buffer_bytes: int
     row_bytes: int
     max_degree: int
+    saturate: bool
     step: int
 
 
@@ -180,7 +183,7 @@ def expected_regions(n: int, room: Room) -> Expected | None:
 def expected_leaves_bytes(cut: Expected, room: Room) -> int:
     """Return what the leaves of the largest region take, about; see `leaves_bytes`."""
     copies = COPIES // FANOUTS[0] * cut.in_cells
-    found = neighbours_a_leaf(room.max_degree, cut.fanout * COPIES / FANOUTS[0])
+    found = neighbours_a_leaf(room.max_degree, cut.fanout * COPIES / FANOUTS[0], room.saturate)
     return _leaves(cut.members, cut.in_cells, copies, room, found)
 
 
@@ -189,13 +192,13 @@ def assign_row_bytes(row_bytes: int) -> int:
     return row_bytes + 60 * FANOUTS[0]
 
 
-def most_scratch(row_bytes: int, max_degree: int) -> int:
+def most_scratch(row_bytes: int, max_degree: int, saturate: bool) -> int:
     """Return the most bytes of files that a vector has between its stages, but for its row in the input.
 
     It is in as many regions as it has leaders at most. In each, its candidates leave at most one record that is not
     full; and the ends of its edges one in each part.
     """
     regions = FANOUTS[0]
-    met = 8 * COPIES * neighbours_a_leaf(max_degree) + regions * (8 * MET + PAIR_BYTES)
+    met = 8 * COPIES * neighbours_a_leaf(max_degree, saturate=saturate) + regions * (8 * MET + PAIR_BYTES)
     edges = 2 * 4 * max_degree * 5 // 4 + (regions + 1) * (4 * ENDS + PAIR_BYTES)
     return regions * (row_bytes + PAIR_BYTES) + 4 * regions + 8 + met + edges + 4 * max_degree + PAIR_BYTES

@@ -79,8 +79,9 @@ def region_files(shape: Shape, memory: int) -> dict[str, int]:
 
 def _files(shape: Shape, cut: Expected) -> dict[str, int]:
     n, degree = shape.n, shape.parameters.max_degree
+    found = neighbours_a_leaf(degree, saturate=shape.parameters.saturate)
     labels = 2 * cut.fanout * n
-    met = min(2 * degree, _DISTINCT * COPIES * neighbours_a_leaf(degree) / cut.times)
+    met = min(2 * degree, _DISTINCT * COPIES * found / cut.times)
     records = cut.times * (met / MET + 0.5)
     edges = _CHOSEN * degree / ENDS + 0.5 + cut.times * 0.5 + _CHOSEN * degree / ENDS
     return {

@@ -69,7 +69,7 @@ def test_tiles_of_a_product_change_nothing(fanout: int, monkeypatch: pytest.Monk
     vectors = random_bytes(700, 9, 4)
     points = random_bytes(600, 9, 5).astype(np.float32)
     whole = nearest_points(vectors, points, fanout)
-    monkeypatch.setattr(nearest, "_TILE_ROWS", 64)
+    monkeypatch.setattr(nearest, "TILE_ROWS", 64)
     monkeypatch.setattr(nearest, "_TILE_POINTS", 48)
     np.testing.assert_array_equal(nearest_points(vectors, points, fanout), whole)
     expected = np.argsort(squared(vectors, points), axis=1, kind="stable")[:, :fanout]

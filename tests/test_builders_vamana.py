@@ -93,7 +93,10 @@ def test_graph_is_that_of_the_same_vectors_in_a_wider_type(dtype: str) -> None:
     np.testing.assert_array_equal(one.degrees, two.degrees)
     lists = np.stack([one.neighbours, one.neighbours[one.neighbours[:, 0]]], axis=1).reshape(800, 8)
     vertices = np.repeat(np.arange(400, dtype=np.uint32), 2)
-    united = [unite_lists(rows, vertices, lists, 0, 400, 8, 1.2) for rows in (vectors, comparable(vectors))]
+    united = [
+        unite_lists(rows, vertices, lists, 0, 400, 8, PruneRule(1.2))
+        for rows in (vectors, comparable(vectors))
+    ]
     np.testing.assert_array_equal(united[0][0], united[1][0])
 
 

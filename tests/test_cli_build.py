@@ -175,6 +175,8 @@ def test_defaults_in_the_help_are_the_real_ones() -> None:
         ("--navigation", "navigation"),
     ):
         assert f"(default {fields[name].default})" in shown.split(flag)[1][:200]
+    assert fields["saturate"].default is True
+    assert "(default yes)" in shown.split("--saturate")[1][:300]
     for name in (
         "max_degree",
         "build_list_size",

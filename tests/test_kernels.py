@@ -157,10 +157,11 @@ def test_every_type_is_pruned_as_by_the_oracle(dtype: str) -> None:
         far = measure(vectors[0], vectors, "l2", ids)
         assert sort_candidates(ids, far, len(ids)) == n - 1
         for degree in (1, 8, 40):
-            out = np.zeros(degree, np.uint32)
-            chosen = out[: robust_prune(bits(vectors), ids, far, n - 1, degree, PruneRule(1.2), out)].tolist()
-            everyone = list(range(1, n))
-            assert chosen == graphs.robust_prune(vectors, 0, everyone, degree, float(np.float32(1.2)))
+            for saturate in (True, False):
+                out, rule = np.zeros(degree, np.uint32), PruneRule(1.2, saturate)
+                chosen = out[: robust_prune(bits(vectors), ids, far, n - 1, degree, rule, out)].tolist()
+                alpha, everyone = float(np.float32(1.2)), list(range(1, n))
+                assert chosen == graphs.robust_prune(vectors, 0, everyone, degree, alpha, saturate)
 
 
 def test_sorting_puts_ties_in_the_order_of_ids_and_drops_repeated_ones() -> None:
