@@ -201,9 +201,7 @@ macro_rules! prune {
             let rule = prune::Rule { alpha, saturate };
             let rows = prune::Rows { vectors, dim: dim.max(0) as usize };
             // SAFETY: the caller's contract.
-            unsafe {
-                prune::$kernel(rows, first(ids, n), first(distances, n), rule, first_mut(out, max_degree)) as i64
-            }
+            unsafe { prune::$kernel(rows, first(ids, n), first(distances, n), rule, first_mut(out, max_degree)) as i64 }
         }
     };
 }
