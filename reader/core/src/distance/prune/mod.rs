@@ -57,10 +57,12 @@ trait Chosen {
     unsafe fn choose(&mut self, i: usize);
 }
 
-/// How a prune chooses: its slack, and whether places still free go to the nearest of the dropped.
+/// How a prune chooses.
 #[derive(Clone, Copy)]
 pub struct Rule {
+    /// Slack, at least 1.
     pub alpha: f32,
+    /// Whether places still free go to the nearest of the dropped.
     pub saturate: bool,
 }
 

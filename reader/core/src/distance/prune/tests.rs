@@ -153,7 +153,15 @@ fn rows_too_long_for_panels_are_chosen_alike() {
     let (ids, distances) = in_order(&rows, dim, kernels().l2_u8);
     let mut out = [0; 2];
     // SAFETY: ids are rows.
-    let n = unsafe { super::prune_u8(Rows { vectors: rows.as_ptr(), dim }, &ids, &distances, 1.2, &mut out) };
+    let n = unsafe {
+        super::prune_u8(
+            Rows { vectors: rows.as_ptr(), dim },
+            &ids,
+            &distances,
+            Rule { alpha: 1.2, saturate: true },
+            &mut out,
+        )
+    };
     assert_eq!((n, out[0]), (2, ids[0]));
 }
 
