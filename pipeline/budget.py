@@ -21,7 +21,7 @@ from indexmill.formats.nodes import NodeFormat
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.region_needs import Room, most_scratch
-from indexmill.pipeline.spec import TAKE_ALL_TYPES, Parameters
+from indexmill.pipeline.spec import BUILDERS_OF_ALL_TYPES, Parameters
 
 #: Kept out of shards and tasks: the interpreter with numba, Arrow and scikit-learn, and what compiling kernels takes
 #: the first time a build runs on a machine.
@@ -83,7 +83,7 @@ class Shape:
     @property
     def takes_all_types(self) -> bool:
         """Whether the builder takes vectors as they are stored; else it takes comparable ones."""
-        return self.parameters.builder in TAKE_ALL_TYPES
+        return self.parameters.builder in BUILDERS_OF_ALL_TYPES
 
     @property
     def taken_bytes(self) -> int:

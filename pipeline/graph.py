@@ -34,7 +34,7 @@ from indexmill.formats.frame import corrupt
 from indexmill.formats.mapped import create_npy
 from indexmill.pipeline.allocator import give_back
 from indexmill.pipeline.merge import collect, count
-from indexmill.pipeline.spec import TAKE_ALL_TYPES
+from indexmill.pipeline.spec import BUILDERS_OF_ALL_TYPES
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
@@ -67,7 +67,7 @@ class GraphParameters(NamedTuple):
 
     def taken(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Return vectors as the builder takes them."""
-        return vectors if self.builder in TAKE_ALL_TYPES else comparable(vectors)
+        return vectors if self.builder in BUILDERS_OF_ALL_TYPES else comparable(vectors)
 
     def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
         """Build the graph of rows as `taken` returns them; `advance` is told of vertices, unless it is None."""

@@ -92,7 +92,7 @@ ExecutorName = Literal["local", "ray"]
 Compute = Literal["cpu", "cuda", "auto"]
 
 #: Builders whose kernels take vectors of every type; the others take them as `builders.distances.comparable` has them.
-TAKE_ALL_TYPES = ("vamana",)
+BUILDERS_OF_ALL_TYPES = ("vamana",)
 
 
 class Parameters(BaseModel):
@@ -127,7 +127,7 @@ class Parameters(BaseModel):
             for name, said in (("passes", self.passes != 1), ("build_codes", self.build_codes != "none")):
                 if said:
                     raise ValueError(
-                        f"{name}: go with builder vamana, {self.builder} inserts no vertices; leave them out"
+                        f"{name}: goes with builder vamana, {self.builder} inserts no vertices; leave it out"
                     )
         return self
 

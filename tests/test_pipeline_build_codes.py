@@ -60,7 +60,7 @@ def test_builds_are_good_and_the_same_for_any_workers(tmp_path: Path, shard_vect
 
 
 def test_what_has_no_use_for_codes_refuses_them(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"build_codes: go with builder vamana"):
+    with pytest.raises(ConfigError, match=r"build_codes: goes with builder vamana"):
         indexmill.build(clustered(300, 8), tmp_path / "ix", builder="partition", build_codes="sq8")
     with pytest.raises(ConfigError, match=r"build_codes: sq8 goes with float vectors, <array> holds int8"):
         indexmill.build(clustered(300, 8, "int8"), tmp_path / "ix", build_codes="sq8")

@@ -75,8 +75,8 @@ def test_the_partition_builder_refuses_two_passes_by_name(base: Path, tmp_path: 
     for command in ("build", "plan"):
         refused = run(command, *options)
         assert refused.exit_code == 2
-        assert "passes: go with builder vamana, partition inserts no vertices" in refused.stderr
-    with pytest.raises(ConfigError, match="passes: go with builder vamana"):
+        assert "passes: goes with builder vamana, partition inserts no vertices" in refused.stderr
+    with pytest.raises(ConfigError, match="passes: goes with builder vamana"):
         indexmill.build(VECTORS, tmp_path / "ix", builder="partition", passes=2)
     assert Parameters(builder="partition", passes=1).passes == 1
 
