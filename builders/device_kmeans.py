@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from indexmill.builders.device import ArrayDevice, uploaded
 from indexmill.builders.nearest import origin_of
 from indexmill.builders.pq import ITERATIONS, N_CENTRES, TRAINING_VECTORS, chunk_offsets
-from indexmill.formats.codes import Codebook
+from indexmill.formats.graph.codes import Codebook
 
 #: Iterations for centroids; the centres of a chunk have those of `builders.pq`.
 _CENTROID_ITERATIONS = 10

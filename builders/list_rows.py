@@ -53,7 +53,7 @@ class RowFormat(NamedTuple):
         Minimum and step of each component (`SQ8`).
     pivots : float32 array, shape (K, dim)
     offsets : int64 array, shape (M + 1,)
-        As `formats.codes.Codebook` (`PQ`).
+        As `formats.graph.codes.Codebook` (`PQ`).
     halves : float32 array, shape (65536,)
         Value of each float16 by its bits (`FLOAT16`).
     """

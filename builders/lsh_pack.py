@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.formats.lsh_blocks import COUNT
-from indexmill.formats.lsh_shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
+from indexmill.formats.lsh.blocks import COUNT
+from indexmill.formats.lsh.shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
 
 _ENTRY_BYTES, _HEADER_BYTES, _COUNT = ENTRY_BYTES, HEADER_BYTES, COUNT.start
 

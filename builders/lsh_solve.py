@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lsh_probes import collision_probability, shared_bucket
-from indexmill.formats.lsh_shape import MOST_FUNCTIONS, MOST_RADII
+from indexmill.formats.lsh.shape import MOST_FUNCTIONS, MOST_RADII
 
 #: Share of the sampled nearest distances that lie within the first radius.
 FIRST_SHARE = 0.05

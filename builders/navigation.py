@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.entries import medoid
 from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
-from indexmill.formats.navigation import Navigation
+from indexmill.formats.graph.navigation import Navigation
 
 #: Degree of the main graph's default: 4 * 32 bytes a sampled vertex. L is twice that; more gains nothing on so few.
 NAVIGATION_VAMANA = VamanaParameters(max_degree=32, build_list_size=64, alpha=1.2)

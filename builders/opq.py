@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.parallel import map_blocks
 from indexmill.builders.pq import N_CENTRES, add_up, chunk_offsets, chunk_pivots, label_rows, training_rows
-from indexmill.formats.codes import Codebook
+from indexmill.formats.graph.codes import Codebook
 
 #: Rounds from each start, and further ones from the better.
 _TRIALS, _ROUNDS = 5, 15

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.nearest import augment, with_one
 from indexmill.builders.parallel import map_blocks
-from indexmill.formats.codes import Codebook
+from indexmill.formats.graph.codes import Codebook
 
 #: Centres of a chunk: one byte a chunk.
 N_CENTRES = 256

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import ConfigError, ForeignFile, InputError, TooNew
+from indexmill.formats.pagefile.atomic import atomic_write
 
 KIND: Literal["indexmill-device"] = "indexmill-device"
 #: Version that is written, and the newest that is read; a new key with a default needs no new version.

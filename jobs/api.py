@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from indexmill.formats.source import VectorSource
-    from indexmill.formats.truth import Truth
+    from indexmill.formats.sources.source import VectorSource
+    from indexmill.formats.sources.truth import Truth
     from indexmill.pipeline.join_options import JoinReport
     from indexmill.pipeline.progress import Progress
     from indexmill.pipeline.spec import BuildSpec
@@ -124,7 +124,7 @@ def append(
         Of the kind that tells what to change; the index is then as it was.
     """
     from indexmill.formats.errors import ConfigError
-    from indexmill.formats.source import array_source
+    from indexmill.formats.sources.source import array_source
     from indexmill.jobs.extend import open_files
     from indexmill.jobs.run_options import run_options
     from indexmill.pipeline.extend import run_append
@@ -593,7 +593,7 @@ def _job(
 ) -> tuple[BuildSpec, VectorSource | None]:
     """Make a job of keyword arguments; beside it its vectors, unless they are in files."""
     from indexmill.formats.errors import ConfigError
-    from indexmill.formats.source import ARRAY_NAME, array_source
+    from indexmill.formats.sources.source import ARRAY_NAME, array_source
     from indexmill.jobs.jobfile import make_spec
 
     beside = {key: parameters.pop(key) for key in _RUN_KEYS if key in parameters}

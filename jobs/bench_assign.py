@@ -24,7 +24,7 @@ from indexmill.builders.leader_groups import LeaderGroups
 from indexmill.builders.leader_tree import LeaderTree
 from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
-from indexmill.formats.source import VectorSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs import machine
 from indexmill.jobs.bench_assign_run import Run, scratch_folder
 from indexmill.jobs.progress import Bar, Lines

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from indexmill.builders.leaders import LeaderIndex
-from indexmill.formats.source import VectorSource
-from indexmill.formats.tally import create, forget, sync
+from indexmill.formats.chunks.tally import create, forget, sync
+from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs.progress import Bar, Lines
 from indexmill.jobs.tables import human_bytes
 from indexmill.pipeline.assignment import Policy, assign, in_buffer_rows

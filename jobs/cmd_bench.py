@@ -79,8 +79,8 @@ def assign(
     holds neither the input nor the parts when they are read. (eCP study, Tables 2 and 3.)
     """
     from indexmill.builders.leaders import n_leaders
-    from indexmill.formats.atomic import write_json_atomic
-    from indexmill.formats.source import open_source
+    from indexmill.formats.pagefile.atomic import write_json_atomic
+    from indexmill.formats.sources.source import open_source
     from indexmill.jobs.bench_assign import INDEXES, Setting, make_record
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.results import check_writable

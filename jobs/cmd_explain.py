@@ -12,7 +12,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.jobs.options import IndexDir, Json, Memory, Workers, examples
 
 if TYPE_CHECKING:
-    from indexmill.formats.manifest import Manifest
+    from indexmill.formats.index.manifest import Manifest
     from indexmill.pipeline.recommend import Recommendation
 
 NAME = "explain"
@@ -56,7 +56,7 @@ def command(
     With one node a page no layout can help: then smaller nodes are measured on a sample of the index, and its searches
     are replayed in other formats.
     """
-    from indexmill.formats.manifest import REQUIRED_FILES, read_manifest
+    from indexmill.formats.index.manifest import REQUIRED_FILES, read_manifest
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.run_options import run_options
     from indexmill.pipeline.recommend import Task, recommend

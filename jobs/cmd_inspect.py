@@ -42,8 +42,8 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
     FormatError
         If a header is damaged.
     """
-    from indexmill.formats.index import page_file_kind
-    from indexmill.formats.pagefile import PageFile, f64_from_bits
+    from indexmill.formats.directory import page_file_kind
+    from indexmill.formats.pagefile.reader import PageFile, f64_from_bits
 
     headers = {}
     for entry in manifest["files"]:

@@ -279,7 +279,7 @@ def _fill_cache(
 ) -> QuerySet:
     """Fill the index's cache; return the queries that it was not trained on."""
     from indexmill.formats.errors import ConfigError, InputError
-    from indexmill.formats.source import read_queries
+    from indexmill.formats.sources.source import read_queries
 
     training = None
     if source == HALF:

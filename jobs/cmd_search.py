@@ -142,7 +142,7 @@ def command(
 ) -> None:
     """Search an index; results carry the user ids and the metadata columns of the input."""
     from indexmill.formats.errors import ConfigError
-    from indexmill.formats.source import read_queries
+    from indexmill.formats.sources.source import read_queries
     from indexmill.jobs.choices import check_engine
     from indexmill.jobs.opening import open_any
     from indexmill.jobs.results import check_result_path, results_table, write_results

@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Compute the true nearest vectors of queries, streaming the vectors; ties go to the smaller vector id."""
     from indexmill.formats.errors import ConfigError
-    from indexmill.formats.truth import write_truth
+    from indexmill.formats.sources.truth import write_truth
     from indexmill.jobs.joining import truth_of
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.results import check_writable

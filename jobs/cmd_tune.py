@@ -78,7 +78,7 @@ def _tune(
     the queries and reported by the other.
     """
     from indexmill.formats.errors import NothingToGain
-    from indexmill.formats.source import read_queries
+    from indexmill.formats.sources.source import read_queries
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.results import check_writable
     from indexmill.jobs.tuning import show_tuned, tune_request, write_job

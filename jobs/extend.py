@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from indexmill.formats.errors import InputError
 
 if TYPE_CHECKING:
-    from indexmill.formats.source import VectorSource
+    from indexmill.formats.sources.source import VectorSource
 
 
 def open_files(
@@ -23,8 +23,8 @@ def open_files(
     InputError
         As `open_source`, and if a path is an index.
     """
-    from indexmill.formats.manifest import MANIFEST_NAME
-    from indexmill.formats.source import open_source
+    from indexmill.formats.index.manifest import MANIFEST_NAME
+    from indexmill.formats.sources.source import open_source
 
     for path in paths:
         if (Path(path) / MANIFEST_NAME).is_file():

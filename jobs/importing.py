@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from indexmill.formats.errors import ConfigError
 
 if TYPE_CHECKING:
-    from indexmill.formats.foreign.index import ForeignIndex
-    from indexmill.formats.foreign.lists import ForeignLists
+    from indexmill.formats.imports.index import ForeignIndex
+    from indexmill.formats.imports.lists import ForeignLists
     from indexmill.pipeline.foreign import ImportOptions
     from indexmill.pipeline.progress import Progress
 
@@ -35,18 +35,18 @@ def open_foreign(
     if one_of(program, PROGRAMS, "program") != "diskann" and dtype is not None:
         raise ConfigError(f"dtype: {dtype}: an index of {program} says its type itself; leave it out")
     if program == "faiss":
-        from indexmill.formats.foreign.faiss import open_faiss
+        from indexmill.formats.imports.faiss import open_faiss
 
         return open_faiss(os.fspath(path))
     if program == "svs":
-        from indexmill.formats.foreign.svs import open_svs
+        from indexmill.formats.imports.svs import open_svs
 
         return open_svs(os.fspath(path))
     if program == "jvector":
-        from indexmill.formats.foreign.jvector import open_jvector
+        from indexmill.formats.imports.jvector import open_jvector
 
         return open_jvector(os.fspath(path), with_codes=pq_bytes is None)
-    from indexmill.formats.foreign.diskann import open_diskann
+    from indexmill.formats.imports.diskann import open_diskann
 
     return open_diskann(os.fspath(path), dtype, with_codes=pq_bytes is None)
 
@@ -55,7 +55,7 @@ def run_imported(
     index: ForeignIndex | ForeignLists, options: ImportOptions, progress: Progress | None
 ) -> dict[str, Any]:
     """Import a graph or inverted lists; returns the manifest."""
-    from indexmill.formats.foreign.lists import ForeignLists
+    from indexmill.formats.imports.lists import ForeignLists
 
     if isinstance(index, ForeignLists):
         from indexmill.pipeline.foreign_lists import run_import_lists
@@ -103,8 +103,8 @@ def _ids(ids: Any, column: str | None) -> tuple[Any, str]:
     import pyarrow as pa
 
     from indexmill.formats.errors import InputError
-    from indexmill.formats.foreign.ids import as_ids, read_id_file
-    from indexmill.formats.source import ARRAY_NAME
+    from indexmill.formats.imports.ids import as_ids, read_id_file
+    from indexmill.formats.sources.source import ARRAY_NAME
 
     if isinstance(ids, (str, os.PathLike)):
         return read_id_file(os.fspath(ids), column)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from indexmill.formats.truth import Truth
+    from indexmill.formats.sources.truth import Truth
     from indexmill.pipeline.join_options import JoinReport
     from indexmill.pipeline.join_plan import JoinPlan
     from indexmill.pipeline.progress import Progress
@@ -125,8 +125,8 @@ def truth_of(
         Of the kind that tells what to change.
     """
     size = _memory(memory)
-    from indexmill.formats.manifest import MANIFEST_NAME
-    from indexmill.formats.source import open_source
+    from indexmill.formats.index.manifest import MANIFEST_NAME
+    from indexmill.formats.sources.source import open_source
     from indexmill.jobs.options import one_of
     from indexmill.pipeline.truth import truth_of_index, truth_of_vectors
 
@@ -153,7 +153,7 @@ def _read_queries(
     """Return query vectors, and the ids of a column if one is named."""
     import pyarrow as pa
 
-    from indexmill.formats.source import open_source, read_queries
+    from indexmill.formats.sources.source import open_source, read_queries
 
     if not isinstance(queries, (str, os.PathLike)):
         if id_column is not None:
@@ -176,8 +176,8 @@ def _checked(queries: NDArray[Any]) -> NDArray[Any]:
     InputError
         Naming the row.
     """
-    from indexmill.formats.source import VectorBatch
-    from indexmill.formats.validate import check_batch
+    from indexmill.formats.sources.source import VectorBatch
+    from indexmill.formats.sources.validate import check_batch
 
     if queries.dtype.kind not in "fiu":
         raise InputError(f"queries: dtype {queries.dtype} is not numeric; pass an array of numbers")

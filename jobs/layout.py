@@ -61,8 +61,8 @@ def given_queries(
         if truth is not None:
             raise ConfigError("--truth: goes with --queries; name the queries it belongs to")
         return None
-    from indexmill.formats.source import read_queries
-    from indexmill.formats.truth import read_truth
+    from indexmill.formats.sources.source import read_queries
+    from indexmill.formats.sources.truth import read_truth
     from indexmill.pipeline.relayout.tuning import as_given
 
     vectors = read_queries(queries, column=column)

@@ -79,7 +79,7 @@ def open_index(path: Path, engine: str = "auto") -> Index:
     from indexmill.reader.index import Index
 
     if kind_of(path) == "ivf":
-        from indexmill.formats.manifest import other_kind
+        from indexmill.formats.index.manifest import other_kind
 
         raise other_kind(path, "ivf", ("graph",))
     return Index(path, engine)
@@ -163,8 +163,8 @@ def load_manifest(path: Path, kinds: Collection[str] = ("graph",)) -> dict[str, 
     InputError, FormatError
         As `open_index`.
     """
-    from indexmill.formats.frame import corrupt
-    from indexmill.formats.manifest import MANIFEST_NAME, read_manifest
+    from indexmill.formats.index.manifest import MANIFEST_NAME, read_manifest
+    from indexmill.formats.pagefile.frame import corrupt
 
     check_is_index(path)
     kind = read_manifest(path, kinds).kind

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.atomic import atomic_write
+from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.reader.choices import POLICIES
 
 if TYPE_CHECKING:

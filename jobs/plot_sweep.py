@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexmill.formats.atomic import atomic_write
+from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.jobs.plot import COLOURS, plain_text
 from indexmill.jobs.score_table import conditions
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.graph import GraphFile
+from indexmill.formats.graph.file import GraphFile
 from indexmill.jobs.contenders import Contender
 from indexmill.jobs.machine import commit, filesystem_of, machine_facts, software_versions
 from indexmill.jobs.tables import read_run

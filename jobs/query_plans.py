@@ -130,7 +130,7 @@ def plan_of(path: Path, values: dict[str, Any]) -> tuple[QueryPlan, list[str]]:
     ConfigError, InputError, FormatError
         If an option, a profile, the queries or the index cannot be used.
     """
-    from indexmill.formats.source import read_queries
+    from indexmill.formats.sources.source import read_queries
     from indexmill.jobs.opening import load_manifest
     from indexmill.pipeline.cost_plan import plan_queries
 

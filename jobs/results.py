@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import ConfigError, OutputExistsError
+from indexmill.formats.pagefile.atomic import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def results_table(index: Index | LshIndex | IvfIndex, found: SearchResult | Rang
     """
     import pyarrow as pa
 
-    from indexmill.formats.metadata import add_metadata
+    from indexmill.formats.index.metadata import add_metadata
 
     there = found.vector_ids.ravel() >= 0
     queries, ranks = _places(found)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.jobs.score import QuerySet, Setting, score
 
 if TYPE_CHECKING:

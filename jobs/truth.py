@@ -44,8 +44,8 @@ def load_queries(
     InputError
         If the files do not fit each other or the index.
     """
-    from indexmill.formats.source import read_queries
-    from indexmill.formats.truth import read_truth
+    from indexmill.formats.sources.source import read_queries
+    from indexmill.formats.sources.truth import read_truth
 
     if queries is None:
         raise ConfigError("--queries: missing; name a file of query vectors")
@@ -153,7 +153,7 @@ def exact_queries(
 
 def read_vectors(paths: list[str], column: str | None = None) -> NDArray[Any]:
     """Read all vectors of `paths` into memory; shape (n_vectors, dim), in the input's type."""
-    from indexmill.formats.source import open_source
+    from indexmill.formats.sources.source import open_source
 
     source = open_source(paths, column=column)
     vectors = np.empty((source.n_vectors, source.dim), source.dtype)

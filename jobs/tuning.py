@@ -141,7 +141,7 @@ def _interval(row: TuneRow) -> str:
 
 def write_job(report: TuneReport, path: Path) -> None:
     """Write the recommended job as TOML that `build` takes; what is default stays out of it."""
-    from indexmill.formats.atomic import atomic_write
+    from indexmill.formats.pagefile.atomic import atomic_write
 
     with atomic_write(path) as file:
         file.write(job_text(report).encode())

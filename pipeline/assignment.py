@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.leaders import LeaderIndex
-from indexmill.formats.chunkfile import Records
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.tally import Tally
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.source import VectorSource
-from indexmill.formats.tally import Tally
-from indexmill.formats.validate import check_batch
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.executor import run_single_threaded
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Policy(Protocol):
         """Drop it from the page cache, so that `merge` reads the disk."""
 
     def merge(self, out: BinaryIO) -> NDArray[np.int64]:
-        """Write all clusters to `out`, by leader, vectors by id, as rows of `formats.tempfiles.member_dtype`.
+        """Write all clusters to `out`, by leader, vectors by id, as rows of `formats.chunks.tempfiles.member_dtype`.
 
         Returns
         -------

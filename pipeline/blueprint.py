@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexmill.formats.source import VectorSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.recipe_base import Recipe
 from indexmill.pipeline.room import check_free, check_scratch

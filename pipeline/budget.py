@@ -16,8 +16,8 @@ import numpy as np
 from indexmill.builders.carve import LEAF_MOST
 from indexmill.builders.partition import partitioned_bytes
 from indexmill.builders.vamana import list_capacity
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.executor import MOST_NARROW
 from indexmill.pipeline.region_needs import Room, most_scratch

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.manifest import MANIFEST_NAME
-from indexmill.formats.source import VectorSource, open_source
+from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline import ingest
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.blueprint import Blueprint

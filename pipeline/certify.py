@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.exact import exact_neighbours
-from indexmill.formats.atomic import link_or_copy
-from indexmill.formats.manifest import Manifest, write_manifest
+from indexmill.formats.index.manifest import Manifest, write_manifest
+from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.recall import mean_recall, recall_by_distance
 
 if TYPE_CHECKING:

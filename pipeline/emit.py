@@ -19,16 +19,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.builders.scalar import Scale, fit_scale
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_chunk
-from indexmill.formats.codes import Codebook, write_codes
-from indexmill.formats.entries import EntryVertices, write_entries
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.graph import ScaleArrays, write_graph
-from indexmill.formats.ids import write_ids
-from indexmill.formats.manifest import seal_files
-from indexmill.formats.navigation import NAVIGATION_NAME, write_navigation
-from indexmill.formats.nodes import NodeBlock, NodeFormat
+from indexmill.formats.graph.codes import Codebook, write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import ScaleArrays, write_graph
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.encode import load_codebook
 from indexmill.pipeline.graph import load_graph
 from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary

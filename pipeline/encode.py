@@ -12,8 +12,8 @@ from indexmill.builders.device import ArrayDevice, open_device
 from indexmill.builders.device_kmeans import encode_pq_on, train_pq_on
 from indexmill.builders.opq import train_opq
 from indexmill.builders.pq import encode_pq, train_pq
-from indexmill.formats.codes import Codebook
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.pagefile.mapped import create_npy
 
 VERSION = 3
 

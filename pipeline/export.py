@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from indexmill.formats.atomic import fsync_dir
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import write_id_map
 from indexmill.formats.exports.rows import EXPORT_NAME, ExportedRows, Ids
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
-from indexmill.formats.manifest import file_sha256
+from indexmill.formats.index.manifest import file_sha256
+from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.pipeline.export_opened import open_exported
 from indexmill.pipeline.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.publish import begin, check_output, give_up, output_lock, swap_in

@@ -20,13 +20,13 @@ from indexmill.formats.exports.rows import ExportedRows, Ids
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import ExportedIndex, Target
 from indexmill.formats.exports.targets import TARGETS
-from indexmill.formats.frame import corrupt
-from indexmill.formats.ivf_index import VECTORS_NAME, IvfFiles, vectors_problems
-from indexmill.formats.ivf_lists import ListReader
-from indexmill.formats.lsh_index import LshFiles
-from indexmill.formats.manifest import MANIFEST_NAME, Manifest, check_size, file_sha256, parse_manifest
-from indexmill.formats.metadata import METADATA_NAME
-from indexmill.formats.vectors import VectorsFile
+from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, check_size, file_sha256, parse_manifest
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.ivf.index import VECTORS_NAME, IvfFiles, vectors_problems
+from indexmill.formats.ivf.lists import ListReader
+from indexmill.formats.lsh.index import LshFiles
+from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.export_metadata import MappedMetadata
 from indexmill.pipeline.extend_index import OpenedIndex
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from indexmill.builders.extend import extend_graph
 from indexmill.formats.errors import InputError
-from indexmill.formats.manifest import write_manifest
-from indexmill.formats.source import VectorSource
+from indexmill.formats.index.manifest import write_manifest
+from indexmill.formats.sources.source import VectorSource
 from indexmill.layout.order import invert
 from indexmill.pipeline.certify import measure
 from indexmill.pipeline.extend_addition import Addition

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.validate import check_unique_ids
+from indexmill.formats.sources.validate import check_unique_ids
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_scratch import GrowingGraph
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import write_codes
-from indexmill.formats.entries import EntryVertices, write_entries
-from indexmill.formats.graph import write_graph
-from indexmill.formats.ids import write_ids
-from indexmill.formats.manifest import FileEntry, seal_files
-from indexmill.formats.metadata import METADATA_NAME
-from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.codes import write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import write_graph
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import FileEntry, seal_files
+from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.pipeline.extend_addition import Addition
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_scratch import GrowingGraph

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from indexmill.builders.vamana import VamanaParameters
-from indexmill.formats.codes import CodesFile
-from indexmill.formats.entries import read_entries
 from indexmill.formats.errors import InputError
-from indexmill.formats.frame import corrupt
-from indexmill.formats.graph import GraphFile
-from indexmill.formats.ids import read_ids
-from indexmill.formats.manifest import MANIFEST_NAME, file_sha256, read_manifest
-from indexmill.formats.metadata import METADATA_NAME
-from indexmill.formats.navigation import NAVIGATION_NAME, read_navigation
+from indexmill.formats.graph.codes import CodesFile
+from indexmill.formats.graph.entries import read_entries
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
+from indexmill.formats.index.ids import read_ids
+from indexmill.formats.index.manifest import MANIFEST_NAME, file_sha256, read_manifest
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.pagefile.frame import corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.extend_space import NodeSpace
 from indexmill.pipeline.spec import Parameters

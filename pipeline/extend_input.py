@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
-from indexmill.formats.source_file import Vectors
-from indexmill.formats.validate import check_batch
+from indexmill.formats.sources.file import Vectors
+from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
+from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.extend_addition import Addition, check_alike, check_new_ids, column_types
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_scratch import GrowingGraph

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import asdict
 from typing import Any
 
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.manifest import FileEntry, Manifest
+from indexmill.formats.index.manifest import FileEntry, Manifest
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.metrics import layout_metrics
 from indexmill.pipeline.extend_drift import drift_of
 from indexmill.pipeline.extend_files import Extended

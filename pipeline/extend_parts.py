@@ -13,9 +13,9 @@ from indexmill.builders.extend import extend_graph
 from indexmill.builders.navigation import NAVIGATION_VAMANA, in_slot_order, navigation_size
 from indexmill.builders.pq import encode_pq
 from indexmill.builders.vamana import Graph, list_capacity
-from indexmill.formats.codes import Codebook
-from indexmill.formats.entries import EntryVertices
-from indexmill.formats.navigation import Navigation
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.graph.entries import EntryVertices
+from indexmill.formats.graph.navigation import Navigation
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.extend_memory import tail_room

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.pq import encode_pq
 from indexmill.builders.vamana import list_capacity
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.extend_index import OpenedIndex
 
 #: Vectors converted at a time.

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.scalar import Scale
-from indexmill.formats.graph import GraphFile
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.nodes import NodeFormat
 
 #: A component may lie beyond the range of an sq8 or sq16 scale by this share of the range; it is stored as the end.
 #: New extremes of the same data lie just outside the range that the build saw, and refusing them would refuse all.

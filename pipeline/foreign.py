@@ -20,12 +20,12 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
-from indexmill.formats.codes import MAX_BYTES
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.foreign.index import ForeignIndex
-from indexmill.formats.manifest import MANIFEST_NAME
-from indexmill.formats.source import VectorSource
-from indexmill.formats.source_joined import JoinedSource
+from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.sources.joined import JoinedSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline import ingest
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.budget import Shape

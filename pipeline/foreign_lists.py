@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from indexmill.builders.closure import NO_CELL
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
-from indexmill.formats.foreign.lists import ForeignLists
-from indexmill.formats.foreign.mapped import damaged
-from indexmill.formats.ids import write_ids
-from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME, MAX_COPIES, Centroids, write_centroids
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.imports.lists import ForeignLists
+from indexmill.formats.imports.mapped import damaged
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, MAX_COPIES, Centroids, write_centroids
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.emit import seal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.foreign.index import BLOCK_VERTICES, ForeignIndex
+from indexmill.formats.imports.index import BLOCK_VERTICES, ForeignIndex
 from indexmill.pipeline.budget import FIXED_BYTES, Shape
 from indexmill.pipeline.needs import stage_bytes
 

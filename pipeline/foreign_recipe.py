@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from indexmill.formats.foreign.index import ForeignIndex
-from indexmill.formats.manifest import Manifest
+from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline import budget, cluster, foreign_tasks
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.recipe import GraphRecipe

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from indexmill.builders.adopt import adopt_lists
 from indexmill.builders.connect import connect_unreachable, count_unreachable
-from indexmill.formats.codes import Codebook
 from indexmill.formats.errors import InputError
-from indexmill.formats.foreign.index import ForeignCodes, ForeignEntries, ForeignIndex
-from indexmill.formats.foreign.mapped import damaged_codes
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.imports.index import ForeignCodes, ForeignEntries, ForeignIndex
+from indexmill.formats.imports.mapped import damaged_codes
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.encode import save_codebook
 
 GRAPH_VERSION = 1

@@ -23,7 +23,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.manifest import MANIFEST_NAME, Manifest, parse_manifest
+from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, parse_manifest
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress, Silent
 from indexmill.pipeline.publish import check_output, output_lock, publish

@@ -27,11 +27,11 @@ from indexmill.builders.scalar import comparable_codes
 from indexmill.builders.shards import ShardPlan
 from indexmill.builders.unite import unite_lists
 from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_chunk
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.frame import corrupt
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.allocator import give_back
 from indexmill.pipeline.merge import collect, count
 from indexmill.pipeline.spec import BUILDERS_OF_ALL_TYPES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.source import VectorSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline import budget, ingest, needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.mapped import create_npy
-from indexmill.formats.source import VectorBatch, VectorSource
-from indexmill.formats.validate import check_batch, check_unique_ids
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.formats.sources.source import VectorBatch, VectorSource
+from indexmill.formats.sources.validate import check_batch, check_unique_ids
 from indexmill.pipeline.metric import added_component, unit
 from indexmill.pipeline.progress import Progress
 

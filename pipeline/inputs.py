@@ -7,9 +7,9 @@ import json
 import os
 from pathlib import Path
 
-from indexmill.formats.atomic import write_json_atomic
 from indexmill.formats.errors import InputError
-from indexmill.formats.source import VectorSource
+from indexmill.formats.pagefile.atomic import write_json_atomic
+from indexmill.formats.sources.source import VectorSource
 
 
 class InputWatch:

@@ -10,8 +10,8 @@ import numpy as np
 
 from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
 from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.ivf_centroids import MAX_BATCHES
+from indexmill.formats.ivf.centroids import MAX_BATCHES
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.budget import FIXED_BYTES, THREAD_BYTES, batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.executor import MOST_NARROW

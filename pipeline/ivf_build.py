@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.source import VectorSource, read_queries
+from indexmill.formats.sources.source import VectorSource, read_queries
 from indexmill.pipeline import ingest, ivf_budget
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary

@@ -17,8 +17,8 @@ from indexmill.builders.closure import NO_CELL
 from indexmill.builders.kmeans import PASSES, mini_batches
 from indexmill.builders.leader_graph import LeaderGraph
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
-from indexmill.formats.source import VectorSource
-from indexmill.formats.validate import check_batch
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline import ivf_tasks
 from indexmill.pipeline.certify import QUERIES
 from indexmill.pipeline.clocks import least

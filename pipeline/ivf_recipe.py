@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.manifest import Manifest
+from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline import budget, cluster, ivf_budget, ivf_tasks
 from indexmill.pipeline.compute import compute_key
 from indexmill.pipeline.ingest import InputSummary

@@ -23,15 +23,15 @@ from indexmill.builders.device import ArrayDevice, open_device
 from indexmill.builders.kmeans import fit_centroids
 from indexmill.builders.leader_graph import LeaderGraph
 from indexmill.builders.scalar import Scale, fit_scale
-from indexmill.formats.atomic import link_or_copy
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_chunk
-from indexmill.formats.codes import Codebook
-from indexmill.formats.ids import write_ids
-from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
-from indexmill.formats.ivf_index import VECTORS_NAME
-from indexmill.formats.vectors import RowFormat, write_vectors
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
+from indexmill.formats.ivf.index import VECTORS_NAME
+from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.emit import seal
 from indexmill.pipeline.encode import encoded, trained
 from indexmill.pipeline.ingest import read_ids, read_summary

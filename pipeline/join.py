@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.executor import Executor, make_executor
 from indexmill.pipeline.generation import scratch_directory
 from indexmill.pipeline.join_gather import gather, read_blocks

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.list_rows import PQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
-from indexmill.formats.direct import aligned_buffer, read_section
 from indexmill.formats.errors import FormatError
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.ivf_batch import BatchFile, ids_offset
-from indexmill.formats.ivf_centroids import Centroids
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.batch import BatchFile, ids_offset
+from indexmill.formats.ivf.centroids import Centroids
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.direct import aligned_buffer, read_section
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 
 
 @dataclass(frozen=True)

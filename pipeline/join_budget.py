@@ -9,7 +9,7 @@ import numpy as np
 
 from indexmill.builders.scan import MARGIN
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.join_batches import buffers_bytes
 from indexmill.pipeline.join_gather import MERGE_BLOCK_BYTES

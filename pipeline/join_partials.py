@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from indexmill.builders.scan import Nearest
-from indexmill.formats.atomic import write_json_atomic
-from indexmill.formats.pagefile import PageFileWriter
+from indexmill.formats.pagefile.atomic import write_json_atomic
+from indexmill.formats.pagefile.reader import PageFileWriter
 from indexmill.pipeline.failpoint import failpoint
 from indexmill.pipeline.join_rows import CHOSEN_KIND, FOUND, PART_KIND, RowFile, as_rows, is_whole
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join import check_nprobe
 from indexmill.pipeline.join_options import JoinOptions
 from indexmill.pipeline.join_platform import Costs, costs_of

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, FormatError
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 
 _MB, _MILLION = 1e6, 1e6
 _MOST_WORKERS = 256

@@ -12,7 +12,7 @@ from indexmill.builders.cells import nearest_cells
 from indexmill.builders.panels import NOTHING
 from indexmill.builders.scan import Nearest, nothing, united
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.ivf_recall import list_recalls, ranks_of
 from indexmill.pipeline.join_batches import Loaded, Unread, load_batches
 from indexmill.pipeline.join_queries import Queries

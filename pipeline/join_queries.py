@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.scan import compares_bytes
 from indexmill.formats.errors import InputError
-from indexmill.formats.ivf_centroids import Centroids
+from indexmill.formats.ivf.centroids import Centroids
 from indexmill.pipeline.join_batches import row_format
 from indexmill.pipeline.metric import unit
 from indexmill.reader.queries import as_queries

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.panels import NOTHING
 from indexmill.builders.scan import Nearest
-from indexmill.formats.atomic import atomic_write
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.pipeline.join_options import JoinReport
 from indexmill.pipeline.join_search import scores_of
 

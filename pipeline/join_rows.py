@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.scan import Nearest
 from indexmill.formats.errors import FormatError
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.pagefile import PageFile
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.pagefile.reader import PageFile
 
 CHOSEN_KIND, PART_KIND = "CELL", "PART"
 #: One neighbour in one batch or several.

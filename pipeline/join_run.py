@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.executor import Executor
 from indexmill.pipeline.join_budget import Need, check_need, join_need, learn_bytes
 from indexmill.pipeline.join_options import JoinOptions, JoinReport

@@ -11,7 +11,7 @@ from indexmill.builders.cells import Cells
 from indexmill.builders.list_rows import Lists
 from indexmill.builders.probe import Pairs, pairs_of
 from indexmill.builders.scan import MARGIN, Nearest, compares_bytes, once, scan
-from indexmill.formats.ivf_centroids import Centroids
+from indexmill.formats.ivf.centroids import Centroids
 from indexmill.pipeline.join_batches import row_format
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.list_rows import Lists
 from indexmill.builders.scan import Nearest
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join_batches import Loaded, Pace, Unread, load_batches
 from indexmill.pipeline.join_partials import Partials
 from indexmill.pipeline.join_queries import Queries

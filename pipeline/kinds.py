@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexmill.formats.source import VectorSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.graph_build import GraphBlueprint
 from indexmill.pipeline.ivf_build import IvfBlueprint

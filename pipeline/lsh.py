@@ -19,11 +19,11 @@ from indexmill.builders.exact import exact_neighbours
 from indexmill.builders.lsh import TABLES_TOGETHER, Drawn, draw_functions, hash_rows, project, sort_rows
 from indexmill.builders.lsh_pack import BlockPacker
 from indexmill.builders.lsh_solve import Asked, Solved, extent_of, solve
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_runs
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_runs
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.lsh_shape import LshShape
-from indexmill.formats.pagefile import PageFileWriter
+from indexmill.formats.lsh.shape import LshShape
+from indexmill.formats.pagefile.reader import PageFileWriter
 from indexmill.pipeline.ingest import InputSummary, read_summary
 from indexmill.pipeline.merge import merge
 

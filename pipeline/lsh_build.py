@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.lsh_probes import shared_bucket
 from indexmill.builders.lsh_solve import Solved, extent_of, tables_for
-from indexmill.formats.lsh_shape import most_probes
-from indexmill.formats.source import VectorSource
+from indexmill.formats.lsh.shape import most_probes
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline import ingest, lsh, lsh_needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.ingest import InputSummary

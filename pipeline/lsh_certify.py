@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.exact import exact_neighbours
-from indexmill.formats.atomic import link_or_copy
-from indexmill.formats.manifest import Manifest, write_manifest
+from indexmill.formats.index.manifest import Manifest, write_manifest
+from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.certify import QUERIES, K, distances_without_self
 from indexmill.pipeline.lsh import as_hashed
 from indexmill.pipeline.ratio import overall_ratio

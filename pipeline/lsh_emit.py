@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lsh_solve import Solved
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.ids import write_ids
-from indexmill.formats.lsh_blocks import seal_blocks
-from indexmill.formats.lsh_buckets import write_buckets
-from indexmill.formats.lsh_functions import HashFunctions, SearchDefaults, write_functions
-from indexmill.formats.lsh_shape import LshShape, pointers_to
-from indexmill.formats.lsh_tables import write_tables
-from indexmill.formats.mapped import create_npy
-from indexmill.formats.pagefile import PageFile
-from indexmill.formats.vectors import RowFormat, write_vectors
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.lsh.blocks import seal_blocks
+from indexmill.formats.lsh.buckets import write_buckets
+from indexmill.formats.lsh.functions import HashFunctions, SearchDefaults, write_functions
+from indexmill.formats.lsh.shape import LshShape, pointers_to
+from indexmill.formats.lsh.tables import write_tables
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.formats.pagefile.reader import PageFile
 from indexmill.pipeline.ahead import read_ahead
 from indexmill.pipeline.emit import seal
 from indexmill.pipeline.ingest import InputSummary, read_ids, read_summary

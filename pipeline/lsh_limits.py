@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.lsh_shape import MOST_TARGETS, most_probes
+from indexmill.formats.lsh.shape import MOST_TARGETS, most_probes
 
 #: Probes of the mode for smaller indexes: as accurate, with about an eighth of the tables.
 SMALLER_PROBES = 16

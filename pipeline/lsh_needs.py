@@ -12,9 +12,9 @@ import numpy as np
 from indexmill.builders.lsh import PRODUCT_ROWS, TABLES_TOGETHER
 from indexmill.builders.lsh_solve import Asked, Solved, success_of
 from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.lsh_shape import LshShape, block_capacity
-from indexmill.formats.vectors import RowFormat
+from indexmill.formats.index.vectors import RowFormat
+from indexmill.formats.lsh.shape import LshShape, block_capacity
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.budget import (
     FIXED_BYTES,
     THREAD_BYTES,

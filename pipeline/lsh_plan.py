@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.lsh_blocks import seal_blocks
-from indexmill.formats.lsh_shape import LshShape
-from indexmill.formats.source import VectorSource
-from indexmill.formats.validate import check_batch
+from indexmill.formats.lsh.blocks import seal_blocks
+from indexmill.formats.lsh.shape import LshShape
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline import lsh
 from indexmill.pipeline.lsh_needs import LshSize
 from indexmill.pipeline.probe import write_seconds

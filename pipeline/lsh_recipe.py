@@ -6,8 +6,8 @@ from dataclasses import asdict
 from itertools import pairwise
 
 from indexmill.builders.lsh_solve import Solved
-from indexmill.formats.lsh_functions import SearchDefaults
-from indexmill.formats.manifest import Manifest
+from indexmill.formats.index.manifest import Manifest
+from indexmill.formats.lsh.functions import SearchDefaults
 from indexmill.pipeline import budget, lsh, lsh_certify, lsh_emit, lsh_needs
 from indexmill.pipeline.ingest import InputSummary
 from indexmill.pipeline.lsh_needs import LshSize

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.chunkfile import ChunkFile, Records, below, bounds_of, joined, rows_of
+from indexmill.formats.chunks.reader import ChunkFile, Records, below, bounds_of, joined, rows_of
+from indexmill.formats.chunks.tally import Tally
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.tally import Tally
 
 #: Files that a process has open beside the chunk files of a merge, and more.
 _OTHER_FILES = 100

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.vamana import Graph
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.mapped import create_raw
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.pagefile.mapped import create_raw
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, invert
 from indexmill.layout.portfolio import ORDERS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.source import VectorSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline import ivf_budget, lsh_needs, needs
 from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.build import open_input, work_directory

@@ -13,11 +13,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import BATCH_BYTES, sorted_pairs, write_chunk
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.tally import Tally, forget, sync, sync_filesystem
+from indexmill.formats.chunks.tempfiles import AppendFiles, as_bytes, member_dtype, members
+from indexmill.formats.chunks.writer import BATCH_BYTES, sorted_pairs, write_chunk
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.tally import Tally, forget, sync, sync_filesystem
-from indexmill.formats.tempfiles import AppendFiles, as_bytes, member_dtype, members
 from indexmill.pipeline.failpoint import failpoint
 from indexmill.pipeline.merge import merge
 

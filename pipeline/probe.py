@@ -28,8 +28,8 @@ from indexmill.builders.navigation import navigation_size
 from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.scalar import comparable_codes
 from indexmill.builders.vamana import VamanaParameters, list_capacity
-from indexmill.formats.source import VectorSource
-from indexmill.formats.validate import check_batch
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.budget import Shape
 from indexmill.pipeline.clocks import BatchClock, Tries, least
 from indexmill.pipeline.needs import expected_shards

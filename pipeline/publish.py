@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OutputExistsError
 from indexmill.formats.exports.target import EXPORT_NAME
-from indexmill.formats.manifest import MANIFEST_NAME, RUN_NAME, Manifest, parse_manifest, write_manifest
+from indexmill.formats.index.manifest import MANIFEST_NAME, RUN_NAME, Manifest, parse_manifest, write_manifest
+from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.pipeline.failpoint import failpoint
 
 #: Stands in a directory while it is filled.
@@ -112,9 +112,9 @@ def publish(
     """Lay the files of `emitted` beside `out`, write the manifest last, and rename the whole into place.
 
     `out` is the old index or the new one at every moment, and readers that have it open keep the files they opened.
-    Only where names cannot be exchanged (`formats.atomic.exchange`) the old index steps aside first, so that for a
-    moment there is nothing. Unless `keep`, files are given a second name instead of a copy where that is possible,
-    for `emitted` will be deleted.
+    Only where names cannot be exchanged (`formats.pagefile.atomic.exchange`) the old index steps aside first, so that
+    for a moment there is nothing. Unless `keep`, files are given a second name instead of a copy where that is
+    possible, for `emitted` will be deleted.
     """
     check_output(out, force)
     fresh = begin(out)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from indexmill.builders.nearest import PRODUCT_ROWS
-from indexmill.formats.manifest import Manifest
+from indexmill.formats.index.manifest import Manifest
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order
 from indexmill.pipeline.compute import compute_key

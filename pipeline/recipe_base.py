@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.manifest import Manifest
+from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline import budget
 from indexmill.pipeline.certify import read_certificate
 from indexmill.pipeline.ingest import InputSummary

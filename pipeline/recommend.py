@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from indexmill.formats.frame import PAGE_BYTES
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 
 GRAPH, LSH, IVF = "graph", "lsh", "ivf"
 #: Of a graph with R = 32: neighbours and count in a node, codes, and what is held beside codes for each vector.

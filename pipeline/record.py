@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.manifest import FileEntry, Manifest
+from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.pipeline.compute import device_facts
 from indexmill.pipeline.emit import RECORD
 from indexmill.pipeline.ingest import InputSummary

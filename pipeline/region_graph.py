@@ -28,9 +28,9 @@ from indexmill.builders.partition import CANDIDATES, FANOUTS
 from indexmill.builders.prune import PruneRule
 from indexmill.builders.regions import Regions, cells_of
 from indexmill.builders.reservoirs import Reservoirs, choose_lists, met_records, missing
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_chunk, write_runs
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk, write_runs
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.graph import GraphParameters, write_facts
 from indexmill.pipeline.merge import collect, count, merge
 from indexmill.pipeline.region_needs import STRAYS, Room, most_ends

@@ -17,10 +17,10 @@ from indexmill.builders.carve import copies_of, first_leaders, grouped, joined, 
 from indexmill.builders.device import open_device
 from indexmill.builders.partition import FANOUTS, neighbours_a_leaf
 from indexmill.builders.regions import Crossings, Regions, in_halves, parts_of, regions_of
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_chunk
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.region_needs import Room, leaves_bytes, more_memory, part_vertices, region_bytes
 
 CARVE_VERSION = 1

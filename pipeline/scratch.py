@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from indexmill.builders.entries import n_entries
 from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.builders.pq import N_CENTRES
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.source import VectorSource
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.budget import Shape, node_format, rotation_bytes
 from indexmill.pipeline.executor import LocalExecutor
 from indexmill.pipeline.ingest import InputSummary

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from indexmill.formats.codes import MAX_BYTES
+from indexmill.formats.graph.codes import MAX_BYTES
 
 #: DiskANN's published setting for SIFT-like data; 32 neighbours let 15 nodes of 128 bytes share a page.
 DEFAULT_MAX_DEGREE = 32

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from indexmill.formats.atomic import write_json_atomic
 from indexmill.formats.errors import IndexmillError
-from indexmill.formats.manifest import MANIFEST_NAME
+from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Progress
 from indexmill.pipeline.store import LOCK_NAME, StageStore

@@ -29,9 +29,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import StorageError
-from indexmill.formats.filesystem import locate
+from indexmill.formats.pagefile.atomic import atomic_write
+from indexmill.formats.sources.filesystem import locate
 from indexmill.pipeline.arguments import KEEP, replaced
 from indexmill.pipeline.retry import retried
 
@@ -58,7 +58,7 @@ class Storage:
     Parameters
     ----------
     url : str
-        Anything `indexmill.formats.filesystem.locate` opens, such as
+        Anything `indexmill.formats.sources.filesystem.locate` opens, such as
         ``s3://bucket/work?region=eu-west-1&endpoint_override=host:9000&scheme=http``.
     mirror : str, optional
         Directory of this node; by default one for `url` below ``INDEXMILL_MIRROR`` or the system's temporary directory.

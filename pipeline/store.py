@@ -19,8 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.atomic import fsync_dir, write_json_atomic
 from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.pagefile.atomic import fsync_dir, write_json_atomic
 from indexmill.pipeline.executor import Task, write_file
 from indexmill.pipeline.failpoint import failpoint
 

@@ -14,10 +14,10 @@ from threadpoolctl import threadpool_limits
 from indexmill.builders.exact import BLOCK_BYTES, QUERY_BLOCK, ExactSearch, exact_query_bytes
 from indexmill.builders.scan import Nearest, nothing, united
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError
-from indexmill.formats.ivf_index import IvfFiles
-from indexmill.formats.source import VectorSource
-from indexmill.formats.truth import Truth
-from indexmill.formats.validate import check_batch
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.truth import Truth
+from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.join_batches import Unread, load_batches
 from indexmill.pipeline.join_budget import Need, check_need, join_need

@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.source import VectorSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.compute import settled
 from indexmill.pipeline.ingest import check_metric
 from indexmill.pipeline.progress import Progress, Silent, stage_progress

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.source import VectorSource
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline import budget, ingest, needs
 from indexmill.pipeline.build import work_directory
 from indexmill.pipeline.compute import on_processor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from indexmill.formats.source import VectorSource
+from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline import budget, ingest
 from indexmill.pipeline.scratch import SideColumns, stage_files
 from indexmill.pipeline.spec import BuildSpec, Parameters

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from indexmill.builders.exact import exact_neighbours
 from indexmill.formats.errors import InputError
-from indexmill.formats.mapped import create_npy
-from indexmill.formats.source import VectorBatch, VectorSource, open_source
-from indexmill.formats.validate import check_batch
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.formats.sources.source import VectorBatch, VectorSource, open_source
+from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.ingest import ingest
 from indexmill.pipeline.metric import unit
 from indexmill.pipeline.progress import Progress, Silent, stage_progress

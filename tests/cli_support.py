@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from typer.testing import CliRunner, Result
 
-from indexmill.formats.truth import Truth, write_truth
+from indexmill.formats.sources.truth import Truth, write_truth
 from indexmill.jobs.cli import app
 
 N, DIM, QUERIES, K = 500, 12, 40, 10

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.greedy import search_rows
-from indexmill.formats.codes import Codebook
-from indexmill.formats.index import IndexFiles
-from indexmill.formats.ivf_centroids import Centroids
+from indexmill.formats.directory import IndexFiles
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.ivf.centroids import Centroids
 
 K = 10
 

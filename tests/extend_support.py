@@ -10,7 +10,7 @@ import numpy as np
 from tests.oracles.vamana import reachable
 
 import indexmill
-from indexmill.formats.index import IndexFiles, verify_index
+from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.reader import _native
 
 SMALL = {"R": 12, "L": 30, "pq_bytes": 6, "entries": 16, "workers": 1}

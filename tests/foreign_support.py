@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.foreign.index import ForeignIndex
-from indexmill.formats.index import IndexFiles
+from indexmill.formats.directory import IndexFiles
+from indexmill.formats.imports.index import ForeignIndex
 
 DATA = Path(__file__).parent / "data" / "diskann.zip"
 #: Folders of the archive, type of the components and metric.

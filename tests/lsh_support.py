@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.frame import checksum, page_checksums, pages_for
-from indexmill.formats.manifest import (
+from indexmill.formats.index.manifest import (
     LSH_FILES,
     MANIFEST_NAME,
     Manifest,
@@ -17,7 +16,8 @@ from indexmill.formats.manifest import (
     seal_files,
     write_manifest,
 )
-from indexmill.formats.source import array_source
+from indexmill.formats.pagefile.frame import checksum, page_checksums, pages_for
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, LshParameters
 

@@ -21,7 +21,7 @@ from tests.extend_support import (
 )
 
 import indexmill
-from indexmill.formats.index import IndexFiles
+from indexmill.formats.directory import IndexFiles
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])

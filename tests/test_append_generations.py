@@ -17,7 +17,7 @@ from tests.extend_support import (
 from tests.oracles.hostile import patch_manifest
 
 import indexmill
-from indexmill.formats.index import IndexFiles
+from indexmill.formats.directory import IndexFiles
 from indexmill.pipeline.extend_drift import advise, optimism
 
 OLD, NEW = points(900, 1), points(200, 2)

@@ -14,7 +14,7 @@ import pytest
 from tests.extend_support import build, data_files, points
 
 import indexmill
-from indexmill.formats.index import verify_index
+from indexmill.formats.directory import verify_index
 from indexmill.pipeline.publish import check_output
 
 # Kills its own process after the named step of an append, or before the n-th rename of a publish on a file system that

@@ -22,6 +22,7 @@ from tests.extend_support import (
 )
 
 import indexmill
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import (
     BudgetError,
     ConfigError,
@@ -30,7 +31,6 @@ from indexmill.formats.errors import (
     InputError,
     OutputExistsError,
 )
-from indexmill.formats.index import IndexFiles
 from indexmill.pipeline.publish import output_lock
 
 OLD, NEW = points(900, 1), points(200, 2)

@@ -13,7 +13,7 @@ from tests.bench_support import BENCH
 from tests.cli_support import run, run_json
 
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.source import open_source
+from indexmill.formats.sources.source import open_source
 from indexmill.jobs import bench_assign
 from indexmill.pipeline import failpoint
 from indexmill.pipeline.policies import cluster_bytes

@@ -13,9 +13,9 @@ import indexmill
 from indexmill.builders import opq
 from indexmill.builders.opq import train_opq
 from indexmill.builders.pq import encode_pq, train_pq
-from indexmill.formats.codes import Codebook, is_rotation
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.index import IndexFiles
+from indexmill.formats.graph.codes import Codebook, is_rotation
 from indexmill.pipeline import needs
 from indexmill.pipeline.budget import Shape
 from indexmill.pipeline.spec import Parameters

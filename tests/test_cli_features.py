@@ -10,7 +10,7 @@ import pytest
 from tests.cli_support import QUERIES, Data, K, N, build, make_data, run, run_json
 
 import indexmill
-from indexmill.formats.truth import Truth, write_truth
+from indexmill.formats.sources.truth import Truth, write_truth
 
 
 @pytest.fixture(scope="module")

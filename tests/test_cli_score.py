@@ -14,8 +14,8 @@ from tests.cli_support import DIM, QUERIES, Data, K, N, brute_force, build, make
 
 import indexmill
 from indexmill.formats.device import DeviceProfile, Latency, Measured, Model, Reads
-from indexmill.formats.graph import GraphFile
-from indexmill.formats.truth import Truth, write_truth
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.sources.truth import Truth, write_truth
 from indexmill.jobs.contenders import open_contenders
 from indexmill.jobs.costs import layout_cells
 from indexmill.jobs.profiles import kept_profile_path

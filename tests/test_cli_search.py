@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli_support import DIM, QUERIES, Data, N, build, make_data, run, run_json
 
-from indexmill.formats.manifest import read_manifest, write_manifest
+from indexmill.formats.index.manifest import read_manifest, write_manifest
 from indexmill.reader.index import Index
 
 

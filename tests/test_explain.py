@@ -14,10 +14,10 @@ from tests.cli_support import run
 from tests.extend_support import build, data_files, points
 
 import indexmill
-from indexmill.formats.codes import Codebook
-from indexmill.formats.graph import GraphFile
-from indexmill.formats.index import IndexFiles
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.directory import IndexFiles
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.order import Adjacency
 from indexmill.layout.star import star_order
 from indexmill.pipeline.extend_index import OpenedIndex

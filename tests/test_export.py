@@ -215,7 +215,7 @@ def test_a_damaged_index_is_not_exported(tmp_path: Path) -> None:
 
 
 def test_an_export_by_slot_is_in_the_order_of_the_layout(small: SmallIndex, tmp_path: Path) -> None:
-    from indexmill.formats.foreign.faiss import open_faiss
+    from indexmill.formats.imports.faiss import open_faiss
 
     indexmill.export(small.path, "faiss", tmp_path / "out", ids="slot")
     index = open_faiss(tmp_path / "out" / "index.faiss")

@@ -14,11 +14,11 @@ from tests.oracles.foreign import read_disk_index
 from tests.oracles.small_index import SmallIndex, write_small_index
 
 import indexmill
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.diskann import node_width
-from indexmill.formats.foreign.diskann import open_diskann
-from indexmill.formats.index import IndexFiles
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.imports.diskann import open_diskann
 
 PARTS = ("graph.imx", "codes.imx", "entries.imx", "navigation.imx", "ids.imx")
 

@@ -19,7 +19,7 @@ from tests.oracles.pgcopy import read_copy, read_vector
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.exports import lists
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 
 DUMPS = ("parquet", "pgvector", "bulk")
 N = 2500

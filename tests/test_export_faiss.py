@@ -26,7 +26,7 @@ from tests.oracles.small_index import write_small_index
 
 import indexmill
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.foreign.faiss import open_faiss
+from indexmill.formats.imports.faiss import open_faiss
 
 N = 3000
 QUERIES = whole_points(60, seed=8)

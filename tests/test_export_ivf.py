@@ -14,7 +14,7 @@ from tests.ivf_support import LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 
 TARGETS = ("faiss-ivf", "faiss-ivf-disk")
 QUERIES = 80

@@ -11,11 +11,11 @@ WRITTEN = """
 import numpy as np
 import pyarrow as pa
 import indexmill
-from indexmill.formats.codes import Codebook, write_codes
-from indexmill.formats.entries import EntryVertices, write_entries
-from indexmill.formats.graph import NodeBlock, NodeFormat, write_graph
-from indexmill.formats.ids import write_ids
-from indexmill.formats.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.graph.codes import Codebook, write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import NodeBlock, NodeFormat, write_graph
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
 
 dim, R = 200, 24
 rng = np.random.default_rng(1)
@@ -63,10 +63,10 @@ LISTS_WRITTEN = """
 import numpy as np
 import pyarrow as pa
 import indexmill
-from indexmill.formats.ids import write_ids
-from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME, Centroids, write_centroids
-from indexmill.formats.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids, write_centroids
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
 
 dim, lists = 200, 300
 rng = np.random.default_rng(1)

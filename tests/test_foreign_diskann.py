@@ -13,10 +13,10 @@ from tests.foreign_support import DISKANN, costs, lists_of, read_all, unpack_dis
 from tests.oracles.foreign import bin_bytes, read_disk_index, read_memory_index, write_disk_index
 
 import indexmill
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError, CorruptFile
-from indexmill.formats.foreign.diskann import open_diskann
-from indexmill.formats.foreign.ids import read_id_file
-from indexmill.formats.index import IndexFiles
+from indexmill.formats.imports.diskann import open_diskann
+from indexmill.formats.imports.ids import read_id_file
 
 ON_DISK = [name for name in DISKANN if name != "memory"]
 

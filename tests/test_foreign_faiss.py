@@ -13,7 +13,7 @@ from tests.foreign_support import clustered_rows, costs, lists_of, read_all
 
 import indexmill
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.foreign.faiss import open_faiss
+from indexmill.formats.imports.faiss import open_faiss
 
 N, K = 700, 10
 ROWS = clustered_rows(N)

@@ -28,9 +28,9 @@ from indexmill.formats.errors import (
     IndexmillError,
     InputError,
 )
-from indexmill.formats.foreign.diskann import open_diskann
-from indexmill.formats.foreign.faiss import open_faiss
-from indexmill.formats.foreign.index import ForeignIndex
+from indexmill.formats.imports.diskann import open_diskann
+from indexmill.formats.imports.faiss import open_faiss
+from indexmill.formats.imports.index import ForeignIndex
 from indexmill.pipeline import foreign
 
 Change = Callable[[bytearray], object]

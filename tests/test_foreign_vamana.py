@@ -15,9 +15,9 @@ from tests.oracles.small_index import write_small_index
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError
-from indexmill.formats.foreign.index import ForeignIndex
-from indexmill.formats.foreign.jvector import open_jvector
-from indexmill.formats.foreign.svs import open_svs
+from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.imports.jvector import open_jvector
+from indexmill.formats.imports.svs import open_svs
 
 PATHS = {"svs": "out", "jvector": "out/index.jvector"}
 

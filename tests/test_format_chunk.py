@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.memory_support import peak_growth
 
-from indexmill.formats.chunkfile import FOOTER, FOOTER_BYTES, RUN_END_ENCODED, ChunkFile, Records
-from indexmill.formats.chunkwriter import Compression, write_chunk
+from indexmill.formats.chunks.reader import FOOTER, FOOTER_BYTES, RUN_END_ENCODED, ChunkFile, Records
+from indexmill.formats.chunks.writer import Compression, write_chunk
 from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
-from indexmill.formats.frame import checksum
+from indexmill.formats.pagefile.frame import checksum
 
 BOUNDS = [0, 3, 4, 20]
 
@@ -220,8 +220,8 @@ def test_writing_holds_no_second_copy_of_the_payload() -> None:
     grown = peak_growth(
         setup=f"""
             import numpy as np
-            from indexmill.formats.chunkfile import Records
-            from indexmill.formats.chunkwriter import write_chunk
+            from indexmill.formats.chunks.reader import Records
+            from indexmill.formats.chunks.writer import write_chunk
             rng = np.random.default_rng(0)
             def records(m):
                 keys = rng.integers(0, 1000, m).astype(np.uint32)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexmill.formats.codes import Codebook
 from indexmill.formats.errors import CorruptFile, FormatError
-from indexmill.formats.ivf_batch import ENTRY, BatchFile, make_directory, write_batch
-from indexmill.formats.ivf_centroids import Centroids, read_centroids, write_centroids
-from indexmill.formats.pagefile import PageFileWriter
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.ivf.batch import ENTRY, BatchFile, make_directory, write_batch
+from indexmill.formats.ivf.centroids import Centroids, read_centroids, write_centroids
+from indexmill.formats.pagefile.reader import PageFileWriter
 
 SIZES = np.array([3, 0, 900, 3, 40])
 ROW = 7

@@ -14,15 +14,15 @@ from tests.oracles import lsh as oracle
 from tests.oracles.lsh_verify import lsh_problems
 
 from indexmill.builders.lsh_pack import BlockPacker
-from indexmill.formats import lsh_blocks
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import CorruptFile, OtherKind, TooNew
-from indexmill.formats.frame import checksum
-from indexmill.formats.index import IndexFiles
-from indexmill.formats.lsh_functions import HashFunctions, SearchDefaults, write_functions
-from indexmill.formats.lsh_index import LshFiles
-from indexmill.formats.lsh_shape import BLOCK_BYTES, LshShape, block_capacity, pointers_to
-from indexmill.formats.manifest import parse_manifest
-from indexmill.formats.vectors import RowFormat, VectorsFile, write_vectors
+from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.index.vectors import RowFormat, VectorsFile, write_vectors
+from indexmill.formats.lsh import blocks
+from indexmill.formats.lsh.functions import HashFunctions, SearchDefaults, write_functions
+from indexmill.formats.lsh.index import LshFiles
+from indexmill.formats.lsh.shape import BLOCK_BYTES, LshShape, block_capacity, pointers_to
+from indexmill.formats.pagefile.frame import checksum
 
 N, DIM = 700, 6
 
@@ -65,7 +65,7 @@ def test_packed_blocks_hold_what_was_put_in_however_it_was_cut() -> None:
     expected = np.concatenate(pieces)
     assert len(expected) == int((-(-sizes // 22)).sum())
     entries = fingerprints.astype(np.uint64) << np.uint64(20) | slots
-    assert np.array_equal(lsh_blocks.entries_of(expected), entries)
+    assert np.array_equal(blocks.entries_of(expected), entries)
     assert counts.tolist() == sizes.tolist()
     for cut in (1, 7, 50):
         pieces, again = packed(buckets, fingerprints, slots, cut)
@@ -235,8 +235,8 @@ def test_a_damaged_block_is_told_from_its_page(index: Path, tmp_path: Path) -> N
 def test_entries_in_the_wrong_place_are_found_from_the_vectors(index: Path, tmp_path: Path) -> None:
     with LshFiles(index) as files:
         block = files.buckets.read(0, 1)
-        entry = int(lsh_blocks.entries_of(block)[-1])
-        count = int(lsh_blocks.counts_of(block)[0])
+        entry = int(blocks.entries_of(block)[-1])
+        count = int(blocks.counts_of(block)[0])
     other = (entry ^ 1 << 39).to_bytes(5, "little")  # another fingerprint, in order still
     bad = with_block(index, tmp_path / "x", 4096, 16 + 5 * (count - 1), other)
     assert "as its vector hashes" in problems(bad)

@@ -12,8 +12,8 @@ from tests.oracles.hostile import patch_manifest
 from tests.oracles.small_index import SmallIndex, write_small_index
 
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
-from indexmill.formats.manifest import build_id, file_sha256, read_manifest, seal_files, write_manifest
-from indexmill.formats.pagefile import content_digest
+from indexmill.formats.index.manifest import build_id, file_sha256, read_manifest, seal_files, write_manifest
+from indexmill.formats.pagefile.reader import content_digest
 
 KEYS = [
     "format",

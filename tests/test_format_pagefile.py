@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.oracles.hostile import patch_page_file
 
-from indexmill.formats.atomic import atomic_write, write_json_atomic
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
-from indexmill.formats.pagefile import (
+from indexmill.formats.pagefile.atomic import atomic_write, write_json_atomic
+from indexmill.formats.pagefile.reader import (
     PageFile,
     PageFileWriter,
     content_digest,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.oracles.hostile import patch_page_file, section_offset
 from tests.oracles.small_index import random_user_ids
 
-from indexmill.formats.codes import Codebook, read_codes, write_codes
-from indexmill.formats.entries import EntryVertices, read_entries, write_entries
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.ids import read_ids, write_ids
+from indexmill.formats.graph.codes import Codebook, read_codes, write_codes
+from indexmill.formats.graph.entries import EntryVertices, read_entries, write_entries
+from indexmill.formats.index.ids import read_ids, write_ids
 
 SETTINGS = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -21,8 +21,8 @@ from tests.oracles.vamana import reachable
 import indexmill
 from indexmill.builders.adopt import adopt_lists
 from indexmill.builders.connect import count_unreachable
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
-from indexmill.formats.index import IndexFiles
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.memory import PeakMemory, has_proportional_sizes
 

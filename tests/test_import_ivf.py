@@ -14,10 +14,10 @@ from tests.export_support import assert_same_answers
 from tests.ivf_support import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
+from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
-from indexmill.formats.index import verify_index
-from indexmill.formats.ivf_index import IvfFiles
-from indexmill.formats.manifest import parse_manifest
+from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.ivf.index import IvfFiles
 
 QUERIES = 60
 
@@ -119,8 +119,8 @@ def test_ranges_of_sq8_come_back_but_for_their_last_bits(tmp_path: Path) -> None
 def test_batches_are_cut_to_the_memory(tmp_path: Path) -> None:
     index = build_lists(tmp_path / "ix", make_vectors("float32"), batch_vectors=BATCH)
     indexmill.export(index, "faiss-ivf", tmp_path / "out")
-    from indexmill.formats.foreign.faiss import open_faiss
-    from indexmill.formats.foreign.lists import ForeignLists
+    from indexmill.formats.imports.faiss import open_faiss
+    from indexmill.formats.imports.lists import ForeignLists
     from indexmill.pipeline import foreign_lists
     from indexmill.pipeline.foreign import ImportOptions
 

@@ -13,10 +13,10 @@ from tests.extend_support import DIM, assert_sound, build, manifest, points
 from tests.oracles.small_index import SmallIndex, write_small_index
 
 import indexmill
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError
 from indexmill.formats.exports.jvector import CODES_NAME, FILE_NAME
-from indexmill.formats.foreign.jvector import open_jvector
-from indexmill.formats.index import IndexFiles
+from indexmill.formats.imports.jvector import open_jvector
 
 N = 300
 #: What every graph comes back with; where a format has no names, ids.parquet beside it has them.

@@ -15,9 +15,9 @@ from tests.oracles import ivf as oracle
 
 from indexmill.builders import cells as cells_module
 from indexmill.builders.cells import Cells, nearest_cells
+from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
-from indexmill.formats.index import verify_index
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.jobfile import make_spec, resolve
 from indexmill.jobs.opening import open_index
 from indexmill.pipeline.build import run_build

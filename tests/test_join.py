@@ -19,11 +19,11 @@ from tests.oracles import brute_force
 from tests.oracles import ivf as oracle
 
 import indexmill
-from indexmill.formats import direct
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError
-from indexmill.formats.ivf_centroids import MAX_BATCHES
-from indexmill.formats.ivf_index import IvfFiles, ivf_problems
-from indexmill.formats.truth import read_truth
+from indexmill.formats.ivf.centroids import MAX_BATCHES
+from indexmill.formats.ivf.index import IvfFiles, ivf_problems
+from indexmill.formats.pagefile import direct
+from indexmill.formats.sources.truth import read_truth
 from indexmill.pipeline import join as join_module
 from indexmill.pipeline.ivf_budget import IvfShape, with_batches
 

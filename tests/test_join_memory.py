@@ -11,7 +11,7 @@ from tests.ivf_support import build_lists, join, make_vectors
 from tests.memory_support import printed_and_growth
 
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline import join_run
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.join_budget import join_need
@@ -25,8 +25,8 @@ from indexmill.pipeline.join_options import JoinOptions
 from indexmill.pipeline.truth import truth_of_vectors, vectors_need
 from indexmill.pipeline.join_budget import join_need
 from indexmill.pipeline.budget import FIXED_BYTES
-from indexmill.formats.ivf_index import IvfFiles
-from indexmill.formats.source import open_source
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.sources.source import open_source
 index = {index!r}
 few, queries = make_vectors("float32", 300, seed=8), make_vectors("float32", 8000, seed=9)
 files, source = IvfFiles(index), open_source([index + ".npy"])

@@ -15,10 +15,10 @@ from tests.lsh_support import build_lsh, clusters, data_files
 from tests.oracles import lsh as oracle
 from tests.oracles.lsh_verify import lsh_problems
 
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_chunk, write_runs
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk, write_runs
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.lsh_index import LshFiles
+from indexmill.formats.lsh.index import LshFiles
 from indexmill.pipeline import lsh_needs
 from indexmill.pipeline.ratio import overall_ratio
 from indexmill.reader import _native

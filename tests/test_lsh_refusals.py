@@ -12,8 +12,8 @@ from tests.cli_support import run, run_json
 from tests.lsh_support import build_lsh, clusters
 
 from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.formats.lsh_shape import most_probes
-from indexmill.formats.source import array_source
+from indexmill.formats.lsh.shape import most_probes
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline import lsh_needs
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.lsh_build import LshBlueprint

@@ -23,8 +23,8 @@ from tests.extend_support import (
 )
 
 import indexmill
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, InputError, OutputExistsError
-from indexmill.formats.index import IndexFiles
 
 LARGE, LITTLE = points(900, 1), points(300, 2)
 BOTH = np.concatenate([LARGE, LITTLE])

@@ -19,10 +19,10 @@ from tests.oracles.small_index import random_navigation, write_small_index
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 
 from indexmill.builders.navigation import build_navigation, in_slot_order, navigation_sample, navigation_size
+from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile
-from indexmill.formats.index import IndexFiles, verify_index
-from indexmill.formats.manifest import read_manifest
-from indexmill.formats.navigation import Navigation, read_navigation, write_navigation
+from indexmill.formats.graph.navigation import Navigation, read_navigation, write_navigation
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.jobs.jobfile import make_spec
 from indexmill.pipeline.budget import Shape
 from indexmill.pipeline.needs import check_memory

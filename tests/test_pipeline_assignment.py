@@ -14,11 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 from indexmill.builders.leaders import ExactLeaders
-from indexmill.formats import tempfiles
+from indexmill.formats.chunks import tempfiles
+from indexmill.formats.chunks.tally import Tally, create, forget
+from indexmill.formats.chunks.tempfiles import member_dtype
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
-from indexmill.formats.source import array_source
-from indexmill.formats.tally import Tally, create, forget
-from indexmill.formats.tempfiles import member_dtype
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline import assignment, failpoint, policies
 from indexmill.pipeline.assignment import Policy, assign
 from indexmill.pipeline.policies import ChunkFiles, TempFiles, cluster_bytes

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
-from indexmill.formats.index import IndexFiles, verify_index
-from indexmill.formats.manifest import read_manifest
-from indexmill.formats.source import array_source
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline import budget
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.needs import check_memory, fit_shards

@@ -12,9 +12,9 @@ from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 import indexmill
 from indexmill.builders.scalar import comparable_codes
 from indexmill.builders.vamana import VamanaParameters, build_vamana
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.index import IndexFiles
-from indexmill.formats.manifest import read_manifest
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline import budget
 from indexmill.pipeline.spec import Parameters
 

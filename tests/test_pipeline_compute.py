@@ -19,9 +19,9 @@ from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 import indexmill
 from indexmill.builders import device as device_module
 from indexmill.builders.pq import train_pq
+from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.formats.index import verify_index
-from indexmill.formats.manifest import read_manifest
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline import encode, ivf_tasks
 
 NO_GPU = gpu_problem()

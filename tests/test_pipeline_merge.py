@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.memory_support import peak_growth
 
-from indexmill.formats.chunkfile import ChunkFile, Records
-from indexmill.formats.chunkwriter import Compression, write_chunk
+from indexmill.formats.chunks.reader import ChunkFile, Records
+from indexmill.formats.chunks.writer import Compression, write_chunk
 from indexmill.formats.errors import BudgetError, CorruptFile
 from indexmill.pipeline.merge import collect, count, merge
 
@@ -191,8 +191,8 @@ def test_a_merge_may_be_left_early(tmp_path: Path) -> None:
 def test_a_merge_stays_within_its_buffers(compression: str) -> None:
     setup = f"""
         import numpy as np
-        from indexmill.formats.chunkfile import Records
-        from indexmill.formats.chunkwriter import write_chunk
+        from indexmill.formats.chunks.reader import Records
+        from indexmill.formats.chunks.writer import write_chunk
         from indexmill.pipeline.merge import merge
         rng = np.random.default_rng(0)
         def chunks(name, files, m):
@@ -215,8 +215,8 @@ def test_a_merge_stays_within_its_buffers(compression: str) -> None:
 def test_collecting_takes_the_records_and_the_buffers() -> None:
     setup = """
         import numpy as np
-        from indexmill.formats.chunkfile import Records
-        from indexmill.formats.chunkwriter import write_chunk
+        from indexmill.formats.chunks.reader import Records
+        from indexmill.formats.chunks.writer import write_chunk
         from indexmill.pipeline.merge import collect
         rng = np.random.default_rng(0)
         def records(m):

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from indexmill.builders.carve import LEAF_MOST
 from indexmill.builders.partition import partitioned_bytes
-from indexmill.formats.manifest import read_manifest
-from indexmill.formats.source import array_source
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.sources.source import array_source
 from indexmill.jobs.cli import app
 from indexmill.pipeline import budget
 from indexmill.pipeline.needs import check_memory, expected_shards, fit_shards, stage_bytes

@@ -17,8 +17,8 @@ import indexmill
 from indexmill.builders import extend
 from indexmill.builders.insert import insert_vertices
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.manifest import read_manifest
-from indexmill.formats.source import array_source
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline import budget
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.extend_index import OpenedIndex

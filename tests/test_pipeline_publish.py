@@ -12,8 +12,8 @@ import pytest
 from tests.extend_support import build, data_files, points
 
 import indexmill
-from indexmill.formats import atomic
 from indexmill.formats.errors import ConfigError, OutputExistsError
+from indexmill.formats.pagefile import atomic
 from indexmill.pipeline import publish
 
 

@@ -19,7 +19,7 @@ from tests.test_pipeline_kill import Driver
 
 from indexmill.builders import device as device_module
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.source import array_source
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline import budget, needs, region_graph
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.executor import LocalExecutor

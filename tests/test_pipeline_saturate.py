@@ -9,7 +9,7 @@ import numpy as np
 from tests.test_pipeline_build import assert_sound, build, clustered
 
 import indexmill
-from indexmill.formats.manifest import read_manifest
+from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline import budget
 from indexmill.pipeline.needs import stage_bytes
 from indexmill.pipeline.spec import Parameters

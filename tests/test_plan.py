@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from indexmill.formats.errors import BudgetError, InputError
-from indexmill.formats.source import array_source
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline import budget, needs
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.plan import START_SECONDS, make_plan

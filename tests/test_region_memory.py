@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.test_pipeline_regions import STAGES
 
-from indexmill.formats.chunkfile import Records
-from indexmill.formats.chunkwriter import write_chunk
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
 from indexmill.pipeline import budget, needs
 from indexmill.pipeline.region_graph import ranges
 from indexmill.pipeline.region_needs import Room, leaves_bytes, more_memory, region_bytes

@@ -11,7 +11,7 @@ import pytest
 from tests.extend_support import assert_sound, build, data_files, manifest, points, recall
 
 import indexmill
-from indexmill.formats.index import IndexFiles, verify_index
+from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.layout.portfolio import ORDERS
 from indexmill.reader import _native
 
@@ -140,9 +140,9 @@ def test_an_order_that_runs_out_of_work_still_lays_out_the_index(
 
 def with_lists(folder: Path, index: Path, cut: list[int]) -> Path:
     """A copy of `index` where the vertices `cut` have no neighbours and nobody has them for one."""
-    from indexmill.formats.graph import GraphFile, write_graph
-    from indexmill.formats.manifest import read_manifest, seal_files, write_manifest
-    from indexmill.formats.nodes import NodeBlock
+    from indexmill.formats.graph.file import GraphFile, write_graph
+    from indexmill.formats.graph.nodes import NodeBlock
+    from indexmill.formats.index.manifest import read_manifest, seal_files, write_manifest
 
     copy = shutil.copytree(index, folder)
     with GraphFile(index / "graph.imx") as file:

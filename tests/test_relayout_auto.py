@@ -11,8 +11,8 @@ from tests.cli_support import run
 from tests.extend_support import build, data_files, manifest, points
 
 import indexmill
+from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import NothingToGain
-from indexmill.formats.index import verify_index
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval

@@ -11,8 +11,8 @@ from tests.extend_support import build, points
 from tests.memory_support import peak_growth
 
 import indexmill
+from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.index import verify_index
 from indexmill.pipeline.memory import has_proportional_sizes
 
 linux = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
@@ -42,11 +42,11 @@ def test_star_packing_takes_24_bytes_a_vertex() -> None:
 WRITTEN = """
 import numpy as np
 from pathlib import Path
-from indexmill.formats.codes import Codebook, write_codes
-from indexmill.formats.entries import EntryVertices, write_entries
-from indexmill.formats.graph import NodeBlock, NodeFormat, write_graph
-from indexmill.formats.ids import write_ids
-from indexmill.formats.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.graph.codes import Codebook, write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import NodeBlock, NodeFormat, write_graph
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
 from indexmill.pipeline.generation import RunOptions
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
 

@@ -13,8 +13,8 @@ from tests.cli_support import run
 from tests.extend_support import assert_sound, build, data_files, manifest, points, recall, run_record
 
 import indexmill
+from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain
-from indexmill.formats.index import IndexFiles
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex

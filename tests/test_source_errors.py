@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.test_source_formats import lists, make, write_bin, write_hdf5, write_ipc, write_parquet, write_vecs
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.source import array_source, open_source
+from indexmill.formats.sources.source import array_source, open_source
 
 
 def consume(path: Path, **columns: Any) -> None:

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from indexmill.formats.source import VectorSource, array_source, open_source, read_queries
-from indexmill.formats.source_file import RowBlock, rechunk, take_by_runs
-from indexmill.formats.source_parquet import ParquetVectors, RowGroupCache
+from indexmill.formats.sources.file import RowBlock, rechunk, take_by_runs
+from indexmill.formats.sources.parquet import ParquetVectors, RowGroupCache
+from indexmill.formats.sources.source import VectorSource, array_source, open_source, read_queries
 
 Array = NDArray[Any]
 _ARROW = {"float64": pa.float64(), "float32": pa.float32(), "float16": pa.float16(), "uint8": pa.uint8()}
@@ -259,7 +259,7 @@ def test_float64_infinity_is_kept_for_the_check_to_find() -> None:
 def test_row_group_larger_than_the_cache_is_streamed(tmp_path: Path) -> None:
     vectors = make("float32", 50, 6)
     write_parquet(tmp_path / "a.parquet", vectors, group=25)
-    from indexmill.formats.filesystem import locate
+    from indexmill.formats.sources.filesystem import locate
 
     file = locate(str(tmp_path / "a.parquet"))
     tiny = ParquetVectors(file, None, None, (), RowGroupCache(limit_bytes=10))

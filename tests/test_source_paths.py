@@ -14,8 +14,8 @@ from pyarrow import fs
 from tests.test_source_formats import check_source, lists, make, write_bin, write_parquet, write_vecs
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.filesystem import InputFile, reading, resolve
-from indexmill.formats.source import SUFFIXES, open_source
+from indexmill.formats.sources.filesystem import InputFile, reading, resolve
+from indexmill.formats.sources.source import SUFFIXES, open_source
 
 
 def names(found: list[InputFile], folder: Path) -> list[str]:

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.source import VectorBatch, read_queries
-from indexmill.formats.validate import check_batch, check_unique_ids
+from indexmill.formats.sources.source import VectorBatch, read_queries
+from indexmill.formats.sources.validate import check_batch, check_unique_ids
 
 
 def batch(vectors: NDArray[Any]) -> VectorBatch:

@@ -11,7 +11,7 @@ import pytest
 from tests.cli_support import run, run_json
 
 from indexmill.formats.errors import StorageError
-from indexmill.formats.source import array_source
+from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.memory import PeakMemory
 from indexmill.pipeline.progress import Silent

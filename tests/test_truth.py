@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.truth import Truth, read_truth, write_truth
+from indexmill.formats.sources.truth import Truth, read_truth, write_truth
 
 
 def make(n_queries: int = 4, k: int = 3, seed: int = 0) -> Truth:

@@ -20,7 +20,7 @@ from tests.extend_support import points
 import indexmill
 from indexmill.builders import device
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.source import array_source, open_source
+from indexmill.formats.sources.source import array_source, open_source
 from indexmill.jobs.cmd_tune import index_name
 from indexmill.pipeline import probe, tune
 from indexmill.pipeline.progress import Silent

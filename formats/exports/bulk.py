@@ -27,7 +27,7 @@ from indexmill.formats.exports.dump import (
 from indexmill.formats.exports.json_text import join, json_column, json_lists, json_objects
 from indexmill.formats.exports.list_rows import in_list_order
 from indexmill.formats.exports.target import Target, cannot_hold
-from indexmill.formats.metadata import free_name
+from indexmill.formats.index.metadata import free_name
 
 NAME = "bulk"
 #: A server takes 100 MB at once unless told otherwise.

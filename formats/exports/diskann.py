@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import MAX_CENTRES
 from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target, cannot_hold
-from indexmill.formats.nodes import MAX_DEGREE, NodeBlock, NodeFormat
+from indexmill.formats.graph.codes import MAX_CENTRES
+from indexmill.formats.graph.nodes import MAX_DEGREE, NodeBlock, NodeFormat
 
 NAME = "diskann"
 PREFIX = "ann"

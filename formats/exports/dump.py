@@ -14,7 +14,7 @@ from indexmill.formats.exports.list_rows import ListRows
 from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import ExportedRows
 from indexmill.formats.exports.target import ExportedIndex, cannot_hold
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.nodes import NodeBlock
 
 KINDS = ("graph", "ivf")
 KEEPS = {

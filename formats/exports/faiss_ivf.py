@@ -16,11 +16,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import MAX_CENTRES
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.target import ID_MAP_NAME, Target
+from indexmill.formats.graph.codes import MAX_CENTRES
 
 NAME, DISK_NAME = "faiss-ivf", "faiss-ivf-disk"
 #: The lists of an index whose lists stay on the disk.

@@ -18,7 +18,7 @@ from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import Target
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.pagefile.mapped import create_npy
 
 NAME = "faiss-lsh"
 FUNCTIONS_NAME = "functions.npz"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indexmill.formats.exports.rows import ID_MAP_NAME, ExportedRows
-from indexmill.formats.metadata import add_metadata
+from indexmill.formats.index.metadata import add_metadata
 
 #: Rows of a row group.
 _ROWS = 1 << 16

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target, cannot_hold
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.nodes import NodeBlock
 
 NAME = "jvector"
 FILE_NAME, CODES_NAME = "index.jvector", "index.pqv"

@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import MAX_CENTRES
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import narrow
 from indexmill.formats.exports.lists import ExportedLists, ListBlock
 from indexmill.formats.exports.target import Target, cannot_hold
-from indexmill.formats.metadata import add_metadata
+from indexmill.formats.graph.codes import MAX_CENTRES
+from indexmill.formats.index.metadata import add_metadata
 
 NAME = "lance"
 #: LanceDB's name of the table is that of the directory.

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from indexmill.formats.exports.lists import ExportedLists, ListBlock, joined
 from indexmill.formats.exports.rows import ExportedRows
-from indexmill.formats.frame import corrupt
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME
+from indexmill.formats.pagefile.frame import corrupt
 
 
 @dataclass(frozen=True, kw_only=True)

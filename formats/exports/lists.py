@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.rows import ExportedRows
-from indexmill.formats.ivf_centroids import Centroids
-from indexmill.formats.ivf_lists import ListReader
-from indexmill.formats.vectors import VectorsFile
+from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.ivf.centroids import Centroids
+from indexmill.formats.ivf.lists import ListReader
 
 #: Bytes of a block, about.
 _BLOCK_BYTES = 4 << 20

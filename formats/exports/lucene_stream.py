@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from indexmill.formats.exports.columns import one_chunk, records
 from indexmill.formats.exports.target import ExportedIndex
-from indexmill.formats.metadata import add_metadata
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.nodes import NodeBlock
+from indexmill.formats.index.metadata import add_metadata
 
 Kind = Literal["long", "double", "text", "bytes"]
 

@@ -15,8 +15,8 @@ from indexmill.formats.exports.dump import KINDS, Checked, Dumped, blocks, check
 from indexmill.formats.exports.idmap import narrow
 from indexmill.formats.exports.list_rows import in_list_order
 from indexmill.formats.exports.target import Target
-from indexmill.formats.metadata import add_metadata
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.nodes import NodeBlock
+from indexmill.formats.index.metadata import add_metadata
 
 NAME = "parquet"
 FILE_NAME = "vectors.parquet"

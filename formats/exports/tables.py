@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats import lsh_blocks
 from indexmill.formats.exports.rows import ExportedRows
-from indexmill.formats.lsh_chains import chain_owners, read_blocks
-from indexmill.formats.lsh_index import LshFiles
+from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.chains import chain_owners, read_blocks
+from indexmill.formats.lsh.index import LshFiles
 
 
 @dataclass(frozen=True, kw_only=True)

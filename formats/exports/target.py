@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import CodesFile
-from indexmill.formats.entries import EntryVertices
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.rows import EXPORT_NAME, ID_MAP_NAME, ExportedRows, Ids
-from indexmill.formats.graph import GraphFile, NodeBlock
+from indexmill.formats.graph.codes import CodesFile
+from indexmill.formats.graph.entries import EntryVertices
+from indexmill.formats.graph.file import GraphFile, NodeBlock
 
 __all__ = [
     "EXPORT_NAME",

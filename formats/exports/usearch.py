@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.nodes import NodeBlock
 
 NAME = "usearch"
 FILE_NAME = "index.usearch"

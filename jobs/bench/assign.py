@@ -20,7 +20,7 @@ from cells import number, share, table
 from machine import REPOSITORY
 from targets import GIB
 
-from indexmill.formats.source import open_source
+from indexmill.formats.sources.source import open_source
 from indexmill.jobs import bench_assign
 from indexmill.jobs.progress import stderr_progress
 

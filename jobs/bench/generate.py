@@ -113,7 +113,7 @@ def write(path: Path, manifold: Manifold, stream: int, n: int, threads: int = 2)
         Blocks made at once; not part of the bytes.
     """
     from indexmill.builders.parallel import map_blocks
-    from indexmill.formats.atomic import atomic_write
+    from indexmill.formats.pagefile.atomic import atomic_write
 
     group = BLOCK * _BLOCKS_AT_ONCE
     with threadpool_limits(1, "blas"), atomic_write(path) as file:

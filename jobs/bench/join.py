@@ -40,8 +40,8 @@ from threadpoolctl import threadpool_limits
 from workspace import THREADS, indexmill_command
 
 from indexmill.builders.panels import NOTHING
-from indexmill.formats.direct import READ_BYTES, aligned_buffer
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.direct import READ_BYTES, aligned_buffer
 from indexmill.pipeline.join_batches import Loaded, load_batches
 from indexmill.pipeline.join_search import Search
 

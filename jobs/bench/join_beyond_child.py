@@ -80,9 +80,9 @@ def mapped(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], An
     """Return the same search through virtual memory: query after query, its lists wherever they are mapped."""
     from indexmill.builders.list_rows import Lists
     from indexmill.builders.panels import NO_SCORE, NOTHING
-    from indexmill.formats.frame import PAGE_BYTES
-    from indexmill.formats.ivf_batch import ids_offset
-    from indexmill.formats.ivf_index import IvfFiles
+    from indexmill.formats.ivf.batch import ids_offset
+    from indexmill.formats.ivf.index import IvfFiles
+    from indexmill.formats.pagefile.frame import PAGE_BYTES
     from indexmill.pipeline.join_search import Search
     from indexmill.reader.threads import BlockPool
 

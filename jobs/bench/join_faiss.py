@@ -12,7 +12,7 @@ from dataset import Dataset, read_bin
 from threadpoolctl import threadpool_info
 from workspace import THREADS
 
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 
 #: Rows that faiss gets at a time.
 _ROWS = 250_000

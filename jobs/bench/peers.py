@@ -15,9 +15,9 @@ from environment import make_environment
 from process import run_measured
 from workspace import THREADS, Workspace
 
-from indexmill.formats.foreign.diskann import open_diskann
-from indexmill.formats.foreign.index import ForeignIndex
-from indexmill.formats.foreign.svs import open_svs
+from indexmill.formats.imports.diskann import open_diskann
+from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.imports.svs import open_svs
 
 PROGRAMS = ("diskann", "svs", "hnswlib")
 #: Those of the environment of the other two.

@@ -27,7 +27,7 @@ from machine import REPOSITORY
 from process import run_measured
 from workspace import indexmill_command
 
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join import run_join
 from indexmill.pipeline.join_options import JoinOptions
 from indexmill.pipeline.join_plan import plan_join

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats.atomic import atomic_write
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.jobs.compare import Comparison
 from indexmill.jobs.report.page import render
 

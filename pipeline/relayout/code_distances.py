@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import Codebook
+from indexmill.formats.graph.codes import Codebook
 
 
 class CodeDistances:

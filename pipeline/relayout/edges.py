@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.connect import connect_unreachable
 from indexmill.formats.errors import NothingToGain
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.block_prune import block_prune
 from indexmill.layout.order import Adjacency, Work
 from indexmill.pipeline.bootstrap import mean_interval

@@ -12,8 +12,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError, NothingToGain
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.allocator import hold_little
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.generation import GenerationRun, RunOptions, emptied, scratch_directory

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.frame import PAGE_BYTES
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.order import Adjacency, invert
 
 

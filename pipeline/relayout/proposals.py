@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.nodes import NodeFormat
+from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.star import star_order
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.extend_index import OpenedIndex

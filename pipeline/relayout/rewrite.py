@@ -1,7 +1,7 @@
 """The files of an index in another order of its nodes: a sort-merge by new slot (`pipeline.emit`).
 
 Nodes and codes are read front to back and written as chunk files of their new slots, which are merged into pages.
-Nothing is read at random, and nothing of the index's size is held but what `formats.ids` takes for user ids.
+Nothing is read at random, and nothing of the index's size is held but what `formats.index.ids` takes for user ids.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from indexmill.builders.navigation import in_slot_order
 from indexmill.builders.vamana import Graph
-from indexmill.formats.entries import EntryVertices, write_entries
-from indexmill.formats.ids import write_ids
-from indexmill.formats.manifest import FileEntry, seal_files
-from indexmill.formats.mapped import create_npy
-from indexmill.formats.metadata import METADATA_NAME
-from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import FileEntry, seal_files
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency, invert
 from indexmill.pipeline import budget
 from indexmill.pipeline.allocator import give_back

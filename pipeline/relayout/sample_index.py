@@ -14,13 +14,13 @@ from indexmill.builders.connect import connect_unreachable
 from indexmill.builders.entries import medoid
 from indexmill.builders.navigation import build_navigation, in_slot_order, navigation_sample
 from indexmill.builders.scalar import Scale, fit_scale
-from indexmill.formats.codes import write_codes
-from indexmill.formats.entries import EntryVertices, write_entries
-from indexmill.formats.graph import write_graph
-from indexmill.formats.ids import write_ids
-from indexmill.formats.manifest import seal_files, write_manifest
-from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
-from indexmill.formats.nodes import NodeBlock, NodeFormat
+from indexmill.formats.graph.codes import write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import write_graph
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import seal_files, write_manifest
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.relayout.region import Region, induced, places_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.nodes import NodeBlock
+from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.relayout.code_distances import code_table
 from indexmill.pipeline.relayout.region import Region, among, places_of

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.mapped import create_npy
+from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.extend_index import OpenedIndex
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.manifest import Manifest, write_manifest
+from indexmill.formats.index.manifest import Manifest, write_manifest
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.allocator import give_back
 from indexmill.pipeline.certify import measure

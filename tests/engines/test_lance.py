@@ -21,7 +21,7 @@ from tests.test_export_memory import LISTS_WRITTEN
 
 import indexmill
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.memory import has_proportional_sizes
 
 QUERIES = 40

@@ -17,7 +17,7 @@ from tests.ivf_support import LISTS, build_lists, join, make_vectors, result
 from tests.test_export_dump_lists import rows_in_files
 
 import indexmill
-from indexmill.formats.ivf_index import IvfFiles
+from indexmill.formats.ivf.index import IvfFiles
 
 N = 300
 

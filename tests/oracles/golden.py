@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from indexmill.formats.codes import Codebook, write_codes
-from indexmill.formats.entries import EntryVertices, write_entries
-from indexmill.formats.graph import NodeBlock, NodeFormat, write_graph
-from indexmill.formats.ids import write_ids
-from indexmill.formats.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
-from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.codes import Codebook, write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import NodeBlock, NodeFormat, write_graph
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
 
 N, DIM, R = 11, 5, 3
 NODE_FORMAT = NodeFormat(DIM + 1, "sq8", R)  # inner product: one more dimension

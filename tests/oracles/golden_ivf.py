@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import Codebook
-from indexmill.formats.ids import write_ids
-from indexmill.formats.ivf_batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
-from indexmill.formats.manifest import Manifest, seal_files, write_manifest
-from indexmill.formats.vectors import RowFormat, write_vectors
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
 
 NAMES = ("v1_3_ivf", "v1_3_ivf_pq")
 N, DIM, LISTS = 60, 4, 5

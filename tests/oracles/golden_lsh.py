@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from indexmill.builders.lsh_pack import BlockPacker
-from indexmill.formats.ids import write_ids
-from indexmill.formats.lsh_blocks import seal_blocks
-from indexmill.formats.lsh_buckets import write_buckets
-from indexmill.formats.lsh_functions import HashFunctions, SearchDefaults, write_functions
-from indexmill.formats.lsh_shape import LshShape, pointers_to
-from indexmill.formats.lsh_tables import write_tables
-from indexmill.formats.manifest import LSH_FILES, Manifest, seal_files, write_manifest
-from indexmill.formats.vectors import RowFormat, write_vectors
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import LSH_FILES, Manifest, seal_files, write_manifest
+from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.lsh.blocks import seal_blocks
+from indexmill.formats.lsh.buckets import write_buckets
+from indexmill.formats.lsh.functions import HashFunctions, SearchDefaults, write_functions
+from indexmill.formats.lsh.shape import LshShape, pointers_to
+from indexmill.formats.lsh.tables import write_tables
 
 SHAPE = LshShape(n_vectors=150, n_tables=2, n_radii=2, hash_bits=2, block_bytes=128)
 DIM, M = 3, 2

@@ -11,7 +11,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from indexmill.formats.lsh_index import LshFiles
+from indexmill.formats.lsh.index import LshFiles
 
 PAGE = 4096
 

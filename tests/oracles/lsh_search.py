@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.lsh_index import LshFiles
+from indexmill.formats.lsh.index import LshFiles
 
 
 @dataclass

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats import lsh_blocks
+from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import FormatError
-from indexmill.formats.frame import corrupt
-from indexmill.formats.index import verify_index
-from indexmill.formats.lsh_chains import chain_owners, read_blocks
-from indexmill.formats.lsh_index import LshFiles
+from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.chains import chain_owners, read_blocks
+from indexmill.formats.lsh.index import LshFiles
+from indexmill.formats.pagefile.frame import corrupt
 
 #: So near to a border between two cells, two programs may disagree about a vector.
 _BORDER = 1e-3

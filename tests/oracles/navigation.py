@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.navigation import Navigation
+from indexmill.formats.graph.navigation import Navigation
 
 
 def navigation_search(

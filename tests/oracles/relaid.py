@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.codes import write_codes
-from indexmill.formats.entries import EntryVertices, write_entries
-from indexmill.formats.graph import NodeBlock, write_graph
-from indexmill.formats.ids import write_ids
-from indexmill.formats.index import METADATA_NAME, IndexFiles
-from indexmill.formats.manifest import seal_files, write_manifest
-from indexmill.formats.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.directory import METADATA_NAME, IndexFiles
+from indexmill.formats.graph.codes import write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import NodeBlock, write_graph
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import seal_files, write_manifest
 
 
 def write_relaid(source: Path, target: Path, order: NDArray[np.integer]) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.formats.graph import GraphFile, NodeBlock, write_graph
-from indexmill.formats.ivf_centroids import CENTROIDS_NAME, Centroids, read_centroids, write_centroids
-from indexmill.formats.manifest import Manifest, read_manifest, seal_files, write_manifest
+from indexmill.formats.graph.file import GraphFile, NodeBlock, write_graph
+from indexmill.formats.index.manifest import Manifest, read_manifest, seal_files, write_manifest
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids, read_centroids, write_centroids
 
 Change = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 

@@ -91,7 +91,7 @@ class Opened(Generic[Native]):
     def _read_metadata(self) -> pa.Table:
         import pyarrow as pa
 
-        from indexmill.formats.metadata import read_metadata
+        from indexmill.formats.index.metadata import read_metadata
 
         expected = self.native.metadata_sha256
         if expected is None:

@@ -71,7 +71,7 @@ def _lists_to_numpy(lists: pa.ChunkedArray, kind: pa.DataType, dim: int) -> NDAr
     """Shape (len(lists), dim); a fixed size is kept as it is, for the reader to compare."""
     import pyarrow as pa
 
-    from indexmill.formats.arrow_columns import decode_vectors
+    from indexmill.formats.sources.arrow_columns import decode_vectors
 
     element = kind.value_type
     if not (pa.types.is_integer(element) or pa.types.is_floating(element)):

@@ -1,0 +1,225 @@
+"""codes.imx: the product quantizer and one code a slot (docs/formats/codes.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, pages_for
+from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+
+KIND = "CODE"
+#: A code is one byte a chunk, so a chunk has at most this many centres.
+MAX_CENTRES = 256
+#: Bytes of a code, at most.
+MAX_BYTES = 512
+#: Names of the pivots: those of rotated codes have another, so that readers that know no rotation refuse them.
+_PIVOTS, _ROTATED_PIVOTS = "pivots", "rotated_pivots"
+#: How far the squared length of a rotation's column may be from 1: it is float32, and not always from us.
+_LENGTH_ERROR = 1e-3
+#: Codes read at a time: as many as fill whole pages, whatever their length.
+_CODES_AT_ONCE = 16 * PAGE_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook:
+    """A product quantizer.
+
+    Attributes
+    ----------
+    pivots : float32 array, shape (K, dim)
+        Centre c of chunk j is row c, columns ``offsets[j]`` to ``offsets[j + 1]``.
+    offsets : uint32 array, shape (M + 1,)
+        Strictly increasing from 0 to dim.
+    rotation : float32 array, shape (dim, dim), optional
+        An orthogonal matrix R: codes are of ``x @ R`` for a vector x, and pivots among such (OPQ). Without one
+        codes are of the vectors themselves.
+    """
+
+    pivots: NDArray[np.float32]
+    offsets: NDArray[np.uint32]
+    rotation: NDArray[np.float32] | None = None
+
+    def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float32]:
+        """Return `vectors` (m, dim), of any type, as codes see them: float32, C-contiguous, the same array if it is."""
+        rows = np.ascontiguousarray(vectors, dtype=np.float32)
+        return rows if self.rotation is None else rows @ self.rotation
+
+    def decoded(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return what `codes` (m, M) stand for among what `rotated` returns, float32 (m, dim)."""
+        out = np.empty((len(codes), self.pivots.shape[1]), np.float32)
+        for j, (first, last) in enumerate(pairwise(self.offsets.tolist())):
+            out[:, first:last] = self.pivots[codes[:, j], first:last]
+        return out
+
+
+def write_codes(
+    path: str | Path, codebook: Codebook, n_vertices: int, code_blocks: Iterable[NDArray[np.uint8]]
+) -> None:
+    """Write codes.imx; memory is one block.
+
+    Parameters
+    ----------
+    n_vertices : int
+        Total rows of `code_blocks`.
+    code_blocks : iterable of uint8 arrays, shape (m, M)
+        In slot order.
+
+    Raises
+    ------
+    ValueError
+        If the codebook, a block's shape or type, a code or the number of codes does not fit.
+    """
+    n_centres, dim = codebook.pivots.shape
+    n_chunks = len(codebook.offsets) - 1
+    if not 1 <= n_centres <= MAX_CENTRES or not _offsets_fit(codebook.offsets, dim):
+        raise ValueError(
+            f"codebook: 1..{MAX_CENTRES} centres and chunks that cover {dim} components in order"
+        )
+    rotation = codebook.rotation
+    if rotation is not None and (rotation.shape != (dim, dim) or not _has_unit_columns(rotation)):
+        raise ValueError(f"codebook: a rotation of {dim} components, whose columns have length 1")
+    fields = {"n_vertices": n_vertices, "dim": dim, "n_chunks": n_chunks, "n_centres": n_centres}
+    written = 0
+    with PageFileWriter(path, KIND, fields) as file:
+        with file.section("offsets") as section:
+            section.write(np.ascontiguousarray(codebook.offsets, dtype="<u4"))
+        if rotation is not None:
+            with file.section("rotation") as section:
+                section.write(np.ascontiguousarray(rotation.T, dtype="<f4"))
+        with file.section(_PIVOTS if rotation is None else _ROTATED_PIVOTS) as section:
+            section.write(np.ascontiguousarray(codebook.pivots, dtype="<f4"))
+        with file.section("codes") as section:
+            for codes in code_blocks:
+                if codes.dtype != np.uint8 or codes.shape != (len(codes), n_chunks):
+                    raise ValueError(
+                        f"codes: uint8 of shape (m, {n_chunks}), not {codes.dtype} {codes.shape}"
+                    )
+                if codes.size and codes.max() >= n_centres:
+                    raise ValueError(f"codes: {codes.max()} with only {n_centres} centres")
+                section.write(np.ascontiguousarray(codes))
+                written += len(codes)
+        if written != n_vertices:
+            raise ValueError(f"codes: {written} rows for {n_vertices} vertices")
+
+
+class CodesFile:
+    """An opened codes.imx: the codebook is read, codes are read block by block.
+
+    Attributes
+    ----------
+    n_vertices : int
+    codebook : Codebook
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact codes.imx.
+    """
+
+    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        with ExitStack() as stack:
+            self._file = file = stack.enter_context(PageFile(path, KIND, build_id))
+            self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
+            dim = file.field("dim", 1)
+            self._n_chunks = file.field("n_chunks", 1, dim)
+            self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
+            offsets = np.frombuffer(file.section("offsets", 4 * (self._n_chunks + 1)), dtype="<u4")
+            if not _offsets_fit(offsets, dim):
+                what = f"strictly increasing from 0 to {dim}"
+                raise corrupt(path, "section 'offsets'", what, offsets.tolist())
+            rotation = self._rotation(dim) if file.has_section("rotation") else None
+            name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
+            pivots = np.frombuffer(file.section(name, 4 * self._n_centres * dim), dtype="<f4")
+            if not np.isfinite(pivots).all():
+                raise corrupt(path, f"section '{name}'", "finite numbers", "NaN or infinity")
+            self.codebook = Codebook(pivots.reshape(-1, dim), offsets, rotation)
+            file.payload_bytes("codes", self.n_vertices * self._n_chunks)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> CodesFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def _rotation(self, dim: int) -> NDArray[np.float32]:
+        found = np.frombuffer(self._file.section("rotation", 4 * dim * dim), dtype="<f4").reshape(dim, dim).T
+        if not _has_unit_columns(found):
+            raise corrupt(self.path, "section 'rotation'", "rows of length 1", "others")
+        return found
+
+    def blocks(self) -> Iterator[NDArray[np.uint8]]:
+        """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked; raises as `read`."""
+        for first in range(0, self.n_vertices, _CODES_AT_ONCE):
+            yield self.read(first, min(_CODES_AT_ONCE, self.n_vertices - first))
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return the codes of slots `first` to ``first + count``, uint8 (count, M), read-only.
+
+        Raises
+        ------
+        CorruptFile
+            If a page's CRC differs or a code names no centre.
+        """
+        start, end = first * self._n_chunks, (first + count) * self._n_chunks
+        page = start // PAGE_BYTES
+        data = self._file.read_pages("codes", page, pages_for(end) - page)
+        codes = np.frombuffer(data, np.uint8)[start - page * PAGE_BYTES :][: end - start]
+        codes = codes.reshape(count, self._n_chunks)
+        if codes.size and codes.max() >= self._n_centres:
+            row = int(np.argmax((codes >= self._n_centres).any(axis=1)))
+            where = f"code of slot {first + row}"
+            raise corrupt(self.path, where, f"values below {self._n_centres}", codes[row].max())
+        return codes
+
+
+def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codebook, NDArray[np.uint8]]:
+    """Read codes.imx whole, every page checked.
+
+    Parameters
+    ----------
+    build_id : bytes, optional
+        The 16 bytes the file must carry.
+
+    Returns
+    -------
+    codebook : Codebook
+    codes : uint8 array, shape (n_vertices, M), read-only
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact codes.imx.
+    """
+    with CodesFile(path, build_id) as file:
+        codes = np.concatenate(list(file.blocks()))
+    codes.flags.writeable = False
+    return file.codebook, codes
+
+
+def is_rotation(matrix: NDArray[np.float32]) -> bool:
+    """Whether a square matrix keeps distances, as well as float32 can tell."""
+    if not _has_unit_columns(matrix):
+        return False
+    apart = matrix.T @ matrix - np.eye(len(matrix), dtype=np.float32)
+    return bool(np.abs(apart).max() <= _LENGTH_ERROR)
+
+
+def _has_unit_columns(rotation: NDArray[np.float32]) -> bool:
+    """Whether a matrix may be a rotation: what a reader can tell without multiplying it by itself."""
+    lengths = np.einsum("ij,ij->j", rotation, rotation, dtype=np.float64)
+    return bool((np.abs(lengths - 1) <= _LENGTH_ERROR).all())  # NaN is no number below it
+
+
+def _offsets_fit(offsets: NDArray[np.uint32], dim: int) -> bool:
+    increasing = bool((np.diff(offsets.astype(np.int64)) > 0).all())
+    return len(offsets) >= 2 and offsets[0] == 0 and offsets[-1] == dim and increasing

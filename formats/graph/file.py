@@ -1,0 +1,222 @@
+"""graph.imx: node blocks in slot order, a vector and its neighbour list each (docs/formats/graph.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.graph.nodes import (
+    DTYPE_CODES,
+    NodeBlock,
+    NodeFormat,
+    check_block,
+    pack_nodes,
+    unpack_nodes,
+)
+from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.reader import PAGE_BYTES, PageFile, PageFileWriter, f64_from_bits
+
+__all__ = ["METRIC_CODES", "GraphFile", "NodeBlock", "NodeFormat", "write_graph"]
+
+KIND = "GRPH"
+#: Values of field ``metric``.
+METRIC_CODES = {"l2": 1, "ip": 2, "cosine": 3}
+#: Bytes of nodes turned into pages at a time.
+_BLOCK_BYTES = 1 << 20
+
+#: Minimum and step of each component, float32 arrays of shape (dim,).
+ScaleArrays = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+def write_graph(
+    path: str | Path,
+    node_format: NodeFormat,
+    n_vertices: int,
+    metric: str,
+    blocks: Iterable[NodeBlock],
+    max_norm: float = 0.0,
+    scale: ScaleArrays | None = None,
+) -> None:
+    """Write graph.imx from blocks of nodes in slot order; memory is one block and 4 MiB of pages.
+
+    Parameters
+    ----------
+    n_vertices : int
+        Total nodes of `blocks`.
+    metric : {"l2", "ip", "cosine"}
+    blocks : iterable of NodeBlock
+        Of any sizes; entries of ``neighbours`` beyond a node's degree are ignored.
+    max_norm : float
+        Largest Euclidean norm of an input vector (metric ip).
+    scale : tuple of two float32 arrays, shape (dim,), optional
+        Minimum and step of each component; given exactly for sq16 and sq8.
+
+    Raises
+    ------
+    ValueError
+        If a block's shapes, types, degrees or slots do not fit, or the number of nodes differs.
+    """
+    if not 1 <= n_vertices < 2**32:
+        raise ValueError(f"a graph has 1 to 2^32 - 1 vertices, not {n_vertices}")
+    if (scale is None) == node_format.quantized:
+        raise ValueError("a scale belongs to sq16 and sq8 nodes, and to no others")
+    fields: dict[str, int | float] = {
+        "n_vertices": n_vertices,
+        "dim": node_format.dim,
+        "dtype": DTYPE_CODES[node_format.dtype],
+        "metric": METRIC_CODES[metric],
+        "max_degree": node_format.max_degree,
+        "node_bytes": node_format.node_bytes,
+        "nodes_per_page": node_format.nodes_per_page,
+        "pages_per_node": node_format.pages_per_node,
+        "max_norm": float(max_norm),
+    }
+    with PageFileWriter(path, KIND, fields) as file:
+        with file.section("nodes") as section:
+            for block in _whole_pages(node_format, n_vertices, blocks):
+                section.write(pack_nodes(node_format, block))
+        if scale is not None:
+            minimum, step = (np.ascontiguousarray(part, dtype="<f4") for part in scale)
+            if minimum.shape != (node_format.dim,) or step.shape != (node_format.dim,):
+                raise ValueError(f"scale: shape ({node_format.dim},), not {minimum.shape} and {step.shape}")
+            with file.section("scale") as section:
+                section.write(minimum)
+                section.write(step)
+
+
+def _whole_pages(
+    node_format: NodeFormat, n_vertices: int, blocks: Iterable[NodeBlock]
+) -> Iterator[NodeBlock]:
+    """Check blocks and cut them anew so that each but the last one fills whole pages."""
+    group = node_format.nodes_per_group
+    most = max(group, _BLOCK_BYTES // node_format.group_bytes * group)
+    waiting: list[NodeBlock] = []
+    n_waiting = done = 0
+    for block in blocks:
+        check_block(node_format, block, n_vertices, done)
+        done += len(block)
+        waiting.append(block)
+        n_waiting += len(block)
+        if n_waiting < most:
+            continue
+        joined = NodeBlock.concatenate(waiting)
+        whole = n_waiting - n_waiting % group
+        for first in range(0, whole, most):
+            yield joined[first : min(first + most, whole)]
+        waiting, n_waiting = [joined[whole:]], n_waiting - whole
+    if done != n_vertices:
+        raise ValueError(f"nodes: {done} given for {n_vertices} vertices")
+    if n_waiting:
+        yield NodeBlock.concatenate(waiting)
+
+
+class GraphFile:
+    """An opened graph.imx; pages are checked as they are read.
+
+    Attributes
+    ----------
+    n_vertices : int
+    node_format : NodeFormat
+    metric : str
+    max_norm : float
+        Largest Euclidean norm of an input vector; 0 unless the metric is ip.
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact graph.imx.
+    """
+
+    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        self._file = PageFile(path, KIND, build_id)
+        try:
+            self._read_fields()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> GraphFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def page_file(self) -> PageFile:
+        """The frame around the nodes."""
+        return self._file
+
+    def scale(self) -> ScaleArrays | None:
+        """Return minimum and step, float32 (dim,), of sq16 and sq8 components; None for other types."""
+        if not self.node_format.quantized:
+            return None
+        dim = self.node_format.dim
+        both = np.frombuffer(self._file.section("scale", 8 * dim), dtype="<f4")
+        return both[:dim], both[dim:]
+
+    def read_nodes(self, first: int, count: int) -> NodeBlock:
+        """Return the nodes of slots `first` to ``first + count``; entries beyond a node's degree are zero.
+
+        Raises
+        ------
+        IndexError
+            If there are fewer slots.
+        CorruptFile
+            If a page's CRC differs, a degree is above R or a neighbour is no slot.
+        """
+        if first < 0 or count < 0 or first + count > self.n_vertices:
+            raise IndexError(f"{self.path}: {self.n_vertices} slots, not {first}..{first + count}")
+        f = self.node_format
+        group = first // f.nodes_per_group
+        n_groups = -(-(first + count) // f.nodes_per_group) - group if count else 0
+        pages = self._file.read_pages("nodes", group * f.pages_per_node, n_groups * f.pages_per_node)
+        skip = first - group * f.nodes_per_group
+        block = unpack_nodes(f, pages)[skip : skip + count]
+        try:
+            return check_block(f, block, self.n_vertices, first)
+        except ValueError as error:
+            page = 1 + group * f.pages_per_node
+            raise corrupt(
+                self.path, f"node from page {page} on", "degree and neighbours in range", error
+            ) from error
+
+    def read_all(self) -> NodeBlock:
+        """Return all nodes; memory is the whole file."""
+        return self.read_nodes(0, self.n_vertices)
+
+    def blocks(self) -> Iterator[NodeBlock]:
+        """Yield all nodes in slot order in blocks of about 4 MiB."""
+        f = self.node_format
+        most = max(1, _BLOCK_BYTES // f.group_bytes) * f.nodes_per_group
+        for first in range(0, self.n_vertices, most):
+            yield self.read_nodes(first, min(most, self.n_vertices - first))
+
+    def _read_fields(self) -> None:
+        file = self._file
+        self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
+        self.metric = _name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES)))
+        dtype = _name_of(DTYPE_CODES, file.field("dtype", 1, len(DTYPE_CODES)))
+        self.max_norm = f64_from_bits(file.field("max_norm"))
+        dim, max_degree = file.field("dim", 1), file.field("max_degree")
+        try:
+            self.node_format = f = NodeFormat(dim, dtype, max_degree)
+        except ValueError as error:
+            raise corrupt(self.path, "fields", "a node that can exist", error) from error
+        for name in ("node_bytes", "nodes_per_page", "pages_per_node"):
+            file.field(name, getattr(f, name), getattr(f, name))
+        file.payload_bytes("nodes", f.n_pages(self.n_vertices) * PAGE_BYTES)
+        if f.quantized:
+            file.payload_bytes("scale", 8 * f.dim)
+
+
+def _name_of(codes: dict[str, Any], code: int) -> str:
+    return next(name for name, value in codes.items() if value == code)

@@ -1,0 +1,195 @@
+"""Node blocks: the arithmetic of their addresses, and arrays to pages and back (docs/formats/graph.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+
+#: Values of field ``dtype``.
+DTYPE_CODES = {"float32": 1, "float16": 2, "uint8": 3, "int8": 4, "sq16": 5, "sq8": 6}
+_ELEMENTS = {"float32": "<f4", "float16": "<f2", "uint8": "u1", "int8": "i1", "sq16": "<u2", "sq8": "u1"}
+#: Neighbours a list may hold.
+MAX_DEGREE = 512
+
+
+@dataclass(frozen=True)
+class NodeFormat:
+    """Sizes and addresses of the nodes of one graph.
+
+    Attributes
+    ----------
+    dim : int
+        Dimensions of the stored vector.
+    dtype : {"float32", "float16", "uint8", "int8", "sq16", "sq8"}
+    max_degree : int
+        R, 1 to 512.
+    """
+
+    dim: int
+    dtype: str
+    max_degree: int
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _ELEMENTS:
+            raise ValueError(f"dtype: one of {', '.join(_ELEMENTS)}, not {self.dtype!r}")
+        if not 1 <= self.max_degree <= MAX_DEGREE:
+            raise ValueError(f"max_degree: 1..{MAX_DEGREE}, not {self.max_degree}")
+        if self.dim < 1 or self.group_bytes >= 2**31:
+            raise ValueError(f"dim: at least 1 and a node below 2 GiB, not {self.dim}")
+
+    @property
+    def element_dtype(self) -> np.dtype[Any]:
+        """Type of one stored component."""
+        return np.dtype(_ELEMENTS[self.dtype])
+
+    @property
+    def quantized(self) -> bool:
+        """Whether components are codes of a scale."""
+        return self.dtype in ("sq16", "sq8")
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of a vector, rounded up to a multiple of 4."""
+        return -(-self.dim * self.element_dtype.itemsize // 4) * 4
+
+    @property
+    def node_bytes(self) -> int:
+        """Bytes of a node: vector, degree, R neighbours."""
+        return self.vector_bytes + 4 + 4 * self.max_degree
+
+    @property
+    def nodes_per_page(self) -> int:
+        """Nodes that fit a page; 0 when a node is larger than a page."""
+        return PAGE_BYTES // self.node_bytes
+
+    @property
+    def pages_per_node(self) -> int:
+        """Pages a node needs; 1 when several share a page."""
+        return -(-self.node_bytes // PAGE_BYTES)
+
+    @property
+    def nodes_per_group(self) -> int:
+        """Nodes that are read together: `nodes_per_page`, or 1."""
+        return max(1, self.nodes_per_page)
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes that are read together: a page, or the pages of a node."""
+        return self.pages_per_node * PAGE_BYTES
+
+    def n_pages(self, n_vertices: int) -> int:
+        """Pages of section ``nodes`` for `n_vertices` nodes."""
+        return -(-n_vertices // self.nodes_per_group) * self.pages_per_node
+
+    def group_dtype(self) -> np.dtype[Any]:
+        """Return the structured type of a page of nodes, or of the pages of one node."""
+        node = np.dtype(
+            {
+                "names": ["vector", "degree", "neighbours"],
+                "formats": [(self.element_dtype, (self.dim,)), "<u4", ("<u4", (self.max_degree,))],
+                "offsets": [0, self.vector_bytes, self.vector_bytes + 4],
+                "itemsize": self.node_bytes,
+            }
+        )
+        nodes = (node, (self.nodes_per_group,))
+        return np.dtype(
+            {"names": ["nodes"], "formats": [nodes], "offsets": [0], "itemsize": self.group_bytes}
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NodeBlock:
+    """Nodes of consecutive slots.
+
+    Attributes
+    ----------
+    vectors : array of the stored element type, shape (m, dim)
+    neighbours : uint32 array, shape (m, R)
+        Slots; what stands beyond a node's degree means nothing.
+    degrees : integer array, shape (m,)
+    """
+
+    vectors: NDArray[Any]
+    neighbours: NDArray[np.uint32]
+    degrees: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __getitem__(self, rows: slice) -> NodeBlock:
+        return NodeBlock(self.vectors[rows], self.neighbours[rows], self.degrees[rows])
+
+    @staticmethod
+    def concatenate(blocks: Sequence[NodeBlock]) -> NodeBlock:
+        """Join `blocks`, at least one, in order."""
+        if len(blocks) == 1:
+            return blocks[0]
+        return NodeBlock(
+            np.concatenate([block.vectors for block in blocks]),
+            np.concatenate([block.neighbours for block in blocks]),
+            np.concatenate([block.degrees for block in blocks]),
+        )
+
+
+def check_block(node_format: NodeFormat, block: NodeBlock, n_vertices: int, first: int) -> NodeBlock:
+    """Return `block` with zeros beyond each degree.
+
+    Raises
+    ------
+    ValueError
+        Unless shapes, types, degrees and neighbours of `block`, from slot `first` on, fit.
+    """
+    f, m = node_format, len(block.vectors)
+    if block.vectors.dtype != f.element_dtype or block.vectors.shape != (m, f.dim):
+        got = f"{block.vectors.dtype} {block.vectors.shape}"
+        raise ValueError(f"vectors: {f.element_dtype} of shape (m, {f.dim}), not {got}")
+    if block.neighbours.dtype != np.uint32 or block.neighbours.shape != (m, f.max_degree):
+        got = f"{block.neighbours.dtype} {block.neighbours.shape}"
+        raise ValueError(f"neighbours: uint32 of shape ({m}, {f.max_degree}), not {got}")
+    if block.degrees.dtype.kind not in "iu" or block.degrees.shape != (m,):
+        raise ValueError(
+            f"degrees: integers of shape ({m},), not {block.degrees.dtype} {block.degrees.shape}"
+        )
+    bad = np.flatnonzero((block.degrees < 0) | (block.degrees > f.max_degree))
+    if len(bad):
+        raise ValueError(f"slot {first + bad[0]}: degree {block.degrees[bad[0]]} is not in 0..{f.max_degree}")
+    cleaned = NodeBlock(block.vectors, _without_junk(block), block.degrees)
+    bad = np.flatnonzero(cleaned.neighbours.max(axis=1) >= n_vertices)
+    if len(bad):
+        raise ValueError(f"slot {first + bad[0]}: a neighbour is not a slot below {n_vertices}")
+    return cleaned
+
+
+def pack_nodes(node_format: NodeFormat, block: NodeBlock) -> NDArray[np.uint8]:
+    """Return the pages of `block`, whose first node starts a page; a checked block is expected."""
+    group, m = node_format.nodes_per_group, len(block)
+    pages = np.zeros(-(-m // group), dtype=node_format.group_dtype())
+    whole = m // group
+    for rows, nodes in (
+        (slice(0, whole * group), pages["nodes"][:whole]),
+        (slice(whole * group, m), pages["nodes"][whole:, : m % group]),
+    ):
+        part = block[rows]
+        nodes["vector"] = part.vectors.reshape(nodes["vector"].shape)
+        nodes["degree"] = part.degrees.reshape(nodes["degree"].shape)
+        nodes["neighbours"] = _without_junk(part).reshape(nodes["neighbours"].shape)
+    return pages.view(np.uint8)
+
+
+def unpack_nodes(node_format: NodeFormat, pages: bytes) -> NodeBlock:
+    """Return all node places of whole pages, unused ones as zeros."""
+    nodes = np.frombuffer(pages, dtype=node_format.group_dtype())["nodes"].reshape(-1)
+    parts = (np.ascontiguousarray(nodes[name]) for name in ("vector", "neighbours", "degree"))
+    return NodeBlock(*parts)
+
+
+def _without_junk(block: NodeBlock) -> NDArray[np.uint32]:
+    """Neighbours with zero beyond each node's degree."""
+    places = np.arange(block.neighbours.shape[1])
+    return np.where(places < block.degrees[:, None], block.neighbours, np.uint32(0))

@@ -1,0 +1,106 @@
+"""In-memory indexes of DiskANN: a graph file of lists one after the other, and its vectors in ``.data``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lists, check_width
+from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
+
+_HEADER_BYTES = 24
+
+
+class MemoryLists:
+    """The graph of an in-memory index.
+
+    Lists follow one another, each behind its length, so their places are found by one walk when the file is
+    opened. Memory: 8 bytes a vertex.
+
+    Attributes
+    ----------
+    path : Path
+    entry : int
+        Vertex that searches start at.
+    width : int
+        Length of the longest list, at least 1.
+
+    Raises
+    ------
+    CorruptFile
+        If the file does not hold `n` lists.
+    ForeignFile
+        If it belongs to a dynamic index, whose vectors are not those that were given.
+    """
+
+    def __init__(self, path: Path, n: int) -> None:
+        self.path, self._n = path, n
+        file = MappedFile(path)
+        if file.size < _HEADER_BYTES or (file.size - _HEADER_BYTES) % 4:
+            raise damaged(path, "size of the file", "24 + 4 x a number of integers", f"{file.size:,}")
+        size = file.number(0, "<u8", "size of the file")
+        file.check_size(size, "what the header says")
+        self.entry = file.number(12, "<u4", "entry vertex")
+        frozen = file.number(16, "<u8", "frozen vertices")
+        if frozen:
+            action = "build a static index of its vectors"
+            raise not_such_a_file(
+                path, "byte 16: frozen vertices", "0, a static index", f"{frozen:,}", action
+            )
+        if self.entry >= n:
+            raise damaged(path, "byte 12: entry vertex", f"a vertex below {n:,}", f"{self.entry:,}")
+        if n > (file.size - _HEADER_BYTES) // 4:
+            raise damaged(path, "size of the file", f"at least 24 + 4 x {n:,} bytes", f"{file.size:,}")
+        self._words = file.array(_HEADER_BYTES, "<u4", (file.size - _HEADER_BYTES) // 4, "lists")
+        self._starts = np.empty(n + 1, np.int64)
+        found = _walk(self._words, self._starts)
+        end = _HEADER_BYTES + 4 * int(self._starts[found])
+        if found < n:
+            where = f"vertex {found:,}, at byte {end:,}: list"
+            raise damaged(path, where, "a length and as many neighbours", "the end of the file")
+        file.check_size(end, f"24 and the lists of {n:,} vertices")
+        self.width = max(1, int(np.diff(self._starts).max()) - 1)
+        check_width(path, self.width, "neighbours of the longest list")
+
+    def blocks(self) -> Iterator[ListBlock]:
+        """See `NeighbourLists.blocks`."""
+        for first in range(0, self._n, BLOCK_VERTICES):
+            last = min(first + BLOCK_VERTICES, self._n)
+            block = _padded(self._words, self._starts[first : last + 1], self.width, first)
+            yield check_lists(self.path, block, self._n, self._offset)
+
+    def _offset(self, vertex: int, j: int) -> int:
+        return _HEADER_BYTES + 4 * (int(self._starts[vertex]) + 1 + j)
+
+
+def _padded(words: NDArray[Any], starts: NDArray[np.int64], width: int, first: int) -> ListBlock:
+    degrees = np.diff(starts) - 1
+    flat = np.array(words[starts[0] : starts[-1]])
+    inside = np.arange(width) < degrees[:, None]
+    neighbours = np.zeros(inside.shape, np.uint32)
+    kept = np.ones(len(flat), np.bool_)
+    kept[starts[:-1] - starts[0]] = False  # the lengths
+    neighbours[inside] = flat[kept]
+    return ListBlock(first, neighbours, degrees.astype(np.int32))
+
+
+@njit(nogil=True, cache=True)
+def _walk(words: Any, starts: Any) -> Any:  # pragma: no cover - compiled
+    """Set where each list begins, and where the last one ends; returns how many lie within `words`."""
+    n = starts.size - 1
+    at: Any = 0
+    starts[0] = 0
+    for v in range(n):
+        if at >= words.size:
+            return v
+        following = at + 1 + np.int64(words[at])
+        if following > words.size:
+            return v
+        at = following
+        starts[v + 1] = at
+    return n

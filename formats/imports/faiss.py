@@ -1,0 +1,98 @@
+"""A faiss file with an IndexHNSWFlat, an IndexNSGFlat or inverted lists, perhaps within an IndexIDMap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
+from indexmill.formats.imports.faiss_hnsw import HnswLists
+from indexmill.formats.imports.faiss_ivf import IVF_KINDS, TRANSFORMED, read_lists
+from indexmill.formats.imports.faiss_nsg import NsgLists
+from indexmill.formats.imports.index import ForeignIndex, ForeignVectors
+from indexmill.formats.imports.lists import ForeignLists
+from indexmill.formats.imports.mapped import damaged, not_such_a_file
+
+_HNSW, _NSG = "IHNf", "INSf"
+_ID_MAPS = ("IxMp", "IxM2")
+
+
+def open_faiss(path: str | Path) -> ForeignIndex | ForeignLists:
+    """Open a file that `faiss.write_index` wrote.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    FormatError
+        If it is damaged, or holds another kind of index.
+    """
+    file = FaissFile(path)
+    kind = file.name("kind of index")
+    outer: IndexHeader | None = None
+    if kind in _ID_MAPS:
+        outer = file.header()
+        kind = file.name("kind of the index within")
+    if kind == TRANSFORMED or kind in IVF_KINDS:
+        lists = read_lists(file, kind)
+        if outer is not None:
+            lists = _named(lists, _ids(file, outer, lists.shared.n_vectors))
+        _check_end(file)
+        return lists
+    if kind not in (_HNSW, _NSG):
+        expected = (
+            f"IndexHNSWFlat ({_HNSW}), IndexNSGFlat ({_NSG}) or inverted lists ({', '.join(IVF_KINDS)})"
+        )
+        raise not_such_a_file(
+            path, f"byte {file.at - 4}: kind of index", expected, repr(kind), "only these are read"
+        )
+    header = file.header()
+    graph: HnswLists | NsgLists
+    graph = HnswLists(file, header.n) if kind == _HNSW else NsgLists(file, header.n)
+    rows = file.flat_vectors(header)
+    ids = None if outer is None else pa.array(_ids(file, outer, header.n))
+    _check_end(file)
+    return ForeignIndex(
+        kind="faiss-hnsw" if kind == _HNSW else "faiss-nsg",
+        files=(Path(path),),
+        metric=header.metric,
+        vectors=ForeignVectors(
+            str(path), header.n, header.dim, np.dtype(np.float32),
+            lambda first, last: np.array(rows[first:last]), ids, "none" if ids is None else "int64",
+        ),
+        lists=graph,
+        entry=graph.entry,
+        no_codes="a flat index has none",
+    )  # fmt: skip
+
+
+def _check_end(file: FaissFile) -> None:
+    if file.left:
+        raise damaged(file.path, f"byte {file.at:,}", "the end of the file", f"{file.left:,} more bytes")
+
+
+def _ids(file: FaissFile, outer: IndexHeader, n: int) -> NDArray[np.int64]:
+    """Read what an IndexIDMap calls the vectors."""
+    begin = file.at
+    ids = file.vector("<i8", "ids")
+    if outer.n != n or len(ids) != n:
+        got = f"{outer.n:,} vectors and {len(ids):,} ids"
+        raise damaged(file.path, f"byte {begin:,}: ids", f"{n:,}, one a vector", got)
+    return np.array(ids)
+
+
+def _named(lists: ForeignLists, ids: NDArray[np.int64]) -> ForeignLists:
+    """Return lists whose own names are places among `ids`."""
+
+    def names(number: int) -> NDArray[np.int64]:
+        places = lists.names(number)
+        if len(places) and not 0 <= places.min() <= places.max() < len(ids):
+            got = f"{places.min():,} to {places.max():,}"
+            raise damaged(lists.files[0], f"ids of list {number}", f"0 to {len(ids) - 1:,}", got)
+        return ids[places]
+
+    return replace(lists, names=names)

@@ -1,0 +1,142 @@
+"""Fields of a faiss index file, one after the other; nothing in it says where a field is but the fields before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from indexmill.formats.imports.index import check_shape
+from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
+
+#: faiss's numbers of the metrics that are read here.
+_METRICS = {0: "ip", 1: "l2"}
+#: Flat storage: by inner product, by l2, by another metric (or older).
+_FLAT = ("IxFI", "IxF2", "IxFl")
+
+
+class IndexHeader(NamedTuple):
+    """What every faiss index begins with.
+
+    Attributes
+    ----------
+    dim, n : int
+    metric : str
+        ``l2`` or ``ip``.
+    """
+
+    dim: int
+    n: int
+    metric: str
+
+
+class FaissFile:
+    """Reads fields in order.
+
+    Attributes
+    ----------
+    path : Path
+    at : int
+        Offset of the next field.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = MappedFile(path)
+        self.path = self._file.path
+        self.at = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes from the next field to the end of the file."""
+        return self._file.size - self.at
+
+    def number(self, dtype: DTypeLike, what: str) -> int:
+        """Read an integer."""
+        found = self._file.number(self.at, dtype, what)
+        self.at += np.dtype(dtype).itemsize
+        return found
+
+    def name(self, what: str) -> str:
+        """Read the four characters that name a kind of index."""
+        raw = bytes(self._file.array(self.at, np.uint8, 4, what))
+        self.at += 4
+        return raw.decode("ascii", "backslashreplace")
+
+    def peek(self, dtype: DTypeLike, shape: int, what: str) -> NDArray[Any]:
+        """Map an array at the next field without passing it."""
+        return self._file.array(self.at, dtype, shape, what)
+
+    def array(self, dtype: DTypeLike, count: int, what: str) -> NDArray[Any]:
+        """Map `count` elements; raises as `vector` does."""
+        found = self.peek(dtype, count, what)
+        self.at += found.nbytes
+        return found
+
+    def vector(self, dtype: DTypeLike, what: str, columns: int = 1) -> NDArray[Any]:
+        """Map a u64 length and as many elements, each of `columns` numbers.
+
+        Raises
+        ------
+        CorruptFile
+            If they do not lie within the file.
+        """
+        return self.array(dtype, self.number("<u8", f"{what}: length") * columns, what)
+
+    def header(self) -> IndexHeader:
+        """Read the header of an index.
+
+        Raises
+        ------
+        CorruptFile
+            If a value is impossible.
+        ForeignFile
+            If it measures by another metric than l2 and ip.
+        """
+        begin = self.at
+        dim, n = self.number("<i4", "dimension"), self.number("<i8", "number of vectors")
+        check_shape(self.path, n, dim)
+        self.at += 16  # two numbers that faiss itself does not read
+        trained, metric = self.number("u1", "flag is_trained"), self.number("<i4", "metric")
+        if trained != 1:
+            raise damaged(self.path, f"byte {begin + 28}: flag is_trained", 1, trained)
+        if metric not in _METRICS:
+            expected = f"one of {_METRICS}"
+            raise not_such_a_file(
+                self.path, f"byte {begin + 29}: metric", expected, metric, "build an index with one of them"
+            )
+        return IndexHeader(dim, n, _METRICS[metric])
+
+    def flat_vectors(self, owner: IndexHeader) -> NDArray[np.float32]:
+        """Read the flat index that holds the vectors of a graph; see `flat_index`."""
+        return self.flat_index(owner)[0]
+
+    def flat_index(self, owner: IndexHeader) -> tuple[NDArray[np.float32], str]:
+        """Read a flat index with as many vectors as `owner`; returns them mapped, shape (n, dim), and its metric.
+
+        Raises
+        ------
+        CorruptFile
+            If it holds other numbers of vectors or components.
+        ForeignFile
+            If vectors are stored in another way.
+        """
+        begin = self.at
+        kind = self.name("storage of the vectors")
+        if kind not in _FLAT:
+            raise not_such_a_file(
+                self.path, f"byte {begin}: storage of the vectors", f"a flat index ({', '.join(_FLAT)})", repr(kind),
+                "import from an index over IndexFlat, such as IndexHNSWFlat",
+            )  # fmt: skip
+        found = self.header()
+        if (found.n, found.dim) != (owner.n, owner.dim):
+            got = f"{found.n:,} x {found.dim:,}"
+            raise damaged(
+                self.path, f"byte {begin}: storage", f"{owner.n:,} x {owner.dim:,} as its owner", got
+            )
+        floats = self.vector("<f4", "vectors")
+        if len(floats) != owner.n * owner.dim:
+            expected = f"{owner.n:,} x {owner.dim:,} = {owner.n * owner.dim:,}"
+            raise damaged(self.path, f"byte {begin}: components", expected, f"{len(floats):,}")
+        return floats.reshape(owner.n, owner.dim), found.metric

@@ -1,0 +1,89 @@
+"""The level-0 graph of faiss's IndexHNSWFlat: every vertex is in it, and a search on storage needs no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.imports.faiss_file import FaissFile
+from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lists, check_width
+from indexmill.formats.imports.mapped import damaged
+
+_NOBODY = np.uint32(0xFFFFFFFF)  # -1
+#: Fields after the lists: entry point, top level, two search parameters, one that is unused.
+_TAIL_FIELDS = 5
+
+
+class HnswLists:
+    """Lists of level 0: `width` places for each vertex, in front of those of its higher levels.
+
+    Attributes
+    ----------
+    path : Path
+    width : int
+        Places of a list, 2 M.
+    entry : int or None
+        Vertex that searches start at; None where one on a higher level leads to it.
+
+    Raises
+    ------
+    CorruptFile
+        If the numbers in `file`, which is read up to the end of the graph, do not fit each other.
+    """
+
+    def __init__(self, file: FaissFile, n: int) -> None:
+        self.path: Path = file.path
+        self._n = n
+        file.vector("<f8", "probabilities of the levels")
+        begin = file.at
+        places = file.vector("<i4", "places a vertex has, summed over levels")
+        if len(places) < 2 or places[0] != 0 or (np.diff(places.astype(np.int64)) < 1).any():
+            raise damaged(self.path, f"byte {begin}: places summed over levels", "numbers that ascend from 0",
+                          places[:8].tolist())  # fmt: skip
+        self.width = int(places[1])
+        check_width(self.path, self.width, f"byte {begin + 12}: places on level 0")
+        levels = file.vector("<i4", "levels")
+        self._offsets = file.vector("<u8", "offsets of the lists")
+        if len(levels) != n or len(self._offsets) != n + 1:
+            got = f"{len(levels):,} and {len(self._offsets):,}"
+            raise damaged(self.path, "levels and offsets", f"{n:,} and {n + 1:,}", got)
+        self._neighbours = file.vector("<i4", "neighbours")
+        self._begin = file.at - self._neighbours.nbytes
+        begin = file.at
+        entry, top = file.array("<i4", _TAIL_FIELDS, "parameters of the search")[:2].tolist()
+        if not 0 <= entry < n:
+            raise damaged(self.path, f"byte {begin}: entry vertex", f"a vertex below {n:,}", f"{entry:,}")
+        self.entry: int | None = entry if top == 0 else None
+        self._check_offsets(levels, places)
+
+    def _check_offsets(self, levels: NDArray[Any], places: NDArray[Any]) -> None:
+        """Each vertex has the places of its levels, one after the other."""
+        if self._offsets[0] != 0 or self._offsets[-1] != len(self._neighbours):
+            ends = f"{self._offsets[0]:,} and {self._offsets[-1]:,}"
+            raise damaged(self.path, "offsets: ends", f"0 and {len(self._neighbours):,}", ends)
+        for first in range(0, self._n, BLOCK_VERTICES):
+            block = levels[first : first + BLOCK_VERTICES].astype(np.int64)
+            wrong = (block < 1) | (block >= len(places))
+            if not wrong.any():
+                offsets = self._offsets[first : first + len(block) + 1].astype(np.int64)
+                wrong = np.diff(offsets) != places[block]
+            if wrong.any():
+                v = first + int(np.argmax(wrong))
+                got = f"level {levels[v]}, offsets {self._offsets[v]:,} and {self._offsets[v + 1]:,}"
+                raise damaged(self.path, f"vertex {v:,}: levels and offsets", "the places of its levels", got)
+
+    def blocks(self) -> Iterator[ListBlock]:
+        """See `NeighbourLists.blocks`; a list ends at its first -1."""
+        places = np.arange(self.width)
+        for first in range(0, self._n, BLOCK_VERTICES):
+            starts = self._offsets[first : min(first + BLOCK_VERTICES, self._n)].astype(np.int64)
+            lists = self._neighbours[starts[:, None] + places].view(np.uint32)
+            degrees = np.logical_and.accumulate(lists != _NOBODY, axis=1).sum(axis=1, dtype=np.int32)
+            yield check_lists(self.path, ListBlock(first, lists, degrees), self._n, self._offset)
+
+    def _offset(self, vertex: int, j: int) -> int:
+        return self._begin + 4 * (int(self._offsets[vertex]) + max(j, 0))

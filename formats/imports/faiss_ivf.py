@@ -1,0 +1,197 @@
+"""A faiss file with an IndexIVFFlat, IndexIVFScalarQuantizer or IndexIVFPQ, perhaps behind the transforms of an export.
+
+Lists are probed by l2 to the centroids, as ours are. An index of inner products is read where an export wrote it:
+then its centroids have the component that makes that so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import ForeignFile
+from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
+from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
+from indexmill.formats.imports.faiss_lists import InvertedLists
+from indexmill.formats.imports.lists import ForeignLists
+from indexmill.formats.imports.mapped import damaged, not_such_a_file
+from indexmill.formats.ivf.centroids import Centroids, Codec
+
+TRANSFORMED = "IxPT"
+_FLAT, _SCALAR, _PQ = "IwFl", "IwSq", "IwPQ"
+IVF_KINDS = (_FLAT, _SCALAR, _PQ)
+_NAMES = {_FLAT: "faiss-ivf-flat", _SCALAR: "faiss-ivf-sq", _PQ: "faiss-ivf-pq"}
+#: faiss's numbers of scalar quantizers that are read: eight bits over a range, and types kept as they are.
+_SQ8 = 0
+_KEPT = {4: "float16", 5: "uint8", 8: "int8"}
+_NORMALIZE, _REMAP = "VNrm", "RmDT"
+_MAP_HASHED = 2
+#: Lists, and bytes of a code, that a job of ours may ask for.
+_MOST_LISTS, _MOST_CHUNKS = 1 << 20, 512
+
+
+@dataclass(frozen=True)
+class _Transforms:
+    """What happens to a query: whether it gets length 1, and which of its components each one is, -1 for zero."""
+
+    user_dim: int
+    unit: bool
+    places: NDArray[np.int64] | None
+
+
+def read_lists(file: FaissFile, kind: str) -> ForeignLists:
+    """Read what follows the name of the kind of the outermost index.
+
+    Raises
+    ------
+    CorruptFile
+        If the numbers do not fit each other.
+    ForeignFile
+        If it is an index that has no place among ours.
+    """
+    transforms = _Transforms(0, False, None)
+    if kind == TRANSFORMED:
+        transforms = _read_transforms(file)
+        kind = file.name("kind of the index within")
+        if kind not in IVF_KINDS:
+            raise _not_read(file, file.at - 4, "an index of inverted lists", repr(kind))
+    header = file.header()
+    n_lists = file.number("<u8", "number of lists")
+    if not n_lists:
+        raise damaged(file.path, f"byte {file.at - 8}: number of lists", "at least 1", 0)
+    if n_lists > _MOST_LISTS:
+        raise _not_read(file, file.at - 8, f"at most {_MOST_LISTS:,} lists", f"{n_lists:,}")
+    file.number("<u8", "nprobe")
+    begin = file.at
+    centroids, coarse = file.flat_index(IndexHeader(header.dim, n_lists, "l2"))
+    _skip_map(file)
+    if coarse != "l2":
+        raise _not_read(file, begin, "centroids that are compared by l2", "an index that compares them by ip")
+    metric = "cosine" if transforms.unit else header.metric
+    if metric == "ip" and (transforms.places is None or transforms.user_dim >= header.dim):
+        raise _not_read(file, begin, "centroids with the component that ip adds", f"{header.dim} components")
+    components = _components(file, transforms, header.dim, metric)
+    codec, dtype, scale, codebook, code_bytes = _read_codec(file, kind, header.dim, components)
+    lists = InvertedLists(file, n_lists, code_bytes, header.n)
+    stored = np.ascontiguousarray(centroids[:, components >= 0], np.float32)
+    if not np.isfinite(stored).all():
+        raise damaged(file.path, f"byte {begin}: centroids", "finite numbers", "NaN or infinity")
+    shared = Centroids(stored, dtype, metric, 0.0, header.n, 1, codec, scale, codebook)
+    sign = np.uint8(0x80 if codec == "flat" and dtype == "int8" else 0)  # faiss turns the sign bit
+    return ForeignLists(
+        _NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names,
+        lambda number, chosen: lists.codes(number, chosen) ^ sign,
+    )  # fmt: skip
+
+
+def _read_transforms(file: FaissFile) -> _Transforms:
+    begin, header, unit, places = file.at, file.header(), False, None
+    for _ in range(file.number("<i4", "number of transforms")):
+        kind = file.name("kind of transform")
+        if kind == _NORMALIZE and not unit and places is None:
+            unit = float(file.array("<f4", 1, "norm")[0]) == 2.0
+            if not unit:
+                raise _not_read(file, file.at - 4, "l2 lengths", "another norm")
+        elif kind == _REMAP and places is None:
+            places = file.vector("<i4", "components").astype(np.int64)
+        else:
+            raise _not_read(file, file.at - 4, f"{_NORMALIZE}, then {_REMAP}", repr(kind))
+        file.number("<i4", "components before")
+        file.number("<i4", "components after")
+        file.number("u1", "flag is_trained")
+    if places is not None:
+        there = places[places >= 0]
+        if not np.array_equal(there, np.arange(header.dim)):
+            raise _not_read(file, begin, "components in their order", "another transform")
+    return _Transforms(header.dim, unit, places)
+
+
+def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str) -> NDArray[np.int64]:
+    """Return which of our stored components each of faiss's is, -1 for one that only makes chunks alike."""
+    if transforms.places is None:
+        return np.arange(dim)
+    if len(transforms.places) != dim:
+        raise damaged(file.path, "components after the transforms", dim, len(transforms.places))
+    components = transforms.places.copy()
+    if metric == "ip":  # the component that it adds follows the others: the first zero behind them
+        behind = np.flatnonzero(components >= 0)[-1] + 1
+        if behind == dim:
+            raise _not_read(file, file.at, "the component that ip adds behind the others", "none")
+        components[behind] = transforms.user_dim
+    return components
+
+
+def _read_codec(
+    file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]
+) -> tuple[Codec, str, NDArray[np.float32] | None, Codebook | None, int]:
+    """Read what a row means: codec, type of components, scale, codebook, bytes of a row."""
+    if kind != _PQ and (components < 0).any():
+        raise _not_read(file, file.at, "chunks that are made alike in an index of codes alone", kind)
+    if kind == _FLAT:
+        return "flat", "float32", None, None, 4 * dim
+    if kind == _SCALAR:
+        return _read_scalar_quantizer(file, dim)
+    begin = file.at
+    by_residual, code_bytes = file.number("u1", "flag by_residual"), file.number("<u8", "bytes of a code")
+    found_dim, m, bits = (file.number("<u8", what) for what in ("dimension", "chunks", "bits of a code"))
+    if (by_residual, bits) != (1, 8):
+        got = f"by_residual {by_residual}, {bits} bits"
+        raise _not_read(file, begin, "codes of residuals, 8 bits a chunk", got)
+    if found_dim != dim or code_bytes != m or not 1 <= m <= dim or dim % m:
+        raise damaged(
+            file.path, f"byte {begin}: product quantizer", f"one of {dim} components", f"{found_dim}, {m}"
+        )
+    pivots = file.vector("<f4", "centres")
+    if len(pivots) != MAX_CENTRES * dim or not np.isfinite(pivots).all():
+        raise damaged(
+            file.path, f"byte {begin}: centres", f"{MAX_CENTRES} x {dim} finite numbers", len(pivots)
+        )
+    whole = pivots.reshape(m, MAX_CENTRES, dim // m).transpose(1, 0, 2).reshape(MAX_CENTRES, dim)
+    sizes = (components >= 0).reshape(m, -1).sum(axis=1)
+    if m > _MOST_CHUNKS:
+        raise _not_read(file, begin, f"at most {_MOST_CHUNKS} bytes a code", m)
+    if not sizes.all():
+        raise _not_read(file, begin, "a component in every chunk", "an empty one")
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32)
+    book = Codebook(np.ascontiguousarray(whole[:, components >= 0], np.float32), offsets)
+    return "pq", "float32", None, book, m
+
+
+def _read_scalar_quantizer(
+    file: FaissFile, dim: int
+) -> tuple[Codec, str, NDArray[np.float32] | None, Codebook | None, int]:
+    begin = file.at
+    quantizer = file.number("<i4", "scalar quantizer")
+    file.number("<i4", "how the range was trained")
+    file.array("<f4", 1, "argument of that")
+    found_dim, code_bytes = file.number("<u8", "dimension"), file.number("<u8", "bytes of a code")
+    trained = np.array(file.vector("<f4", "range"))
+    again, by_residual = file.number("<u8", "bytes of a code"), file.number("u1", "flag by_residual")
+    if by_residual or quantizer not in (_SQ8, *_KEPT):
+        expected = "vectors of 8 bits a component, float16, uint8 or int8"
+        raise _not_read(file, begin, expected, f"quantizer {quantizer}, by_residual {by_residual}")
+    width = 2 if quantizer in _KEPT and _KEPT[quantizer] == "float16" else 1
+    if (found_dim, code_bytes, again) != (dim, width * dim, width * dim):
+        raise damaged(file.path, f"byte {begin}: scalar quantizer", f"{width * dim} bytes a row", code_bytes)
+    if quantizer in _KEPT:
+        return "flat", _KEPT[quantizer], None, None, code_bytes
+    if len(trained) != 2 * dim or not np.isfinite(trained).all():
+        raise damaged(file.path, f"byte {begin}: range", f"2 x {dim} finite numbers", len(trained))
+    low, span = trained.astype(np.float64).reshape(2, dim)
+    step = span / 255
+    return "sq8", "float32", np.stack([low + step / 2, step]).astype(np.float32), None, code_bytes
+
+
+def _skip_map(file: FaissFile) -> None:
+    """Pass the map from ids to lists, if there is one."""
+    kind = file.number("u1", "kind of the map")
+    file.vector("<i8", "map from ids to lists")
+    if kind == _MAP_HASHED:
+        file.vector("<i8", "map from ids to lists: numbers", 2)
+
+
+def _not_read(file: FaissFile, at: int, expected: str, got: object) -> ForeignFile:
+    action = "build an index from the vectors"
+    return not_such_a_file(file.path, f"byte {at}", expected, got, action)

@@ -1,0 +1,104 @@
+"""The graph of faiss's IndexNSGFlat: lists one after the other, each closed by -1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.imports.faiss_file import FaissFile
+from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lists, check_width
+from indexmill.formats.imports.mapped import damaged, not_such_a_file
+
+_CLOSED = -1
+#: How the k-nearest-neighbour graph was built: four numbers behind K and one byte.
+_BUILD_BYTES = 4 + 1 + 4 * 4
+#: Numbers read at a time while the ends of lists are looked for.
+_STEP = 1 << 20
+
+
+class NsgLists:
+    """The lists, whose ends are found once, when the file is opened. Memory: 8 bytes a vertex.
+
+    Attributes
+    ----------
+    path : Path
+    entry : int
+        Vertex that searches start at.
+    width : int
+        R, neighbours a list may have.
+
+    Raises
+    ------
+    CorruptFile
+        If the numbers in `file`, which is read up to the end of the graph, do not fit each other.
+    ForeignFile
+        If the graph was never built.
+    """
+
+    def __init__(self, file: FaissFile, n: int) -> None:
+        self.path: Path = file.path
+        self._n = n
+        file.peek("u1", _BUILD_BYTES, "parameters of the build")
+        file.at += _BUILD_BYTES
+        begin = file.at
+        names = ("vertices", "R", "L", "C", "search L", "entry vertex")
+        vertices, self.width, _, _, _, self.entry = (file.number("<i4", name) for name in names)
+        if vertices != n:
+            raise damaged(self.path, f"byte {begin}: vertices of the graph", f"{n:,}", f"{vertices:,}")
+        check_width(self.path, self.width, f"byte {begin + 4}: R")
+        if not 0 <= self.entry < n:
+            raise damaged(
+                self.path, f"byte {begin + 20}: entry vertex", f"a vertex below {n:,}", f"{self.entry:,}"
+            )
+        if file.number("u1", "flag is_built") != 1:
+            action = "add vectors to it in faiss first"
+            raise not_such_a_file(self.path, f"byte {begin + 24}: flag is_built", 1, 0, action)
+        if n > file.left // 4:
+            raise damaged(
+                self.path, f"byte {file.at}: lists", f"at least {n:,} numbers", f"{file.left // 4:,}"
+            )
+        self._begin = file.at
+        self._ends = self._find_ends(file)
+        self._numbers = file.peek("<i4", int(self._ends[-1]) + 1, "lists")
+        file.at += self._numbers.nbytes
+
+    def _find_ends(self, file: FaissFile) -> NDArray[np.int64]:
+        """Return where each list is closed, in numbers from the first."""
+        most = min(file.left // 4, self._n * (self.width + 1))
+        numbers = file.peek("<i4", most, "lists")
+        ends = np.empty(self._n, np.int64)
+        found = 0
+        for first in range(0, most, _STEP):
+            closed = np.flatnonzero(numbers[first : first + _STEP] == _CLOSED)[: self._n - found]
+            ends[found : found + len(closed)] = closed + first
+            found += len(closed)
+            if found == self._n:
+                return ends
+        where = f"vertex {found:,}, from byte {self._begin} on: lists"
+        raise damaged(self.path, where, f"-1 behind each of {self._n:,} lists", f"{found:,} of them")
+
+    def blocks(self) -> Iterator[ListBlock]:
+        """See `NeighbourLists.blocks`."""
+        for first in range(0, self._n, BLOCK_VERTICES):
+            last = min(first + BLOCK_VERTICES, self._n)
+            start = self._start(first)
+            ends = self._ends[first:last]
+            degrees = np.diff(ends, prepend=start - 1) - 1
+            lists = np.zeros((len(ends), self.width), np.uint32)
+            if degrees.max() <= self.width:
+                numbers = np.array(self._numbers[start : ends[-1] + 1]).view(np.uint32)
+                kept = np.ones(len(numbers), np.bool_)
+                kept[ends - start] = False  # the -1
+                lists[np.arange(self.width) < degrees[:, None]] = numbers[kept]
+            yield check_lists(
+                self.path, ListBlock(first, lists, degrees.astype(np.int32)), self._n, self._offset
+            )
+
+    def _start(self, vertex: int) -> int:
+        return int(self._ends[vertex - 1]) + 1 if vertex else 0
+
+    def _offset(self, vertex: int, j: int) -> int:
+        return self._begin + 4 * (self._start(vertex) + max(j, 0))

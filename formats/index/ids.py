@@ -1,0 +1,142 @@
+"""ids.imx: from slots back to vector ids and user ids (docs/formats/ids.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+
+KIND = "IDMP"
+#: Values of field ``id_type``.
+NO_IDS, INT64, UINT64, STRING, BINARY = range(5)
+
+
+def write_ids(path: str | Path, vector_ids: NDArray[np.uint32], user_ids: pa.Array | None) -> None:
+    """Write ids.imx.
+
+    Parameters
+    ----------
+    vector_ids : uint32 array, shape (n,)
+        Vector id of each slot, a permutation of [0, n).
+    user_ids : pyarrow Array of n int64, uint64, string or binary values, or None
+        User id of each slot; None if the vector id is the user id. The large and view variants of string and
+        binary are taken too.
+
+    Raises
+    ------
+    ValueError
+        If `vector_ids` is no permutation, or `user_ids` has nulls, another length or another type.
+    """
+    n = len(vector_ids)
+    if n < 1 or not _is_permutation(vector_ids):
+        raise ValueError(f"vector ids: not a permutation of [0, {n})")
+    if user_ids is not None and (len(user_ids) != n or user_ids.null_count):
+        raise ValueError(f"user ids: {len(user_ids)} values with {user_ids.null_count} nulls for {n} slots")
+    id_type = _id_type(user_ids)
+    with PageFileWriter(path, KIND, {"n_vertices": n, "id_type": id_type}) as file:
+        with file.section("vector_ids") as section:
+            section.write(np.ascontiguousarray(vector_ids, dtype="<u4"))
+        if id_type in (INT64, UINT64):
+            with file.section("values") as section:
+                section.write(np.ascontiguousarray(user_ids.to_numpy()))  # type: ignore[union-attr]
+        elif id_type in (STRING, BINARY):
+            offsets, payload = _offsets_and_bytes(user_ids, id_type)
+            with file.section("offsets") as section:
+                section.write(offsets)
+            with file.section("bytes") as section:
+                section.write(payload)
+
+
+def read_ids(path: str | Path, build_id: bytes | None = None) -> tuple[NDArray[np.uint32], pa.Array | None]:
+    """Read ids.imx whole, every page checked.
+
+    Parameters
+    ----------
+    build_id : bytes, optional
+        The 16 bytes the file must carry.
+
+    Returns
+    -------
+    vector_ids : uint32 array, shape (n,), read-only
+    user_ids : pyarrow Array or None
+        int64, uint64, large_string or large_binary, in slot order.
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact ids.imx.
+    """
+    with PageFile(path, KIND, build_id) as file:
+        n = file.field("n_vertices", 1, 2**32 - 1)
+        id_type = file.field("id_type", NO_IDS, BINARY)
+        vector_ids = np.frombuffer(file.section("vector_ids", 4 * n), dtype="<u4")
+        if not _is_permutation(vector_ids):
+            raise corrupt(
+                path, "section 'vector_ids'", f"a permutation of [0, {n})", "repeated or larger values"
+            )
+        if id_type == NO_IDS:
+            return vector_ids, None
+        if id_type in (INT64, UINT64):
+            values = np.frombuffer(file.section("values", 8 * n), dtype="<i8" if id_type == INT64 else "<u8")
+            return vector_ids, pa.array(values)
+        offsets = file.section("offsets", 8 * (n + 1))
+        payload = file.section("bytes")
+    _check_offsets(np.frombuffer(offsets, dtype="<u8"), len(payload), path)
+    arrow_type = pa.large_string() if id_type == STRING else pa.large_binary()
+    user_ids = pa.Array.from_buffers(arrow_type, n, [None, pa.py_buffer(offsets), pa.py_buffer(payload)])
+    try:
+        user_ids.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise corrupt(path, "section 'bytes'", "UTF-8 user ids", error) from error
+    return vector_ids, user_ids
+
+
+def _id_type(user_ids: pa.Array | None) -> int:
+    if user_ids is None:
+        return NO_IDS
+    kind = user_ids.type
+    if pa.types.is_int64(kind):
+        return INT64
+    if pa.types.is_uint64(kind):
+        return UINT64
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return STRING
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return BINARY
+    raise ValueError(f"user ids: type {kind} is none of int64, uint64, string and binary")
+
+
+def _offsets_and_bytes(user_ids: Any, id_type: int) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """Return u64 offsets from 0 and the bytes between them; `user_ids` may be a slice of a longer array."""
+    wide = user_ids.cast(pa.large_string() if id_type == STRING else pa.large_binary())
+    _, offsets, payload = wide.buffers()
+    ends = np.frombuffer(offsets, dtype="<u8", count=len(wide) + 1, offset=8 * wide.offset)
+    payload = np.frombuffer(payload if payload is not None else b"", dtype=np.uint8)
+    return ends - ends[0], payload[ends[0] : ends[-1]]
+
+
+def _check_offsets(offsets: NDArray[np.uint64], payload_bytes: int, path: str | Path) -> None:
+    if offsets[0] != 0 or offsets[-1] != payload_bytes:
+        ends = f"{offsets[0]} and {offsets[-1]}"
+        raise corrupt(path, "section 'offsets': ends", f"0 and {payload_bytes}", ends)
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if len(falls):
+        slot = int(falls[0])
+        raise corrupt(
+            path, f"user id of slot {slot}", "an end after its start", f"{offsets[slot : slot + 2]}"
+        )
+
+
+def _is_permutation(vector_ids: NDArray[np.uint32]) -> bool:
+    n = len(vector_ids)
+    if vector_ids.max() >= n:
+        return False
+    seen = np.zeros(n, dtype=bool)
+    seen[vector_ids] = True
+    return bool(seen.all())

@@ -1,0 +1,296 @@
+"""manifest.json: what an index is and which bytes it consists of (docs/formats/manifest.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
+from indexmill.formats.index.sealed import (
+    MANIFEST_NAME,
+    RUN_NAME,
+    FileEntry,
+    build_id,
+    check_size,
+    file_sha256,
+    is_file_name,
+    seal_files,
+)
+from indexmill.formats.pagefile.atomic import atomic_write
+from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
+
+__all__ = [
+    "GRAPH_FILES",
+    "IVF_FILES",
+    "LSH_FILES",
+    "MANIFEST_NAME",
+    "REQUIRED_FILES",
+    "RUN_NAME",
+    "FileEntry",
+    "Manifest",
+    "build_id",
+    "check_size",
+    "file_sha256",
+    "other_kind",
+    "parse_manifest",
+    "read_manifest",
+    "seal_files",
+    "write_manifest",
+]
+
+#: Files without which a graph index cannot be searched.
+GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
+#: Files without which an LSH index cannot be searched.
+LSH_FILES = ("buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx")
+#: Files without which an IVF index cannot be searched; it has one more for each batch.
+IVF_FILES = ("centroids.imx", "ids.imx")
+#: Files without which an index of each kind cannot be searched.
+REQUIRED_FILES = {"graph": GRAPH_FILES, "lsh": LSH_FILES, "ivf": IVF_FILES}
+#: Keys that only manifests of a kind have, and whether they may be null or missing.
+_OWN_KEYS = {
+    "graph": {"layout": False, "graph": False, "drift": True},
+    "lsh": {"lsh": False},
+    "ivf": {"ivf": False},
+}
+#: The command that searches an index of each kind.
+_SEARCHED_BY = {"graph": "search", "lsh": "search", "ivf": "search` or `indexmill join"}
+
+_FORMAT_NAME = "indexmill"
+#: What ends every manifest: the digest of all bytes before it.
+_TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
+_TAIL_BYTES = 81
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What manifest.json says; attributes are its keys, in its order, without ``format`` and ``digest``.
+
+    Attributes
+    ----------
+    kind : str
+        ``graph``, ``lsh`` or ``ivf``.
+    build_id : str
+        64 hex digits; the first 32 stand in every page file.
+    generation : int
+        1 for a build, and one more than that of its parents for every append or merge.
+    parents : tuple of str
+        Build ids of the indexes it was made of; none for a build.
+    ancestors : tuple of str
+        Sorted build ids of the indexes that its parents descend from.
+    parameters, input, software : mapping
+    layout, graph : mapping
+        Of a graph; empty for other kinds, which have no such keys.
+    drift : mapping or None
+        Of a graph: how far appended vectors took the index from a build; None for a build.
+    lsh : mapping
+        Of an LSH index; empty for other kinds, which have no such key.
+    ivf : mapping
+        Of an IVF index; likewise.
+    certificate : mapping or None
+    files : tuple of FileEntry
+        Sorted by name.
+    """
+
+    kind: str
+    build_id: str
+    generation: int = field(default=1, kw_only=True)
+    parents: tuple[str, ...] = field(default=(), kw_only=True)
+    ancestors: tuple[str, ...] = field(default=(), kw_only=True)
+    parameters: Mapping[str, Any]
+    input: Mapping[str, Any]
+    software: Mapping[str, Any]
+    layout: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    graph: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    drift: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    lsh: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    ivf: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    certificate: Mapping[str, Any] | None
+    files: tuple[FileEntry, ...]
+
+    @property
+    def lineage(self) -> frozenset[str]:
+        """Build ids of the index and of all it descends from: none of their vectors is missing here."""
+        return frozenset({self.build_id, *self.parents, *self.ancestors})
+
+    @property
+    def page_file_build_id(self) -> bytes:
+        """The 16 bytes that every page file of this index carries."""
+        return bytes.fromhex(self.build_id)[:BUILD_ID_BYTES]
+
+
+def write_manifest(directory: str | Path, manifest: Manifest) -> None:
+    """Write manifest.json, durable and in one step; with it the directory becomes an index.
+
+    Raises
+    ------
+    ValueError
+        If a value is NaN or infinite, which JSON cannot say.
+    """
+    value = {"format": {"name": _FORMAT_NAME, "major": VERSION[0], "minor": VERSION[1]}}
+    value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
+    if not manifest.ancestors:
+        del value["ancestors"]
+    for kind, keys in _OWN_KEYS.items():
+        for key in keys if kind != manifest.kind else ():
+            del value[key]
+    value["files"] = [vars(entry) for entry in manifest.files]  # type: ignore[assignment]
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    body = (text.removesuffix("\n}") + ",\n").encode()
+    with atomic_write(Path(directory) / MANIFEST_NAME) as file:
+        file.write(body)
+        file.write(f'  "digest": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
+
+
+def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) -> Manifest:
+    """Read and check manifest.json, and that every file it names is there with the stated size.
+
+    Parameters
+    ----------
+    kinds : collection of str
+        Kinds of index that the caller can use.
+
+    Raises
+    ------
+    ForeignFile
+        If there is no manifest, or it is not one of ours.
+    TooNew, TooOld
+        If the format version or the kind is not one that this code reads.
+    OtherKind
+        If it is an index of a kind that is not among `kinds`.
+    CorruptFile
+        If the digest differs, a key is missing or malformed, or a file is absent or has another size.
+    """
+    manifest = parse_manifest(directory, kinds)
+    for entry in manifest.files:
+        check_size(directory, entry)
+    return manifest
+
+
+def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRED_FILES)) -> Manifest:
+    """Read and check manifest.json alone, by default of any kind; see `read_manifest` for the errors."""
+    path = Path(directory) / MANIFEST_NAME
+    if not path.is_file():
+        raise ForeignFile(
+            f"{path}: expected a manifest, got no such file; the directory is not a finished index"
+        )
+    value = _checked_json(path)
+    form = value["format"] if isinstance(value.get("format"), dict) else {}
+    if form.get("name") != _FORMAT_NAME:
+        raise _foreign(path)
+    major, minor = (_typed(form, key, int, path) for key in ("major", "minor"))
+    check_version(major, minor, path)
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in REQUIRED_FILES:
+        what = f"{path}: kind: expected {' or '.join(map(repr, REQUIRED_FILES))}, got {kind!r}"
+        raise TooNew(f"{what}; install a newer indexmill to read it")
+    if kind not in kinds:
+        raise other_kind(directory, kind, kinds)
+    identity = _typed(value, "build_id", str, path)
+    if not _HEX.fullmatch(identity):
+        raise corrupt(path, "build_id", "64 hex digits", repr(identity))
+    parts = {key: _typed(value, key, dict, path) for key in ("parameters", "input", "software")}
+    for key, optional in {**_OWN_KEYS[kind], "certificate": True}.items():
+        absent = optional and value.get(key) is None
+        parts[key] = None if absent else _typed(value, key, dict, path)
+    generation, parents, ancestors = _descent(value, path)
+    files = _file_entries(_typed(value, "files", list, path), REQUIRED_FILES[kind], path)
+    return Manifest(
+        kind=kind,
+        build_id=identity,
+        generation=generation,
+        parents=parents,
+        ancestors=ancestors,
+        files=files,
+        **parts,
+    )
+
+
+def other_kind(directory: str | Path, kind: str, wanted: Collection[str]) -> OtherKind:
+    """Return the error for an index of a kind that what was asked for has no use for."""
+    return OtherKind(
+        f"{directory}: expected an index of kind {' or '.join(wanted)}, got one of kind {kind}; search it with "
+        f"`indexmill {_SEARCHED_BY[kind]}`, or name another index"
+    )
+
+
+def _descent(value: dict[str, Any], path: Path) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
+    """Generation, parents and further ancestors; versions before 1.2 have none of them and are builds."""
+    if "generation" not in value and "parents" not in value:
+        return 1, (), ()
+    generation = _typed(value, "generation", int, path)
+    if generation < 1:
+        raise corrupt(path, "key 'generation'", "at least 1", generation)
+    parents = _build_ids(value, "parents", path)
+    return generation, parents, _build_ids(value, "ancestors", path) if "ancestors" in value else ()
+
+
+def _build_ids(value: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
+    ids = _typed(value, key, list, path)
+    if not all(isinstance(each, str) and _HEX.fullmatch(each) for each in ids):
+        raise corrupt(path, f"key {key!r}", "build ids of 64 hex digits", ids)
+    return tuple(ids)
+
+
+def _checked_json(path: Path) -> dict[str, Any]:
+    raw = path.read_bytes()
+    tail = _TAIL.fullmatch(raw[-_TAIL_BYTES:])
+    if tail is None:
+        if b'"indexmill"' not in raw:
+            raise _foreign(path)
+        at = max(0, len(raw) - _TAIL_BYTES)
+        raise corrupt(path, f"offset {at}", "the digest as the last key", repr(raw[-_TAIL_BYTES:]))
+    digest = hashlib.sha256(raw[:-_TAIL_BYTES]).hexdigest()
+    if digest != tail[1].decode():
+        raise corrupt(path, "digest", tail[1].decode(), digest)
+    try:
+        value = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise corrupt(path, "text", "UTF-8 JSON", error) from error
+    if not isinstance(value, dict):
+        raise corrupt(path, "text", "a JSON object", type(value).__name__)
+    return value
+
+
+def _foreign(path: Path) -> ForeignFile:
+    return ForeignFile(f"{path}: expected a manifest of indexmill, got another text; check the path")
+
+
+def _typed(value: Mapping[str, Any], key: str, kind: type, path: Path) -> Any:
+    got = value.get(key)
+    if type(got) is not kind:
+        raise corrupt(path, f"key {key!r}", f"a value of type {kind.__name__}", repr(got))
+    return got
+
+
+def _file_entries(values: list[Any], required: tuple[str, ...], path: Path) -> tuple[FileEntry, ...]:
+    entries: list[FileEntry] = []
+    for i, value in enumerate(values):
+        where = f"files[{i}]"
+        if not isinstance(value, dict):
+            raise corrupt(path, where, "an object", repr(value))
+        entry = FileEntry(
+            _typed(value, "name", str, path),
+            _typed(value, "bytes", int, path),
+            _typed(value, "sha256", str, path),
+        )
+        if not is_file_name(entry.name):
+            expected = "one component of [A-Za-z0-9._-] with no dot in front"
+            raise corrupt(path, f"{where}: name", expected, repr(entry.name))
+        if entry.bytes < 0 or not _HEX.fullmatch(entry.sha256):
+            raise corrupt(path, f"{where}: {entry.name}", "a size and 64 hex digits", repr(value))
+        entries.append(entry)
+    names = [entry.name for entry in entries]
+    if names != sorted(set(names)):
+        raise corrupt(path, "files", "different names in order", names)
+    missing = set(required).difference(names)
+    if missing:
+        raise corrupt(
+            path, "files", f"all of {', '.join(required)}", f"none named {', '.join(sorted(missing))}"
+        )
+    return tuple(entries)

@@ -1,0 +1,232 @@
+"""vectors.imx: the vectors of an index in slot order, several a page (docs/formats/lsh.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.graph.file import METRIC_CODES
+from indexmill.formats.graph.nodes import DTYPE_CODES
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
+from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+
+KIND = "VECT"
+#: Types of a stored component; codes of a scale belong to graph nodes alone.
+DTYPES = ("float32", "float16", "uint8", "int8")
+#: Bytes of pages handled at a time.
+_BLOCK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """Sizes and addresses of vectors on pages.
+
+    Attributes
+    ----------
+    dim : int
+    dtype : {"float32", "float16", "uint8", "int8"}
+    """
+
+    dim: int
+    dtype: str
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype: one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        if not 1 <= self.dim < 2**28:
+            raise ValueError(f"dim: 1..{2**28 - 1}, not {self.dim}")
+
+    @property
+    def element_dtype(self) -> np.dtype[Any]:
+        """Type of one component."""
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of a vector, rounded up to a multiple of 4."""
+        return -(-self.dim * self.element_dtype.itemsize // 4) * 4
+
+    @property
+    def rows_per_page(self) -> int:
+        """Vectors that fit a page; 0 when one is larger than a page."""
+        return PAGE_BYTES // self.vector_bytes
+
+    @property
+    def pages_per_row(self) -> int:
+        """Pages a vector needs; 1 when several share a page."""
+        return -(-self.vector_bytes // PAGE_BYTES)
+
+    @property
+    def rows_per_group(self) -> int:
+        """Vectors that are read together: `rows_per_page`, or 1."""
+        return max(1, self.rows_per_page)
+
+    def n_pages(self, n_vectors: int) -> int:
+        """Pages of section ``vectors``."""
+        return -(-n_vectors // self.rows_per_group) * self.pages_per_row
+
+    def pack(self, vectors: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return the pages of `vectors`, shape (m, dim), the first of which starts a page."""
+        group = self.rows_per_group
+        n_groups = -(-len(vectors) // group)
+        pages = np.zeros((n_groups, self.pages_per_row * PAGE_BYTES), np.uint8)
+        rows = np.zeros((n_groups * group, self.vector_bytes), np.uint8)
+        raw = np.ascontiguousarray(vectors, self.element_dtype).view(np.uint8).reshape(len(vectors), -1)
+        rows[: len(vectors), : raw.shape[1]] = raw
+        pages[:, : group * self.vector_bytes] = rows.reshape(n_groups, -1)
+        return pages.reshape(-1)
+
+    def unpack(self, pages: bytes) -> NDArray[Any]:
+        """Return all places of whole pages, shape (places, dim); those of no vector are zero."""
+        group, used = self.rows_per_group, self.dim * self.element_dtype.itemsize
+        data = np.frombuffer(pages, np.uint8).reshape(-1, self.pages_per_row * PAGE_BYTES)
+        rows = data[:, : group * self.vector_bytes].reshape(-1, self.vector_bytes)
+        return np.ascontiguousarray(rows[:, :used]).view(self.element_dtype)
+
+
+def write_vectors(
+    path: str | Path,
+    row_format: RowFormat,
+    n_vectors: int,
+    metric: str,
+    vectors: NDArray[Any],
+    max_norm: float = 0.0,
+) -> None:
+    """Write vectors.imx; `vectors`, shape (n_vectors, dim), may be a mapped file. Memory: two blocks of 4 MiB.
+
+    Parameters
+    ----------
+    metric : {"l2", "ip", "cosine"}
+    max_norm : float
+        Largest Euclidean norm of an input vector (metric ip).
+
+    Raises
+    ------
+    ValueError
+        If shape or type of `vectors` differ from the format.
+    """
+    if vectors.shape != (n_vectors, row_format.dim) or vectors.dtype.name != row_format.dtype:
+        raise ValueError(f"vectors: {n_vectors} of {row_format}, not {vectors.dtype} {vectors.shape}")
+    if not 1 <= n_vectors < 2**32:
+        raise ValueError(f"an index has 1 to 2^32 - 1 vectors, not {n_vectors}")
+    fields: dict[str, int | float] = {
+        "n_vectors": n_vectors,
+        "dim": row_format.dim,
+        "dtype": DTYPE_CODES[row_format.dtype],
+        "metric": METRIC_CODES[metric],
+        "vector_bytes": row_format.vector_bytes,
+        "rows_per_page": row_format.rows_per_page,
+        "pages_per_row": row_format.pages_per_row,
+        "max_norm": float(max_norm),
+    }
+    with PageFileWriter(path, KIND, fields) as file, file.section("vectors") as section:
+        for rows in _blocks(row_format, n_vectors):
+            section.write(row_format.pack(vectors[rows]))
+
+
+def _blocks(row_format: RowFormat, n: int) -> Iterable[slice]:
+    """Rows that are handled together; they start pages."""
+    step = row_format.rows_per_group * max(1, _BLOCK_BYTES // (row_format.pages_per_row * PAGE_BYTES))
+    return (slice(first, min(first + step, n)) for first in range(0, n, step))
+
+
+class VectorsFile:
+    """An opened vectors.imx; pages are checked as they are read.
+
+    Attributes
+    ----------
+    n_vectors : int
+    row_format : RowFormat
+    metric : str
+    max_norm : float
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact vectors.imx.
+    """
+
+    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        self._file = PageFile(path, KIND, build_id)
+        try:
+            self._read_fields()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> VectorsFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read(self, first: int, count: int) -> NDArray[Any]:
+        """Return the vectors of slots `first` to ``first + count``, shape (count, dim).
+
+        Raises
+        ------
+        IndexError
+            If there are fewer slots.
+        CorruptFile
+            If a page's CRC differs.
+        """
+        if first < 0 or count < 0 or first + count > self.n_vectors:
+            raise IndexError(f"{self.path}: {self.n_vectors} slots, not {first}..{first + count}")
+        f = self.row_format
+        group = first // f.rows_per_group
+        n_groups = -(-(first + count) // f.rows_per_group) - group if count else 0
+        pages = self._file.read_pages("vectors", group * f.pages_per_row, n_groups * f.pages_per_row)
+        skip = first - group * f.rows_per_group
+        return f.unpack(pages)[skip : skip + count]
+
+    def take(self, slots: NDArray[np.uint32]) -> NDArray[Any]:
+        """Return the vectors of some slots, in any order, (len(slots), dim). Memory: beside them 8 MiB of pages.
+
+        Raises
+        ------
+        IndexError
+            If there are fewer slots.
+        CorruptFile
+            If a page's CRC differs.
+        """
+        if len(slots) and int(slots.max()) >= self.n_vectors:
+            raise IndexError(f"{self.path}: {self.n_vectors} slots, not {slots.max()}")
+        f = self.row_format
+        found = np.empty((len(slots), f.dim), f.element_dtype)
+        step = max(1, _BLOCK_BYTES // (f.pages_per_row * PAGE_BYTES))
+        for first in range(0, len(slots), step):
+            groups, places = np.divmod(slots[first : first + step].astype(np.int64), f.rows_per_group)
+            numbers = groups[:, None] * f.pages_per_row + np.arange(f.pages_per_row)
+            pages = self._file.take_pages("vectors", numbers.ravel())
+            rows = f.unpack(pages.tobytes()).reshape(len(groups), f.rows_per_group, f.dim)
+            found[first : first + step] = rows[np.arange(len(groups)), places]
+        return found
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield (first slot, vectors) from front to back, about 4 MiB at a time."""
+        for rows in _blocks(self.row_format, self.n_vectors):
+            yield rows.start, self.read(rows.start, rows.stop - rows.start)
+
+    def _read_fields(self) -> None:
+        file = self._file
+        self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
+        metric, dtype = file.field("metric", 1, len(METRIC_CODES)), file.field("dtype", 1, len(DTYPES))
+        self.metric = next(name for name, code in METRIC_CODES.items() if code == metric)
+        self.max_norm = f64_from_bits(file.field("max_norm"))
+        try:
+            self.row_format = f = RowFormat(file.field("dim", 1), DTYPES[dtype - 1])
+        except ValueError as error:
+            raise corrupt(self.path, "fields", "a vector that can exist", error) from error
+        for name in ("vector_bytes", "rows_per_page", "pages_per_row"):
+            file.field(name, getattr(f, name), getattr(f, name))
+        file.payload_bytes("vectors", f.n_pages(self.n_vectors) * PAGE_BYTES)

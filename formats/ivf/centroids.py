@@ -1,0 +1,209 @@
+"""centroids.imx: what the batches of an IVF index share, centroids and the codec of lists (docs/formats/ivf.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
+from indexmill.formats.graph.file import METRIC_CODES
+from indexmill.formats.graph.nodes import DTYPE_CODES
+from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+
+KIND = "CENT"
+CENTROIDS_NAME = "centroids.imx"
+Codec = Literal["flat", "sq8", "pq"]
+#: Values of field ``codec``.
+CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2}
+#: Types that flat lists keep as they are; the codes of field ``dtype``.
+STORED = ("float32", "float16", "uint8", "int8")
+MAX_LISTS = 1 << 24
+MAX_COPIES = 255
+#: Edges of a centroid in the graph over them.
+MAX_DEGREE = 512
+#: As many as the decimal digits of a batch file's name can tell.
+MAX_BATCHES = 10**6
+
+
+@dataclass(frozen=True, eq=False)
+class CellGraph:
+    """A graph over the centroids, searched in memory for those near a query.
+
+    Attributes
+    ----------
+    neighbours : uint32 array, shape (n_lists, degree)
+        Filled up with the centroid's own number.
+    entry : int
+        Where a search starts.
+    """
+
+    neighbours: NDArray[np.uint32]
+    entry: int
+
+
+@dataclass(frozen=True, eq=False)
+class Centroids:
+    """What the batches share.
+
+    Attributes
+    ----------
+    centroids : float32 array, shape (n_lists, dim)
+        Finite.
+    dtype : str
+        Type of a vector's components before the codec, one of `STORED`.
+    metric : {"l2", "ip", "cosine"}
+    max_norm : float
+        Largest Euclidean norm of an input vector (metric ip; else 0).
+    n_vectors, n_batches : int
+    codec : {"flat", "sq8", "pq"}
+    scale : float32 array, shape (2, dim), or None
+        sq8: minimum and step of each component.
+    codebook : Codebook or None
+        pq: of residuals, a vector less the centroid of its list.
+    copies : int
+        Lists that a vector lies in at most.
+    graph : CellGraph or None
+        Where centroids are many.
+    """
+
+    centroids: NDArray[np.float32]
+    dtype: str
+    metric: str
+    max_norm: float
+    n_vectors: int
+    n_batches: int
+    codec: Codec
+    scale: NDArray[np.float32] | None = None
+    codebook: Codebook | None = None
+    copies: int = 1
+    graph: CellGraph | None = None
+
+    @property
+    def n_lists(self) -> int:
+        """Number of lists."""
+        return len(self.centroids)
+
+    @property
+    def dim(self) -> int:
+        """Components of a stored vector, one more than the user's under inner product."""
+        return int(self.centroids.shape[1])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a vector in a list, without its id."""
+        if self.codebook is not None:
+            return len(self.codebook.offsets) - 1
+        return self.dim * (1 if self.codec == "sq8" else np.dtype(self.dtype).itemsize)
+
+
+def write_centroids(path: str | Path, made: Centroids) -> None:
+    """Write centroids.imx.
+
+    Raises
+    ------
+    ValueError
+        If the codec lacks its parameters or something has another shape.
+    """
+    if (made.scale is not None) != (made.codec == "sq8") or (made.codebook is not None) != (
+        made.codec == "pq"
+    ):
+        raise ValueError(f"codec {made.codec}: sq8 has a scale and pq a codebook, no other has one")
+    fields: dict[str, int | float] = {
+        "n_lists": made.n_lists,
+        "dim": made.dim,
+        "dtype": DTYPE_CODES[made.dtype],
+        "metric": METRIC_CODES[made.metric],
+        "codec": CODEC_CODES[made.codec],
+        "row_bytes": made.row_bytes,
+        "n_vectors": made.n_vectors,
+        "n_batches": made.n_batches,
+        "max_norm": float(made.max_norm),
+    }
+    if made.codebook is not None:
+        fields |= {"n_chunks": len(made.codebook.offsets) - 1, "n_centres": len(made.codebook.pivots)}
+    if made.copies > 1:
+        fields["copies"] = made.copies
+    if made.graph is not None:
+        fields |= {"degree": made.graph.neighbours.shape[1], "entry": made.graph.entry}
+    with PageFileWriter(path, KIND, fields) as file:
+        with file.section("centroids") as section:
+            section.write(np.ascontiguousarray(made.centroids, "<f4"))
+        if made.scale is not None:
+            if made.scale.shape != (2, made.dim):
+                raise ValueError(f"scale: shape (2, {made.dim}), not {made.scale.shape}")
+            with file.section("scale") as section:
+                section.write(np.ascontiguousarray(made.scale, "<f4"))
+        if made.codebook is not None:
+            with file.section("offsets") as section:
+                section.write(np.ascontiguousarray(made.codebook.offsets, "<u4"))
+            with file.section("pivots") as section:
+                section.write(np.ascontiguousarray(made.codebook.pivots, "<f4"))
+        if made.graph is not None:
+            with file.section("neighbours") as section:
+                section.write(np.ascontiguousarray(made.graph.neighbours, "<u4"))
+
+
+def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids:
+    """Read centroids.imx whole, every page checked.
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact centroids.imx.
+    """
+    with PageFile(path, KIND, build_id) as file:
+        n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, 2**24)
+        dtypes = {code: name for name, code in DTYPE_CODES.items() if name in STORED}
+        metrics = {code: name for name, code in METRIC_CODES.items()}
+        codecs = {code: name for name, code in CODEC_CODES.items()}
+        dtype = dtypes[file.field("dtype", min(dtypes), max(dtypes))]
+        codec = codecs[file.field("codec", 0, max(codecs))]
+        made = Centroids(
+            centroids=_floats(file, "centroids", (n_lists, dim)),
+            dtype=dtype,
+            metric=metrics[file.field("metric", 1, max(metrics))],
+            max_norm=f64_from_bits(file.field("max_norm")),
+            n_vectors=file.field("n_vectors", 1, 2**32 - 1),
+            n_batches=file.field("n_batches", 1, MAX_BATCHES),
+            codec=codec,
+            scale=_floats(file, "scale", (2, dim)) if codec == "sq8" else None,
+            codebook=_read_codebook(file, dim) if codec == "pq" else None,
+            copies=file.field("copies", 1, MAX_COPIES) if "copies" in file.fields else 1,
+            graph=_read_graph(file, n_lists) if "degree" in file.fields else None,
+        )
+        file.field("row_bytes", made.row_bytes, made.row_bytes)
+    if not np.isfinite(made.max_norm) or made.max_norm < 0:
+        raise corrupt(path, "field 'max_norm'", "a finite number of at least 0", made.max_norm)
+    return made
+
+
+def _read_graph(file: PageFile, n_lists: int) -> CellGraph:
+    degree, entry = file.field("degree", 1, MAX_DEGREE), file.field("entry", 0, n_lists - 1)
+    neighbours = np.frombuffer(file.section("neighbours", 4 * n_lists * degree), "<u4").reshape(
+        n_lists, degree
+    )
+    if int(neighbours.max()) >= n_lists:
+        raise corrupt(file.path, "section 'neighbours'", f"lists below {n_lists}", int(neighbours.max()))
+    return CellGraph(neighbours, entry)
+
+
+def _read_codebook(file: PageFile, dim: int) -> Codebook:
+    n_chunks, n_centres = file.field("n_chunks", 1, dim), file.field("n_centres", 1, MAX_CENTRES)
+    offsets = np.frombuffer(file.section("offsets", 4 * (n_chunks + 1)), "<u4")
+    if offsets[0] != 0 or offsets[-1] != dim or not (np.diff(offsets.astype(np.int64)) > 0).all():
+        raise corrupt(
+            file.path, "section 'offsets'", f"strictly increasing from 0 to {dim}", offsets.tolist()
+        )
+    return Codebook(_floats(file, "pivots", (n_centres, dim)), offsets)
+
+
+def _floats(file: PageFile, name: str, shape: tuple[int, int]) -> NDArray[np.float32]:
+    values = np.frombuffer(file.section(name, 4 * shape[0] * shape[1]), "<f4").reshape(shape)
+    if not np.isfinite(values).all():
+        raise corrupt(file.path, f"section {name!r}", "finite numbers", "NaN or infinity")
+    return values

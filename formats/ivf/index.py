@@ -1,0 +1,135 @@
+"""A whole IVF index directory: what its batches share, opened, and all of it checked (docs/formats/ivf.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from indexmill.formats.errors import FormatError
+from indexmill.formats.index.ids import read_ids
+from indexmill.formats.index.manifest import FileEntry, parse_manifest
+from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.ivf.batch import BatchFile, batch_name, batch_number
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, read_centroids
+from indexmill.formats.pagefile.frame import corrupt
+
+#: Exact vectors beside lists of codes.
+VECTORS_NAME = "vectors.imx"
+
+
+class IvfFiles:
+    """An IVF index, opened: manifest and centroids are read, batches are opened one by one.
+
+    Attributes
+    ----------
+    manifest : Manifest
+    centroids : Centroids
+    batches : list of FileEntry
+        By number; the files may be missing or damaged, which is found when one is opened.
+
+    Raises
+    ------
+    OtherKind
+        If it is an index of another kind.
+    FormatError
+        If the manifest or the centroids cannot be used.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.path = Path(directory)
+        self.manifest = parse_manifest(directory, ("ivf",))
+        self.identity = self.manifest.page_file_build_id
+        self.centroids = read_centroids(self.path / CENTROIDS_NAME, self.identity)
+        self.batches = self._batches()
+
+    def _batches(self) -> list[FileEntry]:
+        files = [file for file in self.manifest.files if batch_number(file.name) is not None]
+        names = [batch_name(i) for i in range(self.centroids.n_batches)]
+        if [file.name for file in files] != names:
+            where = self.path / CENTROIDS_NAME
+            raise corrupt(where, "field 'n_batches'", f"{len(files)} as in the manifest", len(names))
+        return files
+
+    def batch_sizes(self) -> list[int]:
+        """Return the vectors of each batch, by the manifest."""
+        return [int(size) for size in self.manifest.ivf["batches"]]
+
+    def open_batch(self, number: int) -> BatchFile:
+        """Open the file of one batch.
+
+        Raises
+        ------
+        FormatError
+            If it is missing, damaged or of another build.
+        """
+        path = self.path / self.batches[number].name
+        c = self.centroids
+        if not path.is_file():
+            raise corrupt(path, "file", f"{self.batches[number].bytes} bytes", "no such file")
+        return BatchFile(path, number, c.n_lists, c.row_bytes, self.identity, c.copies)
+
+    def user_ids(self) -> pa.Array | None:
+        """Return the user id of each vector by vector id, or None if the vector id is the user id.
+
+        Raises
+        ------
+        FormatError
+            If ids.imx cannot be used.
+        """
+        path = self.path / "ids.imx"
+        vector_ids, user_ids = read_ids(path, self.identity)
+        if len(vector_ids) != self.centroids.n_vectors or not np.array_equal(
+            vector_ids, np.arange(len(vector_ids), dtype=np.uint32)
+        ):
+            what = f"0..{self.centroids.n_vectors - 1} in order"
+            raise corrupt(path, "section 'vector_ids'", what, "others")
+        return user_ids
+
+
+def ivf_problems(index: IvfFiles) -> Iterator[str]:
+    """Read every list of an IVF index and yield what is wrong beside checksums, of every batch."""
+    expected: int | None = 0
+    codebook = index.centroids.codebook
+    n_centres = 256 if codebook is None else len(codebook.pivots)
+    for number in range(len(index.batches)):
+        after: int | None = None
+        try:
+            with index.open_batch(number) as batch:
+                after = batch.first_vector + batch.n_vectors
+                if expected not in (None, batch.first_vector):
+                    raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
+                yield from _batch_problems(batch, n_centres, index.centroids.copies)
+        except (FormatError, OSError) as error:
+            yield str(error)
+        expected = after  # None: it is not known where the next batch begins
+    if expected not in (None, index.centroids.n_vectors):
+        what = corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, index.centroids.n_vectors)
+        yield str(what)
+
+
+def vectors_problems(index: IvfFiles) -> Iterator[str]:
+    """Yield what differs between exact vectors, where there are any, and what the lists code."""
+    path, c = index.path / VECTORS_NAME, index.centroids
+    if not any(file.name == VECTORS_NAME for file in index.manifest.files):
+        return
+    with VectorsFile(path, index.identity) as file:
+        got = (file.n_vectors, file.row_format.dim, file.row_format.dtype, file.metric)
+    wanted = (c.n_vectors, c.dim, c.dtype, c.metric)
+    if got != wanted:
+        yield str(corrupt(path, "fields", f"{wanted} as in {CENTROIDS_NAME}", got))
+
+
+def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:
+    seen = np.zeros(batch.n_vectors, np.int64)
+    for place in np.flatnonzero(batch.directory["size"]).tolist():
+        ids, rows = batch.read_list(place)
+        seen[ids - batch.first_vector] += 1
+        if int(rows.max()) >= n_centres:
+            yield str(corrupt(batch.path, f"codes of list {place}", f"below {n_centres}", rows.max()))
+    wrong = np.flatnonzero((seen < 1) | (seen > copies))
+    if len(wrong):
+        vector = batch.first_vector + int(wrong[0])
+        yield str(corrupt(batch.path, f"vector {vector}", f"in 1..{copies} lists", int(seen[wrong[0]])))

@@ -1,0 +1,139 @@
+"""Inverted lists across the batches of an IVF index, one after the other, in pieces of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.ivf.batch import BatchFile, ids_offset
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+
+#: Bytes read at a time.
+_PIECE_BYTES = 1 << 20
+
+
+class ListReader:
+    """The lists of all batches of an index; whatever is read is checked.
+
+    Memory: 20 bytes for each list of each batch, and a piece. One open file a batch.
+
+    Attributes
+    ----------
+    sizes : int64 array, shape (n_lists,)
+        Rows of each list.
+
+    Raises
+    ------
+    FormatError
+        If a batch is missing, damaged or of another build.
+    """
+
+    def __init__(self, index: IvfFiles) -> None:
+        self._row_bytes = index.centroids.row_bytes
+        n_lists = index.centroids.n_lists
+        self.sizes = np.zeros(n_lists, np.int64)
+        self._batches: list[tuple[BatchFile, NDArray[np.uint32]]] = []
+        with ExitStack() as stack:
+            for number in range(len(index.batches)):
+                batch = stack.enter_context(index.open_batch(number))
+                places = np.empty(n_lists, np.uint32)
+                places[batch.directory["list"]] = np.arange(n_lists, dtype=np.uint32)
+                self.sizes[batch.directory["list"]] += batch.directory["size"]
+                self._batches.append((batch, places))
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> ListReader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @property
+    def piece_rows(self) -> int:
+        """Most rows that are read at a time."""
+        return max(1, _PIECE_BYTES // self._row_bytes)
+
+    def rows(self, number: int) -> Iterator[NDArray[np.uint8]]:
+        """Yield the rows of list `number`, uint8 (m, row_bytes), in the order of their ids; m as in `ids`.
+
+        Raises
+        ------
+        CorruptFile
+            If a page's CRC differs.
+        """
+        for part in self._parts(number):
+            yield from self._rows(*part)
+
+    def ids(self, number: int) -> Iterator[NDArray[np.uint32]]:
+        """Yield the vector ids of list `number`, uint32 (m,), ascending.
+
+        Raises
+        ------
+        CorruptFile
+            If a page's CRC differs, or ids do not ascend within their batch.
+        """
+        for part in self._parts(number):
+            yield from self._ids(*part)
+
+    def rows_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Yield list and rows of all lists as they lie in the files, batch after batch, longest first.
+
+        Pieces are those of `ids_in_file_order`; raises as `rows`.
+        """
+        for number, part in self._parts_in_file_order():
+            for rows in self._rows(*part):
+                yield number, rows
+
+    def ids_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint32]]]:
+        """Yield list and ids of all lists as they lie in the files, batch after batch, longest first.
+
+        Raises as `ids`.
+        """
+        for number, part in self._parts_in_file_order():
+            for ids in self._ids(*part):
+                yield number, ids
+
+    def _rows(self, batch: BatchFile, first_page: int, size: int) -> Iterator[NDArray[np.uint8]]:
+        step = self.piece_rows
+        for first in range(0, size, step):
+            some = min(step, size - first)
+            data = _span(batch, first_page, first * self._row_bytes, some * self._row_bytes)
+            yield np.frombuffer(data, np.uint8).reshape(some, self._row_bytes)
+
+    def _ids(self, batch: BatchFile, first_page: int, size: int) -> Iterator[NDArray[np.uint32]]:
+        step = self.piece_rows
+        begin = int(ids_offset(np.array(size), self._row_bytes))
+        for first in range(0, size, step):
+            # one more in front, so that neighbouring pieces are compared too
+            before = min(first, 1)
+            some = min(step, size - first)
+            data = _span(batch, first_page, begin + 4 * (first - before), 4 * (some + before))
+            ids = np.frombuffer(data, "<u4")
+            batch.check_ids(ids, np.array([0]))
+            yield ids[before:]
+
+    def _parts_in_file_order(self) -> Iterator[tuple[int, tuple[BatchFile, int, int]]]:
+        """Yield list, and batch, first page and size, of each that is not empty."""
+        for batch, _ in self._batches:
+            for entry in batch.directory[batch.directory["size"] > 0]:
+                yield int(entry["list"]), (batch, int(entry["first_page"]), int(entry["size"]))
+
+    def _parts(self, number: int) -> Iterator[tuple[BatchFile, int, int]]:
+        """Yield batch, first page and size of the list in each batch where it is not empty."""
+        for batch, places in self._batches:
+            entry = batch.directory[places[number]]
+            if entry["size"]:
+                yield batch, int(entry["first_page"]), int(entry["size"])
+
+
+def _span(batch: BatchFile, first_page: int, offset: int, count: int) -> memoryview:
+    """Return `count` bytes from `offset` on of a list that begins on a page."""
+    page = offset // PAGE_BYTES
+    pages = -(-(offset + count) // PAGE_BYTES) - page
+    data = batch.file.read_pages("lists", first_page + page, pages)
+    skip = offset - page * PAGE_BYTES
+    return memoryview(data)[skip : skip + count]

@@ -1,0 +1,71 @@
+"""Bucket blocks, many at a time: headers, checksums, entries (docs/formats/lsh.md)."""
+
+from __future__ import annotations
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.lsh.shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
+
+#: Where the fields of a block's header lie.
+CRC, COUNT, TAG, NEXT = slice(0, 4), slice(4, 6), slice(6, 8), slice(8, 16)
+#: Spreads the numbers of entries over the tags of their blocks.
+_TAG_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+def seal_blocks(
+    blocks: NDArray[np.uint8], following: NDArray[np.uint64], entries: NDArray[np.uint64]
+) -> None:
+    """Write into `blocks`, uint8 (n, block_bytes), the pointers `following` to the next ones, tags and checksums.
+
+    `entries`, uint64 (n,), are the numbers of the table entries to whose chains they belong.
+    """
+    blocks[:, TAG] = tags_of(entries).view(np.uint8).reshape(-1, 2)
+    blocks[:, NEXT] = following.astype("<u8").view(np.uint8).reshape(-1, 8)
+    blocks[:, CRC] = _checksums(blocks).view(np.uint8).reshape(-1, 4)
+
+
+def tags_of(entries: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """Return the tags of the blocks of these entries."""
+    return (entries * _TAG_FACTOR >> np.uint64(48)).astype("<u2")
+
+
+def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    data, size = blocks.tobytes(), blocks.shape[1]
+    value = google_crc32c.value
+    parts = (value(data[at + 4 : at + size]) for at in range(0, len(data), size))
+    return np.fromiter(parts, dtype="<u4", count=len(blocks))
+
+
+def bad_checksums(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return which of `blocks`, uint8 (n, block_bytes), have another checksum than they state."""
+    return np.flatnonzero(_checksums(blocks) != _field(blocks, CRC, "<u4"))
+
+
+def counts_of(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the number of entries that each block states."""
+    return _field(blocks, COUNT, "<u2").astype(np.int64)
+
+
+def next_of(blocks: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the pointer of each block."""
+    return _field(blocks, NEXT, "<u8")
+
+
+def entries_of(blocks: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the entries of all blocks, one after the other; their counts were checked."""
+    capacity = block_capacity(blocks.shape[1])
+    laid = np.ascontiguousarray(blocks[:, HEADER_BYTES : HEADER_BYTES + ENTRY_BYTES * capacity])
+    counts = counts_of(blocks)
+    ends = np.cumsum(counts)
+    places = np.arange(ends[-1]) + np.repeat(np.arange(len(blocks)) * capacity - (ends - counts), counts)
+    wide = np.zeros((len(places), 8), np.uint8)
+    wide[:, :ENTRY_BYTES] = (
+        laid.view(f"V{ENTRY_BYTES}").reshape(-1)[places].view(np.uint8).reshape(-1, ENTRY_BYTES)
+    )
+    return wide.view("<u8").reshape(-1)
+
+
+def _field(blocks: NDArray[np.uint8], place: slice, dtype: str) -> np.ndarray:
+    return np.ascontiguousarray(blocks[:, place]).view(dtype).reshape(-1)

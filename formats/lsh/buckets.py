@@ -1,0 +1,156 @@
+"""buckets.imx: chains of bucket blocks (docs/formats/lsh.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import CorruptFile
+from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.shape import OFFSET_BITS, LshShape, first_offset
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
+from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+
+KIND = "LSHB"
+_SAME = ("id_bits", "fingerprint_bits", "block_bytes")
+
+
+def write_buckets(
+    path: str | Path, shape: LshShape, n_blocks: int, longest_chain: int, blocks: Iterable[NDArray[np.uint8]]
+) -> None:
+    """Write buckets.imx of sealed blocks, in pieces uint8 (m, block_bytes), `n_blocks` in all.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer.
+    """
+    fields = dict(shape.fields()) | {name: getattr(shape, name) for name in _SAME}
+    fields |= {"n_blocks": n_blocks, "n_entries": shape.n_entries, "longest_chain": longest_chain}
+    with PageFileWriter(path, KIND, fields) as file:
+        with file.section("blocks") as section:
+            for piece in blocks:
+                section.write(piece)
+        if section.payload_bytes != n_blocks * shape.block_bytes:
+            raise ValueError(f"blocks: {n_blocks}, not {section.payload_bytes / shape.block_bytes}")
+
+
+class BucketsFile:
+    """An opened buckets.imx; whatever is read is checked.
+
+    Attributes
+    ----------
+    n_blocks, longest_chain : int
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact buckets.imx of an index of that shape.
+    """
+
+    def __init__(self, path: str | Path, shape: LshShape, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        self.shape = shape
+        self._file = PageFile(path, KIND, build_id)
+        try:
+            shape.check_fields(self._file, *_SAME, "n_entries")
+            self.n_blocks = self._file.field("n_blocks", 1, shape.n_entries)
+            self.longest_chain = self._file.field("longest_chain", 1, self.n_blocks)
+            self._file.payload_bytes("blocks", self.n_blocks * shape.block_bytes)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> BucketsFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return `count` blocks from block `first` on, uint8 (count, block_bytes), checked but for their pointers.
+
+        Raises
+        ------
+        CorruptFile
+            If a page or a block has another checksum, a count is no count, or a slot is none.
+        """
+        size = self.shape.block_bytes
+        page = first * size // PAGE_BYTES
+        pages = -(-(first + count) * size // PAGE_BYTES) - page
+        skip = first * size - page * PAGE_BYTES
+        data = self._file.read_pages("blocks", page, pages)[skip : skip + count * size]
+        blocks = np.frombuffer(data, np.uint8).reshape(count, size)
+        bad = lsh_blocks.bad_checksums(blocks)
+        if len(bad):
+            raise self.corrupt(first + int(bad[0]), "CRC32C", "that of its bytes", "another")
+        counts = lsh_blocks.counts_of(blocks)
+        bad = np.flatnonzero((counts < 1) | (counts > self.shape.capacity))
+        if len(bad):
+            raise self.corrupt(first + int(bad[0]), "count", f"1..{self.shape.capacity}", counts[bad[0]])
+        slots, _ = self.split(lsh_blocks.entries_of(blocks))
+        bad = np.flatnonzero(slots >= self.shape.n_vectors)
+        if len(bad):
+            block = first + int(np.searchsorted(np.cumsum(counts), bad[0], side="right"))
+            raise self.corrupt(block, "slot", f"below {self.shape.n_vectors}", slots[bad[0]])
+        return blocks
+
+    def split(self, entries: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return the slots and the fingerprints of `entries`."""
+        bits = np.uint64(self.shape.id_bits)
+        return entries & (np.uint64(1) << bits) - np.uint64(1), entries >> bits
+
+    def block_number(self, pointer: int, where: str) -> int:
+        """Return the number of the block that `pointer`, found at `where`, leads to.
+
+        Raises
+        ------
+        CorruptFile
+            If no block begins there, or its run leaves the section.
+        """
+        size = self.shape.block_bytes
+        offset, run = pointer & (1 << OFFSET_BITS) - 1, pointer >> OFFSET_BITS
+        number, rest = divmod(offset - first_offset(), size)
+        if rest or not 0 <= number < self.n_blocks:
+            raise corrupt(self.path, where, "the offset of a block", f"{offset}")
+        if not 1 <= run <= self.n_blocks - number:
+            raise corrupt(self.path, where, f"a run of 1..{self.n_blocks - number} blocks", f"{run}")
+        return int(number)
+
+    def chain(self, pointer: int, where: str = "a pointer") -> NDArray[np.uint64]:
+        """Return the entries of the chain that `pointer`, not 0, leads to.
+
+        Raises
+        ------
+        CorruptFile
+            If a block is damaged, or a pointer does not lead on: never an endless loop.
+        """
+        number = self.block_number(pointer, where)
+        entries = []
+        while True:
+            block = self.read(number, 1)
+            entries.append(lsh_blocks.entries_of(block))
+            pointer = int(lsh_blocks.next_of(block)[0])
+            if not pointer:
+                return np.concatenate(entries)
+            after = self.block_number(pointer, f"{self.name(number)}: next pointer")
+            if after <= number:
+                raise self.corrupt(
+                    number, "next pointer", "a block further on (else a cycle)", self.name(after)
+                )
+            number = after
+
+    def name(self, block: int) -> str:
+        """Return what an error calls block number `block`."""
+        return f"block {block} (offset {first_offset() + block * self.shape.block_bytes})"
+
+    def corrupt(self, block: int, what: str, expected: object, got: object) -> CorruptFile:
+        """Return the error for something wrong in block number `block`."""
+        return corrupt(self.path, f"{self.name(block)}: {what}", expected, got)

@@ -1,0 +1,94 @@
+"""All parts of an LSH index, opened (docs/formats/lsh.md)."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.index import ids
+from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.lsh import functions
+from indexmill.formats.lsh.buckets import BucketsFile
+from indexmill.formats.lsh.tables import TablesFile
+from indexmill.formats.pagefile.frame import corrupt
+
+
+class LshFiles:
+    """All parts of one LSH index, opened; every page file carries the manifest's build id.
+
+    Functions and ids are read whole; vectors, tables and buckets as they are asked for.
+
+    Attributes
+    ----------
+    manifest : Manifest
+    shape : LshShape
+    functions : HashFunctions
+    defaults : SearchDefaults
+    vectors : VectorsFile
+    tables : TablesFile
+    buckets : BucketsFile
+    user_ids : pyarrow Array or None
+        User id of each slot; None if the vector id, which is the slot, is the user id.
+
+    Raises
+    ------
+    FormatError
+        If a part is damaged or the parts do not belong together.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.path = path = Path(directory)
+        self.manifest = read_manifest(directory, ("lsh",))
+        identity = self.manifest.page_file_build_id
+        self.shape, self.functions, self.defaults = functions.read_functions(path / "functions.imx", identity)
+        with ExitStack() as stack:
+            self.vectors = stack.enter_context(VectorsFile(path / "vectors.imx", identity))
+            self.tables = stack.enter_context(TablesFile(path / "tables.imx", self.shape, identity))
+            self.buckets = stack.enter_context(BucketsFile(path / "buckets.imx", self.shape, identity))
+            vector_ids, self.user_ids = ids.read_ids(path / "ids.imx", identity)
+            self._check_agreement(len(vector_ids))
+            if not np.array_equal(vector_ids, np.arange(len(vector_ids))):
+                raise corrupt(
+                    path / "ids.imx", "section 'vector_ids'", "each slot its own vector id", "others"
+                )
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> LshFiles:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._stack.close()
+
+    def _check_agreement(self, n_ids: int) -> None:
+        n, dim = self.shape.n_vectors, self.functions.dim
+        for name, field, got, want in (
+            ("vectors.imx", "n_vectors", self.vectors.n_vectors, n),
+            ("vectors.imx", "dim", self.vectors.row_format.dim, dim),
+            ("ids.imx", "n_vertices", n_ids, n),
+        ):
+            if got != want:
+                raise corrupt(self.path / name, f"field {field!r}", f"{want} as in functions.imx", got)
+
+    def cells(self, table: int, vectors: NDArray[np.floating | np.integer]) -> NDArray[np.float64]:
+        """Return t, float64 (n_radii, n_functions, n_vectors): where `vectors` lie in the grids of one table."""
+        f = self.functions
+        projected = (f.projections[table] @ vectors.astype(np.float32).T).astype(np.float64)
+        offsets = f.offsets[:, table, :, None].astype(np.float64)
+        cells: NDArray[np.float64] = (projected / f.radii[:, None, None] + offsets) / f.width
+        return cells
+
+    def hashes(self, table: int, cells: NDArray[np.float64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return the buckets and fingerprints of `cells`, shape (n_radii, n_functions, n), each (n_radii, n)."""
+        whole = np.floor(cells).astype(np.int64).view(np.uint64)
+        v = (self.functions.multipliers[table][:, None] * whole).sum(axis=1, dtype=np.uint64) >> np.uint64(32)
+        bits, more = np.uint64(self.shape.hash_bits), np.uint64(self.shape.fingerprint_bits)
+        one = np.uint64(1)
+        return v & (one << bits) - one, v >> bits & (one << more) - one

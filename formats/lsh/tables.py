@@ -1,0 +1,114 @@
+"""tables.imx: where the chain of each bucket begins, and which buckets are empty (docs/formats/lsh.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.lsh.shape import LshShape
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
+from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+
+KIND = "LSHT"
+#: Pointers handled at a time: whole pages of them and of their bits.
+_BLOCK = 1 << 19
+
+
+def write_tables(path: str | Path, shape: LshShape, pointers: NDArray[np.uint64]) -> None:
+    """Write tables.imx; `pointers`, shape (n_radii, n_tables, 2^u), may be a mapped file. Memory: blocks of 4 MiB.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer.
+    """
+    flat = pointers.reshape(-1)
+    if len(flat) != shape.n_pointers:
+        raise ValueError(f"pointers: {shape.n_pointers}, not {len(flat)}")
+    blocks = [flat[first : first + _BLOCK] for first in range(0, len(flat), _BLOCK)]
+    n_buckets = sum(int(np.count_nonzero(block)) for block in blocks)
+    with PageFileWriter(path, KIND, {**shape.fields(), "n_buckets": n_buckets}) as file:
+        with file.section("pointers") as section:
+            for block in blocks:
+                section.write(np.ascontiguousarray(block, "<u8"))
+        with file.section("occupied") as section:
+            for block in blocks:
+                section.write(np.packbits(block != 0, bitorder="little"))
+
+
+class TablesFile:
+    """An opened tables.imx; pages are checked as they are read.
+
+    Raises
+    ------
+    FormatError
+        If the file is not an intact tables.imx of an index of that shape.
+    """
+
+    def __init__(self, path: str | Path, shape: LshShape, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        self.shape = shape
+        self._file = PageFile(path, KIND, build_id)
+        try:
+            shape.check_fields(self._file)
+            self.n_buckets = self._file.field("n_buckets", 1, shape.n_pointers)
+            self._file.payload_bytes("pointers", 8 * shape.n_pointers)
+            self._file.payload_bytes("occupied", shape.bitmap_bytes)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> TablesFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def pointers(self, first: int, count: int) -> NDArray[np.uint64]:
+        """Return `count` entries of section ``pointers`` from entry `first` on."""
+        page = 8 * first // PAGE_BYTES
+        pages = -(-8 * (first + count) // PAGE_BYTES) - page if count else 0
+        skip = first - page * PAGE_BYTES // 8
+        return np.frombuffer(self._file.read_pages("pointers", page, pages), "<u8")[skip : skip + count]
+
+    def pointer(self, radius: int, table: int, bucket: int) -> int:
+        """Return the pointer of one bucket."""
+        entry = (radius * self.shape.n_tables + table << self.shape.hash_bits) + bucket
+        return int(self.pointers(entry, 1)[0])
+
+    def occupied(self) -> NDArray[np.uint8]:
+        """Return the occupancy bitmap, bits from the least on."""
+        return np.frombuffer(self._file.section("occupied"), np.uint8)
+
+    def all_pointers(self) -> NDArray[np.uint64]:
+        """Return all pointers, checked against the bitmap.
+
+        Raises
+        ------
+        CorruptFile
+            At the first bucket of which the two say different things.
+        """
+        pointers = self.pointers(0, self.shape.n_pointers)
+        bits = np.unpackbits(self.occupied(), bitorder="little")
+        stated = bits[: len(pointers)].astype(bool)
+        bad = np.flatnonzero(stated != (pointers != 0))
+        if len(bad):
+            e = int(bad[0])
+            words = {True: "a bucket with entries", False: "an empty bucket"}
+            raise corrupt(
+                self.path,
+                f"entry {e}",
+                f"{words[bool(stated[e])]} as in the bitmap",
+                f"pointer {pointers[e]}",
+            )
+        if bits[len(pointers) :].any():
+            raise corrupt(self.path, "section 'occupied'", "zeros behind the last entry", "a bit that is set")
+        if np.count_nonzero(pointers) != self.n_buckets:
+            raise corrupt(self.path, "field 'n_buckets'", self.n_buckets, np.count_nonzero(pointers))
+        return pointers

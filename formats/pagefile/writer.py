@@ -1,0 +1,170 @@
+"""Writer of page files (docs/formats/pagefile.md): streams sections out and seals them with checksums."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.pagefile.atomic import atomic_write
+from indexmill.formats.pagefile.frame import (
+    BUILD_ID_BYTES,
+    BUILD_ID_SPAN,
+    CRC_SECTION,
+    PAGE_BYTES,
+    Header,
+    Section,
+    checksum,
+    f64_to_bits,
+    pack_footer,
+    pack_header,
+    page_checksums,
+    pages_for,
+    seal_page,
+    unpack_header,
+)
+
+ReadableBuffer = bytes | bytearray | memoryview | NDArray[Any]
+
+#: Page checksums kept in memory before they go to a temporary file: 4 bytes a page, 16 GiB of pages.
+_CHECKSUMS_IN_MEMORY = 16 << 20
+#: Bytes read at a time when a whole file is streamed: a multiple of the page, large enough for any disk.
+_STREAM_BYTES = 4 << 20
+
+
+class SectionWriter:
+    """Takes the payload of one section in pieces of any size; made by `PageFileWriter.section`."""
+
+    def __init__(self, file: BinaryIO, checksums: IO[bytes]) -> None:
+        self._file = file
+        self._checksums = checksums
+        self._tail = bytearray()  # the bytes after the last whole page
+        self.payload_bytes = 0
+
+    def write(self, data: ReadableBuffer) -> None:
+        """Append `data`, any C-contiguous buffer; a numpy array is written as its bytes stand in memory."""
+        view = np.frombuffer(data, dtype=np.uint8).data
+        self.payload_bytes += len(view)
+        if self._tail:
+            missing = min(PAGE_BYTES - len(self._tail), len(view))
+            self._tail += view[:missing]
+            view = view[missing:]
+            if len(self._tail) < PAGE_BYTES:
+                return
+            self._write_pages(memoryview(bytes(self._tail)))
+            self._tail.clear()
+        whole = len(view) - len(view) % PAGE_BYTES
+        if whole:
+            self._write_pages(view[:whole])
+        self._tail += view[whole:]
+
+    def _write_pages(self, pages: memoryview) -> None:
+        self._file.write(pages)
+        self._checksums.write(page_checksums(pages).tobytes())
+
+    def _pad(self) -> None:
+        if self._tail:
+            self._write_pages(memoryview(bytes(self._tail).ljust(PAGE_BYTES, b"\0")))
+            self._tail.clear()
+
+
+class PageFileWriter:
+    """Writes one page file: sections in order, streamed; nothing larger than a page is held back.
+
+    Used as a context manager. When the block ends well, checksums, footer and header follow, the file is
+    fsynced and takes its name; when it raises, nothing is left. The build id is zero until `stamp_build_id`.
+
+    Parameters
+    ----------
+    path : str or Path
+    kind : str
+        Four ASCII capitals.
+    fields : mapping of str to int or float
+        Integers below 2^64; floats are stored as their f64 bits.
+    """
+
+    def __init__(self, path: str | Path, kind: str, fields: Mapping[str, int | float]) -> None:
+        self.path = Path(path)
+        self._kind = kind
+        self._fields = {
+            name: f64_to_bits(v) if isinstance(v, float) else int(v) for name, v in fields.items()
+        }
+        self._sections: list[Section] = []
+        self._next_page = 1
+
+    def __enter__(self) -> PageFileWriter:
+        with ExitStack() as stack:
+            self._file = stack.enter_context(atomic_write(self.path))
+            self._checksums = stack.enter_context(
+                tempfile.SpooledTemporaryFile(max_size=_CHECKSUMS_IN_MEMORY, dir=str(self.path.parent))
+            )
+            self._file.write(bytes(PAGE_BYTES))  # the header's place; it is known last
+            stack.push(self._finish_unless_failed)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[SectionWriter]:
+        """Open the next section; its payload is what is written inside the block."""
+        writer = SectionWriter(self._file, self._checksums)
+        yield writer
+        writer._pad()
+        self._add_section(name, writer.payload_bytes)
+
+    def _add_section(self, name: str, payload_bytes: int) -> None:
+        section = Section(name, self._next_page, pages_for(payload_bytes), payload_bytes)
+        self._sections.append(section)
+        self._next_page += section.pages
+
+    def _finish_unless_failed(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            return
+        payload_bytes = self._checksums.tell()
+        self._checksums.seek(0)
+        section_checksum = 0
+        while block := self._checksums.read(_STREAM_BYTES):
+            padded = block.ljust(pages_for(len(block)) * PAGE_BYTES, b"\0")
+            section_checksum = checksum(padded, section_checksum)
+            self._file.write(padded)
+        self._add_section(CRC_SECTION, payload_bytes)
+        file_bytes = (self._next_page + 1) * PAGE_BYTES
+        self._file.write(pack_footer(file_bytes, section_checksum))
+        self._file.seek(0)
+        header = Header(self._kind, bytes(BUILD_ID_BYTES), file_bytes, tuple(self._sections), self._fields)
+        self._file.write(pack_header(header))
+
+
+def stamp_build_id(path: str | Path, build_id: bytes) -> None:
+    """Write `build_id` (16 bytes) into a page file's header and renew the header's CRC, in place, fsynced.
+
+    Doing it twice changes nothing. It is done before the manifest exists, so nobody reads the file meanwhile.
+
+    Raises
+    ------
+    ForeignFile, TooNew, TooOld, CorruptFile
+        If `path` is not an intact page file of this version.
+    """
+    if len(build_id) != BUILD_ID_BYTES:
+        raise ValueError(f"a build id has {BUILD_ID_BYTES} bytes, not {len(build_id)}")
+    with open(path, "r+b") as file:
+        page = file.read(PAGE_BYTES)
+        unpack_header(page, path, os.fstat(file.fileno()).st_size, None)
+        first, last = BUILD_ID_SPAN
+        file.seek(0)
+        file.write(seal_page(page[:first] + build_id + page[last:]))
+        file.flush()
+        os.fsync(file.fileno())

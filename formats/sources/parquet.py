@@ -1,0 +1,164 @@
+"""Vectors in Parquet: streamed in order, read at random by row group through a small cache."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from indexmill.formats.sources.arrow_columns import choose_columns, decode_vectors, first_dim, row_block
+from indexmill.formats.sources.file import RowBlock, Vectors, rechunk
+from indexmill.formats.sources.filesystem import InputFile, reading
+
+#: Bytes of decoded row groups kept for random access; a larger row group is streamed past instead.
+CACHE_BYTES = 128 << 20
+#: Column chunks are read through a buffer of this size, so that a huge row group needs little memory.
+_BUFFER_BYTES = 1 << 20
+_KIND = "a Parquet file"
+
+
+class RowGroupCache:
+    """The decoded vectors of the row groups used last, at most `limit_bytes` in all.
+
+    All files of a source share one. A pickled cache arrives empty, so sources travel light between processes.
+    """
+
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self._entries: OrderedDict[tuple[str, int], Vectors] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowGroupCache, (self.limit_bytes,)
+
+    def get(self, key: tuple[str, int], load: Callable[[], Vectors]) -> Vectors:
+        """Return what `load` gave for `key`, an array of at most `limit_bytes`."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+        vectors = load()
+        with self._lock:
+            if key not in self._entries:
+                self._entries[key] = vectors
+                self._bytes += vectors.nbytes
+            while self._bytes > self.limit_bytes:
+                self._bytes -= self._entries.popitem(last=False)[1].nbytes
+        return vectors
+
+
+class ParquetVectors:
+    """One Parquet file.
+
+    Parameters
+    ----------
+    file : InputFile
+    column, id_column : str or None
+    metadata_columns : sequence of str
+    cache : RowGroupCache
+
+    Raises
+    ------
+    InputError
+        If the file is damaged or a column cannot be used.
+    """
+
+    def __init__(
+        self,
+        file: InputFile,
+        column: str | None,
+        id_column: str | None,
+        metadata_columns: Sequence[str],
+        cache: RowGroupCache,
+    ) -> None:
+        self.name = file.name
+        self._file = file
+        self._cache = cache
+        with reading(self.name, _KIND), file.open() as handle:
+            parquet = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+            self._footer = parquet.metadata
+            self._columns = choose_columns(
+                parquet.schema_arrow, self.name, column, id_column, metadata_columns
+            )
+            first = None
+            if self._columns.list_size is None and self._footer.num_rows:
+                first = next(parquet.iter_batches(1, columns=[self._columns.vectors]), None)
+            self.dim = first_dim(self._columns, first, self.name)
+        groups = [self._footer.row_group(i).num_rows for i in range(self._footer.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(groups, dtype=np.int64)]).astype(np.int64)
+        self.n_rows = int(self._starts[-1])
+        self.dtype = self._columns.dtype
+        self.id_type = self._columns.id_type
+        self.metadata_schema = self._columns.metadata_schema
+
+    def blocks(self, batch_rows: int) -> Iterator[RowBlock]:
+        """Yield all rows in order; see `VectorFile.blocks`."""
+        with reading(self.name, _KIND), self._file.open() as handle:
+            yield from rechunk(self._decoded(self._reader(handle), batch_rows), batch_rows)
+
+    def take(self, rows: NDArray[np.int64], out: Vectors, positions: NDArray[np.int64]) -> None:
+        """Read single rows; see `VectorFile.take`."""
+        cuts = np.searchsorted(rows, self._starts)
+        with reading(self.name, _KIND), self._file.open() as handle:
+            parquet = self._reader(handle)
+            for group in np.flatnonzero(np.diff(cuts)).tolist():
+                wanted = slice(cuts[group], cuts[group + 1])
+                local = rows[wanted] - self._starts[group]
+                self._take_group(parquet, group, local, out, positions[wanted])
+
+    def _take_group(
+        self,
+        parquet: pq.ParquetFile,
+        group: int,
+        rows: NDArray[np.int64],
+        out: Vectors,
+        positions: NDArray[np.int64],
+    ) -> None:
+        n_rows = int(self._starts[group + 1] - self._starts[group])
+        if n_rows * self.dim * self.dtype.itemsize <= self._cache.limit_bytes:
+            vectors = self._cache.get((self.name, group), lambda: self._load_group(parquet, group, n_rows))
+            out[positions] = vectors[rows]
+            return
+        begin = 0
+        for first, vectors in self._group_pieces(parquet, group):
+            end = int(np.searchsorted(rows, first + len(vectors)))
+            out[positions[begin:end]] = vectors[rows[begin:end] - first]
+            begin = end
+            if begin == len(rows):
+                return
+
+    def _load_group(self, parquet: pq.ParquetFile, group: int, n_rows: int) -> Vectors:
+        vectors = np.empty((n_rows, self.dim), self.dtype)
+        for first, piece in self._group_pieces(parquet, group):
+            vectors[first : first + len(piece)] = piece
+        return vectors
+
+    def _group_pieces(self, parquet: pq.ParquetFile, group: int) -> Iterator[tuple[int, Vectors]]:
+        """Yield (first row within the group, vectors) until the row group ends."""
+        first = 0
+        batch_rows = max(1, (8 << 20) // (self.dim * 4))
+        name = self._columns.vectors
+        for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=[name]):
+            start = int(self._starts[group]) + first
+            rows = range(start, start + batch.num_rows)
+            yield first, decode_vectors(batch.column(name), self.dim, self.dtype, self.name, rows)
+            first += batch.num_rows
+
+    def _decoded(self, parquet: pq.ParquetFile, batch_rows: int) -> Iterator[RowBlock]:
+        first = 0
+        for batch in parquet.iter_batches(batch_rows, columns=self._columns.names):
+            if batch.num_rows:
+                batch.validate(full=True)  # Parquet promises UTF-8, but nobody has checked it yet
+                yield row_block(batch, self._columns, self.dim, self.name, first)
+            first += batch.num_rows
+
+    def _reader(self, handle: pa.NativeFile) -> pq.ParquetFile:
+        # Buffering ahead would keep every row group that was read until the file is closed.
+        return pq.ParquetFile(handle, metadata=self._footer, buffer_size=_BUFFER_BYTES, pre_buffer=False)

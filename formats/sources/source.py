@@ -1,0 +1,197 @@
+"""Vectors from wherever they are: one protocol over files of several kinds and over arrays in memory.
+
+A source is opened cheaply, checks types before it reads, streams in bounded memory and reads single rows at
+random. Vector ids count the rows of all files in order. Sources can be pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from indexmill.formats.errors import InputError
+from indexmill.formats.sources.array import ArrayFile, open_npy
+from indexmill.formats.sources.arrow import ArrowVectors, IpcPieces, TablePieces
+from indexmill.formats.sources.arrow_columns import cast_ids, id_type_of
+from indexmill.formats.sources.binary import BIN_DTYPES, VECS_DTYPES, open_bin, open_vecs
+from indexmill.formats.sources.file import VectorFile, Vectors
+from indexmill.formats.sources.filesystem import InputFile, resolve
+from indexmill.formats.sources.joined import DEFAULT_BATCH_ROWS, JoinedSource, VectorBatch, VectorSource
+from indexmill.formats.sources.parquet import ParquetVectors, RowGroupCache
+from indexmill.formats.sources.validate import check_batch
+
+__all__ = [
+    "ARRAY_NAME",
+    "DEFAULT_BATCH_ROWS",
+    "VectorBatch",
+    "VectorSource",
+    "array_source",
+    "open_source",
+    "read_queries",
+]
+
+#: What errors call an array given from Python.
+ARRAY_NAME = "<array>"
+
+_PARQUET = (".parquet",)
+_IPC = (".arrow", ".feather", ".ipc")
+_HDF5 = (".h5", ".hdf5")
+#: Every supported file name ending.
+SUFFIXES = (*_PARQUET, *_IPC, ".npy", *VECS_DTYPES, *BIN_DTYPES, *_HDF5)
+
+
+def open_source(
+    inputs: str | Path | Sequence[str | Path],
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    metadata_columns: Sequence[str] = (),
+) -> VectorSource:
+    """Open files as one source.
+
+    Parameters
+    ----------
+    inputs : str, Path or sequence of them
+        Files, directories, globs or URLs, see `indexmill.formats.sources.filesystem.resolve`; the type of a file is
+        told by its suffix, one of `SUFFIXES`.
+    column : str, optional
+        Column (Parquet, Arrow) or data set (HDF5) of the vectors. Default: the only column that holds lists
+        of numbers; the data set ``train`` or the only two-dimensional one.
+    id_column : str, optional
+        Column of the user ids; only Parquet and Arrow have one.
+    metadata_columns : sequence of str
+        Columns that travel with the vectors; only Parquet and Arrow have them.
+
+    Raises
+    ------
+    InputError
+        If the input is missing, unreadable, empty, or its files disagree.
+    """
+    return _open(inputs, column, id_column, metadata_columns, hdf5_default="train")
+
+
+def array_source(
+    vectors: Vectors | pa.Table,
+    *,
+    ids: Any = None,
+    metadata: pa.Table | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    metadata_columns: Sequence[str] = (),
+) -> VectorSource:
+    """Present an array or an Arrow table as a source; errors call it ``<array>``.
+
+    Parameters
+    ----------
+    vectors : array, shape (n_vectors, dim), or pyarrow.Table
+    ids : array-like, shape (n_vectors,), optional
+        User ids of an array: integers, strings or bytes.
+    metadata : pyarrow.Table, optional
+        n_vectors rows beside an array.
+    column, id_column, metadata_columns
+        Columns of a table, as in `open_source`.
+
+    Raises
+    ------
+    InputError
+        If shape, type or lengths cannot be used, or an option does not go with what `vectors` is.
+    """
+    if isinstance(vectors, pa.Table):
+        if ids is not None or metadata is not None:
+            raise InputError(
+                f"{ARRAY_NAME}: ids and metadata go with an array; expected id_column and metadata_columns "
+                "for a table"
+            )
+        return JoinedSource(
+            [ArrowVectors(TablePieces(vectors, ARRAY_NAME), column, id_column, metadata_columns)]
+        )
+    if column is not None or id_column is not None or metadata_columns:
+        raise InputError(
+            f"{ARRAY_NAME}: column names go with an Arrow table; expected ids and metadata for an array"
+        )
+    arrow_ids, id_type = _array_ids(ids)
+    return JoinedSource([ArrayFile(ARRAY_NAME, np.asarray(vectors), arrow_ids, id_type, metadata)])
+
+
+def read_queries(path: str | Path | Sequence[str | Path], column: str | None = None) -> Vectors:
+    """Read a whole input into memory, as queries; in HDF5 the default data set is ``test``.
+
+    Returns
+    -------
+    queries : array, shape (n_queries, dim)
+
+    Raises
+    ------
+    InputError
+        As `open_source`, and if a component is not finite.
+    """
+    source = _open(path, column, None, (), hdf5_default="test")
+    out = np.empty((source.n_vectors, source.dim), source.dtype)
+    for batch in source.batches():
+        check_batch(batch, "l2")
+        out[batch.start : batch.start + len(batch.vectors)] = batch.vectors
+    return out
+
+
+def _open(
+    inputs: str | Path | Sequence[str | Path],
+    column: str | None,
+    id_column: str | None,
+    metadata_columns: Sequence[str],
+    hdf5_default: str,
+) -> VectorSource:
+    files = resolve(inputs, SUFFIXES)
+    if column is not None and not any(file.suffix in (*_PARQUET, *_IPC, *_HDF5) for file in files):
+        raise InputError(
+            f"{files[0].name}: a {files[0].suffix} file has no columns, got column {column!r}; leave it out"
+        )
+    cache = RowGroupCache()
+    return JoinedSource(
+        [_open_file(f, column, id_column, metadata_columns, hdf5_default, cache) for f in files]
+    )
+
+
+def _open_file(
+    file: InputFile,
+    column: str | None,
+    id_column: str | None,
+    metadata_columns: Sequence[str],
+    hdf5_default: str,
+    cache: RowGroupCache,
+) -> VectorFile:
+    if file.suffix in _PARQUET:
+        return ParquetVectors(file, column, id_column, metadata_columns, cache)
+    if file.suffix in _IPC:
+        return ArrowVectors(IpcPieces(file), column, id_column, metadata_columns)
+    if id_column is not None or metadata_columns:
+        wanted = ", ".join(name for name in (id_column, *metadata_columns) if name)
+        raise InputError(
+            f"{file.name}: a {file.suffix} file has no columns for ids and metadata, got {wanted}; "
+            "leave them out or convert the input to Parquet"
+        )
+    if file.suffix in _HDF5:
+        from indexmill.formats.sources.hdf5 import Hdf5Vectors  # h5py is slow to load and seldom needed
+
+        return Hdf5Vectors(file, column, hdf5_default)
+    if file.suffix in VECS_DTYPES:
+        return open_vecs(file)
+    return open_bin(file) if file.suffix in BIN_DTYPES else open_npy(file)
+
+
+def _array_ids(ids: Any) -> tuple[pa.Array | None, str]:
+    if ids is None:
+        return None, "none"
+    try:
+        array = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"{ARRAY_NAME}: ids: {error}; expected integers, strings or bytes of one type"
+        ) from error
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    id_type = id_type_of(array.type, ARRAY_NAME)
+    return cast_ids(array, id_type, ARRAY_NAME, 0), id_type
