@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.assignment import assignment_error
-from indexmill.builders.leader_graph import LeaderGraph
-from indexmill.builders.leader_groups import LeaderGroups
-from indexmill.builders.leader_tree import LeaderTree
-from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders
+from indexmill.builders.assignment_error import assignment_error
+from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.leaders.groups import LeaderGroups
+from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders
+from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs import machine

@@ -132,7 +132,7 @@ def exact_queries(
     InputError
         If `base` is not the index's input by its shape, or too small for k.
     """
-    from indexmill.builders.exact import exact_neighbours
+    from indexmill.builders.lists.exact import exact_neighbours
 
     if base.shape != (len(index), index.dim):
         raise InputError(

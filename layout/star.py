@@ -56,7 +56,7 @@ def star_order(
     Parameters
     ----------
     neighbours, degrees : uint32 array (n, R) and int32 array (n,)
-        Lists hold the nearest neighbour first, as `builders.vamana` leaves them.
+        Lists hold the nearest neighbour first, as `builders.vamana.build` leaves them.
     nodes_per_page : int
         b, at least 1.
     sources : uint32 array, shape (n_edges,), optional

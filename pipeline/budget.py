@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexmill.builders.carve import LEAF_MOST
-from indexmill.builders.partition import partitioned_bytes
-from indexmill.builders.vamana import list_capacity
+from indexmill.builders.partition.build import partitioned_bytes
+from indexmill.builders.partition.carve import LEAF_MOST
+from indexmill.builders.vamana.build import list_capacity
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.portfolio import USES_POINTS

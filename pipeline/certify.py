@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.index.manifest import Manifest, write_manifest
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.recall import mean_recall, recall_by_distance

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.builders.entries import medoid
-from indexmill.builders.shards import ShardPlan, plan_shards
+from indexmill.builders.cluster.shards import ShardPlan, plan_shards
+from indexmill.builders.vamana.entries import medoid
 from indexmill.pipeline.ingest import read_summary
 
 SAMPLE_VERSION = 1

@@ -6,7 +6,7 @@ never stands: it is settled when a build begins.
 
 from __future__ import annotations
 
-from indexmill.builders.device import open_device
+from indexmill.builders.gpu import open_device
 from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.spec import AnyParameters, BuildSpec, IvfParameters, LshParameters, Parameters
 

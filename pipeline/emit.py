@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.builders.scalar import Scale, fit_scale
+from indexmill.builders.quantize.scalar import Scale, fit_scale
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import ConfigError

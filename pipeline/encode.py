@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.device import ArrayDevice, open_device
-from indexmill.builders.device_kmeans import encode_pq_on, train_pq_on
-from indexmill.builders.opq import train_opq
-from indexmill.builders.pq import encode_pq, train_pq
+from indexmill.builders.cluster.gpu import encode_pq_on, train_pq_on
+from indexmill.builders.gpu import ArrayDevice, open_device
+from indexmill.builders.quantize.opq import train_opq
+from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.pagefile.mapped import create_npy
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.builders.device import open_device
-from indexmill.builders.entries import entry_vertices, n_entries
-from indexmill.builders.kmeans import fit_centroids
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.gpu import open_device
+from indexmill.builders.vamana.entries import entry_vertices, n_entries
 from indexmill.pipeline.graph import load_graph
 
 VERSION = 4

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.extend import extend_graph
+from indexmill.builders.vamana.extend import extend_graph
 from indexmill.formats.errors import InputError
 from indexmill.formats.index.manifest import write_manifest
 from indexmill.formats.sources.source import VectorSource

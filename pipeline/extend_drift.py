@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.pq import TRAINING_VECTORS
+from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.extend_parts import code_error
 from indexmill.pipeline.extend_scratch import GrowingGraph

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from indexmill.builders.navigation import NAVIGATION_VAMANA
-from indexmill.builders.vamana import list_capacity
+from indexmill.builders.vamana.build import list_capacity
+from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import FIXED_BYTES
 from indexmill.pipeline.extend_index import OpenedIndex

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.exact import exact_neighbours
-from indexmill.builders.extend import extend_graph
-from indexmill.builders.navigation import NAVIGATION_VAMANA, in_slot_order, navigation_size
-from indexmill.builders.pq import encode_pq
-from indexmill.builders.vamana import Graph, list_capacity
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.quantize.pq import encode_pq
+from indexmill.builders.vamana.build import Graph, list_capacity
+from indexmill.builders.vamana.extend import extend_graph
+from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, in_slot_order, navigation_size
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.navigation import Navigation

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.pq import encode_pq
-from indexmill.builders.vamana import list_capacity
+from indexmill.builders.quantize.pq import encode_pq
+from indexmill.builders.vamana.build import list_capacity
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.extend_index import OpenedIndex
 

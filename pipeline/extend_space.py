@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.scalar import Scale
+from indexmill.builders.quantize.scalar import Scale
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.nodes import NodeFormat
 

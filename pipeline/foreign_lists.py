@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.builders.closure import NO_CELL
+from indexmill.builders.cluster.closure import NO_CELL
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.imports.lists import ForeignLists
 from indexmill.formats.imports.mapped import damaged

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.adopt import adopt_lists
-from indexmill.builders.connect import connect_unreachable, count_unreachable
+from indexmill.builders.vamana.adopt import adopt_lists
+from indexmill.builders.vamana.connect import connect_unreachable, count_unreachable
 from indexmill.formats.errors import InputError
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.imports.index import ForeignCodes, ForeignEntries, ForeignIndex

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.connect import connect_unreachable
-from indexmill.builders.device import open_device
+from indexmill.builders.cluster.shards import ShardPlan
 from indexmill.builders.distances import comparable
-from indexmill.builders.entries import medoid
-from indexmill.builders.partition import build_partitioned
-from indexmill.builders.scalar import comparable_codes
-from indexmill.builders.shards import ShardPlan
-from indexmill.builders.unite import unite_lists
-from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
+from indexmill.builders.gpu import open_device
+from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.quantize.scalar import comparable_codes
+from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.unite import unite_lists
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError

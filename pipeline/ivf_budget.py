@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from indexmill.builders.pq import N_CENTRES, TRAINING_VECTORS
+from indexmill.builders.quantize.pq import N_CENTRES, TRAINING_VECTORS
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.ivf.centroids import MAX_BATCHES
 from indexmill.formats.pagefile.frame import PAGE_BYTES

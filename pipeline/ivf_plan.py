@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.cells import nearest_cells
-from indexmill.builders.closure import NO_CELL
-from indexmill.builders.kmeans import PASSES, mini_batches
-from indexmill.builders.leader_graph import LeaderGraph
-from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
+from indexmill.builders.cluster.cells import nearest_cells
+from indexmill.builders.cluster.closure import NO_CELL
+from indexmill.builders.cluster.kmeans import PASSES, mini_batches
+from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline import ivf_tasks

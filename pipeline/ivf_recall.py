@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cells import nearest_cells
-from indexmill.builders.closure import NO_CELL, cell_sizes
-from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.cluster.cells import nearest_cells
+from indexmill.builders.cluster.closure import NO_CELL, cell_sizes
+from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.pipeline.certify import QUERIES, K
 from indexmill.pipeline.recall import mean_recall
 

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cells import Cells, nearest_cells
-from indexmill.builders.closure import NO_CELL, cell_sizes, closure_cells
-from indexmill.builders.device import ArrayDevice, open_device
-from indexmill.builders.kmeans import fit_centroids
-from indexmill.builders.leader_graph import LeaderGraph
-from indexmill.builders.scalar import Scale, fit_scale
+from indexmill.builders.cluster.cells import Cells, nearest_cells
+from indexmill.builders.cluster.closure import NO_CELL, cell_sizes, closure_cells
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.gpu import ArrayDevice, open_device
+from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.quantize.scalar import Scale, fit_scale
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.graph.codes import Codebook

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.list_rows import PQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
+from indexmill.builders.lists.rows import PQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
 from indexmill.formats.errors import FormatError
 from indexmill.formats.ivf.batch import BatchFile, ids_offset
 from indexmill.formats.ivf.centroids import Centroids

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.scan import MARGIN
+from indexmill.builders.lists.scan import MARGIN
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.budget import FIXED_BYTES

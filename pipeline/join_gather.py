@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from indexmill.builders.scan import Nearest, nothing, united
+from indexmill.builders.lists.scan import Nearest, nothing, united
 from indexmill.pipeline.executor import Executor
 from indexmill.pipeline.join_partials import Partials
 from indexmill.pipeline.join_rows import as_nearest

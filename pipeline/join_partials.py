@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.scan import Nearest
+from indexmill.builders.lists.scan import Nearest
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.formats.pagefile.reader import PageFileWriter
 from indexmill.pipeline.failpoint import failpoint

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cells import nearest_cells
-from indexmill.builders.panels import NOTHING
-from indexmill.builders.scan import Nearest, nothing, united
+from indexmill.builders.cluster.cells import nearest_cells
+from indexmill.builders.lists.scan import Nearest, nothing, united
+from indexmill.builders.nearest.panels import NOTHING
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.ivf_recall import list_recalls, ranks_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.scan import compares_bytes
+from indexmill.builders.lists.scan import compares_bytes
 from indexmill.formats.errors import InputError
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.pipeline.join_batches import row_format

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.builders.panels import NOTHING
-from indexmill.builders.scan import Nearest
+from indexmill.builders.lists.scan import Nearest
+from indexmill.builders.nearest.panels import NOTHING
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.pipeline.join_options import JoinReport

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.scan import Nearest
+from indexmill.builders.lists.scan import Nearest
 from indexmill.formats.errors import FormatError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.reader import PageFile

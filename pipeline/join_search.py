@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cells import Cells
-from indexmill.builders.list_rows import Lists
-from indexmill.builders.probe import Pairs, pairs_of
-from indexmill.builders.scan import MARGIN, Nearest, compares_bytes, once, scan
+from indexmill.builders.cluster.cells import Cells
+from indexmill.builders.leaders.probe import Pairs, pairs_of
+from indexmill.builders.lists.rows import Lists
+from indexmill.builders.lists.scan import MARGIN, Nearest, compares_bytes, once, scan
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.pipeline.join_batches import row_format
 

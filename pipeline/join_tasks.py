@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.list_rows import Lists
-from indexmill.builders.scan import Nearest
+from indexmill.builders.lists.rows import Lists
+from indexmill.builders.lists.scan import Nearest
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join_batches import Loaded, Pace, Unread, load_batches
 from indexmill.pipeline.join_partials import Partials

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.exact import exact_neighbours
-from indexmill.builders.lsh import TABLES_TOGETHER, Drawn, draw_functions, hash_rows, project, sort_rows
-from indexmill.builders.lsh_pack import BlockPacker
-from indexmill.builders.lsh_solve import Asked, Solved, extent_of, solve
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.lsh.hash import TABLES_TOGETHER, Drawn, draw_functions, hash_rows, project, sort_rows
+from indexmill.builders.lsh.pack import BlockPacker
+from indexmill.builders.lsh.solve import Asked, Solved, extent_of, solve
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_runs
 from indexmill.formats.errors import ConfigError

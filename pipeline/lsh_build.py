@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lsh_probes import shared_bucket
-from indexmill.builders.lsh_solve import Solved, extent_of, tables_for
+from indexmill.builders.lsh.probes import shared_bucket
+from indexmill.builders.lsh.solve import Solved, extent_of, tables_for
 from indexmill.formats.lsh.shape import most_probes
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline import ingest, lsh, lsh_needs

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.index.manifest import Manifest, write_manifest
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.certify import QUERIES, K, distances_without_self

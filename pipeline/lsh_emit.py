@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lsh_solve import Solved
+from indexmill.builders.lsh.solve import Solved
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.formats.lsh.blocks import seal_blocks

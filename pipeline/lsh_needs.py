@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from indexmill.builders.lsh import PRODUCT_ROWS, TABLES_TOGETHER
-from indexmill.builders.lsh_solve import Asked, Solved, success_of
+from indexmill.builders.lsh.hash import PRODUCT_ROWS, TABLES_TOGETHER
+from indexmill.builders.lsh.solve import Asked, Solved, success_of
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.vectors import RowFormat
 from indexmill.formats.lsh.shape import LshShape, block_capacity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import pairwise
 
-from indexmill.builders.lsh_solve import Solved
+from indexmill.builders.lsh.solve import Solved
 from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.lsh.functions import SearchDefaults
 from indexmill.pipeline import budget, lsh, lsh_certify, lsh_emit, lsh_needs

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.lsh import TABLES_TOGETHER, hash_rows, project
-from indexmill.builders.lsh_fill import expected_blocks
+from indexmill.builders.lsh.fill import expected_blocks
+from indexmill.builders.lsh.hash import TABLES_TOGETHER, hash_rows, project
 from indexmill.pipeline.lsh import LshPlan
 
 #: Buckets that are filled, in up to `TABLES_TOGETHER` tables; with more bits a table is too large to try.

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.navigation import build_navigation, in_slot_order, navigation_sample
+from indexmill.builders.vamana.navigation import build_navigation, in_slot_order, navigation_sample
 from indexmill.formats.graph.navigation import Navigation
 from indexmill.pipeline.graph import load_graph, save_graph
 

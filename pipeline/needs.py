@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from indexmill.builders.connect import connect_bytes
-from indexmill.builders.entries import n_entries
-from indexmill.builders.exact import BLOCK_BYTES
-from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
-from indexmill.builders.opq import BLOCK as OPQ_BLOCK
-from indexmill.builders.pq import TRAINING_VECTORS
-from indexmill.builders.scan import MARGIN
+from indexmill.builders.lists.exact import BLOCK_BYTES
+from indexmill.builders.lists.scan import MARGIN
+from indexmill.builders.quantize.opq import BLOCK as OPQ_BLOCK
+from indexmill.builders.quantize.pq import TRAINING_VECTORS
+from indexmill.builders.vamana.connect import connect_bytes
+from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.budget import (
     FIXED_BYTES,
@@ -114,7 +114,7 @@ def expected_shards(shape: Shape) -> tuple[int, int]:
         return 1, n
     members = int(n * (1 + p.overlap))
     cells = max(2, -(-members // limit))
-    # As `builders.shards.plan_shards`: one cell more as long as the sample cannot rule out that a shard is too large.
+    # As `builders.cluster.shards.plan_shards`: one cell more as long as the sample cannot rule out that a shard is too large.
     while _UNEVEN * members / cells * (1 + _doubt(shape, cells)) > limit and cells < 2 * members // limit + 4:
         cells += 1
     return cells, min(limit, int(_UNEVEN * members / cells))

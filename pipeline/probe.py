@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from indexmill.builders.cluster.kmeans import PASSES, mini_batches
 from indexmill.builders.distances import as_bits, comparable, distances_from_first
-from indexmill.builders.entries import n_entries
-from indexmill.builders.insert import insert_vertices
-from indexmill.builders.kmeans import PASSES, mini_batches
-from indexmill.builders.navigation import navigation_size
-from indexmill.builders.pq import TRAINING_VECTORS, encode_pq, train_pq
-from indexmill.builders.scalar import comparable_codes
-from indexmill.builders.vamana import VamanaParameters, list_capacity
+from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
+from indexmill.builders.quantize.scalar import comparable_codes
+from indexmill.builders.vamana.build import VamanaParameters, list_capacity
+from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.insert import insert_vertices
+from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.budget import Shape

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.carve import LEAF_MOST
-from indexmill.builders.partition import COPIES, Step, build_partitioned
-from indexmill.builders.vamana import VamanaParameters
+from indexmill.builders.partition.build import COPIES, Step, build_partitioned
+from indexmill.builders.partition.carve import LEAF_MOST
+from indexmill.builders.vamana.build import VamanaParameters
 from indexmill.pipeline.clocks import Tries
 from indexmill.pipeline.spec import Parameters
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from indexmill.builders.nearest import PRODUCT_ROWS
+from indexmill.builders.nearest.products import PRODUCT_ROWS
 from indexmill.formats.index.manifest import Manifest
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline import budget, certify, cluster, emit, encode, entries, graph, navigation, order

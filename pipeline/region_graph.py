@@ -16,18 +16,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.carve import carve_cells
-from indexmill.builders.choose import Copies
-from indexmill.builders.connect import connect_unreachable
-from indexmill.builders.device import open_device
-from indexmill.builders.device_leaves import leaf_lists_on
-from indexmill.builders.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
-from indexmill.builders.leaf_lists import leaf_lists
+from indexmill.builders.gpu import open_device
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.partition import CANDIDATES, FANOUTS
-from indexmill.builders.prune import PruneRule
-from indexmill.builders.regions import Regions, cells_of
-from indexmill.builders.reservoirs import Reservoirs, choose_lists, met_records, missing
+from indexmill.builders.partition.build import CANDIDATES, FANOUTS
+from indexmill.builders.partition.carve import carve_cells
+from indexmill.builders.partition.choose import Copies
+from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
+from indexmill.builders.partition.gpu import leaf_lists_on
+from indexmill.builders.partition.leaf_lists import leaf_lists
+from indexmill.builders.partition.regions import Regions, cells_of
+from indexmill.builders.partition.reservoirs import Reservoirs, choose_lists, met_records, missing
+from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
 from indexmill.formats.pagefile.mapped import create_npy

@@ -1,7 +1,7 @@
 """What a build region by region takes in memory, and into how many regions it cuts a set of a given size.
 
 Memory of a task beside processes: sizes of its arrays, read off `pipeline.regions`, `pipeline.region_graph` and
-`builders.reservoirs`. What grows with all vectors is a map of 4 bytes a vector, from ids to rows at hand.
+`builders.partition.reservoirs`. What grows with all vectors is a map of 4 bytes a vector, from ids to rows at hand.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.carve import LEAF_MEAN, LEAF_MOST, copies_of
-from indexmill.builders.edges import ENDS
-from indexmill.builders.partition import CANDIDATES, COPIES, FANOUTS, neighbours_a_leaf
-from indexmill.builders.reservoirs import MET
+from indexmill.builders.partition.build import CANDIDATES, COPIES, FANOUTS, neighbours_a_leaf
+from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
+from indexmill.builders.partition.edges import ENDS
+from indexmill.builders.partition.reservoirs import MET
 from indexmill.pipeline.executor import MOST_NARROW
 
 #: Bytes of a record's key and value in a chunk file.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from indexmill.builders.connect import connect_bytes
-from indexmill.builders.edges import ENDS
-from indexmill.builders.partition import COPIES, neighbours_a_leaf
-from indexmill.builders.reservoirs import MET
+from indexmill.builders.partition.build import COPIES, neighbours_a_leaf
+from indexmill.builders.partition.edges import ENDS
+from indexmill.builders.partition.reservoirs import MET
+from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.pipeline.budget import FIXED_BYTES, Narrow, Shape, leaf_work_bytes, narrow_tasks, room_step
 from indexmill.pipeline.region_needs import (
     PAIR_BYTES,

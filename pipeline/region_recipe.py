@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from indexmill.builders.edges import ENDS
-from indexmill.builders.nearest import PRODUCT_ROWS
-from indexmill.builders.partition import FANOUTS
-from indexmill.builders.regions import Regions
-from indexmill.builders.reservoirs import MET
+from indexmill.builders.nearest.products import PRODUCT_ROWS
+from indexmill.builders.partition.build import FANOUTS
+from indexmill.builders.partition.edges import ENDS
+from indexmill.builders.partition.regions import Regions
+from indexmill.builders.partition.reservoirs import MET
 from indexmill.pipeline import budget, cluster, region_graph, regions
 from indexmill.pipeline.compute import compute_key
 from indexmill.pipeline.ingest import InputSummary

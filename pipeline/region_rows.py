@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.leaf_lists import NOBODY
+from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.pipeline.merge import merge
 
 

@@ -1,6 +1,6 @@
 """Stages *carve*, *regions* and *assign* of a partition builder that goes through files: who is compared where.
 
-A graph whose build in one piece does not fit the budget is made region by region (`builders.regions`), and is the same:
+A graph whose build in one piece does not fit the budget is made region by region (`builders.partition.regions`), and is the same:
 *carve* finds the leaders of every vector, *regions* cuts their cells into regions that fit, now that it is known how
 many vectors each has, and *assign* hands every region its vectors, a sort-merge by region.
 """
@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
-from indexmill.builders.device import open_device
-from indexmill.builders.partition import FANOUTS, neighbours_a_leaf
-from indexmill.builders.regions import Crossings, Regions, in_halves, parts_of, regions_of
+from indexmill.builders.gpu import open_device
+from indexmill.builders.partition.build import FANOUTS, neighbours_a_leaf
+from indexmill.builders.partition.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
+from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from indexmill.builders.entries import n_entries
-from indexmill.builders.navigation import NAVIGATION_VAMANA, navigation_size
-from indexmill.builders.pq import N_CENTRES
+from indexmill.builders.quantize.pq import N_CENTRES
+from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.budget import Shape, node_format, rotation_bytes

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.exact import BLOCK_BYTES, QUERY_BLOCK, ExactSearch, exact_query_bytes
-from indexmill.builders.scan import Nearest, nothing, united
+from indexmill.builders.lists.exact import BLOCK_BYTES, QUERY_BLOCK, ExactSearch, exact_query_bytes
+from indexmill.builders.lists.scan import Nearest, nothing, united
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.sources.source import VectorSource

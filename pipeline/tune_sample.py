@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.errors import InputError
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorBatch, VectorSource, open_source

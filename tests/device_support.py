@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.device import ArrayDevice, cuda_device
+from indexmill.builders.gpu import ArrayDevice, cuda_device
 from indexmill.formats.errors import ConfigError
 
 #: Functions of the module that may be called, with the keywords that they may be called with.

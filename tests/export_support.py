@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.greedy import search_rows
+from indexmill.builders.vamana.greedy import search_rows
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.ivf.centroids import Centroids

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexmill.builders.balanced import BALANCE_TOLERANCE, balanced_centroids
-from indexmill.builders.kmeans import fit_centroids
-from indexmill.builders.nearest import nearest_points
+from indexmill.builders.cluster.balanced import BALANCE_TOLERANCE, balanced_centroids
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.nearest.products import nearest_points
 from indexmill.formats.errors import ConfigError
 
 

@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 from tests.device_support import FUNCTIONS, METHODS, gpu_problem, strict_device
 
-from indexmill.builders import device as device_module
-from indexmill.builders.carve import Leaves, carve
-from indexmill.builders.cells import Cells, nearest_cells
-from indexmill.builders.closure import closure_cells
-from indexmill.builders.device import ArrayDevice, cuda_device, open_device
-from indexmill.builders.device_kmeans import encode_pq_on, train_pq_on
-from indexmill.builders.device_leaves import leaf_lists_on
-from indexmill.builders.device_nearest import EXACT_DIM, nearest_on
-from indexmill.builders.exact import exact_neighbours
-from indexmill.builders.greedy import search_rows
-from indexmill.builders.kmeans import fit_centroids
-from indexmill.builders.leaf_lists import NOBODY, leaf_lists
-from indexmill.builders.partition import build_partitioned
-from indexmill.builders.pq import encode_pq, train_pq
-from indexmill.builders.vamana import Graph, VamanaParameters
+from indexmill.builders import gpu as device_module
+from indexmill.builders.cluster.cells import Cells, nearest_cells
+from indexmill.builders.cluster.closure import closure_cells
+from indexmill.builders.cluster.gpu import encode_pq_on, train_pq_on
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.gpu import ArrayDevice, cuda_device, open_device
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.nearest.gpu import EXACT_DIM, nearest_on
+from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.partition.carve import Leaves, carve
+from indexmill.builders.partition.gpu import leaf_lists_on
+from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.quantize.pq import encode_pq, train_pq
+from indexmill.builders.vamana.build import Graph, VamanaParameters
+from indexmill.builders.vamana.greedy import search_rows
 from indexmill.formats.errors import BudgetError, ConfigError
 
 

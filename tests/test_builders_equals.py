@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tests.device_support import strict_device
 
-from indexmill.builders import equals
-from indexmill.builders.carve import Leaves
-from indexmill.builders.device_leaves import leaf_lists_on
-from indexmill.builders.equals import ALONE, equal_rows, ring
-from indexmill.builders.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.partition import equals
+from indexmill.builders.partition.carve import Leaves
+from indexmill.builders.partition.equals import ALONE, equal_rows, ring
+from indexmill.builders.partition.gpu import leaf_lists_on
+from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
 
 
 @pytest.mark.parametrize(("dim", "dtype"), [(3, "uint8"), (4, "uint8"), (8, "uint8"), (3, "float32")])

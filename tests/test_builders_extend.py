@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.oracles import vamana as oracle
 
-from indexmill.builders import extend, insert
-from indexmill.builders.extend import extend_graph
-from indexmill.builders.vamana import VamanaParameters, build_vamana, list_capacity
+from indexmill.builders.vamana import extend, insert
+from indexmill.builders.vamana.build import VamanaParameters, build_vamana, list_capacity
+from indexmill.builders.vamana.extend import extend_graph
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 

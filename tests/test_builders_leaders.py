@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexmill.builders import leader_graph, leader_groups, leader_tree
-from indexmill.builders.assignment import AssignmentError, assignment_error
-from indexmill.builders.leader_graph import LeaderGraph
-from indexmill.builders.leader_groups import LeaderGroups
-from indexmill.builders.leader_tree import LeaderTree
-from indexmill.builders.leaders import ExactLeaders, LeaderIndex, draw_leaders, n_leaders
-from indexmill.builders.nearest import nearest_points
+from indexmill.builders.assignment_error import AssignmentError, assignment_error
+from indexmill.builders.leaders import graph as leader_graph
+from indexmill.builders.leaders import groups, tree
+from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.leaders.groups import LeaderGroups
+from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders, n_leaders
+from indexmill.builders.leaders.tree import LeaderTree
+from indexmill.builders.nearest.products import nearest_points
 from indexmill.formats.errors import ConfigError
 
 Maker = Callable[[Any, Any], LeaderIndex]
@@ -107,8 +108,8 @@ def test_levels_of_a_tree_shrink_evenly() -> None:
 def test_result_is_the_same_for_any_number_of_threads(
     make: Maker, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader_tree, "PROBE_BLOCK", 128)
-    monkeypatch.setattr(leader_groups, "PROBE_BLOCK", 128)
+    monkeypatch.setattr(tree, "PROBE_BLOCK", 128)
+    monkeypatch.setattr(groups, "PROBE_BLOCK", 128)
     monkeypatch.setattr(leader_graph, "_BLOCK", 128)
     leaders, vectors = points(500, 8, dtype, 12), points(1500, 8, dtype, 13)
     index = make(leaders, vectors)

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from indexmill.builders.lsh import PRODUCT_ROWS, draw_functions, hash_rows, project, sort_rows
-from indexmill.builders.lsh_fill import expected_blocks
-from indexmill.builders.lsh_probes import _probed, collision_probability, shared_bucket
-from indexmill.builders.lsh_solve import Asked, extent_of, first_radius, radii_to, solve
+from indexmill.builders.lsh.fill import expected_blocks
+from indexmill.builders.lsh.hash import PRODUCT_ROWS, draw_functions, hash_rows, project, sort_rows
+from indexmill.builders.lsh.probes import _probed, collision_probability, shared_bucket
+from indexmill.builders.lsh.solve import Asked, extent_of, first_radius, radii_to, solve
 
 RNG = np.random.default_rng(5)
 

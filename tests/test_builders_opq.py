@@ -10,9 +10,9 @@ import pytest
 from tests.extend_support import build, points
 
 import indexmill
-from indexmill.builders import opq
-from indexmill.builders.opq import train_opq
-from indexmill.builders.pq import encode_pq, train_pq
+from indexmill.builders.quantize import opq
+from indexmill.builders.quantize.opq import train_opq
+from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph.codes import Codebook, is_rotation

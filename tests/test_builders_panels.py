@@ -7,12 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexmill.builders import nearest, panels
-from indexmill.builders.byte_codes import fit_codes, rank_exactly
-from indexmill.builders.leader_groups import LeaderGroups
-from indexmill.builders.leaders import ExactLeaders
-from indexmill.builders.nearest import nearest_points
-from indexmill.builders.panels import MAX_DIM, NO_SCORE, NOTHING, all_scores, in_panels, nearest_in_panels
+from indexmill.builders.leaders.groups import LeaderGroups
+from indexmill.builders.leaders.leaders import ExactLeaders
+from indexmill.builders.nearest import panels, products
+from indexmill.builders.nearest.byte_codes import fit_codes, rank_exactly
+from indexmill.builders.nearest.panels import (
+    MAX_DIM,
+    NO_SCORE,
+    NOTHING,
+    all_scores,
+    in_panels,
+    nearest_in_panels,
+)
+from indexmill.builders.nearest.products import nearest_points
 
 
 def squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -69,8 +76,8 @@ def test_tiles_of_a_product_change_nothing(fanout: int, monkeypatch: pytest.Monk
     vectors = random_bytes(700, 9, 4)
     points = random_bytes(600, 9, 5).astype(np.float32)
     whole = nearest_points(vectors, points, fanout)
-    monkeypatch.setattr(nearest, "TILE_ROWS", 64)
-    monkeypatch.setattr(nearest, "_TILE_POINTS", 48)
+    monkeypatch.setattr(products, "TILE_ROWS", 64)
+    monkeypatch.setattr(products, "_TILE_POINTS", 48)
     np.testing.assert_array_equal(nearest_points(vectors, points, fanout), whole)
     expected = np.argsort(squared(vectors, points), axis=1, kind="stable")[:, :fanout]
     np.testing.assert_array_equal(whole, expected)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tests.oracles import vamana as oracle
 
-from indexmill.builders import choose
-from indexmill.builders.carve import LEAF_MOST, carve
-from indexmill.builders.exact import exact_neighbours
-from indexmill.builders.greedy import search_rows
-from indexmill.builders.leaf_lists import NOBODY, leaf_lists
-from indexmill.builders.partition import build_partitioned
-from indexmill.builders.vamana import Graph, VamanaParameters, build_vamana
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.partition import choose
+from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.partition.carve import LEAF_MOST, carve
+from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.vamana.greedy import search_rows
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 

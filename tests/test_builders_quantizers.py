@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexmill.builders import pq
-from indexmill.builders.entries import entry_vertices, medoid, n_entries
-from indexmill.builders.exact import exact_neighbours
-from indexmill.builders.kmeans import fit_centroids
-from indexmill.builders.nearest import nearest_points
-from indexmill.builders.pq import encode_pq, train_pq
-from indexmill.builders.scalar import fit_scale
-from indexmill.builders.vamana import VamanaParameters, build_vamana
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.nearest.products import nearest_points
+from indexmill.builders.quantize import pq
+from indexmill.builders.quantize.pq import encode_pq, train_pq
+from indexmill.builders.quantize.scalar import fit_scale
+from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+from indexmill.builders.vamana.entries import entry_vertices, medoid, n_entries
 
 RNG = np.random.default_rng(0)
 

@@ -7,10 +7,17 @@ import itertools
 import numpy as np
 import pytest
 
-from indexmill.builders.carve import carve, carve_cells, first_leaders, grouped, joined, nearest_leaders
-from indexmill.builders.edges import append_ends, edge_records, edges_both_ways
-from indexmill.builders.regions import Crossings, Regions, cells_of, in_halves, parts_of, regions_of
-from indexmill.builders.reservoirs import MET, Reservoirs, missing
+from indexmill.builders.partition.carve import (
+    carve,
+    carve_cells,
+    first_leaders,
+    grouped,
+    joined,
+    nearest_leaders,
+)
+from indexmill.builders.partition.edges import append_ends, edge_records, edges_both_ways
+from indexmill.builders.partition.regions import Crossings, Regions, cells_of, in_halves, parts_of, regions_of
+from indexmill.builders.partition.reservoirs import MET, Reservoirs, missing
 
 NOBODY = 0xFFFFFFFF
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexmill.builders.shards import ShardPlan, plan_shards
+from indexmill.builders.cluster.shards import ShardPlan, plan_shards
 from indexmill.formats.errors import BudgetError
 
 

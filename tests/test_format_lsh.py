@@ -13,7 +13,7 @@ from tests.lsh_support import build_lsh, clusters, damaged
 from tests.oracles import lsh as oracle
 from tests.oracles.lsh_verify import lsh_problems
 
-from indexmill.builders.lsh_pack import BlockPacker
+from indexmill.builders.lsh.pack import BlockPacker
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import CorruptFile, OtherKind, TooNew
 from indexmill.formats.index.manifest import parse_manifest

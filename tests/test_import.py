@@ -19,8 +19,8 @@ from tests.oracles.foreign import read_disk_index, write_disk_index
 from tests.oracles.vamana import reachable
 
 import indexmill
-from indexmill.builders.adopt import adopt_lists
-from indexmill.builders.connect import count_unreachable
+from indexmill.builders.vamana.adopt import adopt_lists
+from indexmill.builders.vamana.connect import count_unreachable
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
 from indexmill.pipeline.budget import FIXED_BYTES

@@ -13,8 +13,8 @@ import pytest
 from tests.ivf_support import BATCH, DIM, LISTS, N, build_lists, files_of, make_vectors
 from tests.oracles import ivf as oracle
 
-from indexmill.builders import cells as cells_module
-from indexmill.builders.cells import Cells, nearest_cells
+from indexmill.builders.cluster import cells as cells_module
+from indexmill.builders.cluster.cells import Cells, nearest_cells
 from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
 from indexmill.formats.ivf.index import IvfFiles

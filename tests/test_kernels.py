@@ -11,7 +11,7 @@ from numba import njit
 from tests.oracles import kernels as oracle
 from tests.oracles import vamana as graphs
 
-from indexmill.builders.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader import kernels
 
 TYPES = ("float32", "float16", "uint8", "int8")

@@ -85,7 +85,7 @@ def test_neither_workers_nor_how_the_work_is_cut_reach_the_bytes(
     assert data_files(tmp_path / "two") == data_files(index)
     # Rows of a task, of a part, tables of a group: everything that cuts the work, cut finely.
     monkeypatch.setattr(lsh_needs, "PRODUCT_ROWS", 512)
-    monkeypatch.setattr("indexmill.builders.lsh.PRODUCT_ROWS", 512)
+    monkeypatch.setattr("indexmill.builders.lsh.hash.PRODUCT_ROWS", 512)
     build_lsh(tmp_path / "blocks", vectors, **SMALL)
     monkeypatch.setattr(lsh_needs, "spans", lambda size, memory: [0, 512, 1536, 2560, N])
     monkeypatch.setattr(lsh_needs, "_PART_ENTRIES", 2 * N)

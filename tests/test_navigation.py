@@ -18,7 +18,12 @@ from tests.oracles.search import SearchOracle
 from tests.oracles.small_index import random_navigation, write_small_index
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 
-from indexmill.builders.navigation import build_navigation, in_slot_order, navigation_sample, navigation_size
+from indexmill.builders.vamana.navigation import (
+    build_navigation,
+    in_slot_order,
+    navigation_sample,
+    navigation_size,
+)
 from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile
 from indexmill.formats.graph.navigation import Navigation, read_navigation, write_navigation

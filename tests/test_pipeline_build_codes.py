@@ -10,8 +10,8 @@ from tests.cli_support import run
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files, l2, recall
 
 import indexmill
-from indexmill.builders.scalar import comparable_codes
-from indexmill.builders.vamana import VamanaParameters, build_vamana
+from indexmill.builders.quantize.scalar import comparable_codes
+from indexmill.builders.vamana.build import VamanaParameters, build_vamana
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import read_manifest

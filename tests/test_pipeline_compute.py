@@ -17,8 +17,8 @@ from tests.ivf_support import build_lists, make_vectors
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files, l2, recall
 
 import indexmill
-from indexmill.builders import device as device_module
-from indexmill.builders.pq import train_pq
+from indexmill.builders import gpu as device_module
+from indexmill.builders.quantize.pq import train_pq
 from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import read_manifest

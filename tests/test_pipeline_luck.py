@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 
-from indexmill.builders.shards import plan_shards
+from indexmill.builders.cluster.shards import plan_shards
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
 from indexmill.pipeline import graph, recipe
 from indexmill.pipeline.build import run_build

@@ -12,8 +12,8 @@ from tests.memory_support import peak_growth
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files, l2, recall
 from typer.testing import CliRunner
 
-from indexmill.builders.carve import LEAF_MOST
-from indexmill.builders.partition import partitioned_bytes
+from indexmill.builders.partition.build import partitioned_bytes
+from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.jobs.cli import app
@@ -97,8 +97,8 @@ def test_memory_stays_below_what_is_reserved() -> None:
     grown = peak_growth(
         f"""
         import numpy as np
-        from indexmill.builders.partition import build_partitioned
-        from indexmill.builders.vamana import VamanaParameters
+        from indexmill.builders.partition.build import build_partitioned
+        from indexmill.builders.vamana.build import VamanaParameters
         vectors = np.random.default_rng(1).integers(0, 256, ({n}, {dim}), dtype=np.uint8)
         p = VamanaParameters({degree}, 20, 1.2)
         build_partitioned(vectors[:1100], 0, p, seed=1, threads=2)

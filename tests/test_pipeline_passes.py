@@ -14,8 +14,8 @@ from tests.oracles.hostile import patch_manifest
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files, l2, recall
 
 import indexmill
-from indexmill.builders import extend
-from indexmill.builders.insert import insert_vertices
+from indexmill.builders.vamana import extend
+from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source

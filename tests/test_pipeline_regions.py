@@ -17,7 +17,7 @@ from tests.device_support import strict_device
 from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 from tests.test_pipeline_kill import Driver
 
-from indexmill.builders import device as device_module
+from indexmill.builders import gpu as device_module
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline import budget, needs, region_graph

@@ -18,7 +18,7 @@ from tests.cli_support import run, run_json
 from tests.extend_support import points
 
 import indexmill
-from indexmill.builders import device
+from indexmill.builders import gpu
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.sources.source import array_source, open_source
 from indexmill.jobs.cmd_tune import index_name
@@ -478,7 +478,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise ConfigError("compute: cuda needs CuPy")
 
-    monkeypatch.setattr(device, "cuda_device", refuse)
+    monkeypatch.setattr(gpu, "cuda_device", refuse)
 
 
 def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path, no_gpu: None) -> None:

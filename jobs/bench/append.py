@@ -26,9 +26,9 @@ from dataset import Dataset, K, count_hits, read_bin
 from workspace import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED, THREADS
 
 import indexmill
-from indexmill.builders.exact import exact_neighbours
-from indexmill.builders.kmeans import fit_centroids
-from indexmill.builders.nearest import nearest_points
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.builders.nearest.products import nearest_points
 
 ROWS = 50_000
 SIZES = (50, 100)

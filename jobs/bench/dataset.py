@@ -102,7 +102,7 @@ def first_rows(data: Dataset, rows: int, folder: Path) -> Dataset:
 
 def write_truth(data: Dataset, threads: int = 2) -> None:
     """Compute the truth of a set from its base and queries, block by block."""
-    from indexmill.builders.exact import exact_neighbours
+    from indexmill.builders.lists.exact import exact_neighbours
 
     base, queries = read_bin(data.base), np.asarray(read_bin(data.query))
     ids, distances = exact_neighbours(base, queries, min(TRUTH_K, len(base)), threads)

@@ -71,7 +71,7 @@ def measure(base: Any, queries: Any = None, sample: int = SAMPLE, threads: int =
     ValueError
         If `base` has fewer than `NEIGHBOURS` + 1 rows.
     """
-    from indexmill.builders.exact import exact_neighbours
+    from indexmill.builders.lists.exact import exact_neighbours
 
     if len(base) <= NEIGHBOURS:
         raise ValueError(f"{len(base)} vectors: {NEIGHBOURS} neighbours of each query are needed; pass more")

@@ -50,7 +50,7 @@ def curve(
     data: Dataset, graph: Graph, sizes: Sequence[int] = LIST_SIZES, most: float = 1.0
 ) -> list[dict[str, Any]]:
     """Search with all queries and growing list sizes, until recall passes `most`; a row for each."""
-    from indexmill.builders.greedy import search_rows
+    from indexmill.builders.vamana.greedy import search_rows
 
     vectors, queries = np.asarray(read_bin(data.base)), np.asarray(read_bin(data.query))
     truth = read_truth(data.truth)[1]

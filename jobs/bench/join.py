@@ -39,7 +39,7 @@ from process import run_measured
 from threadpoolctl import threadpool_limits
 from workspace import THREADS, indexmill_command
 
-from indexmill.builders.panels import NOTHING
+from indexmill.builders.nearest.panels import NOTHING
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.direct import READ_BYTES, aligned_buffer
 from indexmill.pipeline.join_batches import Loaded, load_batches

@@ -23,7 +23,7 @@ from numba import njit
 from threadpoolctl import threadpool_limits
 from workspace import THREADS
 
-from indexmill.builders.scan_lists import scan_rows
+from indexmill.builders.lists.scan_lists import scan_rows
 
 #: Queries that warm up: kernels are loaded, threads made, and working memory is had once that grows with the queries.
 #: A join reads past the page cache, so that it may warm up on all of them; the others must not bring lists in.
@@ -78,8 +78,8 @@ def bss(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], Any]:
 
 def mapped(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], Any]:
     """Return the same search through virtual memory: query after query, its lists wherever they are mapped."""
-    from indexmill.builders.list_rows import Lists
-    from indexmill.builders.panels import NO_SCORE, NOTHING
+    from indexmill.builders.lists.rows import Lists
+    from indexmill.builders.nearest.panels import NO_SCORE, NOTHING
     from indexmill.formats.ivf.batch import ids_offset
     from indexmill.formats.ivf.index import IvfFiles
     from indexmill.formats.pagefile.frame import PAGE_BYTES

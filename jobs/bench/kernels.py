@@ -26,7 +26,7 @@ import tables_kernels
 from machine import REPOSITORY
 from workspace import ALPHA, SEED
 
-from indexmill.builders.nearest import nearest_points
+from indexmill.builders.nearest.products import nearest_points
 
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
 TYPES = ("float32", "float16", "uint8", "int8")

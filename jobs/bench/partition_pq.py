@@ -15,7 +15,7 @@ from partition_builds import Builds
 from threadpoolctl import threadpool_limits
 from workspace import PQ_BYTES, SEED, THREADS
 
-from indexmill.builders.pq import encode_pq, train_pq
+from indexmill.builders.quantize.pq import encode_pq, train_pq
 
 #: Set and bytes of a code.
 CASES = (("sift1m", PQ_BYTES), ("text40k", PQ_BYTES), ("text40k", PQ_BYTES // 2))

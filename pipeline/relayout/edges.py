@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.connect import connect_unreachable
+from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.formats.errors import NothingToGain
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.block_prune import block_prune

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.connect import connect_unreachable
-from indexmill.builders.entries import medoid
-from indexmill.builders.navigation import build_navigation, in_slot_order, navigation_sample
-from indexmill.builders.scalar import Scale, fit_scale
+from indexmill.builders.quantize.scalar import Scale, fit_scale
+from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.navigation import build_navigation, in_slot_order, navigation_sample
 from indexmill.formats.graph.codes import write_codes
 from indexmill.formats.graph.entries import EntryVertices, write_entries
 from indexmill.formats.graph.file import write_graph

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.exact import exact_neighbours
+from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.errors import InputError
 from indexmill.pipeline.extend_index import OpenedIndex
 from indexmill.pipeline.metric import unit

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from indexmill.builders.lsh_pack import BlockPacker
+from indexmill.builders.lsh.pack import BlockPacker
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import LSH_FILES, Manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors

@@ -13,7 +13,7 @@ def squared(vectors: np.ndarray, a: int, b: int) -> float:
 def robust_prune(
     vectors: np.ndarray, v: int, candidates: list[int], max_degree: int, alpha: float, saturate: bool = True
 ) -> list[int]:
-    """Rounds of growing slack, then perhaps the nearest of the dropped; see builders/prune.py."""
+    """Rounds of growing slack, then perhaps the nearest of the dropped; see builders/vamana/prune.py."""
     pool = sorted(set(candidates) - {v}, key=lambda c: (squared(vectors, v, c), c))
     chosen: list[int] = []
     slack = 1.0

@@ -17,12 +17,12 @@ arrays of the right dtype and ids below the number of rows.
                        ``table[j, codes[ids[i], j]]``, added in order; float32 table (n_chunks, 256), uint8 codes
                        (n, n_chunks)
 ``nearest_u8``         ``(vectors, dim, rows, n_rows, panels, offsets, ids, n_panels, fanout, scores, found)``: merges
-                       points into the lists of the nearest of some rows; see `builders.panels` for the arrays
+                       points into the lists of the nearest of some rows; see `builders.nearest.panels` for the arrays
 ``scores_u8``          ``(vectors, dim, rows, n_rows, panels, offsets, n_panels, out)``: all scores of some rows
 ``sort_pairs``         ``(ids, distances, n) -> int64``: sorts uint32 ids and float32 distances by (distance, id),
                        drops repeated pairs, returns how many are left
 ``prune_f32``          ``(vectors, dim, ids, distances, n, max_degree, alpha, saturate, out) -> int64``: robust prune,
-                       see `builders.prune`; likewise ``_f16``, ``_u8``, ``_i8``
+                       see `builders.vamana.prune`; likewise ``_f16``, ``_u8``, ``_i8``
 =====================  =================================================================================
 
 Every distance has the same bits whatever the instruction set of the machine. Those of integers are exact up to the last
@@ -184,7 +184,7 @@ def prune_sorted(
     saturate: Any,
     out: Any,
 ) -> int:
-    """Choose neighbours by robust prune (`builders.prune`), return how many; callable from numba code only.
+    """Choose neighbours by robust prune (`builders.vamana.prune`), return how many; callable from numba code only.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-//! Robust prune (DiskANN Algorithm 2): which of a vertex's candidates become its neighbours. `builders/prune.py` says
+//! Robust prune (DiskANN Algorithm 2): which of a vertex's candidates become its neighbours. `builders/vamana/prune.py` says
 //! what is chosen.
 //!
 //! Whether a candidate is dropped depends on the nearest of those chosen before it alone. So candidates are taken in

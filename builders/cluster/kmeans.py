@@ -1,0 +1,73 @@
+"""k-means centroids from a sample (scikit-learn's MiniBatchKMeans).
+
+The number of steps is fixed and the first centroids are rows drawn at random, for two reasons. Stopping early would
+make the result depend on a sum whose rounding depends on the number of threads; without it threads reach nothing.
+And k-means++ takes as long as all steps together, for an error that is no smaller after them (1,024 centroids of
+100,000 SIFT vectors: within 0.1%).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import MiniBatchKMeans
+from threadpoolctl import threadpool_limits
+
+from indexmill.builders.cluster.gpu import centroids_on
+from indexmill.builders.gpu import ArrayDevice
+
+#: Passes over the sample; the fifth gains 0.2% on SIFT vectors.
+PASSES = 4
+
+
+def fit_centroids(
+    sample: NDArray[Any], n_clusters: int, seed: int, threads: int = 1, device: ArrayDevice | None = None
+) -> NDArray[np.float32]:
+    """Cluster `sample` and return the centroids.
+
+    Parameters
+    ----------
+    sample : array, shape (n_sample, dim)
+    n_clusters : int
+        Wanted; fewer come back when the sample has fewer distinct rows.
+    seed : int
+    threads : int
+        Does not reach the result.
+    device : ArrayDevice, optional
+        Where they are computed, by another algorithm (`builders.cluster.gpu`): not the same, but as good.
+
+    Returns
+    -------
+    float32 array, shape (at most n_clusters, dim)
+    """
+    rows = np.ascontiguousarray(sample, dtype=np.float32)
+    if n_clusters >= len(rows) or n_clusters == 1:
+        distinct = np.unique(rows, axis=0)
+        return (
+            distinct if n_clusters > 1 and len(distinct) <= n_clusters else rows.mean(axis=0, keepdims=True)
+        )
+    if len(distinct := np.unique(rows[: 4 * n_clusters], axis=0)) < n_clusters:
+        distinct = np.unique(rows, axis=0)
+        n_clusters = min(n_clusters, len(distinct))
+    if device is not None and n_clusters < len(rows):
+        return centroids_on(device, rows, n_clusters, seed)
+    with threadpool_limits(threads, user_api="openmp"):
+        model = mini_batches(n_clusters, seed).fit(rows)
+    return np.asarray(model.cluster_centers_, dtype=np.float32)
+
+
+def mini_batches(n_clusters: int, seed: int) -> MiniBatchKMeans:
+    """Return the model that `fit_centroids` fits; a batch has two rows a centroid, and 1,024 at least."""
+    return MiniBatchKMeans(
+        n_clusters=n_clusters,
+        init="random",
+        random_state=seed,
+        batch_size=max(1024, 2 * n_clusters),
+        n_init=1,
+        max_iter=PASSES,
+        tol=0,
+        max_no_improvement=None,
+        compute_labels=False,  # nobody asks for them; they take as long as a pass
+    )

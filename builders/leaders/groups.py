@@ -1,0 +1,153 @@
+"""Leaders in k-means groups, probed a block of vectors at a time: the fast way to assign many vectors.
+
+A vector is compared with all groups' centroids and then with the leaders of every group whose centroid is at most
+a slack farther, in squared distance, than the nearest. The slack is fitted: vectors with known nearest leaders say
+how large it must be for the wanted share of them. (IVF's probes, with a margin in place of a fixed number: vectors
+well inside a group probe few, those between groups many.)
+
+uint8 vectors are compared in integers. float32 vectors are compared by codes of a byte a component, and the best
+few ranked by their true distances; where codes lose too many, by matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.distances import comparable
+from indexmill.builders.leaders.leaders import ExactLeaders, checked
+from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_within
+from indexmill.builders.nearest.byte_codes import ByteCodes, fit_codes, rank_exactly
+from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
+from indexmill.builders.nearest.products import nearest_points, origin_of
+from indexmill.builders.parallel import map_blocks
+from indexmill.formats.errors import ConfigError
+
+#: Groups for a number of leaders: its square root times this. More make more and smaller products.
+_GROUPS_PER_ROOT = 2.0
+#: Lloyd's steps that fit the centroids, from random leaders.
+_LLOYD_STEPS = 8
+#: Vectors that fit the slack, at most.
+_FIT_VECTORS = 4096
+#: Candidates found by codes beyond those asked for, and share of the permitted disagreement that codes may cause.
+_SPARE, _LOST = 3, 0.1
+#: Keeps the first centroids apart from other draws with the same seed.
+_STREAM = 0x6209
+
+
+class LeaderGroups:
+    """An index over leaders, made to agree with brute force on about `agreement` of the vectors.
+
+    Parameters
+    ----------
+    leaders : array, shape (n_leaders, dim)
+    sample : array, shape (n_sample, dim)
+        Vectors like those to be assigned, none of them a leader; the first 4,096 fit the slack.
+    fanout : int
+        The slack brings the nearest `fanout` leaders within reach.
+    agreement : float
+        Share of the sample's true (vector, leader) pairs within reach; 1 for all of them.
+    seed : int
+    threads : int
+        Does not reach the result.
+
+    Raises
+    ------
+    ConfigError
+        If the sample is empty, or as `LeaderIndex.nearest`.
+
+    Notes
+    -----
+    Memory: the leaders, and a byte a component more (four, if codes lose too many); a thread at work holds its 8,192
+    vectors likewise, 2 KiB times the number of groups, and 16 bytes a probe.
+    """
+
+    def __init__(
+        self,
+        leaders: NDArray[Any],
+        sample: NDArray[Any],
+        *,
+        fanout: int = 1,
+        agreement: float = 0.993,
+        seed: int,
+        threads: int = 1,
+    ) -> None:
+        self.leaders = comparable(leaders)
+        rows = checked(sample, self.leaders, fanout)[:_FIT_VECTORS]
+        if len(rows) == 0:
+            raise ConfigError("sample: no vectors; the groups' slack is fitted to some")
+        truth = ExactLeaders(self.leaders).nearest(rows, fanout, threads)
+        means, group = _fit_groups(self.leaders.astype(np.float32), seed, threads)
+        self._codes = self._fit_codes(rows, truth, agreement, threads)
+        points: NDArray[Any] = self.leaders
+        centroids: NDArray[Any] = means if points.dtype == np.float32 else np.rint(means).astype(np.uint8)
+        if self._codes is not None:
+            points, centroids = self._codes.encode(points), self._codes.encode(means)
+        origin = origin_of(points, points.dtype == np.uint8)
+        self._centroids = make_groups(centroids, np.zeros(len(centroids), np.uint32), 1, origin)
+        self._groups = make_groups(points, group, len(centroids), origin)
+        self.slack = self._fit_slack(rows, group[truth], agreement)
+
+    def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
+        """See `builders.leaders.leaders.LeaderIndex`."""
+        rows = checked(vectors, self.leaders, fanout)
+
+        def block(first: int, last: int) -> NDArray[np.uint32]:
+            return self._nearest(rows[first:last], fanout)
+
+        parts = list(map_blocks(block, len(rows), PROBE_BLOCK, threads))
+        return np.concatenate(parts) if parts else np.empty((0, fanout), np.uint32)
+
+    def _nearest(self, rows: NDArray[Any], fanout: int) -> NDArray[np.uint32]:
+        """Return the nearest leaders of one block of rows."""
+        keep = fanout if self._codes is None else min(fanout + _SPARE, len(self.leaders))
+        prepared = self._prepared(rows)
+        candidates = self._groups.nearest(prepared, pairs_within(self._centroids, prepared, self.slack), keep)
+        fill_up(prepared, self._groups, candidates)
+        if self._codes is None:
+            return candidates
+        found = np.empty((len(rows), fanout), np.uint32)
+        rank_exactly(rows, self.leaders, candidates, found)
+        return found
+
+    def _prepared(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return self._groups.prepared(rows if self._codes is None else self._codes.encode(rows))
+
+    def _fit_codes(
+        self, rows: NDArray[Any], truth: NDArray[np.uint32], agreement: float, threads: int
+    ) -> ByteCodes | None:
+        """Return codes that lose hardly any of the true leaders of some rows, if float32 leaders have them."""
+        if self.leaders.dtype == np.uint8:
+            return None
+        codes = fit_codes(self.leaders)
+        held, asked = codes.encode(self.leaders), codes.encode(rows)
+        if not fits_panels(held):
+            return None
+        keep = min(truth.shape[1] + _SPARE, len(held))
+        kept = nearest_in_panels(asked, in_panels(held), keep, threads)
+        lost = [np.mean((kept != column[:, None]).all(axis=1)) for column in truth.T]
+        return codes if max(lost) <= _LOST * (1 - agreement) else None
+
+    def _fit_slack(self, rows: NDArray[Any], homes: NDArray[np.uint32], agreement: float) -> float:
+        """Return by how much the centroid of a true leader's group may be farther than the nearest centroid."""
+        scores = self._centroids.scores(self._prepared(rows), 0).astype(np.float64)
+        farther = np.take_along_axis(scores, homes.astype(np.int64), 1) - scores.min(axis=1, keepdims=True)
+        return float(np.quantile(farther, agreement, method="higher"))
+
+
+def _fit_groups(
+    points: NDArray[np.float32], seed: int, threads: int
+) -> tuple[NDArray[np.float32], NDArray[np.uint32]]:
+    """Cluster the leaders; returns the centroids and each leader's nearest centroid."""
+    k = max(1, round(_GROUPS_PER_ROOT * len(points) ** 0.5))
+    first = np.random.default_rng([seed, _STREAM]).choice(len(points), min(k, len(points)), replace=False)
+    centroids = points[np.sort(first)]
+    for _ in range(_LLOYD_STEPS):
+        group = nearest_points(points, centroids, 1, threads)[:, 0]
+        order = np.argsort(group, kind="stable")
+        _, starts, counts = np.unique(group[order], return_index=True, return_counts=True)
+        sums = np.add.reduceat(points[order], starts, axis=0, dtype=np.float64)
+        centroids = (sums / counts[:, None]).astype(np.float32)  # groups without a leader are gone
+    return centroids, nearest_points(points, centroids, 1, threads)[:, 0]

@@ -1,0 +1,97 @@
+"""Leaders: random vectors that own clusters (eCP), and what every index over them has in common."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.distances import comparable
+from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
+from indexmill.builders.nearest.products import nearest_points
+from indexmill.formats.errors import ConfigError
+
+#: Keeps the leaders apart from other draws with the same seed.
+_STREAM = 0x1EAD
+
+
+class LeaderIndex(Protocol):
+    """Finds the leaders nearest to vectors.
+
+    Attributes
+    ----------
+    leaders : uint8 or float32 array, shape (n_leaders, dim)
+        As `builders.distances.comparable` returns them.
+    """
+
+    leaders: NDArray[Any]
+
+    def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
+        """Return about the `fanout` leaders nearest to each vector, uint32 (m, fanout), all different in a row.
+
+        Nearest first, ties by the smaller id; the same for every number of threads.
+
+        Raises
+        ------
+        ConfigError
+            If there are fewer leaders than `fanout`, or the vectors are of another dimension or type.
+        """
+        ...
+
+
+class ExactLeaders:
+    """Every leader is compared with every vector: uint8 in integers, float32 by matrix products."""
+
+    def __init__(self, leaders: NDArray[Any]) -> None:
+        self.leaders = comparable(leaders)
+        self._panels = in_panels(self.leaders) if fits_panels(self.leaders) else None
+
+    def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
+        """See `LeaderIndex`; here the leaders are the nearest ones without exception."""
+        rows = checked(vectors, self.leaders, fanout)
+        if self._panels is not None:
+            return nearest_in_panels(rows, self._panels, fanout, threads)
+        return nearest_points(rows, self.leaders.astype(np.float32), fanout, threads)
+
+
+def n_leaders(n_vectors: int, vector_bytes: int, leaf_kib: int) -> int:
+    """Return how many leaders give clusters of `leaf_kib` KiB of vectors on average, at least one."""
+    return max(1, min(n_vectors, -(-n_vectors * vector_bytes // (leaf_kib * 1024))))
+
+
+def draw_leaders(n_vectors: int, n: int, seed: int) -> NDArray[np.int64]:
+    """Draw `n` rows of `n_vectors` without replacement; ascending.
+
+    Raises
+    ------
+    ConfigError
+        If there are fewer vectors than leaders, or no leader is wanted.
+    """
+    if not 1 <= n <= n_vectors:
+        raise ConfigError(
+            f"leaders: expected 1 to {n_vectors:,}, one a vector at most, got {n:,}; ask for fewer"
+        )
+    return np.sort(np.random.default_rng([seed, _STREAM]).choice(n_vectors, n, replace=False))
+
+
+def checked(vectors: NDArray[Any], leaders: NDArray[Any], fanout: int) -> NDArray[Any]:
+    """Return the vectors as `comparable` with the leaders.
+
+    Raises
+    ------
+    ConfigError
+        As `LeaderIndex.nearest` says.
+    """
+    if not 1 <= fanout <= len(leaders):
+        raise ConfigError(
+            f"fanout: expected 1 to {len(leaders):,}, the number of leaders, got {fanout:,}; "
+            "lower the fanout or draw more leaders"
+        )
+    rows = comparable(vectors)
+    if rows.ndim != 2 or rows.shape[1] != leaders.shape[1] or rows.dtype != leaders.dtype:
+        raise ConfigError(
+            f"vectors: expected {leaders.dtype} rows of {leaders.shape[1]} components like the leaders, "
+            f"got {rows.dtype} of shape {rows.shape}; draw the leaders from these vectors"
+        )
+    return rows

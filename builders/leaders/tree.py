@@ -1,0 +1,101 @@
+"""Leaders in a tree of any depth, as eCP builds it.
+
+The lowest level holds all leaders; each level above is a random sample of the one below, and every point belongs
+to its nearest point a level up. Levels shrink by the same factor, ``n_leaders ** (1 / depth)``. A search keeps the
+best few nodes of each level (eCP descends into one). Deviation: a block of vectors descends together, one level
+after another, so that many are compared at once.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.distances import comparable
+from indexmill.builders.leaders.leaders import ExactLeaders, checked
+from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_of
+from indexmill.builders.nearest.products import origin_of
+from indexmill.builders.parallel import map_blocks
+from indexmill.formats.errors import ConfigError
+
+#: Depth of the eCP study.
+ECP_DEPTH = 3
+#: Keeps the samples apart from other draws with the same seed.
+_STREAM = 0x73EE
+
+
+class LeaderTree:
+    """A tree over leaders.
+
+    Parameters
+    ----------
+    leaders : array, shape (n_leaders, dim)
+    depth : int
+        Levels; with one, every leader is compared.
+    beam : int
+        Nodes of each level whose children are compared, at least 1.
+    seed : int
+        Decides the upper levels.
+    threads : int
+        Does not reach the result.
+
+    Raises
+    ------
+    ConfigError
+        If depth or beam is below 1.
+
+    Notes
+    -----
+    Memory: the leaders twice, and the upper levels; a thread at work holds its 8,192 vectors (float32 only), 12 bytes a
+    probed node, and 8 MiB.
+    """
+
+    def __init__(
+        self, leaders: NDArray[Any], *, depth: int = ECP_DEPTH, beam: int = 1, seed: int, threads: int = 1
+    ) -> None:
+        if depth < 1 or beam < 1:
+            raise ConfigError(f"leader tree: expected depth and beam of at least 1, got {depth} and {beam}")
+        self.leaders, self.beam = comparable(leaders), beam
+        origin = origin_of(self.leaders, self.leaders.dtype.kind == "u")
+        levels = _sample_levels(len(leaders), depth, seed)
+        points = self.leaders[levels[0]]
+        self._levels = [make_groups(points, np.zeros(len(points), np.uint32), 1, origin)]
+        for above, below in pairwise(levels):
+            points = self.leaders[below]
+            parents = ExactLeaders(self.leaders[above]).nearest(points, 1, threads)[:, 0]
+            self._levels.append(make_groups(points, parents, len(above), origin))
+
+    @property
+    def level_sizes(self) -> list[int]:
+        """Points of each level, from the top."""
+        return [level.n_points for level in self._levels]
+
+    def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
+        """See `builders.leaders.leaders.LeaderIndex`."""
+        rows = checked(vectors, self.leaders, fanout)
+
+        def block(first: int, last: int) -> NDArray[np.uint32]:
+            mine = self._levels[0].prepared(rows[first:last])
+            found = np.zeros((last - first, 1), np.uint32)
+            for i, level in enumerate(self._levels):
+                lowest = i + 1 == len(self._levels)
+                keep = fanout if lowest else min(self.beam, level.n_points)
+                found = level.nearest(mine, pairs_of(found, level.n_groups), keep)
+            fill_up(mine, self._levels[-1], found)
+            return found
+
+        parts = list(map_blocks(block, len(rows), PROBE_BLOCK, threads))
+        return np.concatenate(parts) if parts else np.empty((0, fanout), np.uint32)
+
+
+def _sample_levels(n_leaders: int, depth: int, seed: int) -> list[NDArray[np.int64]]:
+    """Return the leaders of each level, ascending, from the top to all of them."""
+    levels = [np.arange(n_leaders)]
+    rng = np.random.default_rng([seed, _STREAM])
+    for level in range(depth - 1, 0, -1):
+        size = min(max(1, round(n_leaders ** (level / depth))), len(levels[0]))
+        levels.insert(0, np.sort(rng.choice(levels[0], size, replace=False)))
+    return levels

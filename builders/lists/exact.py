@@ -1,0 +1,136 @@
+"""Exact nearest neighbours, streamed: truth for certificates, scores and `indexmill truth`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.leaders.probe import Pairs
+from indexmill.builders.lists.rows import Lists, plain_rows
+from indexmill.builders.lists.scan import MARGIN, Nearest, nothing, scan, united
+
+#: Bytes of rows that are compared at a time.
+BLOCK_BYTES = 8 << 20
+#: Rows that a thread compares at a time.
+_LIST_ROWS = 1024
+#: Queries that are compared at a time, and pairs of them and lists: at most.
+QUERY_BLOCK, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
+
+
+class ExactSearch:
+    """Takes vectors block by block and keeps the k nearest to each query; blocks may come in any order.
+
+    Memory: 12 bytes a query and neighbour, `BLOCK_BYTES` beside the block that is added (as float32 once more where
+    it must be converted), 32 MiB, a few MiB a thread, and `exact_query_bytes` of the queries that are compared at a
+    time.
+
+    Parameters
+    ----------
+    queries : array, shape (n_queries, dim)
+    k : int
+    threads : int
+        Does not reach the result.
+    by_product : bool
+        Rank by inner product, of vectors with one norm (`pipeline.metric.added_component`).
+    query_block : int
+        Queries that are compared at a time, at most; does not reach the result.
+
+    Attributes
+    ----------
+    found : Nearest
+        Among all vectors so far.
+    """
+
+    def __init__(
+        self,
+        queries: NDArray[Any],
+        k: int,
+        threads: int = 1,
+        *,
+        by_product: bool = False,
+        query_block: int = QUERY_BLOCK,
+    ) -> None:
+        self.found = nothing(len(queries), k)
+        self._queries, self._k, self._threads, self._by_product = queries, k, threads, by_product
+        self._query_block = query_block
+
+    def add(self, first: int, rows: NDArray[Any]) -> None:
+        """Take vectors, (m, dim), with ids from `first` on."""
+        step = max(1, BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
+        for at in range(0, len(rows), step):
+            self._add_block(first + at, rows[at : at + step])
+
+    def _add_block(self, first: int, rows: NDArray[Any]) -> None:
+        same = rows.dtype == self._queries.dtype and rows.dtype.name in ("uint8", "int8")
+        if not same and rows.dtype.name not in ("float32", "float16"):
+            rows = rows.astype(np.float32)
+        lists, centroids = _as_lists(first, rows, with_means=not same)
+        form, n_lists = plain_rows(rows.dtype, rows.shape[1]), len(lists.sizes)
+        step = min(self._query_block, max(_LEAST_QUERIES, _MOST_PAIRS // n_lists))
+        for at in range(0, len(self._queries), step):
+            queries = self._queries[at : at + step]
+            pairs = Pairs(np.tile(np.arange(len(queries)), n_lists), np.arange(n_lists + 1) * len(queries))
+            fresh = scan(
+                lists, form, centroids, queries, pairs, self._k, self._threads, by_product=self._by_product
+            )
+            part = slice(at, at + step)
+            before = Nearest(self.found.keys[part], self.found.ids[part])
+            self.found.keys[part], self.found.ids[part] = united([before, fresh], self._k)
+
+
+def exact_query_bytes(dim: int, k: int, threads: int) -> int:
+    """Return what a query takes while it is compared: as float32, candidates of every thread merged and ranked."""
+    return 8 * dim + (k + MARGIN) * (24 * threads + 56) + 64
+
+
+def exact_neighbours(
+    base: NDArray[Any], queries: NDArray[Any], k: int, threads: int = 1, skip: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """Return the k nearest rows of `base` to each query by squared Euclidean distance.
+
+    Parameters
+    ----------
+    base : array, shape (n_vectors, dim)
+    queries : array, shape (n_queries, dim)
+    k : int
+        At most n_vectors, or n_vectors - 1 with `skip`.
+    skip : int64 array, shape (n_queries,), optional
+        One row of `base` for each query that does not count (the query itself).
+
+    Returns
+    -------
+    ids : uint32 array, shape (n_queries, k)
+        Nearest first, ties by the smaller id.
+    distances : float32 array, shape (n_queries, k)
+        Computed in float64 from the vectors, or in integers, not by the product.
+    """
+    search = ExactSearch(queries, k + (skip is not None), threads)
+    step = max(1, BLOCK_BYTES // (base.shape[1] * base.dtype.itemsize))
+    for first in range(0, len(base), step):
+        search.add(first, np.asarray(base[first : first + step]))
+    ids, keys = search.found.ids, search.found.keys
+    if skip is not None:
+        own = ids == skip[:, None]
+        own[~own.any(axis=1), -1] = True  # many duplicates may leave the query's own row beyond the end
+        ids, keys = (column[~own].reshape(len(queries), k) for column in (ids, keys))
+    return ids, keys.astype(np.float32)
+
+
+def _as_lists(first: int, rows: NDArray[Any], with_means: bool) -> tuple[Lists, NDArray[np.float32]]:
+    """Present rows as lists with one centroid each, near which products keep their digits."""
+    n, row_bytes = len(rows), rows.shape[1] * rows.dtype.itemsize
+    starts = np.arange(0, n, _LIST_ROWS)
+    sizes = np.diff(np.append(starts, n))
+    lists = Lists(
+        np.ascontiguousarray(rows).view(np.uint8).reshape(-1),
+        np.arange(len(starts), dtype=np.uint32),
+        sizes,
+        starts * row_bytes,
+        np.arange(first, first + n, dtype=np.uint32),
+    )
+    if not with_means:  # integers need none
+        return lists, np.zeros((len(starts), rows.shape[1]), np.float32)
+    sums = np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
+    return lists, (sums / sizes[:, None]).astype(np.float32)

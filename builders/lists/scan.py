@@ -1,0 +1,211 @@
+"""The nearest vectors of many queries among inverted lists in memory, each list scanned once for all that probe it.
+
+The search of one batch in the Batch Similarity Search paper (section 4.2, Equation 7), turned over: not query by query
+but list by list, so that a list is read into a core's cache once and compared by blocks. Bytes are compared in
+integers. Other vectors are found by float32 products with a margin, and ranked by distances computed in float64 from
+the rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
+from numpy.typing import NDArray
+
+from indexmill.builders.leaders.probe import Pairs
+from indexmill.builders.lists.rows import INT8, PQ, SQ8, UINT8, Lists, RowFormat, exact_keys
+from indexmill.builders.lists.scan_lists import scan_bytes, scan_floats
+from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, NOTHING
+from indexmill.reader.threads import BlockPool
+
+#: Candidates kept beyond k where products rank them with float32 rounding.
+MARGIN = 16
+#: Lists that a thread takes at a time, and queries whose exact distances it computes at a time.
+_LISTS, _QUERIES = 8, 256
+
+
+class Nearest(NamedTuple):
+    """The k nearest of each query.
+
+    Attributes
+    ----------
+    keys : float64 array, shape (n_queries, k)
+        Squared distances, or negative inner products: ascending, ties by the smaller id; infinite where there is no
+        vector.
+    ids : uint32 array, shape (n_queries, k)
+        Vector ids, `NOTHING` where there is no vector.
+    """
+
+    keys: NDArray[np.float64]
+    ids: NDArray[np.uint32]
+
+
+def compares_bytes(form: RowFormat) -> bool:
+    """Say whether rows of a format are compared in integers, so that queries must have their type."""
+    return form.kind in (UINT8, INT8) and form.dim <= MAX_DIM
+
+
+def nothing(n_queries: int, k: int) -> Nearest:
+    """Return the nearest of none."""
+    return Nearest(np.full((n_queries, k), np.inf), np.full((n_queries, k), NOTHING, np.uint32))
+
+
+def united(parts: list[Nearest], k: int) -> Nearest:
+    """Merge the nearest in several sets of vectors into those in all of them: the paper's k-MinDistSort."""
+    if len(parts) == 1 and parts[0].keys.shape[1] == k:
+        return parts[0]
+    keys = np.concatenate([part.keys for part in parts], axis=1)
+    ids = np.concatenate([part.ids for part in parts], axis=1)
+    best = np.lexsort((ids, keys), axis=1)[:, :k]
+    return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1))
+
+
+def once(found: Nearest, k: int) -> Nearest:
+    """Return the k nearest vectors, of copies the nearest one.
+
+    Parameters
+    ----------
+    found : Nearest
+        k times the copies of a vector, so that k different ones are among them.
+    """
+    order = np.lexsort((found.keys, found.ids), axis=1)
+    ids, keys = np.take_along_axis(found.ids, order, 1), np.take_along_axis(found.keys, order, 1)
+    again = np.zeros(ids.shape, np.bool_)
+    again[:, 1:] = ids[:, 1:] == ids[:, :-1]
+    ids[again], keys[again] = NOTHING, np.inf
+    best = np.lexsort((ids, keys), axis=1)[:, :k]
+    return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1))
+
+
+def scan(
+    lists: Lists,
+    form: RowFormat,
+    centroids: NDArray[np.float32],
+    queries: NDArray[Any],
+    pairs: Pairs,
+    k: int,
+    threads: int,
+    *,
+    by_product: bool = False,
+) -> Nearest:
+    """Return the k nearest vectors of each query in the lists that it probes.
+
+    Memory: for each thread 8 bytes a query and candidate, k or (floats) k + `MARGIN` of them, and 2 MiB.
+
+    Parameters
+    ----------
+    form : RowFormat
+    centroids : float32 array, shape (n_lists, dim)
+        By the numbers of lists.
+    queries : array, shape (n_queries, dim)
+        uint8 or int8, as the lists, if `compares_bytes`; else float32.
+    pairs : Pairs
+        Which queries probe which list.
+    threads : int
+        Does not reach the result.
+    by_product : bool
+        Rank by inner product. Vectors that lists keep as they are have one length, so that candidates are found by
+        distance, whose digits cancel less; what codes stand for has not, and is compared by product from the start.
+    """
+    # Arrays that may not be written are types of their own, for which kernels would be compiled once more.
+    columns: list[Any] = [np.require(column, requirements=["C", "W"]) for column in lists]
+    lists = Lists(*columns)
+    centroids = np.require(centroids, np.float32, ["C", "W"])
+    with BlockPool(threads) as pool:
+        if compares_bytes(form):
+            return _scan_bytes(lists, form, queries, pairs, k, pool)
+        return _scan_floats(lists, form, centroids, queries, pairs, k, pool, by_product)
+
+
+def _scan_bytes(
+    lists: Lists, form: RowFormat, queries: NDArray[Any], pairs: Pairs, k: int, pool: BlockPool
+) -> Nearest:
+    flip = 0x80 if form.kind == INT8 else 0
+    asked = np.ascontiguousarray(queries).view(np.uint8) ^ np.uint8(flip)
+    starts = lists.starts
+
+    def run(first: int, last: int, scores: NDArray[Any], found: NDArray[Any]) -> None:
+        scan_bytes(asked, pairs.rows, pairs.starts, lists, starts, first, last, form.dim, flip, scores, found)
+
+    scores, ids = _by_lists(run, len(lists.sizes), (len(queries), k), NO_SCORE, np.int32, pool)
+    keys = scores + np.einsum("ij,ij->i", asked, asked, dtype=np.int64)[:, None].astype(np.float64)
+    keys[ids == NOTHING] = np.inf
+    return Nearest(keys, ids)
+
+
+def _scan_floats(
+    lists: Lists,
+    form: RowFormat,
+    centroids: NDArray[np.float32],
+    queries: NDArray[Any],
+    pairs: Pairs,
+    k: int,
+    pool: BlockPool,
+    by_product: bool,
+) -> Nearest:
+    asked, starts = np.require(queries, np.float32, ["C", "W"]), lists.starts
+    of_codes = by_product and form.kind in (SQ8, PQ)
+
+    def run(first: int, last: int, scores: NDArray[Any], found: NDArray[Any]) -> None:
+        scan_floats(
+            asked,
+            pairs.rows,
+            pairs.starts,
+            lists,
+            starts,
+            first,
+            last,
+            form,
+            centroids,
+            of_codes,
+            scores,
+            found,
+        )
+
+    shape = len(queries), k + MARGIN
+    _, places = _by_lists(run, len(lists.sizes), shape, np.inf, np.float32, pool)
+    keys = np.empty(shape, np.float64)
+
+    def rank(first: int, last: int) -> None:
+        exact_keys(asked, first, last, places, lists, starts, form, centroids, by_product, keys)
+
+    pool.run(rank, len(queries), _QUERIES)
+    there = np.minimum(places, max(len(lists.ids) - 1, 0))
+    ids = np.where(np.isinf(keys), np.uint32(NOTHING), lists.ids[there] if len(lists.ids) else NOTHING)
+    best = np.lexsort((ids, keys), axis=1)[:, :k]
+    return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1).astype(np.uint32))
+
+
+def _by_lists(
+    run: Callable[[int, int, NDArray[Any], NDArray[Any]], None],
+    n_lists: int,
+    shape: tuple[int, int],
+    none: float,
+    dtype: Any,
+    pool: BlockPool,
+) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+    """Run lists on threads that each have candidates of their own, and merge those.
+
+    Which thread takes which list does not matter: (score, name) is a total order, and no list is cut.
+    """
+    spare: list[tuple[NDArray[Any], NDArray[np.uint32]]] = []
+    made: list[tuple[NDArray[Any], NDArray[np.uint32]]] = []
+
+    def block(first: int, last: int) -> None:
+        try:
+            mine = spare.pop()
+        except IndexError:
+            mine = np.full(shape, none, dtype), np.full(shape, NOTHING, np.uint32)
+            made.append(mine)
+        run(first, last, *mine)
+        spare.append(mine)
+
+    pool.run(block, n_lists, _LISTS)
+    scores, names = (np.concatenate([each[i] for each in made], axis=1) for i in (0, 1))
+    if len(made) == 1:
+        return scores, names
+    best = np.lexsort((names, scores), axis=1)[:, : shape[1]]
+    return np.take_along_axis(scores, best, 1), np.take_along_axis(names, best, 1)

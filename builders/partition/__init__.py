@@ -1,0 +1,4 @@
+"""A graph from overlapping leaves without searches (PiPNN), in one piece or region by region.
+
+Imports `builders.nearest` and `builders.vamana`.
+"""

@@ -1,0 +1,216 @@
+"""Regions: cells of the first level of a carving (`builders.partition.carve`) that lie near each other, and are carved together.
+
+A vector is in every region that has one of its cells; the nearer a region's cells are to each other, the fewer regions
+a vector is in. Its home is the region of its nearest leader. Regions decide what is in memory at a time, and nothing
+else: cells are carved on as they would be if all vectors were there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+#: Rounds of two-means for one cut in halves.
+_ROUNDS = 8
+
+
+class Regions(NamedTuple):
+    """How cells are divided.
+
+    Attributes
+    ----------
+    cells, regions : int32 arrays, shape (n_leaders,)
+        The cell of each leader, and its region.
+    members : int64 array, shape (n_regions,)
+        Vectors of each region.
+    places : int64 array, shape (n_parts + 1,)
+        Vertices have places in the order of (position of the nearest leader, id); a part is a range of places whose
+        vertices have one home.
+    homes : int64 array, shape (n_parts,)
+        The region that is the home of each part's vertices.
+    found : int
+        Neighbours of a vertex that each of its leaves finds.
+    """
+
+    cells: NDArray[np.int32]
+    regions: NDArray[np.int32]
+    members: NDArray[np.int64]
+    places: NDArray[np.int64]
+    homes: NDArray[np.int64]
+    found: int
+
+
+def in_halves(points: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return an order of `points`, shape (n, dim), in which those near each other are: cut in halves again and again.
+
+    Halves are those of a two-means whose sides hold equally many. Time: n dim log(n), times 8 rounds.
+    """
+
+    def cut(ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        if len(ids) <= 2:
+            return [ids]
+        mine, half = points[ids].astype(np.float64), len(ids) // 2
+        one = mine[np.argmax(_squared(mine, mine.mean(axis=0)))]
+        other = mine[np.argmax(_squared(mine, one))]
+        for _ in range(_ROUNDS):
+            order = np.argsort(_squared(mine, one) - _squared(mine, other), kind="stable")
+            one, other = mine[order[:half]].mean(axis=0), mine[order[half:]].mean(axis=0)
+        return cut(ids[order[:half]]) + cut(ids[order[half:]])
+
+    return np.concatenate(cut(np.arange(len(points))))
+
+
+def _squared(points: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np.float64]:
+    apart = points - to
+    squared: NDArray[np.float64] = np.einsum("ij,ij->i", apart, apart)
+    return squared
+
+
+class Crossings:
+    """How many vectors go from one cell to another, by which regions of any cells that follow each other are counted.
+
+    Memory: 4 bytes for every pair of cells, about a sixth of a byte for each vector of a large set.
+
+    Parameters
+    ----------
+    positions : int32 array, shape (n_leaders,)
+        Of the cell of each leader in an order.
+    n_cells : int
+    """
+
+    def __init__(self, positions: NDArray[np.int32], n_cells: int) -> None:
+        self._positions = positions
+        self._counts = np.zeros((n_cells + 1, n_cells), np.uint32)
+
+    def add(self, labels: NDArray[np.uint16]) -> None:
+        """Count vectors, whose leaders are rows of `labels`."""
+        _count(labels, self._positions, self._counts)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Vectors of each cell, in the order of positions."""
+        sizes: NDArray[np.int64] = self._counts.sum(axis=0, dtype=np.int64)
+        return sizes
+
+    @property
+    def n_vectors(self) -> int:
+        """Vectors that were counted."""
+        return int(self._counts[0].sum(dtype=np.int64))  # each in its first cell
+
+    def cut(
+        self, needs: Callable[[int, NDArray[np.int64]], int], room: int
+    ) -> tuple[list[int], list[int]] | None:
+        """Cut the cells into the fewest runs that fit, from the first cell on; None if a single cell does not fit.
+
+        Parameters
+        ----------
+        needs : callable
+            Returns the bytes that a region takes, from its vectors and the sizes of its cells.
+        room : int
+
+        Returns
+        -------
+        bounds : list of int
+            Positions where runs begin, and the end.
+        members : list of int
+            Vectors of each.
+        """
+        sizes, bounds, members = self.sizes, [0], []
+        new = np.zeros(len(sizes), np.int64)  # vectors of each cell that are in no cell of the run before it
+        inside = 0
+        for at in range(len(sizes)):
+            start = bounds[-1]
+            if at == start:
+                new = self._counts[: start + 1].sum(axis=0, dtype=np.int64)
+            if at > start and needs(inside + int(new[at]), sizes[start : at + 1]) > room:
+                bounds.append(at)
+                members.append(inside)
+                new = self._counts[: at + 1].sum(axis=0, dtype=np.int64)
+                inside = 0
+            inside += int(new[at])
+            if needs(inside, sizes[bounds[-1] : at + 1]) > room:
+                return None
+        return [*bounds, len(sizes)], [*members, inside]
+
+
+@njit(nogil=True, cache=True)
+def _count(labels: Any, positions: Any, counts: Any) -> None:  # pragma: no cover - compiled
+    width = labels.shape[1]
+    mine = np.empty(width, np.int64)
+    for i in range(labels.shape[0]):
+        for j in range(width):
+            at, position = j, np.int64(positions[labels[i, j]])
+            while at > 0 and mine[at - 1] > position:
+                mine[at] = mine[at - 1]
+                at -= 1
+            mine[at] = position
+        before = np.int64(-1)
+        for j in range(width):
+            if mine[j] != before:
+                counts[before + 1, mine[j]] += np.uint32(1)
+                before = mine[j]
+
+
+def parts_of(homes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return `Regions.places` and `Regions.homes` of regions that are home to so many, at most `most` a part."""
+    places, whose, first = [0], [], 0
+    for region, size in enumerate(homes.tolist()):
+        parts = -(-size // most)
+        places += [first + size * (part + 1) // parts for part in range(parts)]
+        whose += [region] * parts
+        first += size
+    return np.array(places), np.array(whose, np.int64)
+
+
+def regions_of(
+    labels: NDArray[np.uint16], regions: NDArray[np.int32]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the regions of each vector, whose leaders are rows of `labels`, each once, and the rows beside them."""
+    mine = np.sort(regions[labels], axis=1)
+    first = np.ones(mine.shape, bool)
+    first[:, 1:] = mine[:, 1:] != mine[:, :-1]
+    return mine[first].astype(np.uint32), np.nonzero(first)[0]
+
+
+def cells_of(
+    labels: NDArray[np.uint16], plan: Regions, region: int
+) -> tuple[list[NDArray[np.uint32]], list[int]]:
+    """Return the rows of `labels` that belong to each cell of a region, ascending, and the numbers of these cells."""
+    numbers = np.unique(plan.cells[plan.regions == region])
+    slots = np.full(int(plan.cells.max()) + 1, -1, np.int32)
+    slots[numbers] = np.arange(len(numbers))
+    mine = np.where(plan.regions == region, slots[plan.cells], -1).astype(np.int32)
+    starts = np.zeros(len(numbers) + 1, np.int64)
+    last = np.full(len(numbers), -1, np.int64)
+    _size(labels, mine, starts[1:], last)
+    np.cumsum(starts, out=starts)
+    rows = np.empty(int(starts[-1]), np.uint32)
+    last[:] = -1
+    _fill(labels, mine, starts[:-1].copy(), last, rows)
+    return [rows[a:b] for a, b in pairwise(starts.tolist())], numbers.tolist()
+
+
+@njit(nogil=True, cache=True)
+def _size(labels: Any, cells: Any, sizes: Any, last: Any) -> None:  # pragma: no cover - compiled
+    for i in range(labels.shape[0]):
+        for j in range(labels.shape[1]):
+            cell = cells[labels[i, j]]
+            if cell >= 0 and last[cell] != i:
+                last[cell] = i
+                sizes[cell] += 1
+
+
+@njit(nogil=True, cache=True)
+def _fill(labels: Any, cells: Any, ends: Any, last: Any, rows: Any) -> None:  # pragma: no cover - compiled
+    for i in range(labels.shape[0]):
+        for j in range(labels.shape[1]):
+            cell = cells[labels[i, j]]
+            if cell >= 0 and last[cell] != i:
+                last[cell] = i
+                rows[ends[cell]] = i
+                ends[cell] += 1

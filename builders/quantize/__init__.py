@@ -1,0 +1,4 @@
+"""Product quantization, its optimized rotation, and scalar quantization.
+
+Imports `builders.nearest`.
+"""

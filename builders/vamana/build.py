@@ -1,0 +1,212 @@
+"""Vamana (DiskANN section 2), batch-synchronous, so that the graph does not depend on the number of threads.
+
+Vertices are inserted in a random order, batch by batch (see `builders.vamana.insert`).
+
+Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the graph, 16 bytes a vertex of bookkeeping, and a
+batch's edges.
+Deviations from the paper: one pass, at the given alpha, unless two are asked for, whose first one is at alpha 1 as in
+the paper; squared distances in the prune (see `builders.vamana.prune`); lists may grow to 1.3 R before they are pruned, as in
+DiskANN's code; a last step links vertices that the medoid cannot reach (see `builders.vamana.connect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from indexmill.builders.distances import as_bits
+from indexmill.builders.parallel import map_blocks
+from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.insert import insert_vertices
+from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.reader.kernels import squared_distances
+
+#: Lists may grow by this factor before they are pruned back to R: fewer prunes for a little memory.
+GRAPH_SLACK = 1.3
+#: Vertices a thread takes at a time.
+_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class VamanaParameters:
+    """Shape of the graph.
+
+    Attributes
+    ----------
+    max_degree : int
+        R, at least 2.
+    build_list_size : int
+        L, candidates of the search that feeds the prune.
+    alpha : float
+        Slack of the prune, at least 1.
+    passes : int
+        Times every vertex is inserted: 1, or 2 as in the paper, the first time with a slack of 1.
+    saturate : bool
+        Whether the prune fills free places.
+    """
+
+    max_degree: int
+    build_list_size: int
+    alpha: float
+    passes: int = 1
+    saturate: bool = True
+
+    @property
+    def rule(self) -> PruneRule:
+        """How the prune chooses."""
+        return PruneRule(self.alpha, self.saturate)
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """Slack of each pass."""
+        return (*(self.passes - 1) * (1.0,), self.alpha)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A directed graph on ``n`` vertices.
+
+    Attributes
+    ----------
+    neighbours : uint32 array, shape (n, R)
+        Row v holds ``degrees[v]`` distinct neighbours of v, nearest first (ties by id), then zeros.
+    degrees : int32 array, shape (n,)
+    entry : int
+        Vertex from which every other one can be reached.
+    edges_added : int
+        Edges that this took (`builders.vamana.connect`).
+    """
+
+    neighbours: NDArray[np.uint32]
+    degrees: NDArray[np.int32]
+    entry: int
+    edges_added: int = 0
+
+
+def build_vamana(
+    vectors: NDArray[Any],
+    entry: int,
+    parameters: VamanaParameters,
+    *,
+    seed: int,
+    codes: NDArray[np.uint8] | None = None,
+    threads: int = 1,
+    advance: Callable[[int], None] = lambda vertices: None,
+) -> Graph:
+    """Build a Vamana graph.
+
+    Parameters
+    ----------
+    vectors : float32, float16, uint8 or int8 array, shape (n_vectors, dim), C-contiguous
+    entry : int
+        Where searches start: the medoid.
+    seed : int
+        Decides the order of insertion.
+    codes : uint8 array, shape (n_vectors, dim), optional
+        See `builders.vamana.insert.insert_vertices`.
+    advance : callable
+        Told the number of vertices inserted after each batch of each pass.
+
+    Returns
+    -------
+    Graph
+        The same for every number of threads.
+    """
+    vectors, n, r = as_bits(vectors), len(vectors), parameters.max_degree
+    neighbours = np.zeros((n, list_capacity(r)), np.uint32)
+    degrees = np.zeros(n, np.int32)
+    order = np.arange(n, dtype=np.uint32)
+    np.random.default_rng(seed).shuffle(order)
+    for alpha in parameters.alphas:
+        this = replace(parameters, alpha=alpha)
+        insert_vertices(
+            vectors, neighbours, degrees, order, entry, this, codes=codes, threads=threads, advance=advance
+        )
+    prune_long_lists(vectors, neighbours, degrees, parameters, threads)
+    neighbours = _compact(neighbours, degrees, r)
+    sort_lists(vectors, neighbours, degrees, threads)
+    added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
+    return Graph(neighbours, degrees, entry, added)
+
+
+def list_capacity(max_degree: int) -> int:
+    """Return the columns of a growing graph's neighbour array: lists outgrow R before they are pruned."""
+    return max(max_degree + 1, int(GRAPH_SLACK * max_degree))
+
+
+def prune_long_lists(
+    vectors: NDArray[Any],
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.int32],
+    p: VamanaParameters,
+    threads: int,
+) -> None:
+    """Bring every list that grew past R back to R."""
+    long = np.flatnonzero(degrees > p.max_degree)
+
+    def block(first: int, last: int) -> None:
+        _prune_rows(vectors, neighbours, degrees, long[first:last], p.max_degree, p.rule)
+
+    for _ in map_blocks(block, len(long), _BLOCK, threads):
+        pass
+
+
+@njit(nogil=True, cache=True)
+def _prune_rows(
+    vectors: Any, neighbours: Any, degrees: Any, rows: Any, max_degree: int, rule: PruneRule
+) -> None:  # pragma: no cover - compiled
+    cap = neighbours.shape[1]
+    ids, distances = np.empty(cap, np.uint32), np.empty(cap, np.float32)
+    for v in rows:
+        n = np.int64(degrees[v])
+        ids[:n] = neighbours[v, :n]
+        squared_distances(vectors, v, vectors, ids, n, distances)
+        n = sort_candidates(ids, distances, n)
+        degrees[v] = robust_prune(vectors, ids, distances, n, max_degree, rule, neighbours[v])
+
+
+def _compact(
+    neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], max_degree: int
+) -> NDArray[np.uint32]:
+    """Return rows cut to `max_degree`, zeros after the last neighbour, in the memory of the wider ones."""
+    n = len(neighbours)
+    flat = neighbours.reshape(-1)
+    _move_rows(flat, degrees, neighbours.shape[1], max_degree)
+    return flat[: n * max_degree].reshape(n, max_degree)
+
+
+@njit(nogil=True, cache=True)
+def _move_rows(flat: Any, degrees: Any, cap: int, max_degree: int) -> None:  # pragma: no cover - compiled
+    for v in range(degrees.size):
+        for j in range(max_degree):
+            flat[v * max_degree + j] = flat[v * cap + j] if j < degrees[v] else 0
+
+
+def sort_lists(
+    vectors: NDArray[Any],
+    neighbours: NDArray[np.uint32],
+    degrees: NDArray[np.int32],
+    threads: int = 1,
+    rows: NDArray[np.int64] | None = None,
+) -> None:
+    """Put every list, or those of `rows`, in ascending order of (distance, id): layouts read nearness off it."""
+
+    def block(first: int, last: int) -> None:
+        chosen = np.arange(first, last) if rows is None else rows[first:last]
+        _sort_rows(vectors, neighbours, degrees, chosen)
+
+    for _ in map_blocks(block, len(degrees) if rows is None else len(rows), 16 * _BLOCK, threads):
+        pass
+
+
+@njit(nogil=True, cache=True)
+def _sort_rows(vectors: Any, neighbours: Any, degrees: Any, rows: Any) -> None:  # pragma: no cover - compiled
+    distances = np.empty(neighbours.shape[1], np.float32)
+    for v in rows:
+        squared_distances(vectors, v, vectors, neighbours[v], degrees[v], distances)
+        sort_candidates(neighbours[v], distances, np.int64(degrees[v]))
