@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from indexmill.formats.sources.source import VectorSource
     from indexmill.formats.sources.truth import Truth
-    from indexmill.pipeline.join_options import JoinReport
-    from indexmill.pipeline.progress import Progress
+    from indexmill.pipeline.join.options import JoinReport
+    from indexmill.pipeline.mill.progress import Progress
     from indexmill.pipeline.spec import BuildSpec
-    from indexmill.pipeline.tune_report import TuneReport
+    from indexmill.pipeline.tune.report import TuneReport
     from indexmill.reader.choices import Place
     from indexmill.reader.index import Index
     from indexmill.reader.ivf import IvfIndex
@@ -127,7 +127,7 @@ def append(
     from indexmill.formats.sources.source import array_source
     from indexmill.jobs.extend import open_files
     from indexmill.jobs.run_options import run_options
-    from indexmill.pipeline.extend import run_append
+    from indexmill.pipeline.append.run import run_append
 
     paths = _paths(vectors)
     if paths is not None and (ids is not None or metadata is not None):
@@ -181,7 +181,7 @@ def merge(
         Of the kind that tells what to change; both indexes are then as they were.
     """
     from indexmill.jobs.run_options import run_options
-    from indexmill.pipeline.extend import run_merge
+    from indexmill.pipeline.append.run import run_merge
 
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
@@ -370,7 +370,7 @@ def export(
         Of the kind that tells what to change; nothing is left behind.
     """
     from indexmill.jobs.export import export_options
-    from indexmill.pipeline.export import run_export
+    from indexmill.pipeline.export.run import run_export
 
     options = export_options(to, out, ids, force)
     with _listener(progress) as bars:
@@ -539,7 +539,7 @@ def tune(
     """
     from indexmill.jobs.tuning import tune_request
     from indexmill.pipeline.build import open_input
-    from indexmill.pipeline.tune import run_tune
+    from indexmill.pipeline.tune.run import run_tune
 
     spec, source = _job(vectors, "tuned.index", parameters)
     request = tune_request(spec, target_recall, k, max_reads, max_memory, effort, queries, work)

@@ -28,8 +28,8 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs import machine
 from indexmill.jobs.bench_assign_run import Run, scratch_folder
 from indexmill.jobs.progress import Bar, Lines
-from indexmill.pipeline.assignment import in_buffer_rows
-from indexmill.pipeline.policies import cluster_bytes
+from indexmill.pipeline.grouping.assignment import in_buffer_rows
+from indexmill.pipeline.grouping.policies import cluster_bytes
 
 #: Counts up when a record changes; pages are written from records of this format alone.
 FORMAT = 1
@@ -178,7 +178,7 @@ def measure(
     Raises
     ------
     ConfigError, InputError
-        As `pipeline.assignment.assign`.
+        As `pipeline.grouping.assignment.assign`.
     OSError
         If a path cannot be written; nothing is left there.
     RuntimeError

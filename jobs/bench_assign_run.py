@@ -20,8 +20,8 @@ from indexmill.formats.chunks.tally import create, forget, sync
 from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs.progress import Bar, Lines
 from indexmill.jobs.tables import human_bytes
-from indexmill.pipeline.assignment import Policy, assign, in_buffer_rows
-from indexmill.pipeline.policies import ChunkFiles, TempFiles, naming
+from indexmill.pipeline.grouping.assignment import Policy, assign, in_buffer_rows
+from indexmill.pipeline.grouping.policies import ChunkFiles, TempFiles, naming
 
 _PREFIX = "indexmill-assign-"
 

@@ -39,7 +39,7 @@ def command(
     from indexmill.jobs.extend import open_files, show_result
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.run_options import run_options
-    from indexmill.pipeline.extend import run_append
+    from indexmill.pipeline.append.run import run_append
 
     options = run_options(out, memory, workers, force)
     with stderr_progress() as progress:

@@ -13,7 +13,7 @@ from indexmill.jobs.options import IndexDir, Json, Memory, Workers, examples
 
 if TYPE_CHECKING:
     from indexmill.formats.index.manifest import Manifest
-    from indexmill.pipeline.recommend import Recommendation
+    from indexmill.pipeline.cost.recommend import Recommendation
 
 NAME = "explain"
 EXAMPLES = examples(
@@ -59,7 +59,7 @@ def command(
     from indexmill.formats.index.manifest import REQUIRED_FILES, read_manifest
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.run_options import run_options
-    from indexmill.pipeline.recommend import Task, recommend
+    from indexmill.pipeline.cost.recommend import Task, recommend
     from indexmill.pipeline.relayout.explain import run_explain
 
     held, taken = _bytes(search_memory, "--search-memory"), _bytes(disk, "--disk")

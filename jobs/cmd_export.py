@@ -80,7 +80,7 @@ def command(
     if out is None:
         raise ConfigError("--out: missing; name the directory to write")
     options = export_options(to, out, ids, force)
-    from indexmill.pipeline.export import run_export
+    from indexmill.pipeline.export.run import run_export
 
     check_is_index(index)
     with stderr_progress() as progress:

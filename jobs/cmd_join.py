@@ -12,8 +12,8 @@ import typer
 from indexmill.jobs.options import Column, Force, Json, K, Memory, Workers, examples
 
 if TYPE_CHECKING:
-    from indexmill.pipeline.join_options import JoinReport
-    from indexmill.pipeline.join_plan import JoinPlan
+    from indexmill.pipeline.join.options import JoinReport
+    from indexmill.pipeline.join.plan import JoinPlan
 
 NAME = "join"
 EXAMPLES = examples(

@@ -32,7 +32,7 @@ def command(
     from indexmill.jobs.extend import show_result
     from indexmill.jobs.progress import stderr_progress
     from indexmill.jobs.run_options import run_options
-    from indexmill.pipeline.extend import run_merge
+    from indexmill.pipeline.append.run import run_merge
 
     options = run_options(out, memory, workers, force)
     with stderr_progress() as progress:

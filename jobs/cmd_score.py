@@ -319,7 +319,7 @@ def _measure(
         return [score(index, queries, size, setting, repeat) for setting in settings for size in sizes]
     from indexmill.jobs import sweep as sweeping
     from indexmill.jobs.progress import stderr_progress
-    from indexmill.pipeline.progress import stage_progress
+    from indexmill.pipeline.mill.progress import stage_progress
 
     steps = len(settings) * len(sizes)
     with stderr_progress() as progress, stage_progress(progress, "sweep", steps, "rows"):

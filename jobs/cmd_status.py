@@ -33,8 +33,8 @@ def command(
     """Show the stages of a build, its rate and time left, and the memory and scratch space it takes."""
     from indexmill.formats.errors import InputError
     from indexmill.pipeline.build import default_work
-    from indexmill.pipeline.status import read_status
-    from indexmill.pipeline.storage import mirror_of
+    from indexmill.pipeline.mill.status import read_status
+    from indexmill.pipeline.mill.storage import mirror_of
 
     given = mirror_of(work) if work and "://" in work else work
     status = read_status(out, Path(given) if given else default_work(out))

@@ -83,7 +83,7 @@ def _tune(
     from indexmill.jobs.results import check_writable
     from indexmill.jobs.tuning import show_tuned, tune_request, write_job
     from indexmill.pipeline.build import open_input
-    from indexmill.pipeline.tune import run_tune
+    from indexmill.pipeline.tune.run import run_tune
 
     if out is not None:
         check_writable(out, force)

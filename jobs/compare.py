@@ -62,7 +62,7 @@ def run_comparison(
     import pyarrow as pa
 
     from indexmill.jobs.progress import stderr_progress
-    from indexmill.pipeline.progress import stage_progress
+    from indexmill.pipeline.mill.progress import stage_progress
 
     steps = len(contenders) * repeat * (len(policies) * len(sizes) + 1)
     with stderr_progress() as progress, stage_progress(progress, "sweep", steps, "runs"):

@@ -33,7 +33,7 @@ from indexmill.formats.device import (
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.jobs.profiles import device_of, host_name
 from indexmill.jobs.tables import human_bytes
-from indexmill.pipeline.progress import Progress, stage_progress
+from indexmill.pipeline.mill.progress import Progress, stage_progress
 
 #: Sizes of the reads: our page, and the sector of most devices.
 PAGE_BYTES, SECTOR_BYTES = 4096, 512

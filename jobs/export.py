@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from indexmill.pipeline.export import ExportOptions
+    from indexmill.pipeline.export.run import ExportOptions
 
 #: Names of files that are printed; all of them are in export.json.
 _SHOWN = 10
@@ -44,12 +44,12 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
     ConfigError
         Naming the option and the nearest word it takes.
     """
-    from indexmill.pipeline.allocator import hold_little
+    from indexmill.pipeline.execution.allocator import hold_little
 
     hold_little()  # before anything imports numpy or Arrow
     from indexmill.formats.exports.targets import TARGETS
     from indexmill.jobs.options import one_of
-    from indexmill.pipeline.export import ExportOptions
+    from indexmill.pipeline.export.run import ExportOptions
 
     return ExportOptions(one_of(to, tuple(TARGETS), "to"), out, one_of(ids, ("user", "slot"), "ids"), force)
 

@@ -11,8 +11,8 @@ from indexmill.formats.errors import ConfigError
 if TYPE_CHECKING:
     from indexmill.formats.imports.index import ForeignIndex
     from indexmill.formats.imports.lists import ForeignLists
-    from indexmill.pipeline.foreign import ImportOptions
-    from indexmill.pipeline.progress import Progress
+    from indexmill.pipeline.imports.graph import ImportOptions
+    from indexmill.pipeline.mill.progress import Progress
 
 #: Programs whose indexes are read.
 PROGRAMS = ("diskann", "faiss", "svs", "jvector")
@@ -58,10 +58,10 @@ def run_imported(
     from indexmill.formats.imports.lists import ForeignLists
 
     if isinstance(index, ForeignLists):
-        from indexmill.pipeline.foreign_lists import run_import_lists
+        from indexmill.pipeline.imports.lists import run_import_lists
 
         return run_import_lists(index, options, progress)
-    from indexmill.pipeline.foreign import run_import
+    from indexmill.pipeline.imports.graph import run_import
 
     return run_import(index, options, progress)
 
@@ -88,7 +88,7 @@ def import_options(
     ConfigError, InputError
         Naming the option, or the file of ids.
     """
-    from indexmill.pipeline.foreign import ImportOptions
+    from indexmill.pipeline.imports.graph import ImportOptions
     from indexmill.pipeline.spec import parse_size
 
     found, id_type = (None, "none") if ids is None else _ids(ids, id_column)

@@ -298,7 +298,7 @@ def resolve_job(
 ) -> BuildSpec:
     """Merge a job file and flags into one `BuildSpec`."""
     given = dict(locals())
-    from indexmill.pipeline.allocator import hold_little
+    from indexmill.pipeline.execution.allocator import hold_little
 
     hold_little()  # before anything imports numpy or Arrow
     from indexmill.jobs.jobfile import resolve

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from indexmill.formats.sources.truth import Truth
-    from indexmill.pipeline.join_options import JoinReport
-    from indexmill.pipeline.join_plan import JoinPlan
-    from indexmill.pipeline.progress import Progress
+    from indexmill.pipeline.join.options import JoinReport
+    from indexmill.pipeline.join.plan import JoinPlan
+    from indexmill.pipeline.mill.progress import Progress
     from indexmill.pipeline.spec import ExecutorName
 
 _METRICS = ("l2", "ip", "cosine")
@@ -56,9 +56,9 @@ def join_files(
     from indexmill.jobs.opening import check_is_index
     from indexmill.jobs.options import one_of
     from indexmill.jobs.results import check_writable
-    from indexmill.pipeline.join import run_join
-    from indexmill.pipeline.join_options import JoinOptions
-    from indexmill.pipeline.join_platform import read_platform
+    from indexmill.pipeline.join.join import run_join
+    from indexmill.pipeline.join.options import JoinOptions
+    from indexmill.pipeline.join.platform import read_platform
 
     if out is None:
         raise ConfigError("--out: missing; name the Parquet file to write")
@@ -93,9 +93,9 @@ def plan_files(
         Of the kind that tells what to change.
     """
     from indexmill.jobs.opening import check_is_index
-    from indexmill.pipeline.join_options import JoinOptions
-    from indexmill.pipeline.join_plan import plan_join
-    from indexmill.pipeline.join_platform import read_platform
+    from indexmill.pipeline.join.options import JoinOptions
+    from indexmill.pipeline.join.plan import plan_join
+    from indexmill.pipeline.join.platform import read_platform
 
     if platform is None:
         raise ConfigError("--plan: tells how --platform divides a join; name its file")
@@ -128,7 +128,7 @@ def truth_of(
     from indexmill.formats.index.manifest import MANIFEST_NAME
     from indexmill.formats.sources.source import open_source
     from indexmill.jobs.options import one_of
-    from indexmill.pipeline.truth import truth_of_index, truth_of_vectors
+    from indexmill.pipeline.join.truth import truth_of_index, truth_of_vectors
 
     rows, _ = _read_queries(queries, column, None)
     if len(base) == 1 and (Path(base[0]) / MANIFEST_NAME).is_file():

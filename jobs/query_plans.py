@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from indexmill.formats.device import DeviceProfile
-    from indexmill.pipeline.cost_plan import QueryPlan, Target
-    from indexmill.pipeline.cost_query import QueryCost
+    from indexmill.pipeline.cost.plan import QueryPlan, Target
+    from indexmill.pipeline.cost.query import QueryCost
 
 #: Queries of the sample at most; fewer would stay in the caches of the processor from pass to pass.
 MOST_QUERIES = 1000
@@ -57,7 +57,7 @@ def query_cost(path: Path, kind: str, queries: Any, k: int, values: dict[str, An
     ConfigError, InputError, FormatError
         As searches of this kind.
     """
-    from indexmill.pipeline import cost_query
+    from indexmill.pipeline.cost import query as cost_query
 
     given = {name: values[name] for name in _OPTIONS[kind] if values.get(name) is not None}
     if kind == "lsh":
@@ -107,7 +107,7 @@ def _unknown(name: str, shipped: list[str]) -> str:
 
 def _kept(index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
     from indexmill.jobs.profiles import device_of, find_profile
-    from indexmill.pipeline.cost_device import request_seconds
+    from indexmill.pipeline.cost.device import request_seconds
 
     try:
         found = find_profile(index)
@@ -132,7 +132,7 @@ def plan_of(path: Path, values: dict[str, Any]) -> tuple[QueryPlan, list[str]]:
     """
     from indexmill.formats.sources.source import read_queries
     from indexmill.jobs.opening import load_manifest
-    from indexmill.pipeline.cost_plan import plan_queries
+    from indexmill.pipeline.cost.plan import plan_queries
 
     kind = load_manifest(path, tuple(_OPTIONS))["kind"]
     check_options(values, kind)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from indexmill.formats.errors import ConfigError
 
 if TYPE_CHECKING:
-    from indexmill.pipeline.generation import RunOptions
+    from indexmill.pipeline.generations.run import RunOptions
 
 
 def run_options(
@@ -25,10 +25,10 @@ def run_options(
     ConfigError
         Naming the option.
     """
-    from indexmill.pipeline.allocator import hold_little
+    from indexmill.pipeline.execution.allocator import hold_little
 
     hold_little()  # before anything imports numpy or Arrow
-    from indexmill.pipeline.generation import RunOptions
+    from indexmill.pipeline.generations.run import RunOptions
     from indexmill.pipeline.spec import parse_size
 
     try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.jobs.hits import right_answers
-from indexmill.pipeline.recall import mean_recall
+from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY
 
 if TYPE_CHECKING:

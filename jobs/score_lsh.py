@@ -16,7 +16,7 @@ from indexmill.jobs.options import split_sizes
 from indexmill.jobs.score_rows import check_truth, median_figures, refuse_others
 from indexmill.jobs.tables import add_row, plain_table, stdout_console
 from indexmill.jobs.truth import load_queries
-from indexmill.pipeline.ratio import overall_ratio
+from indexmill.pipeline.kinds.common.ratio import overall_ratio
 from indexmill.reader.lsh import LshIndex
 
 if TYPE_CHECKING:

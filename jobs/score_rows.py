@@ -11,7 +11,7 @@ import numpy as np
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.jobs.hits import right_answers
 from indexmill.jobs.score import summarise_counters
-from indexmill.pipeline.recall import mean_recall
+from indexmill.pipeline.kinds.common.recall import mean_recall
 
 if TYPE_CHECKING:
     from indexmill.jobs.score import QuerySet

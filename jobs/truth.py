@@ -168,7 +168,7 @@ def to_euclidean(base: NDArray[Any], queries: NDArray[Any], metric: str) -> tupl
     See docs/formats/graph.md: cosine normalises both, inner product appends ``sqrt(M^2 - |x|^2)`` to the
     vectors and 0 to the queries.
     """
-    from indexmill.pipeline.metric import added_component, unit
+    from indexmill.pipeline.kinds.common.metric import added_component, unit
 
     if metric == "cosine":
         return unit(base), unit(queries)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from indexmill.pipeline.spec import BuildSpec
-    from indexmill.pipeline.tune_report import TuneReport, TuneRequest, TuneRow
+    from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
 
 
 def tune_request(
@@ -38,8 +38,8 @@ def tune_request(
     """
     from indexmill.pipeline.relayout.tuning import as_given
     from indexmill.pipeline.spec import parse_size
-    from indexmill.pipeline.tune import EFFORTS
-    from indexmill.pipeline.tune_report import TuneRequest
+    from indexmill.pipeline.tune.report import TuneRequest
+    from indexmill.pipeline.tune.run import EFFORTS
 
     one_of(effort, tuple(EFFORTS), "--effort")
     if not 0 < target_recall < 1:

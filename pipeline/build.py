@@ -12,23 +12,23 @@ from typing import Any
 
 from indexmill.formats.index.manifest import MANIFEST_NAME
 from indexmill.formats.sources.source import VectorSource, open_source
-from indexmill.pipeline import ingest
-from indexmill.pipeline.allocator import hold_little
-from indexmill.pipeline.blueprint import Blueprint
-from indexmill.pipeline.compute import settled
-from indexmill.pipeline.executor import make_executor
-from indexmill.pipeline.inputs import InputWatch
-from indexmill.pipeline.kinds import blueprint
-from indexmill.pipeline.memory import PeakMemory
-from indexmill.pipeline.progress import Progress, Silent
-from indexmill.pipeline.publish import check_output, output_lock, publish
-from indexmill.pipeline.record import run_record
+from indexmill.pipeline.execution.allocator import hold_little
+from indexmill.pipeline.execution.local import make_executor
+from indexmill.pipeline.kinds.common import ingest
+from indexmill.pipeline.kinds.common.compute import settled
+from indexmill.pipeline.kinds.common.record import run_record
+from indexmill.pipeline.kinds.kind import Blueprint
+from indexmill.pipeline.kinds.registry import blueprint
+from indexmill.pipeline.mill.inputs import InputWatch
+from indexmill.pipeline.mill.peak import PeakMemory
+from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.mill.publish import check_output, output_lock, publish
+from indexmill.pipeline.mill.remote import RemoteStore
+from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
+from indexmill.pipeline.mill.status import StatusFile
+from indexmill.pipeline.mill.storage import open_storage
+from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import BuildSpec
-from indexmill.pipeline.stages import Mill, Stage, stages_of
-from indexmill.pipeline.status import StatusFile
-from indexmill.pipeline.storage import open_storage
-from indexmill.pipeline.store import StageStore
-from indexmill.pipeline.store_remote import RemoteStore
 
 
 def run_build(

@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline import ivf_budget, lsh_needs, needs
-from indexmill.pipeline.blueprint import Blueprint
 from indexmill.pipeline.build import open_input, work_directory
-from indexmill.pipeline.compute import on_processor
-from indexmill.pipeline.graph_build import GraphBlueprint
-from indexmill.pipeline.ivf_budget import IvfShape
-from indexmill.pipeline.ivf_build import IvfBlueprint
-from indexmill.pipeline.ivf_plan import ivf_seconds
-from indexmill.pipeline.kinds import blueprint
-from indexmill.pipeline.lsh_build import LshBlueprint, solved_facts
-from indexmill.pipeline.lsh_plan import lsh_seconds
-from indexmill.pipeline.probe import probe, stage_seconds
-from indexmill.pipeline.region_plan import expected
-from indexmill.pipeline.room import existing_parent
+from indexmill.pipeline.kinds.common.compute import on_processor
+from indexmill.pipeline.kinds.graph import memory as needs
+from indexmill.pipeline.kinds.graph.regions.plan import expected
+from indexmill.pipeline.kinds.graph.seconds import probe, stage_seconds
+from indexmill.pipeline.kinds.graph.size import GraphBlueprint
+from indexmill.pipeline.kinds.ivf import memory as ivf_budget
+from indexmill.pipeline.kinds.ivf.memory import IvfShape
+from indexmill.pipeline.kinds.ivf.seconds import ivf_seconds
+from indexmill.pipeline.kinds.ivf.size import IvfBlueprint
+from indexmill.pipeline.kinds.kind import Blueprint
+from indexmill.pipeline.kinds.lsh import memory as lsh_needs
+from indexmill.pipeline.kinds.lsh.seconds import lsh_seconds
+from indexmill.pipeline.kinds.lsh.size import LshBlueprint, solved_facts
+from indexmill.pipeline.kinds.registry import blueprint
+from indexmill.pipeline.mill.room import existing_parent
 from indexmill.pipeline.spec import BuildSpec
 
 #: The interpreter, imports, and kernels out of their cache; the first build on a machine also compiles them.

@@ -20,8 +20,10 @@ from typing import Any
 
 from indexmill.formats.errors import IndexmillError
 from indexmill.jobs.joining import join_files
-from indexmill.pipeline import budget, failpoint, needs, publish
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.execution import failpoint
+from indexmill.pipeline.kinds.graph import budget, memory
+from indexmill.pipeline.mill import publish
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
 
 
@@ -51,7 +53,7 @@ def build(command: dict[str, Any]) -> None:
 
 def cut_into_regions(room: int) -> None:
     budget._MOST_MERGE = 100 << 10
-    needs._fitted = lambda shape, *_: replace(shape, region_bytes=room)
+    memory._fitted = lambda shape, *_: replace(shape, region_bytes=room)
 
 
 def join(command: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from tests.oracles.hostile import patch_manifest
 
 import indexmill
 from indexmill.formats.directory import IndexFiles
-from indexmill.pipeline.extend_drift import advise, optimism
+from indexmill.pipeline.append.drift import advise, optimism
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])

@@ -15,7 +15,7 @@ from tests.extend_support import build, data_files, points
 
 import indexmill
 from indexmill.formats.directory import verify_index
-from indexmill.pipeline.publish import check_output
+from indexmill.pipeline.mill.publish import check_output
 
 # Kills its own process after the named step of an append, or before the n-th rename of a publish on a file system that
 # cannot exchange two names ("rename-n").
@@ -23,9 +23,9 @@ APPEND = """
 import os, signal, sys
 from pathlib import Path
 import indexmill
-import indexmill.pipeline.extend as x
-import indexmill.pipeline.generation as generation
-import indexmill.pipeline.publish
+import indexmill.pipeline.append.run as x
+import indexmill.pipeline.generations.run as generation
+import indexmill.pipeline.mill.publish
 
 victim, index, more = sys.argv[1:4]
 
@@ -50,7 +50,7 @@ if victim.startswith("rename-"):
         return rename(self, target)
     def publish_and_die(*arguments, **keywords):
         Path.rename = count_renames
-        indexmill.pipeline.publish.exchange = lambda first, second: False
+        indexmill.pipeline.mill.publish.exchange = lambda first, second: False
         publish(*arguments, **keywords)
     generation.publish = publish_and_die
 indexmill.append(index, more, workers=1)
@@ -116,7 +116,7 @@ def test_a_generation_that_stepped_aside_comes_back(folder: Path, tmp_path: Path
 def test_an_index_replaced_meanwhile_is_not_overwritten(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import indexmill.pipeline.extend as extend
+    import indexmill.pipeline.append.run as extend
     from indexmill.formats.errors import ConfigError
 
     index = shutil.copytree(folder / "old", tmp_path / "ix")

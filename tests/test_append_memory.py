@@ -15,8 +15,8 @@ from tests.extend_support import DIM, build, run_record
 
 import indexmill
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.budget import FIXED_BYTES
-from indexmill.pipeline.memory import PeakMemory, has_proportional_sizes
+from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 
 
 @pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")

@@ -31,7 +31,7 @@ from indexmill.formats.errors import (
     InputError,
     OutputExistsError,
 )
-from indexmill.pipeline.publish import output_lock
+from indexmill.pipeline.mill.publish import output_lock
 
 OLD, NEW = points(900, 1), points(200, 2)
 

@@ -15,8 +15,8 @@ from tests.cli_support import run, run_json
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
 from indexmill.jobs import bench_assign
-from indexmill.pipeline import failpoint
-from indexmill.pipeline.policies import cluster_bytes
+from indexmill.pipeline.execution import failpoint
+from indexmill.pipeline.grouping.policies import cluster_bytes
 
 import assign as page  # isort: skip  # found by bench_support
 import tables  # isort: skip

@@ -16,8 +16,8 @@ from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph.codes import Codebook, is_rotation
-from indexmill.pipeline import needs
-from indexmill.pipeline.budget import Shape
+from indexmill.pipeline.kinds.graph import memory
+from indexmill.pipeline.kinds.graph.budget import Shape
 from indexmill.pipeline.spec import Parameters
 
 
@@ -119,7 +119,7 @@ def test_training_takes_no_more_memory_than_is_counted(
     monkeypatch: pytest.MonkeyPatch, looked_at: int
 ) -> None:
     for module, name, value in (
-        (opq, "_ROWS", looked_at), (opq, "_ROUNDS", 1), (opq, "BLOCK", 256), (needs, "OPQ_BLOCK", 256),
+        (opq, "_ROWS", looked_at), (opq, "_ROUNDS", 1), (opq, "BLOCK", 256), (memory, "OPQ_BLOCK", 256),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
     vectors = correlated(8000, 24)
@@ -131,7 +131,7 @@ def test_training_takes_no_more_memory_than_is_counted(
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert vectors.nbytes < peak <= needs.stage_bytes(shape, 1 << 30, 1)["encode"]
+    assert vectors.nbytes < peak <= memory.stage_bytes(shape, 1 << 30, 1)["encode"]
 
 
 def test_a_build_with_a_rotation_is_searched_grown_and_laid_out(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from indexmill.pipeline import cost
+from indexmill.pipeline.cost import model as cost
 
 #: Table 2, reads a second at depth 1 and 128, and Table 3, seconds of a core a read.
 CSSD, ESSD, XLFDD, HDD = (7_200, 273_000), (27_600, 1_400_000), (132_300, 3_860_000), (210, 540)

@@ -29,12 +29,12 @@ from tests.s3_support import flaky_server
 from tests.test_pipeline_build import build, clustered, data_files
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
-from indexmill.pipeline import budget
 from indexmill.pipeline import build as pipeline_build
-from indexmill.pipeline.executor_ray import RayExecutor
-from indexmill.pipeline.localised import run_localised
-from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage
-from indexmill.pipeline.store import StageStore
+from indexmill.pipeline.execution.ray import RayExecutor
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.mill.localised import run_localised
+from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
+from indexmill.pipeline.mill.store import StageStore
 
 STORE = 100 << 20
 
@@ -301,7 +301,7 @@ def test_a_stage_that_is_closed_after_ray_has_ended_starts_no_cluster(
 TERMINATED = """
 import os, signal, time
 from indexmill.jobs.failures import exit_codes
-from indexmill.pipeline.executor_ray import RayExecutor
+from indexmill.pipeline.execution.ray import RayExecutor
 with exit_codes():
     executor = RayExecutor(1)
     try:

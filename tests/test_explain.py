@@ -20,7 +20,7 @@ from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.order import Adjacency
 from indexmill.layout.star import star_order
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.relayout import proposals, streamed
 from indexmill.pipeline.relayout.auto import take_sample
 from indexmill.pipeline.relayout.code_distances import CodeDistances

@@ -24,7 +24,7 @@ from indexmill.formats.errors import ConfigError, CorruptFile, InputError, Outpu
 from indexmill.formats.exports.target import PARTS
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.jobs import cmd_export
-from indexmill.pipeline.export_metadata import MappedMetadata
+from indexmill.pipeline.export.metadata import MappedMetadata
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.memory_support import peak_growth
 
-from indexmill.pipeline.memory import has_proportional_sizes
+from indexmill.pipeline.mill.peak import has_proportional_sizes
 
 WRITTEN = """
 import numpy as np

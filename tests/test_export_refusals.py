@@ -23,7 +23,7 @@ from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.exports import lucene
 from indexmill.formats.exports.rows import ExportedRows
 from indexmill.formats.exports.targets import TARGETS
-from indexmill.pipeline.export_opened import open_exported
+from indexmill.pipeline.export.opened import open_exported
 
 #: Written by libraries or programs that a test of formats has not; tests/engines fills their disks.
 BY_OTHERS = ("lance", "lucene", "lucene-build")

@@ -31,7 +31,7 @@ from indexmill.formats.errors import (
 from indexmill.formats.imports.diskann import open_diskann
 from indexmill.formats.imports.faiss import open_faiss
 from indexmill.formats.imports.index import ForeignIndex
-from indexmill.pipeline import foreign
+from indexmill.pipeline.imports import graph as foreign
 
 Change = Callable[[bytearray], object]
 ROWS = clustered_rows(90, dim=4)

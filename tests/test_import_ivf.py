@@ -121,8 +121,8 @@ def test_batches_are_cut_to_the_memory(tmp_path: Path) -> None:
     indexmill.export(index, "faiss-ivf", tmp_path / "out")
     from indexmill.formats.imports.faiss import open_faiss
     from indexmill.formats.imports.lists import ForeignLists
-    from indexmill.pipeline import foreign_lists
-    from indexmill.pipeline.foreign import ImportOptions
+    from indexmill.pipeline.imports import lists as foreign_lists
+    from indexmill.pipeline.imports.graph import ImportOptions
 
     lists = open_faiss(tmp_path / "out" / "index.faiss")
     assert isinstance(lists, ForeignLists)

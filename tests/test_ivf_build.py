@@ -239,7 +239,7 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_read(tmp_path:
 
 
 def test_the_memory_decides_the_batches_of_a_job_that_does_not() -> None:
-    from indexmill.pipeline.ivf_budget import IvfShape, with_batches
+    from indexmill.pipeline.kinds.ivf.memory import IvfShape, with_batches
 
     shape = IvfShape(10_000_000, 128, np.dtype(np.float32), 0.0, IvfParameters())
     cut = with_batches(shape, 1 << 30).parameters.batch_vectors

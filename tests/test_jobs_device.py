@@ -15,7 +15,7 @@ from indexmill.formats.errors import BudgetError, InputError
 from indexmill.jobs import device
 from indexmill.jobs.device import DEPTHS, measure_device, open_target
 from indexmill.jobs.profiles import device_of, find_profile, kept_profile_path
-from indexmill.pipeline.progress import Silent
+from indexmill.pipeline.mill.progress import Silent
 
 MOUNTS = r"""
 27 1 254:0 / / rw - ext4 /dev/vda rw

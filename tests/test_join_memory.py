@@ -12,19 +12,19 @@ from tests.memory_support import printed_and_growth
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline import join_run
-from indexmill.pipeline.budget import FIXED_BYTES
-from indexmill.pipeline.join_budget import join_need
-from indexmill.pipeline.join_probes import Learnt
+from indexmill.pipeline.join import run as join_run
+from indexmill.pipeline.join.memory import join_need
+from indexmill.pipeline.join.probes import Learnt
+from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
 
 SETUP = """
 import numpy as np
 from tests.ivf_support import make_vectors
-from indexmill.pipeline.join import run_join
-from indexmill.pipeline.join_options import JoinOptions
-from indexmill.pipeline.truth import truth_of_vectors, vectors_need
-from indexmill.pipeline.join_budget import join_need
-from indexmill.pipeline.budget import FIXED_BYTES
+from indexmill.pipeline.join.join import run_join
+from indexmill.pipeline.join.options import JoinOptions
+from indexmill.pipeline.join.truth import truth_of_vectors, vectors_need
+from indexmill.pipeline.join.memory import join_need
+from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.sources.source import open_source
 index = {index!r}
@@ -54,10 +54,10 @@ def test_learning_takes_no_more_than_is_said(tmp_path: Path) -> None:
     vectors = make_vectors("float32", 20_000)
     index = build_lists(tmp_path / "copied", vectors, lists=128, batch_vectors=2000, copies=4, closure=2.0)
     setup = SETUP.format(index=str(index)) + (
-        "from indexmill.pipeline.join_budget import learn_bytes\n"
-        "from indexmill.pipeline.join_probes import learn_nprobe\n"
-        "from indexmill.pipeline.join_queries import Queries\n"
-        "from indexmill.pipeline.progress import Silent\n"
+        "from indexmill.pipeline.join.memory import learn_bytes\n"
+        "from indexmill.pipeline.join.probes import learn_nprobe\n"
+        "from indexmill.pipeline.join.queries import Queries\n"
+        "from indexmill.pipeline.mill.progress import Silent\n"
         "learn = lambda given: learn_nprobe(files, Queries(files.centroids, given), 50, 0.9, 2, Silent())\n"
         "learn(few[:20])\n"
         "need = join_need(files, queries.dtype, 200, 50, files.centroids.n_lists, 2)\n"

@@ -14,9 +14,9 @@ from tests.ivf_support import build_lists, join, make_vectors
 
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.join_platform import Costs, Worker, costs_of, read_platform, worker_seconds
-from indexmill.pipeline.join_simulate import energy_joules, simulate, spread
-from indexmill.pipeline.join_split import plan_split
+from indexmill.pipeline.join.platform import Costs, Worker, costs_of, read_platform, worker_seconds
+from indexmill.pipeline.join.simulate import energy_joules, simulate, spread
+from indexmill.pipeline.join.split import plan_split
 
 BATCHES = 60
 

@@ -23,7 +23,7 @@ from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import EDGES_ALONE, Adjacency, IdentityOrder, RandomOrder, Work
 from indexmill.layout.parts import Packed, pack_in_parts
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
-from indexmill.pipeline.order_needs import _ORDER_BYTES
+from indexmill.pipeline.kinds.graph.order_needs import _ORDER_BYTES
 from indexmill.pipeline.spec import Order
 
 graphs = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))

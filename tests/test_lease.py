@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.errors import ConfigError
-from indexmill.pipeline import lease
-from indexmill.pipeline.lease import LEASE_SECONDS, Lease
-from indexmill.pipeline.storage import Storage
+from indexmill.pipeline.mill import lease
+from indexmill.pipeline.mill.lease import LEASE_SECONDS, Lease
+from indexmill.pipeline.mill.storage import Storage
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.lsh.index import LshFiles
-from indexmill.pipeline import lsh_needs
-from indexmill.pipeline.ratio import overall_ratio
+from indexmill.pipeline.kinds.common.ratio import overall_ratio
+from indexmill.pipeline.kinds.lsh import memory as lsh_needs
 from indexmill.reader import _native
 from indexmill.reader.lsh import LshIndex
 
@@ -106,7 +106,7 @@ def test_a_killed_build_goes_on_and_a_kept_one_is_reused(
     index: Path, vectors: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("indexmill.pipeline.lsh_emit.write_tables", _die)
+        patched.setattr("indexmill.pipeline.kinds.lsh.emit.write_tables", _die)
         with pytest.raises(RuntimeError, match="killed"):
             build_lsh(tmp_path / "index", vectors, **SMALL)
     assert not (tmp_path / "index").exists()
@@ -114,7 +114,9 @@ def test_a_killed_build_goes_on_and_a_kept_one_is_reused(
     assert {"ingest", "solve", "chain"} <= names
     assert "hash" not in names
     with monkeypatch.context() as patched:
-        patched.setattr("indexmill.pipeline.lsh.project", _die)  # what is finished is not done again
+        patched.setattr(
+            "indexmill.pipeline.kinds.lsh.tasks.project", _die
+        )  # what is finished is not done again
         build_lsh(tmp_path / "index", vectors, **SMALL)
     assert data_files(tmp_path / "index") == data_files(index)
     assert not (tmp_path / "index.work").exists()
@@ -127,9 +129,9 @@ def _die(*_: object, **__: object) -> None:
 def test_a_damaged_part_is_made_again(
     index: Path, vectors: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from indexmill.pipeline import lsh_emit
+    from indexmill.pipeline.kinds.lsh import emit
 
-    real, damaged = lsh_emit._Chains.sealed, []
+    real, damaged = emit._Chains.sealed, []
 
     def flipped(self: Any, advance: Any) -> Any:
         if not damaged:
@@ -139,7 +141,7 @@ def test_a_damaged_part_is_made_again(
             Path(damaged[0]).write_bytes(raw)
         return real(self, advance)
 
-    monkeypatch.setattr(lsh_emit._Chains, "sealed", flipped)
+    monkeypatch.setattr(emit._Chains, "sealed", flipped)
     build_lsh(tmp_path / "index", vectors, **{**SMALL, "work": str(tmp_path / "work")})
     assert damaged
     assert data_files(tmp_path / "index") == data_files(index)

@@ -14,9 +14,9 @@ from tests.lsh_support import build_lsh, clusters
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.lsh.shape import most_probes
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline import lsh_needs
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.lsh_build import LshBlueprint
+from indexmill.pipeline.kinds.lsh import memory
+from indexmill.pipeline.kinds.lsh.size import LshBlueprint
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, LshParameters
 
@@ -131,7 +131,7 @@ def test_too_little_memory_is_refused_with_what_works(tmp_path: Path, vectors: n
     spec = job(tmp_path / "index", memory=least)
     assert isinstance(spec.parameters, LshParameters)
     build = LshBlueprint(spec, array_source(vectors), spec.parameters)
-    assert max(lsh_needs.stage_bytes(build.size, least, 1).values()) < least
+    assert max(memory.stage_bytes(build.size, least, 1).values()) < least
 
 
 def test_the_command_builds_inspects_and_says_what_it_solved(vectors: np.ndarray, tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile
 from indexmill.formats.graph.navigation import Navigation, read_navigation, write_navigation
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.jobs.jobfile import make_spec
-from indexmill.pipeline.budget import Shape
-from indexmill.pipeline.needs import check_memory
+from indexmill.pipeline.kinds.graph.budget import Shape
+from indexmill.pipeline.kinds.graph.memory import check_memory
 from indexmill.pipeline.spec import Parameters
 from indexmill.reader.index import Index
 

@@ -19,9 +19,10 @@ from indexmill.formats.chunks.tally import Tally, create, forget
 from indexmill.formats.chunks.tempfiles import member_dtype
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline import assignment, failpoint, policies
-from indexmill.pipeline.assignment import Policy, assign
-from indexmill.pipeline.policies import ChunkFiles, TempFiles, cluster_bytes
+from indexmill.pipeline.execution import failpoint
+from indexmill.pipeline.grouping import assignment, policies
+from indexmill.pipeline.grouping.assignment import Policy, assign
+from indexmill.pipeline.grouping.policies import ChunkFiles, TempFiles, cluster_bytes
 
 N, DIM, LEADERS = 3000, 12, 60
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.balance import Balancer, Node, combined_rate, shares
-from indexmill.pipeline.capacity import capacity
-from indexmill.pipeline.dispatch import Dispatch
+from indexmill.pipeline.execution.balance import Balancer, Node, combined_rate, shares
+from indexmill.pipeline.execution.capacity import capacity
+from indexmill.pipeline.execution.dispatch import Dispatch
 
 NODES = st.lists(st.tuples(st.integers(1, 4), st.floats(0.05, 8)), min_size=1, max_size=5)
 COSTS = st.lists(st.floats(0.1, 10), min_size=1, max_size=60)

@@ -16,7 +16,7 @@ import pytest
 import tests.bench_support  # noqa: F401  # puts jobs/bench on the path
 from tests.test_pipeline_build import data_files
 
-from indexmill.pipeline.memory import PeakMemory
+from indexmill.pipeline.mill.peak import PeakMemory
 
 import cgroup  # isort: skip
 from cgroup import Group, NoLimits  # isort: skip

@@ -15,9 +15,9 @@ from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline import budget
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.needs import check_memory, fit_shards
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native
 from indexmill.reader.index import Index

@@ -15,7 +15,7 @@ from indexmill.builders.vamana.build import VamanaParameters, build_vamana
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.pipeline import budget
+from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.spec import Parameters
 
 

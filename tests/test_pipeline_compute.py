@@ -22,7 +22,8 @@ from indexmill.builders.quantize.pq import train_pq
 from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.pipeline import encode, ivf_tasks
+from indexmill.pipeline.kinds.common import encode
+from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
 
 NO_GPU = gpu_problem()
 SETTINGS: dict[str, Any] = {"builder": "partition", "entries": 40, "sample_vectors": 2000}

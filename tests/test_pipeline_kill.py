@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from tests.test_pipeline_build import clustered, data_files
 
-from indexmill.pipeline.failpoint import FAILPOINTS
-from indexmill.pipeline.publish import check_output
+from indexmill.pipeline.execution.failpoint import FAILPOINTS
+from indexmill.pipeline.mill.publish import check_output
 
 WHOLE = ["ingest", "sample", "cluster", "build", "order", "entries", "encode", "navigation"]
 WHOLE += ["pack", "emit", "certify"]

@@ -12,11 +12,12 @@ from tests.test_pipeline_build import assert_sound, build, clustered, data_files
 
 from indexmill.builders.cluster.shards import plan_shards
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
-from indexmill.pipeline import graph, recipe
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.publish import output_lock
+from indexmill.pipeline.kinds.graph import recipe
+from indexmill.pipeline.kinds.graph import tasks as graph
+from indexmill.pipeline.mill.publish import output_lock
+from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.stages import Mill, Stage
 from indexmill.reader.index import Index
 
 SMALL = {"max_degree": 8, "build_list_size": 20, "pq_bytes": 4}
@@ -100,7 +101,7 @@ def test_an_input_that_changes_while_it_is_read_is_refused(
 ) -> None:
     source = tmp_path / "v.npy"
     np.save(source, clustered(500, 8))
-    from indexmill.pipeline import ingest
+    from indexmill.pipeline.kinds.common import ingest
 
     read = ingest.ingest
 
@@ -159,7 +160,7 @@ def test_fewer_vectors_than_shards_would_hold_is_one_graph(tmp_path: Path) -> No
 def test_a_shard_without_vectors_is_an_empty_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from indexmill.pipeline import cluster
+    from indexmill.pipeline.kinds.common import cluster
 
     def with_an_empty_cell(*arguments: object) -> object:
         plan = plan_shards(*arguments)  # type: ignore[arg-type]

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexmill.pipeline import memory
-from indexmill.pipeline.executor import make_executor
-from indexmill.pipeline.memory import PeakMemory, ProcessTree
+from indexmill.pipeline.execution.local import make_executor
+from indexmill.pipeline.mill import peak as memory
+from indexmill.pipeline.mill.peak import PeakMemory, ProcessTree
 
 MIB = 2**20
 FILL = "import numpy, sys; a = numpy.ones({bytes}, 'u1'); print('ready', flush=True); sys.stdin.read()"

@@ -15,7 +15,7 @@ from tests.memory_support import peak_growth
 from indexmill.formats.chunks.reader import ChunkFile, Records
 from indexmill.formats.chunks.writer import Compression, write_chunk
 from indexmill.formats.errors import BudgetError, CorruptFile
-from indexmill.pipeline.merge import collect, count, merge
+from indexmill.pipeline.mill.external_sort import collect, count, merge
 
 PLENTY = 1 << 30
 
@@ -193,7 +193,7 @@ def test_a_merge_stays_within_its_buffers(compression: str) -> None:
         import numpy as np
         from indexmill.formats.chunks.reader import Records
         from indexmill.formats.chunks.writer import write_chunk
-        from indexmill.pipeline.merge import merge
+        from indexmill.pipeline.mill.external_sort import merge
         rng = np.random.default_rng(0)
         def chunks(name, files, m):
             for i in range(files):
@@ -217,7 +217,7 @@ def test_collecting_takes_the_records_and_the_buffers() -> None:
         import numpy as np
         from indexmill.formats.chunks.reader import Records
         from indexmill.formats.chunks.writer import write_chunk
-        from indexmill.pipeline.merge import collect
+        from indexmill.pipeline.mill.external_sort import collect
         rng = np.random.default_rng(0)
         def records(m):
             return Records(rng.integers(0, 1000, m).astype(np.uint32), np.arange(m, dtype=np.uint32),

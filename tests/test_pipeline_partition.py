@@ -17,9 +17,9 @@ from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.jobs.cli import app
-from indexmill.pipeline import budget
-from indexmill.pipeline.needs import check_memory, expected_shards, fit_shards, stage_bytes
-from indexmill.pipeline.probe import probe, stage_seconds
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph.memory import check_memory, expected_shards, fit_shards, stage_bytes
+from indexmill.pipeline.kinds.graph.seconds import probe, stage_seconds
 from indexmill.pipeline.spec import Parameters
 
 

@@ -19,10 +19,10 @@ from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline import budget
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.probe import Rates, stage_seconds
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph.seconds import Rates, stage_seconds
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 VECTORS = clustered(900, 12, "uint8")

@@ -14,7 +14,7 @@ from tests.extend_support import build, data_files, points
 import indexmill
 from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.formats.pagefile import atomic
-from indexmill.pipeline import publish
+from indexmill.pipeline.mill import publish
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,15 @@ from tests.test_pipeline_kill import Driver
 from indexmill.builders import gpu as device_module
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline import budget, needs, region_graph
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.executor import LocalExecutor
+from indexmill.pipeline.execution.local import LocalExecutor
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph import memory as needs
+from indexmill.pipeline.kinds.graph.regions import graph as region_graph
+from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
+from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.plan import make_plan
-from indexmill.pipeline.regions import load_regions
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.stages import Mill
 
 MIB = 1 << 20
 STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "merge"]

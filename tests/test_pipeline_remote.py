@@ -13,10 +13,11 @@ from tests.test_pipeline_build import build, clustered, data_files
 from tests.test_pipeline_luck import flip
 
 from indexmill.formats.errors import ConfigError, StorageError
-from indexmill.pipeline import recipe, retry
-from indexmill.pipeline.stages import Mill, Stage
-from indexmill.pipeline.storage import MIRROR_VARIABLE, Storage, open_storage
-from indexmill.pipeline.store_remote import RemoteStore
+from indexmill.pipeline.kinds.graph import recipe
+from indexmill.pipeline.mill import retry
+from indexmill.pipeline.mill.remote import RemoteStore
+from indexmill.pipeline.mill.stages import Mill, Stage
+from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage, open_storage
 
 VECTORS = clustered(900, 8)
 

@@ -10,8 +10,8 @@ from tests.test_pipeline_build import assert_sound, build, clustered
 
 import indexmill
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.pipeline import budget
-from indexmill.pipeline.needs import stage_bytes
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph.memory import stage_bytes
 from indexmill.pipeline.spec import Parameters
 
 

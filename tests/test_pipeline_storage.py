@@ -13,10 +13,10 @@ import pytest
 from tests.s3_support import FlakyFileSystem, FlakyServer, flaky_server
 
 from indexmill.formats.errors import InputError, StorageError
-from indexmill.pipeline import retry, storage
-from indexmill.pipeline.localised import run_localised
-from indexmill.pipeline.retry import retried
-from indexmill.pipeline.storage import Storage, Stored
+from indexmill.pipeline.mill import retry, storage
+from indexmill.pipeline.mill.localised import run_localised
+from indexmill.pipeline.mill.retry import retried
+from indexmill.pipeline.mill.storage import Storage, Stored
 
 
 @pytest.fixture(scope="module")

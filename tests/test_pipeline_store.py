@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.errors import BudgetError, ConfigError
-from indexmill.pipeline.executor import LocalExecutor
-from indexmill.pipeline.progress import Silent
-from indexmill.pipeline.stages import Mill, Stage
-from indexmill.pipeline.store import StageStore
+from indexmill.pipeline.execution.local import LocalExecutor
+from indexmill.pipeline.mill.progress import Silent
+from indexmill.pipeline.mill.stages import Mill, Stage
+from indexmill.pipeline.mill.store import StageStore
 
 
 def mill(root: Path, keep: bool = True, scratch: int | None = None) -> Mill:

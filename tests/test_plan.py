@@ -17,13 +17,14 @@ import pytest
 
 from indexmill.formats.errors import BudgetError, InputError
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline import budget, needs
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph import memory as needs
+from indexmill.pipeline.kinds.graph.seconds import probe
+from indexmill.pipeline.kinds.scratch import SideColumns, needed_scratch
+from indexmill.pipeline.mill.storage import MIRROR_VARIABLE
 from indexmill.pipeline.plan import START_SECONDS, make_plan
-from indexmill.pipeline.probe import probe
-from indexmill.pipeline.scratch import SideColumns, needed_scratch
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.storage import MIRROR_VARIABLE
 
 QUICK = {"R": 12, "L": 12, "pq_bytes": 8, "entries": 16, "sample_vectors": 1000, "navigation": 0.0}
 MIB = 1 << 20

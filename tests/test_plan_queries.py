@@ -11,8 +11,10 @@ from tests.cli_support import SMALL, run, run_json
 
 from indexmill.formats.device import DeviceProfile, Measured, Model, Reads, read_profile, write_profile
 from indexmill.jobs import query_plans
-from indexmill.pipeline import cost, cost_device, cost_plan
-from indexmill.pipeline.cost_query import QueryCost
+from indexmill.pipeline.cost import device as cost_device
+from indexmill.pipeline.cost import model as cost
+from indexmill.pipeline.cost import plan as cost_plan
+from indexmill.pipeline.cost.query import QueryCost
 from indexmill.pipeline.devices import profile_names, profile_path
 
 KINDS = {

@@ -388,7 +388,7 @@ def test_a_graph_over_the_centroids_finds_most_of_the_lists(
 ) -> None:
     vectors, queries = make_vectors("float32"), queries_of("float32")
     without = build_lists(tmp_path / "a", vectors, lists=300, metric=metric)
-    monkeypatch.setattr("indexmill.pipeline.ivf_tasks.GRAPH_FROM", 200)
+    monkeypatch.setattr("indexmill.pipeline.kinds.ivf.tasks.GRAPH_FROM", 200)
     path = build_lists(tmp_path / "b", vectors, lists=300, metric=metric)
     index = IvfIndex(path)
     assert (index.native.has_graph, IvfIndex(without).native.has_graph) == (True, False)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli_support import run
 
 import indexmill
-from indexmill.pipeline.recommend import GRAPH, IVF, LSH, Task, cost, join_breakeven, recommend
+from indexmill.pipeline.cost.recommend import GRAPH, IVF, LSH, Task, cost, join_breakeven, recommend
 
 SIFT = Task(n_vectors=1_000_000, vector_bytes=128)
 

@@ -12,12 +12,13 @@ from tests.test_pipeline_regions import STAGES
 
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
-from indexmill.pipeline import budget, needs
-from indexmill.pipeline.region_graph import ranges
-from indexmill.pipeline.region_needs import Room, leaves_bytes, more_memory, region_bytes
-from indexmill.pipeline.region_plan import in_regions
-from indexmill.pipeline.region_rows import RegionRows, spans
-from indexmill.pipeline.scratch import SideColumns, needed_scratch
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph import memory as needs
+from indexmill.pipeline.kinds.graph.regions.graph import ranges
+from indexmill.pipeline.kinds.graph.regions.memory import Room, leaves_bytes, more_memory, region_bytes
+from indexmill.pipeline.kinds.graph.regions.plan import in_regions
+from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
+from indexmill.pipeline.kinds.scratch import SideColumns, needed_scratch
 from indexmill.pipeline.spec import Parameters
 
 MIB = 1 << 20

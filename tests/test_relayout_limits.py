@@ -15,10 +15,12 @@ from tests.extend_support import assert_sound, build, data_files, manifest, poin
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline import extend_memory, extend_parts, order_needs
-from indexmill.pipeline.budget import FIXED_BYTES
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.generation import GenerationRun, RunOptions
+from indexmill.pipeline.append import memory as extend_memory
+from indexmill.pipeline.append import parts
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.kinds.graph import order_needs
+from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
 from indexmill.pipeline.relayout import auto, memory, written
 from indexmill.pipeline.relayout.explain import _layout_words, explain
 from indexmill.pipeline.relayout.memory import check_memory, needed_memory, threads_within
@@ -236,7 +238,7 @@ def test_a_tail_is_laid_out_by_star_packing_where_its_order_takes_too_much(
     monkeypatch.setattr(extend_memory, "_TAIL_BYTES", room)
     asked = Asked(ORDERS)
     asked.taken = []
-    monkeypatch.setattr(extend_parts, "ORDERS", asked)
+    monkeypatch.setattr(parts, "ORDERS", asked)
     for workers in (1, 3):
         path = build(tmp_path / str(workers), points(N, 1), order="margo", navigation=0)
         indexmill.append(path, points(150, 3), workers=workers)

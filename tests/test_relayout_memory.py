@@ -13,7 +13,7 @@ from tests.memory_support import peak_growth
 import indexmill
 from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.memory import has_proportional_sizes
+from indexmill.pipeline.mill.peak import has_proportional_sizes
 
 linux = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
 
@@ -47,7 +47,7 @@ from indexmill.formats.graph.entries import EntryVertices, write_entries
 from indexmill.formats.graph.file import NodeBlock, NodeFormat, write_graph
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
-from indexmill.pipeline.generation import RunOptions
+from indexmill.pipeline.generations.run import RunOptions
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
 
 n, dim, R = 120_000, 200, 24

@@ -16,8 +16,8 @@ import indexmill
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain
 from indexmill.layout.order import Adjacency
-from indexmill.pipeline.budget import FIXED_BYTES
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
 from indexmill.pipeline.relayout import edges
 from indexmill.pipeline.relayout.memory import check_judging
 

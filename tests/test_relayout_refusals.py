@@ -15,7 +15,7 @@ from tests.extend_support import build, data_files, points
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError
-from indexmill.pipeline.publish import output_lock
+from indexmill.pipeline.mill.publish import output_lock
 
 N = 700
 

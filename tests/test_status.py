@@ -13,12 +13,12 @@ from tests.cli_support import run, run_json
 from indexmill.formats.errors import StorageError
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.memory import PeakMemory
-from indexmill.pipeline.progress import Silent
+from indexmill.pipeline.mill.peak import PeakMemory
+from indexmill.pipeline.mill.progress import Silent
+from indexmill.pipeline.mill.status import STATUS_NAME, StatusFile, read_status
+from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, mirror_of
+from indexmill.pipeline.mill.store import StageStore
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.status import STATUS_NAME, StatusFile, read_status
-from indexmill.pipeline.storage import MIRROR_VARIABLE, mirror_of
-from indexmill.pipeline.store import StageStore
 
 
 class Clock:
@@ -144,7 +144,7 @@ def test_a_build_that_failed_is_stopped_and_then_published(
     source = array_source(np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
     spec = small_spec(tmp_path / "ix")
     with monkeypatch.context() as patch:
-        patch.setattr("indexmill.pipeline.entries.entries_task", lambda *a, **k: 1 / 0)
+        patch.setattr("indexmill.pipeline.kinds.graph.entries.entries_task", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_build(spec, source)
     status = run_json("status", tmp_path / "ix")

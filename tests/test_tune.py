@@ -22,10 +22,11 @@ from indexmill.builders import gpu
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.sources.source import array_source, open_source
 from indexmill.jobs.cmd_tune import index_name
-from indexmill.pipeline import probe, tune
-from indexmill.pipeline.progress import Silent
+from indexmill.pipeline.kinds.graph import seconds
+from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.pipeline.tune_choice import (
+from indexmill.pipeline.tune import run as tune
+from indexmill.pipeline.tune.choice import (
     Cost,
     fewest_of_each_degree,
     frontier,
@@ -33,11 +34,11 @@ from indexmill.pipeline.tune_choice import (
     recommended,
     worthwhile_lists,
 )
-from indexmill.pipeline.tune_curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
-from indexmill.pipeline.tune_growth import Outlook, foretell
-from indexmill.pipeline.tune_prices import Prices, sample_within, within_memory, within_room
-from indexmill.pipeline.tune_sample import check_enough, check_k, draw, level_of, sample_sizes
-from indexmill.pipeline.tune_space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
+from indexmill.pipeline.tune.curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
+from indexmill.pipeline.tune.growth import Outlook, foretell
+from indexmill.pipeline.tune.prices import Prices, sample_within, within_memory, within_room
+from indexmill.pipeline.tune.sample import check_enough, check_k, draw, level_of, sample_sizes
+from indexmill.pipeline.tune.space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
 N = 4400
 #: One graph, so that a run takes seconds; codes are left open.
@@ -57,8 +58,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def short_probe() -> Iterator[None]:
     """Plans that try the machine for half a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(probe, "_SECONDS", 0.5)
-        patch.setattr(probe, "_GRAPH_SECONDS", 0.2)
+        patch.setattr(seconds, "_SECONDS", 0.5)
+        patch.setattr(seconds, "_GRAPH_SECONDS", 0.2)
         yield
 
 
@@ -371,7 +372,7 @@ def test_a_limit_that_nothing_keeps_is_told_with_what_comes_nearest(base: Path) 
 def test_a_recall_that_nothing_reaches_is_told_with_the_best_there_is(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexmill.pipeline.tune_curve.MOST_CANDIDATES", 12)
+    monkeypatch.setattr("indexmill.pipeline.tune.curve.MOST_CANDIDATES", 12)
     result = run("tune", base, *GRAPH, "--pq-bytes", "1", "--target-recall", "0.99", "--json")
     assert result.exit_code == 8
     assert json.loads(result.stdout)["recommended"] is None
@@ -417,7 +418,7 @@ def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
     def enough(*_: Any, **__: Any) -> None:
         """There is enough of disk."""
 
-    monkeypatch.setattr("indexmill.pipeline.blueprint.check_free", enough)
+    monkeypatch.setattr("indexmill.pipeline.kinds.kind.check_free", enough)
     spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=4 << 30)
     left_out: list[str] = []
     space = within_room(
@@ -556,8 +557,8 @@ def held_bytes(directory: Path) -> int:
 def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_space_that_was_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexmill.pipeline.tune_space.DEGREES", (6, 10))
-    monkeypatch.setattr("indexmill.pipeline.tune_space.ALPHAS", (1.2,))
+    monkeypatch.setattr("indexmill.pipeline.tune.space.DEGREES", (6, 10))
+    monkeypatch.setattr("indexmill.pipeline.tune.space.ALPHAS", (1.2,))
     monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
     monkeypatch.setattr(tune, "_LAST", 1)
     looked_for, held = list[int](), list[int]()
@@ -567,7 +568,7 @@ def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_sp
         held.append(held_bytes(tmp_path))  # when most is there
         return measure_curve(*arguments)
 
-    monkeypatch.setattr("indexmill.pipeline.tune_trials.measure_curve", measure)
+    monkeypatch.setattr("indexmill.pipeline.tune.trials.measure_curve", measure)
     report = indexmill.tune(
         points(N, 1), target_recall=0.9, effort="low", pq_bytes=6, entries=16, work=tmp_path
     )
@@ -589,7 +590,7 @@ def test_no_room_for_the_samples_is_told_before_they_are_drawn(
     def full(path: Path) -> Any:
         return real(path)._replace(free=4096) if path == tmp_path else real(path)
 
-    monkeypatch.setattr("indexmill.pipeline.room.shutil.disk_usage", full)
+    monkeypatch.setattr("indexmill.pipeline.mill.room.shutil.disk_usage", full)
     monkeypatch.setattr(tune, "draw", lambda *_: pytest.fail("drew a sample"))
     result = run("tune", base, *GRAPH, "--work", tmp_path / "scratch")
     assert result.exit_code == 4

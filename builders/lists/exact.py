@@ -33,7 +33,7 @@ class ExactSearch:
     threads : int
         Does not reach the result.
     by_product : bool
-        Rank by inner product, of vectors with one norm (`pipeline.metric.added_component`).
+        Rank by inner product, of vectors with one norm (`pipeline.kinds.common.metric.added_component`).
     query_block : int
         Queries that are compared at a time, at most; does not reach the result.
 

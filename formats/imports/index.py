@@ -65,7 +65,7 @@ class NeighbourLists(Protocol):
 
 @dataclass
 class ForeignVectors:
-    """The vectors of an index, as a `VectorFile`; `pipeline.ingest` checks their values.
+    """The vectors of an index, as a `VectorFile`; `pipeline.kinds.common.ingest` checks their values.
 
     Attributes
     ----------

@@ -29,10 +29,10 @@ from parts import names, run_all, stop_after
 from indexmill.formats.device import DeviceProfile, Model, read_profile, write_profile
 from indexmill.jobs.device import measure_device, native_measurer, open_target
 from indexmill.jobs.opening import load_manifest
-from indexmill.pipeline.cost_plan import plan_device
-from indexmill.pipeline.cost_query import QueryCost, graph_cost, ivf_cost, lsh_cost
+from indexmill.pipeline.cost.plan import plan_device
+from indexmill.pipeline.cost.query import QueryCost, graph_cost, ivf_cost, lsh_cost
 from indexmill.pipeline.devices import profile_path
-from indexmill.pipeline.progress import Silent
+from indexmill.pipeline.mill.progress import Silent
 from indexmill.reader.choices import DEFAULT_INFLIGHT
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex

@@ -42,8 +42,8 @@ from workspace import THREADS, indexmill_command
 from indexmill.builders.nearest.panels import NOTHING
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.direct import READ_BYTES, aligned_buffer
-from indexmill.pipeline.join_batches import Loaded, load_batches
-from indexmill.pipeline.join_search import Search
+from indexmill.pipeline.join.batches import Loaded, load_batches
+from indexmill.pipeline.join.search import Search
 
 LISTS, NPROBES, ROUNDS = 4096, (1, 4, 32), 7
 #: What is generated for joins beyond memory, the batches it is cut into, and the lists that a query probes there.

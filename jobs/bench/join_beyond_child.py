@@ -61,8 +61,8 @@ def bss(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], Any]:
     """Return a join as the command runs it, its result file read back."""
     import pyarrow.parquet as pq
 
-    from indexmill.pipeline.join import run_join
-    from indexmill.pipeline.join_options import JoinOptions
+    from indexmill.pipeline.join.join import run_join
+    from indexmill.pipeline.join.options import JoinOptions
 
     def search(queries: Any) -> Any:
         with tempfile.TemporaryDirectory(dir=index.parent) as folder:
@@ -83,7 +83,7 @@ def mapped(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], An
     from indexmill.formats.ivf.batch import ids_offset
     from indexmill.formats.ivf.index import IvfFiles
     from indexmill.formats.pagefile.frame import PAGE_BYTES
-    from indexmill.pipeline.join_search import Search
+    from indexmill.pipeline.join.search import Search
     from indexmill.reader.threads import BlockPool
 
     files = IvfFiles(index)

@@ -48,7 +48,7 @@ def measure(case: Case) -> dict[str, Any]:
 @contextmanager
 def unpacked(case: Case) -> Iterator[Path]:
     """Copy the graph and the vectors of the index into mapped files, as `indexmill layout` does."""
-    from indexmill.pipeline.extend_index import OpenedIndex
+    from indexmill.pipeline.generations.opened import OpenedIndex
     from indexmill.pipeline.relayout.unpacked import unpack
 
     folder = case.folder / "unpacked"

@@ -7,15 +7,15 @@ The first run, in another order, loads what a run loads, libraries and compiled 
 
 from __future__ import annotations
 
-from indexmill.pipeline.allocator import give_back, hold_little
+from indexmill.pipeline.execution.allocator import give_back, hold_little
 
 hold_little()  # before numpy is imported, as the command does
 
 import json  # noqa: E402
 import sys  # noqa: E402
 
-from indexmill.pipeline.generation import RunOptions  # noqa: E402
-from indexmill.pipeline.memory import PeakMemory, proportional_bytes  # noqa: E402
+from indexmill.pipeline.generations.run import RunOptions  # noqa: E402
+from indexmill.pipeline.mill.peak import PeakMemory, proportional_bytes  # noqa: E402
 from indexmill.pipeline.relayout.run import LayoutRequest, run_layout  # noqa: E402
 
 

@@ -9,7 +9,7 @@ program would work that reads the graph into memory. Kernels are compiled and lo
 
 from __future__ import annotations
 
-from indexmill.pipeline.allocator import give_back, hold_little
+from indexmill.pipeline.execution.allocator import give_back, hold_little
 
 hold_little()  # before numpy is imported, as the command does
 
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits  # noqa: E402
 
 from indexmill.layout.metrics import layout_metrics  # noqa: E402
 from indexmill.layout.order import Adjacency  # noqa: E402
-from indexmill.pipeline.memory import PeakMemory, proportional_bytes  # noqa: E402
+from indexmill.pipeline.mill.peak import PeakMemory, proportional_bytes  # noqa: E402
 from indexmill.pipeline.relayout.fitting import Fitted, fit  # noqa: E402
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex  # noqa: E402
 

@@ -21,7 +21,7 @@ from lsh_tune import KS, Row
 from machine import REPOSITORY
 from serving import measured
 
-from indexmill.pipeline.cost import async_seconds, sync_seconds
+from indexmill.pipeline.cost.model import async_seconds, sync_seconds
 
 NAME = "sift1m"
 ROUNDS = 5

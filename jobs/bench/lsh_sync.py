@@ -14,7 +14,7 @@ from lsh_tables import INFLIGHT, fastest
 from lsh_tune import KS
 
 from indexmill.formats.device import DeviceProfile, read_profile, write_profile
-from indexmill.pipeline.cost_device import latency_seconds
+from indexmill.pipeline.cost.device import latency_seconds
 from indexmill.pipeline.devices import profile_path
 
 NAME, DEVICE = "sift1m", "cssd4"

@@ -90,7 +90,7 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
     RuntimeError
         If the build fails.
     """
-    from indexmill.pipeline.memory import PeakMemory
+    from indexmill.pipeline.mill.peak import PeakMemory
 
     index, work = job.index(folder), job.work(folder)
     for path in (index, work):

@@ -77,7 +77,7 @@ def run_measured(
 
 def _tree_bytes(root: int) -> int:
     """Resident bytes of `root` and its descendants now, or the largest high-water mark if that is more."""
-    from indexmill.pipeline.memory import child_pids
+    from indexmill.pipeline.mill.peak import child_pids
 
     resident = highest = 0
     waiting = [root]

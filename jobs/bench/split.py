@@ -28,11 +28,11 @@ from process import run_measured
 from workspace import indexmill_command
 
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.join import run_join
-from indexmill.pipeline.join_options import JoinOptions
-from indexmill.pipeline.join_plan import plan_join
-from indexmill.pipeline.join_platform import Worker
-from indexmill.pipeline.join_simulate import spread
+from indexmill.pipeline.join.join import run_join
+from indexmill.pipeline.join.options import JoinOptions
+from indexmill.pipeline.join.plan import plan_join
+from indexmill.pipeline.join.platform import Worker
+from indexmill.pipeline.join.simulate import spread
 
 LISTS, NPROBE, BATCHES, DRIVES, ROUNDS = 64, 4, 200, 8, 3
 #: Seconds that the host alone is slowed to.

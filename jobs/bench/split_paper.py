@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq, nnls
 
-from indexmill.pipeline.join_platform import Costs, Worker
-from indexmill.pipeline.join_simulate import energy_joules, simulate, spread
-from indexmill.pipeline.join_split import plan_split
+from indexmill.pipeline.join.platform import Costs, Worker
+from indexmill.pipeline.join.simulate import energy_joules, simulate, spread
+from indexmill.pipeline.join.split import plan_split
 
 #: Section 5: cells, queries, bytes of a vector in faiss's lists (128 float32 and an id), one drive's sequential rate.
 CELLS, QUERIES, VECTOR_BYTES, DRIVE_MB_S = 4096, 10_000, 520, 1600.0

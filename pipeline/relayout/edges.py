@@ -16,7 +16,7 @@ from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.block_prune import block_prune
 from indexmill.layout.order import Adjacency, Work
 from indexmill.pipeline.bootstrap import mean_interval
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries

@@ -14,13 +14,13 @@ from threadpoolctl import threadpool_limits
 from indexmill.formats.errors import ConfigError, NothingToGain
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.pipeline.allocator import hold_little
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.generation import GenerationRun, RunOptions, emptied, scratch_directory
-from indexmill.pipeline.progress import Progress
-from indexmill.pipeline.publish import output_lock
+from indexmill.pipeline.execution.allocator import hold_little
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions, emptied, scratch_directory
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.publish import output_lock
+from indexmill.pipeline.mill.room import check_free, existing_parent
 from indexmill.pipeline.relayout.proposals import Proposal, propose, size_of_sample
-from indexmill.pipeline.room import check_free, existing_parent
 
 #: Orders that place nothing; and the share of a page's mates that are neighbours from which they count as a layout all
 #: the same: input order has less of random data.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.layout.order import Work
 from indexmill.layout.portfolio import ORDERS
-from indexmill.pipeline.order import mapped_star_order
+from indexmill.pipeline.kinds.graph.order import mapped_star_order
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 #: What the manifest calls an order that came from a file.

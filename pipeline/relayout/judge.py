@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.pipeline.recall import within
+from indexmill.pipeline.kinds.common.recall import within
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index, SearchResult

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.star import star_order
 from indexmill.pipeline.bootstrap import mean_interval
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.generation import GenerationRun
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.relayout.auto import Effort, drawn_slot, sample_size
 from indexmill.pipeline.relayout.code_distances import CodeDistances
 from indexmill.pipeline.relayout.judge import Cost, Judge

@@ -10,11 +10,11 @@ from indexmill.formats.index.manifest import FileEntry, Manifest
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency
-from indexmill.pipeline.extend_drift import drift_after_layout
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.order import degree_facts
+from indexmill.pipeline.append.drift import drift_after_layout
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.graph.order import degree_facts
+from indexmill.pipeline.mill.store import software_versions
 from indexmill.pipeline.relayout.fitting import Fitted
-from indexmill.pipeline.store import software_versions
 
 #: Key of a layout whose neighbour lists were chosen for its pages, or for those of a layout before.
 PRUNED = "pruned_edges"

@@ -1,4 +1,4 @@
-"""The files of an index in another order of its nodes: a sort-merge by new slot (`pipeline.emit`).
+"""The files of an index in another order of its nodes: a sort-merge by new slot (`pipeline.kinds.graph.emit`).
 
 Nodes and codes are read front to back and written as chunk files of their new slots, which are merged into pages.
 Nothing is read at random, and nothing of the index's size is held but what `formats.index.ids` takes for user ids.
@@ -26,11 +26,11 @@ from indexmill.formats.index.manifest import FileEntry, seal_files
 from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency, invert
-from indexmill.pipeline import budget
-from indexmill.pipeline.allocator import give_back
-from indexmill.pipeline.emit import record_dtype, write_nodes, write_pages
-from indexmill.pipeline.executor import MOST_NARROW
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.execution.allocator import give_back
+from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph.emit import record_dtype, write_nodes, write_pages
 
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
 #: saves nothing, since everything is read and written once.

@@ -12,10 +12,11 @@ import numpy as np
 
 from indexmill.formats.errors import ConfigError
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
-from indexmill.pipeline.allocator import give_back, hold_little
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.generation import GenerationRun, RunOptions
-from indexmill.pipeline.progress import Progress
+from indexmill.pipeline.execution.allocator import give_back, hold_little
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import GenerationRun, RunOptions
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
 from indexmill.pipeline.relayout.edges import pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters
@@ -29,7 +30,6 @@ from indexmill.pipeline.relayout.memory import (
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
 from indexmill.pipeline.relayout.written import INDEX, Judging, certified, measured, write_index, write_pruned
-from indexmill.pipeline.room import check_free
 
 AUTO = "auto"
 DEFAULT_EFFORT = "normal"
@@ -115,7 +115,7 @@ def run_layout(
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
     order would have written, and so is the certificate if it is asked for. With `LayoutRequest.prune_edges` neighbour
     lists change too, if that saves page reads. Memory beside the page cache is that of the
-    order, for star packing 24 bytes a vertex; a certificate holds the codes (`pipeline.needs.certify_bytes`).
+    order, for star packing 24 bytes a vertex; a certificate holds the codes (`pipeline.kinds.graph.memory.certify_bytes`).
 
     Raises
     ------

@@ -22,7 +22,7 @@ from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import seal_files, write_manifest
 from indexmill.layout.order import Adjacency
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.relayout.region import Region, induced, places_of
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.graph.nodes import NodeBlock
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.relayout.code_distances import code_table
 from indexmill.pipeline.relayout.region import Region, among, places_of
 from indexmill.pipeline.relayout.sample_index import Sample, SampleNodes

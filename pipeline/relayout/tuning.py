@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.errors import InputError
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.metric import unit
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.common.metric import unit
 from indexmill.pipeline.relayout.judge import TuningQueries, distances_to
 from indexmill.pipeline.relayout.region import Region
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency
-from indexmill.pipeline.extend_index import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class UnpackedIndex:
         Vertex in each slot of the index.
     graph : Adjacency
     points : uint8 or float32 array, shape (n, dim), or None
-        As the kernels compare them (`pipeline.extend_space.NodeSpace`).
+        As the kernels compare them (`pipeline.generations.node_space.NodeSpace`).
     """
 
     vector_ids: NDArray[np.uint32]

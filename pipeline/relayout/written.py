@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from indexmill.formats.index.manifest import Manifest, write_manifest
 from indexmill.layout.order import Adjacency
-from indexmill.pipeline.allocator import give_back
-from indexmill.pipeline.certify import measure
-from indexmill.pipeline.extend_index import OpenedIndex
-from indexmill.pipeline.generation import GenerationRun
+from indexmill.pipeline.execution.allocator import give_back
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import GenerationRun
+from indexmill.pipeline.kinds.common.certify import measure
 from indexmill.pipeline.relayout.edges import judged, prune_edges
 from indexmill.pipeline.relayout.fitting import Fitted
 from indexmill.pipeline.relayout.memory import certificate_threads

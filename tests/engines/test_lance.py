@@ -22,7 +22,7 @@ from tests.test_export_memory import LISTS_WRITTEN
 import indexmill
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.memory import has_proportional_sizes
+from indexmill.pipeline.mill.peak import has_proportional_sizes
 
 QUERIES = 40
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

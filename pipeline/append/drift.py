@@ -1,0 +1,121 @@
+"""Drift: how far appends took an index from what a build of all its vectors would be, and when to rebuild."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from indexmill.builders.quantize.pq import TRAINING_VECTORS
+from indexmill.pipeline.append.parts import code_error
+from indexmill.pipeline.append.scratch import GrowingGraph
+from indexmill.pipeline.generations.opened import OpenedIndex
+
+# Each threshold is where about 5% more page reads than those of a rebuild were measured (docs/guides/append.md).
+#: Share of added vectors from which a rebuild is advised.
+REBUILD_SHARE = 0.5
+#: Error of the added vectors' codes over that of the built ones' from which a rebuild is advised.
+REBUILD_CODE_ERROR = 1.75
+#: Overlap ratio, as a share of the build's, below which a rebuild is advised.
+REBUILD_OVERLAP = 0.8
+#: Vectors looked at at a time.
+_BLOCK = 65536
+
+
+def drift_of(index: OpenedIndex, graph: GrowingGraph, overlap: float) -> dict[str, Any]:
+    """Return the drift of `index` with the new vectors of `graph` (docs/formats/manifest.md).
+
+    Parameters
+    ----------
+    overlap : float
+        Overlap ratio of the new layout.
+    """
+    n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
+    overlap_built = (index.manifest.drift or index.manifest.layout).get(
+        "overlap_ratio" if index.manifest.drift is None else "overlap_ratio_built"
+    )
+    old, new = _code_errors(index, graph)
+    share = round((n - built) / n, 6)
+    trained = min(built, index.parameters.sample_vectors, TRAINING_VECTORS)
+    fit = optimism(trained / len(codebook.pivots))
+    ratio = round(new / old / fit, 6) if old > 0 and fit is not None else None
+    clipped = sum(
+        int(index.space.outside(graph.vectors[first : first + _BLOCK]).any(axis=1).sum())
+        for first in range(graph.present, n, _BLOCK)
+    )
+    rebuild, advice = advise(share, ratio, _share_of(overlap, overlap_built, index.order))
+    return {
+        "built_vectors": built,
+        "added_vectors": n - built,
+        **({"laid_out_vectors": index.laid_out} if index.laid_out != built else {}),
+        "added_share": share,
+        "overlap_ratio_built": overlap_built,
+        "code_error_built": _rounded(old),
+        "code_error_added": _rounded(new),
+        "code_error_ratio": ratio,
+        "clipped_share": round(clipped / (n - graph.present), 6),
+        "rebuild": rebuild,
+        "advice": advice,
+    }
+
+
+def drift_after_layout(index: OpenedIndex, overlap: float) -> dict[str, Any] | None:
+    """Return the drift of `index` once it is laid out again with overlap ratio `overlap`; None stays None.
+
+    All slots are settled then, and what appends did to the layout is forgotten; codes err as they did.
+    """
+    drift = index.manifest.drift
+    if drift is None:
+        return None
+    share, ratio = drift.get("added_share"), drift.get("code_error_ratio")
+    rebuild, advice = advise(float(share or 0), None if ratio is None else float(ratio), None)
+    settled = {"laid_out_vectors": index.n, "overlap_ratio_built": round(overlap, 6)}
+    return {**drift, **settled, "rebuild": rebuild, "advice": advice}
+
+
+def _code_errors(index: OpenedIndex, graph: GrowingGraph) -> tuple[float, float]:
+    """Return the errors of the codes of built vectors and of all added since.
+
+    A layout mixes the two in its slots: there the errors are those that the manifest has, and what was added after it
+    counts by its number.
+    """
+    n, built, codebook = len(graph.vectors), index.built, index.codes.codebook
+    new = code_error(graph.vectors[graph.built :], index.space, codebook)
+    if index.laid_out == built:
+        return code_error(graph.vectors[:built], index.space, codebook), new
+    recorded = index.manifest.drift or {}
+    old, before = (float(recorded[key]) for key in ("code_error_built", "code_error_added"))
+    return old, (before * (graph.built - built) + new * (n - graph.built)) / (n - built)
+
+
+def optimism(rows_per_centre: float) -> float | None:
+    """Return by what factor codes err more on new rows than on those that trained them, though both are alike.
+
+    The mean of m rows with variance v has variance v / m: its rows lie v (1 - 1/m) from it on average, others
+    v (1 + 1/m). None where a centre has a single row, and an error of zero says nothing.
+    """
+    m = rows_per_centre
+    return (m + 1) / (m - 1) if m > 1 else None
+
+
+def advise(share: float, ratio: float | None, overlap: float | None) -> tuple[bool, str]:
+    """Say whether to rebuild, and why; docs/guides/append.md has the measurements behind the thresholds."""
+    reasons = []
+    if share >= REBUILD_SHARE:
+        reasons.append(f"{share:.0%} of the vectors were added since the last build")
+    if ratio is not None and ratio >= REBUILD_CODE_ERROR:
+        reasons.append(f"codes of added vectors err {ratio:.2f} times as much as those of built ones")
+    if overlap is not None and overlap < REBUILD_OVERLAP:
+        reasons.append(f"the overlap ratio fell to {overlap:.0%} of the build's")
+    if reasons:
+        return True, "rebuild: " + "; ".join(reasons)
+    return False, "keep: within a few page reads of a build in every hundred"
+
+
+def _share_of(overlap: float, built: object, order: str) -> float | None:
+    """Overlap ratio as a share of the build's; None where pages are not packed by neighbourhood."""
+    return overlap / built if order == "star" and isinstance(built, (int, float)) and built > 0 else None
+
+
+def _rounded(error: float) -> float:
+    return float(np.format_float_positional(error, precision=6, fractional=False))

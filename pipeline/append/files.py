@@ -1,0 +1,154 @@
+"""The files of an extended index: built slots copied from the larger index, the tail behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from indexmill.formats.graph.codes import write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import write_graph
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import FileEntry, seal_files
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.pipeline.append.addition import Addition
+from indexmill.pipeline.append.scratch import GrowingGraph
+from indexmill.pipeline.generations.opened import OpenedIndex
+
+#: Slots of the tail assembled at a time.
+_BLOCK = 65536
+
+
+@dataclass(frozen=True)
+class Extended:
+    """All that the files of an extended index are made of.
+
+    Attributes
+    ----------
+    larger : OpenedIndex
+    addition : Addition
+    larger_first : bool
+        Whether the vector ids of `larger` come first, or those of `addition`.
+    graph : GrowingGraph
+    tail : uint32 array, shape (n - built,)
+        Vertices from ``graph.built`` on, counted from 0, in slot order.
+    order : uint32 array, shape (n,)
+        Vertex of `graph` in each slot.
+    slots : uint32 array, shape (n,)
+        Slot of each vertex.
+    entries : EntryVertices
+        In vertices of `graph`.
+    navigation : Navigation or None
+        In slots.
+    """
+
+    larger: OpenedIndex
+    addition: Addition
+    larger_first: bool
+    graph: GrowingGraph
+    tail: NDArray[np.uint32]
+    order: NDArray[np.uint32]
+    slots: NDArray[np.uint32]
+    entries: EntryVertices
+    navigation: Navigation | None
+
+
+def write_files(
+    x: Extended, directory: Path, advance: Callable[[int], None]
+) -> tuple[str, tuple[FileEntry, ...]]:
+    """Write all files but the manifest to `directory`; `advance` counts nodes.
+
+    Returns
+    -------
+    build_id : str
+    files : tuple of FileEntry
+    """
+    index, n = x.larger, len(x.slots)
+    scale = index.space.scale
+    write_graph(
+        directory / "graph.imx",
+        index.space.node,
+        n,
+        index.graph.metric,
+        _nodes(x, advance),
+        max_norm=index.graph.max_norm,
+        scale=None if scale is None else (scale.minimum, scale.step),
+    )
+    write_codes(directory / "codes.imx", index.codes.codebook, n, _codes(x))
+    entries = EntryVertices(int(x.slots[x.entries.medoid]), x.entries.centroids, x.slots[x.entries.vertices])
+    write_entries(directory / "entries.imx", entries, n)
+    if x.navigation is not None:
+        write_navigation(directory / NAVIGATION_NAME, x.navigation, n)
+    _write_ids(x, directory / "ids.imx")
+    _write_metadata(x, directory / METADATA_NAME)
+    return seal_files(directory, [p.name for p in directory.iterdir()])
+
+
+def _tail_blocks(x: Extended) -> Iterator[NDArray[np.int64]]:
+    """Yield the tail's vertices in slot order, counted from 0, in blocks."""
+    for first in range(0, len(x.tail), _BLOCK):
+        yield x.tail[first : first + _BLOCK].astype(np.int64)
+
+
+def _nodes(x: Extended, advance: Callable[[int], None]) -> Iterator[NodeBlock]:
+    g, degree = x.graph, x.larger.space.node.max_degree
+
+    def block(vectors: NDArray[Any], rows: slice | NDArray[np.int64]) -> NodeBlock:
+        advance(len(vectors))
+        return NodeBlock(vectors, x.slots[g.neighbours[rows, :degree]], g.degrees[rows])
+
+    first = 0
+    for old in x.larger.graph.blocks():
+        last = min(first + len(old), g.built)
+        yield block(old.vectors[: last - first], slice(first, last))
+        first = last
+        if first == g.built:
+            break
+    for chosen in _tail_blocks(x):
+        yield block(g.tail_vectors[chosen], chosen + g.built)
+
+
+def _codes(x: Extended) -> Iterator[NDArray[np.uint8]]:
+    left = x.graph.built
+    for codes in x.larger.codes.blocks():
+        yield codes[:left]
+        left -= len(codes[:left])
+        if left == 0:
+            break
+    for chosen in _tail_blocks(x):
+        yield x.graph.tail_codes[chosen]
+
+
+def _write_ids(x: Extended, path: Path) -> None:
+    old, new = x.larger.vector_ids, x.addition.vector_ids
+    if x.larger_first:
+        new = new + np.uint32(len(old))
+    else:
+        old = old + np.uint32(len(new))
+    users = None
+    if x.larger.user_ids is not None and x.addition.user_ids is not None:
+        built, rest = x.larger.user_ids[: x.graph.built], x.larger.user_ids[x.graph.built :]
+        tail = pa.concat_arrays([rest, x.addition.user_ids]).take(pa.array(x.tail))
+        users = pa.concat_arrays([built, tail])
+    write_ids(path, np.concatenate([old, new])[x.order], users)
+
+
+def _write_metadata(x: Extended, path: Path) -> None:
+    """Join the tables in vector-id order, a batch at a time, in the larger index's types."""
+    if x.larger.metadata is None or x.addition.metadata is None:
+        return
+    schema = pa.schema([pa.field(f.name, f.type) for f in x.larger.metadata.schema_arrow])
+    tables = [x.larger.metadata, x.addition.metadata]
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for table in tables if x.larger_first else reversed(tables):
+            for batch in table.iter_batches():
+                writer.write_table(pa.Table.from_batches([batch]).cast(schema))

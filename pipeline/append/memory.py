@@ -1,0 +1,53 @@
+"""What an append or merge needs in memory."""
+
+from __future__ import annotations
+
+from indexmill.builders.vamana.build import list_capacity
+from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
+from indexmill.formats.errors import BudgetError
+from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+
+#: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
+_BYTES_PER_VERTEX = 56
+#: Orders of the tail that need not more than star packing; the others may take so much, however short the tail is.
+_FRUGAL, _TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
+
+
+def tail_room(tail: int, max_degree: int, order: str) -> int:
+    """Return what laying out the vectors added since the last build or layout may take beside their lists."""
+    room = tail * (4 * max_degree + 36)
+    return room if order in _FRUGAL else max(room, _TAIL_BYTES)
+
+
+def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
+    """Refuse an extension that does not fit `memory` bytes; vectors and lists are mapped and do not count.
+
+    Parameters
+    ----------
+    added : int
+        Vectors to add; their ids are taken to be as long as those of `larger`.
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    n = larger.n + added
+    node = larger.graph.node_format
+    each = (
+        _BYTES_PER_VERTEX + larger.codes.codebook.offsets.size
+    )  # a search of the certificate holds the codes
+    ids_bytes = larger.ids_bytes * n // larger.n
+    tail = n - larger.laid_out
+    need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)
+    need += tail_room(tail, node.max_degree, larger.order)
+    if larger.navigation is not None:
+        share = len(larger.navigation.slots) / larger.n
+        row = larger.space.dtype.itemsize * node.dim
+        need += int(n * share) * (row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + 140)
+    if need > memory:
+        raise BudgetError(
+            f"memory: {larger.n:,} vectors and {added:,} more take {need:,} bytes beside the page cache, and the "
+            f"budget is {memory:,}; give at least {need:,} bytes with --memory"
+        )

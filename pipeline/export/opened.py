@@ -1,0 +1,172 @@
+"""Indexes of every kind, opened for an export: checked, with their names and metadata at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from indexmill.formats.errors import ConfigError, CorruptFile, InputError
+from indexmill.formats.exports.lists import ExportedLists
+from indexmill.formats.exports.rows import ExportedRows, Ids
+from indexmill.formats.exports.tables import ExportedTables
+from indexmill.formats.exports.target import ExportedIndex, Target
+from indexmill.formats.exports.targets import TARGETS
+from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, check_size, file_sha256, parse_manifest
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.ivf.index import VECTORS_NAME, IvfFiles, vectors_problems
+from indexmill.formats.ivf.lists import ListReader
+from indexmill.formats.lsh.index import LshFiles
+from indexmill.formats.pagefile.frame import corrupt
+from indexmill.pipeline.export.metadata import MappedMetadata
+from indexmill.pipeline.generations.opened import OpenedIndex
+
+#: Opens an index: what a target sees, with metadata of no columns, and the file of its metadata.
+_Opener = Callable[[ExitStack, Path, Manifest, Ids], tuple[ExportedRows, pq.ParquetFile | None]]
+
+
+@dataclass(frozen=True)
+class OpenedExport:
+    """An index of some kind as a target sees it, and the file of its metadata."""
+
+    kind: str
+    _bare: ExportedRows
+    _metadata: pq.ParquetFile | None
+    _arrange: Callable[[ExportedRows], ExportedRows]
+
+    def described(self) -> ExportedRows:
+        """Return the index with metadata of no rows: what a target needs to tell whether it can hold it."""
+        schema = pa.schema([]) if self._metadata is None else self._metadata.schema_arrow
+        return replace(self._bare, metadata_of=lambda ids: schema.empty_table())
+
+    @contextmanager
+    def view(self, scratch: Path) -> Iterator[ExportedRows]:
+        """Yield the index; its metadata lie in the file `scratch` meanwhile."""
+        seen = self._arrange(self._bare)
+        if self._metadata is None:
+            yield seen
+            return
+        rows = MappedMetadata(self._metadata, scratch)
+        try:
+            yield replace(seen, metadata_of=rows.take)
+        finally:
+            rows.close()
+            scratch.unlink()
+
+
+@contextmanager
+def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) -> Iterator[OpenedExport]:
+    """Open an index of the kind that `target` holds.
+
+    Raises
+    ------
+    ConfigError
+        If it is of another kind, or its graph has vertices that no path leads to.
+    InputError
+        If there is no index.
+    FormatError
+        If a part is damaged.
+    """
+    path = Path(index)
+    if not (path / MANIFEST_NAME).is_file():
+        raise InputError(
+            f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
+        )
+    manifest = parse_manifest(path)
+    if manifest.kind not in target.kinds:
+        fitting = ", ".join(name for name, one in TARGETS.items() if manifest.kind in one.kinds)
+        raise ConfigError(
+            f"to: {target.name} holds indexes of kind {' or '.join(target.kinds)}, but {path} is of kind "
+            f"{manifest.kind}; export it to one of {fitting}"
+        )
+    if manifest.kind == "graph" and target.keeps["graph"] != "no":
+        _check_reachable(path, manifest)
+    with ExitStack() as stack:
+        bare, metadata = _OPENERS[manifest.kind](stack, path, manifest, ids)
+        yield OpenedExport(manifest.kind, bare, metadata, target.arrange)
+
+
+def _check_reachable(path: Path, manifest: Manifest) -> None:
+    """Refuse a graph with vertices that no path leads to."""
+    imported = manifest.input.get("imported") or {}
+    if imported.get("unreachable") and not imported.get("repaired"):
+        raise ConfigError(
+            f"{path}: {imported['unreachable']:,} vertices cannot be reached, since the graph was imported "
+            "with --no-repair, and engines answer too little or not at all; import it with --repair"
+        )
+
+
+def _open_graph(
+    stack: ExitStack, path: Path, manifest: Manifest, ids: Ids
+) -> tuple[ExportedIndex, pq.ParquetFile | None]:
+    opened = stack.enter_context(OpenedIndex(path))
+    seen = ExportedIndex(
+        vector_ids=opened.vector_ids, user_ids=opened.user_ids, metadata_of=_none, build_id=manifest.build_id,
+        ids=ids, graph=opened.graph, codes=opened.codes, entries=opened.entries,
+    )  # fmt: skip
+    return seen, opened.metadata
+
+
+def _open_lists(
+    stack: ExitStack, path: Path, manifest: Manifest, ids: Ids
+) -> tuple[ExportedLists, pq.ParquetFile | None]:
+    index = IvfFiles(path)
+    for entry in manifest.files:
+        check_size(path, entry)
+    seen = ExportedLists(
+        vector_ids=np.arange(index.centroids.n_vectors, dtype=np.uint32), user_ids=index.user_ids(),
+        metadata_of=_none, build_id=manifest.build_id, ids=ids, shared=index.centroids,
+        lists=stack.enter_context(ListReader(index)), exact=_open_exact(stack, index),
+    )  # fmt: skip
+    return seen, _open_metadata(stack, path, manifest, seen.n)
+
+
+def _open_exact(stack: ExitStack, index: IvfFiles) -> VectorsFile | None:
+    """Open the exact vectors beside lists of codes, if they were kept."""
+    if not any(entry.name == VECTORS_NAME for entry in index.manifest.files):
+        return None
+    for problem in vectors_problems(index):
+        raise CorruptFile(problem)
+    return stack.enter_context(VectorsFile(index.path / VECTORS_NAME, index.identity))
+
+
+def _open_tables(
+    stack: ExitStack, path: Path, manifest: Manifest, ids: Ids
+) -> tuple[ExportedTables, pq.ParquetFile | None]:
+    files = stack.enter_context(LshFiles(path))
+    seen = ExportedTables(
+        vector_ids=np.arange(files.shape.n_vectors, dtype=np.uint32), user_ids=files.user_ids, metadata_of=_none,
+        build_id=manifest.build_id, ids=ids, files=files,
+    )  # fmt: skip
+    return seen, _open_metadata(stack, path, manifest, seen.n)
+
+
+_OPENERS: dict[str, _Opener] = {"graph": _open_graph, "lsh": _open_tables, "ivf": _open_lists}
+
+
+def _none(vector_ids: NDArray[np.uint32]) -> pa.Table:
+    """Return the metadata of an index without any."""
+    return pa.table({})
+
+
+def _open_metadata(stack: ExitStack, path: Path, manifest: Manifest, n: int) -> pq.ParquetFile | None:
+    """Open metadata.parquet, if there is one, once it is known to be that of the manifest."""
+    stated = next((entry for entry in manifest.files if entry.name == METADATA_NAME), None)
+    if stated is None:
+        return None
+    digest = file_sha256(path / METADATA_NAME)
+    if digest != stated.sha256:
+        raise corrupt(path / METADATA_NAME, "SHA-256", stated.sha256, digest)
+    file = stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
+    if file.metadata.num_rows != n:
+        raise corrupt(path / METADATA_NAME, "rows", n, file.metadata.num_rows)
+    return file

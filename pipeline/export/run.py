@@ -1,0 +1,128 @@
+"""An index becomes the files of another engine: opened, checked, written beside the output, published in one step.
+
+Everything is relabelled to layout order on the way: slot s of the index is number s in the engine, and ``ids.parquet``
+says what stands there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.exports.idmap import write_id_map
+from indexmill.formats.exports.rows import EXPORT_NAME, ExportedRows, Ids
+from indexmill.formats.exports.target import Target
+from indexmill.formats.exports.targets import TARGETS
+from indexmill.formats.index.manifest import file_sha256
+from indexmill.formats.pagefile.atomic import fsync_dir
+from indexmill.pipeline.export.opened import open_exported
+from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.mill.publish import begin, check_output, give_up, output_lock, swap_in
+
+#: Metadata in slot order needs lookups at random: an uncompressed copy, gone before the export is there.
+_SCRATCH_NAME = ".metadata.arrow"
+#: Version of export.json.
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How an export is done.
+
+    Attributes
+    ----------
+    to : str
+        Name of a target.
+    out : path
+        Directory to write.
+    ids : {"user", "slot"}
+        What the engine is to call the vectors, where it keeps names at all.
+    force : bool
+        Whether an export at `out` is replaced.
+    """
+
+    to: str
+    out: str | os.PathLike[str]
+    ids: Ids = "user"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.to not in TARGETS:
+            raise ConfigError(f"to: expected one of {', '.join(TARGETS)}, got {self.to!r}")
+        if self.ids not in get_args(Ids):
+            raise ConfigError(f"ids: expected user or slot, got {self.ids!r}")
+
+
+def run_export(
+    index: str | os.PathLike[str], options: ExportOptions, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Write and publish an export of the index at `index`.
+
+    Memory: what Python with its libraries takes, the ids, and blocks of a few MiB.
+
+    Returns
+    -------
+    dict
+        export.json (docs/guides/export.md), with ``out`` and with ``open``: code that opens it in the engine.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; nothing is left behind.
+    """
+    listener = progress or Silent()
+    target, out = TARGETS[options.to], Path(os.path.abspath(options.out))
+    with output_lock(out), open_exported(index, target, options.ids) as opened:
+        check_output(out, options.force, EXPORT_NAME)
+        target.check(opened.described())
+        fresh = begin(out)
+        try:
+            with opened.view(fresh / _SCRATCH_NAME) as view:
+                with stage_progress(listener, "ids", view.n, "vectors"):
+                    write_id_map(view, fresh, listener.advance)
+                with stage_progress(listener, target.name, target.passes * view.n_rows, "vectors"):
+                    target.write(view, fresh, listener.advance)
+                record = _seal(fresh, view, target, opened.kind)
+            swap_in(fresh, out)
+        except BaseException:
+            give_up(out)
+            raise
+        return {**record, "out": str(out), "open": target.snippet(view, out)}
+
+
+def _seal(folder: Path, view: ExportedRows, target: Target[Any], kind: str) -> dict[str, Any]:
+    """Make the files durable and write export.json, which names them; return it."""
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir():
+            fsync_dir(path)
+            continue
+        name = str(path.relative_to(folder))
+        if name.startswith("."):
+            continue  # the mark of an unfinished directory
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": file_sha256(path)})
+    listed = target.to_dict()
+    del listed["kinds"]
+    record = {
+        "version": _VERSION,
+        **listed,
+        "kind": kind,
+        "index_build_id": view.build_id,
+        "n_vectors": view.n,
+        "dim": view.dim,
+        "metric": view.metric,
+        "ids": view.ids,
+        "files": files,
+    }
+    with open(folder / EXPORT_NAME, "x") as sealed:
+        json.dump(record, sealed, indent=2)
+        sealed.write("\n")
+        sealed.flush()
+        os.fsync(sealed.fileno())
+    return record

@@ -1,0 +1,178 @@
+"""An index opened to be extended or laid out: every part checked, nothing of its size held but the ids."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from indexmill.builders.vamana.build import VamanaParameters
+from indexmill.formats.errors import InputError
+from indexmill.formats.graph.codes import CodesFile
+from indexmill.formats.graph.entries import read_entries
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
+from indexmill.formats.index.ids import read_ids
+from indexmill.formats.index.manifest import MANIFEST_NAME, file_sha256, read_manifest
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.pagefile.frame import corrupt
+from indexmill.layout.portfolio import ORDERS
+from indexmill.pipeline.generations.node_space import NodeSpace
+from indexmill.pipeline.spec import Parameters
+
+
+class OpenedIndex:
+    """The parts of one index; its files stay open, so the index may be replaced meanwhile.
+
+    Attributes
+    ----------
+    path : Path
+    manifest : Manifest
+    parameters : Parameters
+        Of the build.
+    graph : GraphFile
+    codes : CodesFile
+    entries : EntryVertices
+    navigation : Navigation or None
+    metadata : pyarrow ParquetFile or None
+        Rows in vector-id order.
+    space : NodeSpace
+    id_type : str
+        ``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``.
+    ids_bytes : int
+        Size of ids.imx.
+
+    Raises
+    ------
+    InputError
+        If there is no index at `path`.
+    FormatError
+        If a part is damaged or the parts do not belong together.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path = Path(path)
+        if not (path / MANIFEST_NAME).is_file():
+            raise InputError(
+                f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
+            )
+        self.manifest = manifest = read_manifest(path)
+        try:
+            known = {
+                key: manifest.parameters[key] for key in Parameters.model_fields if key in manifest.parameters
+            }
+            self.parameters = Parameters.model_validate(known)
+        except ValidationError as error:
+            raise corrupt(
+                path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error
+            ) from error
+        identity = manifest.page_file_build_id
+        names = {entry.name: entry for entry in manifest.files}
+        with ExitStack() as stack:
+            self.graph = stack.enter_context(GraphFile(path / "graph.imx", identity))
+            self.n = n = self.graph.n_vertices
+            self.codes = stack.enter_context(CodesFile(path / "codes.imx", identity))
+            self.entries = read_entries(path / "entries.imx", identity, n)
+            self.navigation = None
+            if NAVIGATION_NAME in names:
+                self.navigation = read_navigation(path / NAVIGATION_NAME, identity, n)
+            ids = read_ids(path / "ids.imx", identity)
+            self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = ids
+            users = ids[1]
+            self.id_type = "none" if users is None else str(users.type).removeprefix("large_")
+            self.ids_bytes = os.stat(path / "ids.imx").st_size
+            self.metadata = None
+            if METADATA_NAME in names:
+                digest = file_sha256(path / METADATA_NAME)
+                if digest != names[METADATA_NAME].sha256:
+                    raise corrupt(path / METADATA_NAME, "SHA-256", names[METADATA_NAME].sha256, digest)
+                self.metadata = stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
+            self._check_agreement()
+            self.space = NodeSpace.of(self.graph)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> OpenedIndex:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @property
+    def vector_ids(self) -> NDArray[np.uint32]:
+        """Vector id of each slot, uint32 (n,)."""
+        return self._held_ids()[0]
+
+    @property
+    def user_ids(self) -> pa.Array | None:
+        """User id of each slot, or None."""
+        return self._held_ids()[1]
+
+    def release_ids(self) -> None:
+        """Let go of the ids; they are read again when they are wanted.
+
+        Then it raises FormatError if another index has taken the place of this one.
+        """
+        self._ids = None
+
+    def _held_ids(self) -> tuple[NDArray[np.uint32], pa.Array | None]:
+        if self._ids is None:
+            self._ids = read_ids(self.path / "ids.imx", self.manifest.page_file_build_id)
+        return self._ids
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the user's vectors; inner product stores one more."""
+        return self.graph.node_format.dim - (self.graph.metric == "ip")
+
+    @property
+    def input_dtype(self) -> str:
+        """Type of the vectors the index was built from."""
+        return str(self.manifest.input.get("dtype"))
+
+    @property
+    def vamana(self) -> VamanaParameters:
+        """How a vertex is added: once, by the slack of the build, whose last pass found a whole graph, too."""
+        p = self.parameters
+        degree = self.graph.node_format.max_degree
+        return VamanaParameters(degree, p.build_list_size, p.alpha, saturate=p.saturate)
+
+    @property
+    def order(self) -> str:
+        """Name of the order that lays new vectors out: that of the layout, if it is one that can be made again."""
+        name = self.manifest.layout.get("order")
+        return name if name in ORDERS else self.parameters.order
+
+    @property
+    def built(self) -> int:
+        """Vectors of the last full build."""
+        return self._drift_count("built_vectors", self.n)
+
+    @property
+    def laid_out(self) -> int:
+        """Slots of the last full build or layout: those below never move, whatever was added since."""
+        return self._drift_count("laid_out_vectors", self.built)
+
+    def _drift_count(self, key: str, otherwise: int) -> int:
+        recorded = (self.manifest.drift or {}).get(key)
+        return recorded if isinstance(recorded, int) and 1 <= recorded <= self.n else otherwise
+
+    def _check_agreement(self) -> None:
+        dim = self.graph.node_format.dim
+        metadata_rows = self.n if self.metadata is None else self.metadata.metadata.num_rows
+        for name, what, got, expected in (
+            ("codes.imx", "field 'n_vertices'", self.codes.n_vertices, self.n),
+            ("codes.imx", "field 'dim'", self.codes.codebook.pivots.shape[1], dim),
+            ("entries.imx", "field 'dim'", self.entries.centroids.shape[1], dim),
+            ("ids.imx", "field 'n_vertices'", len(self.vector_ids), self.n),
+            (METADATA_NAME, "rows", metadata_rows, self.n),
+            (MANIFEST_NAME, "key 'input': n_vectors", self.manifest.input.get("n_vectors"), self.n),
+            (MANIFEST_NAME, "key 'input': dim", self.manifest.input.get("dim"), self.dim),
+        ):
+            if got != expected:
+                raise corrupt(self.path / name, what, f"{expected} as in graph.imx", got)

@@ -1,0 +1,173 @@
+"""One run that makes the next generation of an index: its output, its stages, what they took, and its publishing.
+
+Everything is prepared beside the output or in a directory that the caller names, so a killed run leaves the index
+as it was, and the next one starts over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, parse_manifest
+from indexmill.pipeline.mill.peak import PeakMemory
+from indexmill.pipeline.mill.progress import Progress, Silent
+from indexmill.pipeline.mill.publish import check_output, output_lock, publish
+from indexmill.pipeline.spec import DEFAULT_MEMORY
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where the result goes and what it may take.
+
+    None of it reaches the bytes, but one: memory decides what a layout that is to be chosen may look at
+    (`pipeline.relayout.auto.memory_record`).
+
+    Attributes
+    ----------
+    out : path, optional
+        By default the (first) index, which is replaced by its next generation.
+    memory : int
+        Bytes beside the page cache.
+    workers : int
+        Threads.
+    force : bool
+        Whether another index at `out` may be replaced, and indexes merged that have vectors in common.
+    work : path, optional
+        Directory for scratch files; by default they lie beside the output.
+    """
+
+    out: str | os.PathLike[str] | None = None
+    memory: int = DEFAULT_MEMORY
+    workers: int = 2
+    force: bool = False
+    work: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.workers <= 1024:
+            raise ConfigError(f"workers: expected 1 to 1024, got {self.workers}")
+        if self.memory < 1:
+            raise ConfigError(f"memory: expected a positive number of bytes, got {self.memory}")
+
+
+class GenerationRun:
+    """One run on the index at `index`.
+
+    Attributes
+    ----------
+    out : Path
+    in_place : bool
+        Whether `out` is the index itself.
+    seconds : dict
+        Of each stage so far.
+    """
+
+    def __init__(
+        self, index: str | os.PathLike[str], options: RunOptions, progress: Progress | None = None
+    ) -> None:
+        self.options = options
+        self.progress = progress or Silent()
+        self.seconds: dict[str, float] = {}
+        self._memory = PeakMemory()
+        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        replaced = os.path.realpath(index)
+        self.out = Path(os.path.realpath(index if options.out is None else options.out))
+        self.in_place = str(self.out) == replaced
+
+    @contextmanager
+    def working(self) -> Iterator[Path]:
+        """Take the output and yield a scratch directory; BLAS runs on one thread, for equal bytes."""
+        scratch = scratch_directory(self.out, self.options.work)
+        with self._memory, threadpool_limits(1), output_lock(self.out), emptied(scratch):
+            check_output(self.out, self.options.force or self.in_place)
+            yield scratch
+
+    @contextmanager
+    def stage(self, name: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+        """Time and show a stage; yields what counts its steps."""
+        begun = time.perf_counter()
+        self.progress.start(name, total, unit)
+        yield self.progress.advance
+        self.seconds[name] = time.perf_counter() - begun
+        self.progress.finish(f"{self.seconds[name]:.1f} s")
+
+    def publish(
+        self, directory: Path, manifest: Manifest, replaced: str, facts: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Publish the files of `directory` under `manifest`, and return the manifest as it stands there.
+
+        Parameters
+        ----------
+        replaced : str
+            Build id of the index that a run in place started from.
+        facts : dict
+            What run.json tells beside times and memory.
+
+        Raises
+        ------
+        ConfigError
+            If another index has taken its place meanwhile.
+        """
+        record = self._record() | facts
+        with self.stage("publish", len(manifest.files), "files") as advance:
+            if self.in_place and parse_manifest(self.out).build_id != replaced:
+                raise ConfigError(
+                    f"out: {self.out} was replaced meanwhile; run again to work on what is there now"
+                )
+            publish(directory, manifest, record, self.out, self.options.force or self.in_place, keep=False)
+            advance(len(manifest.files))
+        published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
+        return published
+
+    def _record(self) -> dict[str, Any]:
+        """Return what may differ between two equal runs, for run.json."""
+        return {
+            "started": self._started,
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+            "workers": self.options.workers,
+            "executor": "local",
+            "host": {
+                "name": socket.gethostname(),
+                "machine": platform.machine(),
+                "system": platform.system(),
+            },
+            "memory_budget_bytes": self.options.memory,
+            "peak_memory_bytes": self._memory.bytes,
+        }
+
+
+def scratch_directory(out: Path, work: str | os.PathLike[str] | None = None, kind: str = "scratch") -> Path:
+    """Return where a run on `out` keeps its scratch files: always the same, so that the next run of a kind finds them.
+
+    In `work`, where other outputs of that name may have theirs, the name holds a hash of the whole path.
+    """
+    if work is None:
+        return out.with_name(f".{out.name}.indexmill-{kind}")
+    path_hash = hashlib.sha256(os.fsencode(out)).hexdigest()[:8]
+    return Path(os.path.abspath(work)) / f"{out.name}-{path_hash}.indexmill-{kind}"
+
+
+@contextmanager
+def emptied(scratch: Path) -> Iterator[None]:
+    """Make a directory for the length of a block; what a killed run left there goes first."""
+    if scratch.exists():
+        shutil.rmtree(scratch)
+    scratch.mkdir(parents=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(scratch)

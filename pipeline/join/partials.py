@@ -1,0 +1,107 @@
+"""What a join keeps on the disk until it is finished: the lists to probe, and what was found in every batch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.builders.lists.scan import Nearest
+from indexmill.formats.pagefile.atomic import write_json_atomic
+from indexmill.formats.pagefile.reader import PageFileWriter
+from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.join.rows import CHOSEN_KIND, FOUND, PART_KIND, RowFile, as_rows, is_whole
+
+_JOB = "job.json"
+
+
+class Partials:
+    """The folder of one join, found again by a join of the same job.
+
+    Parameters
+    ----------
+    folder : Path
+    n_queries, k : int
+    """
+
+    def __init__(self, folder: Path, n_queries: int, k: int) -> None:
+        self.folder, self.n_queries, self.k = folder, n_queries, k
+        self.facts: dict[str, Any] = {}
+        self._job = ""
+
+    def begin(self, job: dict[str, Any]) -> None:
+        """Make the folder, and empty it if it belongs to another job.
+
+        Parameters
+        ----------
+        job : dict
+            What decides the results, JSON.
+        """
+        self._job = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
+        try:
+            found = json.loads((self.folder / _JOB).read_text())
+        except (FileNotFoundError, ValueError):
+            found = {}
+        if isinstance(found, dict) and found.get("job") == self._job and isinstance(found.get("facts"), dict):
+            self.facts = found["facts"]
+            return
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True)
+        self.remember({})
+
+    def remember(self, facts: dict[str, Any]) -> None:
+        """Keep what was learnt for a join that goes on."""
+        self.facts = facts
+        write_json_atomic(self.folder / _JOB, {"job": self._job, "facts": facts})
+
+    def part(self, batch: int) -> Path:
+        """Return where what was found in a batch is kept."""
+        return self.folder / f"{batch:06d}.part"
+
+    def merged(self, level: int, number: int) -> Path:
+        """Return where the parts of several batches are kept, merged."""
+        return self.folder / f"merged-{level}-{number:06d}.part"
+
+    def write(self, path: Path, blocks: Iterable[Nearest]) -> None:
+        """Write what was found, block after block of queries; whole or not at all."""
+        with PageFileWriter(path, PART_KIND, {"n_queries": self.n_queries, "k": self.k}) as file:
+            with file.section("rows") as section:
+                for found in blocks:
+                    section.write(as_rows(found))
+            failpoint("task-written")
+        failpoint("task-done")
+
+    def has(self, path: Path) -> bool:
+        """Say whether a file of what was found is whole; a damaged one is deleted, so that it is made again."""
+        return is_whole(path, PART_KIND, self.n_queries, FOUND, self.k)
+
+    def open(self, path: Path) -> RowFile:
+        """Open a file of what was found."""
+        return RowFile(path, PART_KIND, self.n_queries, FOUND, self.k)
+
+    @property
+    def _chosen(self) -> Path:
+        return self.folder / "chosen.cells"
+
+    def keep_chosen(self, nprobe: int, choose: Callable[[], Iterator[Any]]) -> None:
+        """Keep the lists that each query probes, uint32 (n, nprobe) blocks, unless they are there."""
+        if is_whole(self._chosen, CHOSEN_KIND, self.n_queries, "<u4", nprobe):
+            return
+        fields = {"n_queries": self.n_queries}
+        with PageFileWriter(self._chosen, CHOSEN_KIND, fields) as file, file.section("rows") as section:
+            for rows in choose():
+                section.write(np.ascontiguousarray(rows, "<u4"))
+
+    def open_chosen(self, nprobe: int) -> RowFile:
+        """Open the file of the lists that each query probes."""
+        return RowFile(self._chosen, CHOSEN_KIND, self.n_queries, "<u4", nprobe)
+
+    def remove(self) -> None:
+        """Delete everything: the join is finished."""
+        shutil.rmtree(self.folder)

@@ -1,0 +1,98 @@
+"""A platform that is not there: when its workers would be through with batches, and what energy that would take.
+
+A discrete-event simulation of `Board` and its workers with exact rates and no other cost: nothing is loaded.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from indexmill.pipeline.join.platform import Costs, Worker
+from indexmill.pipeline.join.split import Board, Share
+
+
+@dataclass
+class WorkerRun:
+    """What a worker did.
+
+    Attributes
+    ----------
+    name : str
+    planned : int
+    predicted_seconds : float
+    batches : list of int
+        That it searched.
+    stolen : int
+        Of these, that were another's.
+    seconds : float
+        From the start of all to the end of its last batch.
+    load_seconds, search_seconds : float
+    """
+
+    name: str
+    planned: int
+    predicted_seconds: float
+    batches: list[int] = field(default_factory=list)
+    stolen: int = 0
+    seconds: float = 0.0
+    load_seconds: float = 0.0
+    search_seconds: float = 0.0
+
+
+def spread(seconds: Sequence[float]) -> float:
+    """Return by which share of the last worker's time the first one was done before it."""
+    working = [value for value in seconds if value > 0]
+    return 1 - min(working) / max(working) if working else 0.0
+
+
+def energy_joules(workers: Sequence[Worker], runs: Sequence[WorkerRun], base_watts: float = 0.0) -> float:
+    """Return the energy of a run: what draws always, and each worker while it works and while it waits for the last."""
+    end = max((run.seconds for run in runs), default=0.0)
+    drawn = [
+        w.watts * r.seconds + w.idle_watts * (end - r.seconds) for w, r in zip(workers, runs, strict=True)
+    ]
+    return base_watts * end + sum(drawn)
+
+
+def simulate(
+    planned: Sequence[Share], costs: Costs, *, lag: dict[int, float] | None = None
+) -> list[WorkerRun]:
+    """Return what workers would do with their shares.
+
+    Parameters
+    ----------
+    planned : sequence of Share
+        Of workers with rates.
+    lag : dict of int to float, optional
+        Workers that are slower than declared, and how many times.
+    """
+    board, slow = Board(planned), lag or {}
+    runs = [WorkerRun(share.worker.name, len(share.batches), share.seconds) for share in planned]
+    # (time, kind, worker): kind 0 ends a search, kind 1 asks for a batch; ends come first, so that paces are known.
+    events = [(0.0, 1, i) for i in range(len(planned))]
+    searched = [0.0] * len(planned)  # when the worker's last search ends
+    heapq.heapify(events)
+    while events:
+        now, kind, i = heapq.heappop(events)
+        worker, run = planned[i].worker, runs[i]
+        if kind == 0:
+            board.finished(i, now)
+            run.seconds = now
+            continue
+        number = board.take(i, now)
+        if number is None:
+            continue
+        load = worker.load_seconds(costs.n_bytes[number]) * slow.get(i, 1.0)
+        search = worker.search_seconds(costs.compares[number]) * slow.get(i, 1.0)
+        begins = max(now + load, searched[i])
+        searched[i] = begins + search
+        run.batches.append(number)
+        run.load_seconds += load
+        run.search_seconds += search
+        heapq.heappush(events, (searched[i], 0, i))
+        heapq.heappush(events, (begins if worker.overlap else searched[i], 1, i))
+    for run, lane in zip(runs, board.lanes, strict=True):
+        run.stolen = lane.stolen
+    return runs

@@ -1,0 +1,174 @@
+"""The search of some batches for all queries of a join: what one machine does of Algorithm 2."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.lists.rows import Lists
+from indexmill.builders.lists.scan import Nearest
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.pipeline.join.batches import Loaded, Pace, Unread, load_batches
+from indexmill.pipeline.join.partials import Partials
+from indexmill.pipeline.join.queries import Queries
+from indexmill.pipeline.join.search import Search
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every task of a join needs to know.
+
+    Attributes
+    ----------
+    index, folder : str
+        The index, and where results are kept: the same paths on every machine.
+    n_queries, k, nprobe : int
+    block : int
+        Queries that are searched at a time; does not reach the result.
+    """
+
+    index: str
+    folder: str
+    n_queries: int
+    k: int
+    nprobe: int
+    block: int
+
+    def partials(self) -> Partials:
+        """Return the folder of the join."""
+        return Partials(Path(self.folder), self.n_queries, self.k)
+
+
+@dataclass
+class Searched:
+    """What became of some batches.
+
+    Attributes
+    ----------
+    batches : list of int
+        That were searched.
+    unread : dict of int to str
+        Those that cannot be read, and why.
+    load_bytes : int
+    load_seconds, search_seconds : float
+    """
+
+    batches: list[int] = field(default_factory=list)
+    unread: dict[int, str] = field(default_factory=dict)
+    load_bytes: int = 0
+    load_seconds: float = 0.0
+    search_seconds: float = 0.0
+
+    def add(self, other: Searched) -> None:
+        """Count what became of other batches, too."""
+        self.batches += other.batches
+        self.unread |= other.unread
+        self.load_bytes += other.load_bytes
+        self.load_seconds += other.load_seconds
+        self.search_seconds += other.search_seconds
+
+
+class BatchSearch:
+    """Searches batches for all queries and keeps what is found in each in the folder of the join.
+
+    Parameters
+    ----------
+    work : Work
+    queries : array, shape (n_queries, user's dim)
+    threads : int
+    """
+
+    def __init__(self, work: Work, queries: NDArray[Any], threads: int) -> None:
+        self.work, self.files, self.partials = work, IvfFiles(work.index), work.partials()
+        self._queries = Queries(self.files.centroids, queries)
+        self._search = Search(self.files.centroids, work.k, work.nprobe, threads)
+
+    def choose(self) -> None:
+        """Find the lists that each query probes and keep them, unless that was done or they are all probed."""
+        if not self._search.exhaustive:
+            self.partials.keep_chosen(self.work.nprobe, self._chosen)
+
+    def probes(self) -> NDArray[np.int64]:
+        """Return how many queries probe each list, int64 (n_lists,), as they were chosen."""
+        n_lists = self.files.centroids.n_lists
+        if self._search.exhaustive:
+            return np.full(n_lists, self.work.n_queries, np.int64)
+        probes = np.zeros(n_lists, np.int64)
+        with self.partials.open_chosen(self.work.nprobe) as chosen:
+            for first, last in self._blocks():
+                probes += np.bincount(chosen.read(first, last).ravel(), minlength=n_lists)
+        return probes
+
+    def run(
+        self,
+        numbers: Iterable[int],
+        *,
+        ahead: bool = True,
+        load_pace: Pace | None = None,
+        search_pace: Callable[[Loaded | Unread, float], None] | None = None,
+        advance: Callable[[int], None] | None = None,
+    ) -> Searched:
+        """Search batches one after the other; one that cannot be read does not keep the others.
+
+        Parameters
+        ----------
+        numbers, ahead, load_pace
+            As `load_batches` has them.
+        search_pace : callable, optional
+            Called with a batch and when its search began, once it is over; with one that cannot be read, too.
+        advance : callable, optional
+            Counts batches.
+        """
+        done = Searched()
+        for batch in load_batches(self.files, numbers, ahead=ahead, pace=load_pace):
+            began = time.perf_counter()
+            if isinstance(batch, Loaded):
+                self.partials.write(self.partials.part(batch.number), self._found(batch.lists))
+            if search_pace is not None:
+                search_pace(batch, began)
+            if advance is not None:
+                advance(1)
+            if isinstance(batch, Unread):
+                done.unread[batch.number] = str(batch.error)
+                continue
+            done.search_seconds += time.perf_counter() - began
+            done.batches.append(batch.number)
+            done.load_bytes += batch.bytes
+            done.load_seconds += batch.seconds
+        return done
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        for first in range(0, self.work.n_queries, self.work.block):
+            yield first, min(first + self.work.block, self.work.n_queries)
+
+    def _chosen(self) -> Iterator[Any]:
+        for first, last in self._blocks():
+            yield self._search.choose(self._queries.block(first, last))
+
+    def _found(self, lists: Lists) -> Iterator[Nearest]:
+        if self._search.exhaustive:
+            for first, last in self._blocks():
+                yield self._search.run(lists, self._queries.block(first, last), None)
+            return
+        with self.partials.open_chosen(self.work.nprobe) as chosen:
+            for first, last in self._blocks():
+                yield self._search.run(lists, self._queries.block(first, last), chosen.read(first, last))
+
+
+def search_batches(
+    work: Work,
+    queries: NDArray[Any],
+    numbers: Sequence[int],
+    threads: int,
+    advance: Callable[[int], None] | None = None,
+) -> Searched:
+    """Search those batches of `numbers` that are not done yet. A task; a machine that is lost leaves what it did."""
+    search = BatchSearch(work, queries, threads)
+    left = [number for number in numbers if not search.partials.has(search.partials.part(number))]
+    return search.run(left, advance=advance)

@@ -1,0 +1,166 @@
+"""A join by the workers of a platform: real loads and searches, of each worker at its own pace."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from indexmill.pipeline.join.batches import Loaded, Unread
+from indexmill.pipeline.join.platform import Costs, Worker, costs_of
+from indexmill.pipeline.join.simulate import WorkerRun
+from indexmill.pipeline.join.split import Board, Share, plan_split
+from indexmill.pipeline.join.tasks import BatchSearch, Searched, Work
+
+_LEAST_SECONDS = 1e-6
+#: Seconds that a worker that is slowed may be behind and still make up for.
+_CATCH_UP_SECONDS = 0.5
+
+
+@dataclass
+class SplitRun:
+    """What a platform is to do and did.
+
+    Attributes
+    ----------
+    planned : list of Share
+    runs : list of WorkerRun
+    searched : Searched
+    """
+
+    planned: list[Share]
+    runs: list[WorkerRun]
+    searched: Searched
+
+
+def run_split(
+    work: Work,
+    queries: NDArray[Any],
+    workers: Sequence[Worker],
+    batches: Sequence[int],
+    advance: Callable[[int], None],
+) -> SplitRun:
+    """Search batches, divided among workers; rates that one does not declare are measured with the first batch.
+
+    The lists that queries probe must be chosen (`BatchSearch.choose`).
+    """
+    first = BatchSearch(work, queries, max(worker.threads for worker in workers))
+    costs = costs_of(first.files, first.probes())
+    searched, left = Searched(), list(batches)
+    if any(worker.measured for worker in workers):
+        while left and not searched.batches:
+            searched.add(first.run(left[:1], ahead=False, advance=advance))
+            left = left[1:]
+        workers = with_rates(workers, costs, searched)
+    planned = plan_split(workers, costs, left)
+    runs = _Crew(work, queries, planned, costs, advance).run(searched)
+    return SplitRun(planned, runs, searched)
+
+
+def with_rates(workers: Sequence[Worker], costs: Costs, searched: Searched) -> list[Worker]:
+    """Return workers with the rates that the search of one batch had where they declare none."""
+    number = (searched.batches or [0])[0]
+    load = costs.n_bytes[number] / max(searched.load_seconds, _LEAST_SECONDS) / 1e6
+    compare = max(costs.compares[number], 1.0) / max(searched.search_seconds, _LEAST_SECONDS) / 1e6
+    return [
+        replace(
+            worker,
+            load_mb_s=load if worker.load_mb_s is None else worker.load_mb_s,
+            compare_m_s=compare if worker.compare_m_s is None else worker.compare_m_s,
+        )
+        for worker in workers
+    ]
+
+
+class _Crew:
+    """The workers of one run, a thread each that loads and searches its batches."""
+
+    def __init__(
+        self,
+        work: Work,
+        queries: NDArray[Any],
+        planned: list[Share],
+        costs: Costs,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._work, self._queries, self._planned, self._costs = work, queries, planned, costs
+        self._advance = advance
+        self._board, self._lock = Board(planned), threading.Lock()
+        self._began = 0.0
+
+    def run(self, total: Searched) -> list[WorkerRun]:
+        """Return what each worker did, and count it in `total`.
+
+        Raises
+        ------
+        Exception
+            What a worker raised; the others finish what there is first.
+        """
+        self._began = time.perf_counter()
+        with ThreadPoolExecutor(len(self._planned), "join-worker") as threads:
+            pending = [threads.submit(self._worker, i) for i in range(len(self._planned))]
+        runs = []
+        for i, future in enumerate(pending):
+            run, searched = future.result()
+            run.stolen = self._board.lanes[i].stolen
+            runs.append(run)
+            total.add(searched)
+        return runs
+
+    def _worker(self, i: int) -> tuple[WorkerRun, Searched]:
+        share = self._planned[i]
+        worker, run = share.worker, WorkerRun(share.worker.name, len(share.batches), share.seconds)
+        search = BatchSearch(self._work, self._queries, worker.threads)
+        loads = _Clock()
+        searches = _Clock() if worker.overlap else loads
+
+        def loaded(n_bytes: int, began: float) -> None:
+            if worker.throttle:
+                loads.wait(began, worker.load_seconds(n_bytes))
+
+        def searched(batch: Loaded | Unread, began: float) -> None:
+            if worker.throttle and isinstance(batch, Loaded):
+                searches.wait(began, worker.search_seconds(self._costs.compares[batch.number]))
+            run.seconds = time.perf_counter() - self._began
+            with self._lock:
+                self._board.finished(i, run.seconds)
+
+        done = search.run(
+            self._take(i), ahead=worker.overlap, load_pace=loaded, search_pace=searched, advance=self._advance
+        )
+        run.batches, run.load_seconds, run.search_seconds = (
+            done.batches,
+            done.load_seconds,
+            done.search_seconds,
+        )
+        return run, done
+
+    def _take(self, i: int) -> Iterator[int]:
+        """Yield the batches of a worker, each when it is about to be loaded."""
+        while True:
+            with self._lock:
+                number = self._board.take(i, time.perf_counter() - self._began)
+            if number is None:
+                return
+            yield number
+
+
+class _Clock:
+    """When a worker that is slowed would be through: what took too long once is made up for, so that rates are kept."""
+
+    def __init__(self) -> None:
+        self._due = -math.inf
+
+    def wait(self, began: float, seconds: float) -> None:
+        """Sleep until work that began then and takes so long is due."""
+        behind = began - self._due
+        self._due = (self._due if behind < _CATCH_UP_SECONDS else began) + seconds
+        left = self._due - time.perf_counter()
+        if left > 0:
+            time.sleep(left)

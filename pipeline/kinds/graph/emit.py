@@ -1,0 +1,239 @@
+"""Stages *pack* and *emit*: nodes sorted by slot, then the page-aligned files of an index.
+
+Laying nodes out anew is a sort-merge: *pack* reads the vertices front to back and writes each as a record (slot;
+node and code), *emit* merges the records in slot order into pages. Nothing is read at random, and nothing but
+the maps between vertices and slots grows with the index.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from indexmill.builders.quantize.scalar import Scale, fit_scale
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.graph.codes import Codebook, write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import ScaleArrays, write_graph
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import seal_files
+from indexmill.pipeline.kinds.common.encode import load_codebook
+from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_summary
+from indexmill.pipeline.kinds.graph.navigation import load_navigation
+from indexmill.pipeline.kinds.graph.tasks import load_graph
+from indexmill.pipeline.mill.external_sort import merge
+
+PACK_VERSION = 1
+EMIT_VERSION = 3
+#: What the stage tells the manifest; not part of the index.
+RECORD = "emit.json"
+#: Codes written at a time.
+_BLOCK = 262_144
+
+
+class EmitInputs(NamedTuple):
+    """Directories of the stages that feed the files; `navigation` is None in a build without."""
+
+    ingest: str
+    cluster: str
+    graph: str
+    entries: str
+    encode: str
+    order: str
+    navigation: str | None
+
+
+def node_format(dtype: str, dim: int, max_degree: int, node_dtype: str) -> NodeFormat:
+    """Return the node of an index whose stored vectors have type `dtype`."""
+    return NodeFormat(dim, dtype if node_dtype == "same" else node_dtype, max_degree)
+
+
+def check_range(summary: InputSummary, node: NodeFormat) -> None:
+    """Refuse float16 nodes for values that float16 cannot hold.
+
+    Raises
+    ------
+    ConfigError
+        Naming the component and its value.
+    """
+    extremes = np.maximum(np.abs(summary.minimum), np.abs(summary.maximum))
+    if node.dtype == "float16" and extremes.max() > np.finfo(np.float16).max:
+        j = int(extremes.argmax())
+        raise ConfigError(
+            f"node_dtype: float16 holds at most 65504, but component {j} reaches {extremes[j]:g}; use sq16, sq8 or same"
+        )
+
+
+def record_dtype(node: NodeFormat, code_bytes: int) -> np.dtype[Any]:
+    """Return the packed type of a vertex on its way to its slot."""
+    return np.dtype(
+        [
+            ("vector", node.element_dtype, (node.dim,)),
+            ("neighbours", "<u4", (node.max_degree,)),
+            ("degree", "<u4"),
+            ("code", "u1", (code_bytes,)),
+        ]
+    )
+
+
+def pack_task(
+    inputs: EmitInputs, node: NodeFormat, first: int, last: int, batch_bytes: int, out: str
+) -> None:
+    """Write the chunk file of vertices `first` to `last`: key slot, value vertex, payload `record_dtype`."""
+    slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
+    graph = load_graph(Path(inputs.graph))
+    codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")[first:last]
+    vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")[first:last]
+    scale = _scale(read_summary(Path(inputs.ingest)), node)
+    block = NodeBlock(
+        vectors if scale is None else scale.encode(vectors),
+        slots[graph.neighbours[first:last]],
+        graph.degrees[first:last],
+    )
+    vertices = np.arange(first, last, dtype=np.uint32)
+    write_nodes(out, node, block, codes, slots[first:last], vertices, len(slots), batch_bytes)
+
+
+def write_nodes(
+    out: str | Path,
+    node: NodeFormat,
+    block: NodeBlock,
+    codes: NDArray[np.uint8],
+    slots: NDArray[np.uint32],
+    vertices: NDArray[np.uint32],
+    n: int,
+    batch_bytes: int,
+) -> None:
+    """Write nodes on their way to their slots as a chunk file: key slot, value vertex, payload `record_dtype`.
+
+    Parameters
+    ----------
+    block : NodeBlock
+        Whose neighbours are slots of the layout to come.
+    codes : uint8 array, shape (m, M)
+    slots, vertices : uint32 arrays, shape (m,)
+    n : int
+        Slots of the index.
+    """
+    nodes = np.empty(len(block), record_dtype(node, codes.shape[1]))
+    nodes["vector"] = block.vectors
+    nodes["neighbours"] = block.neighbours
+    nodes["degree"] = block.degrees
+    nodes["code"] = codes
+    payload = nodes.view(np.uint8).reshape(len(nodes), -1)
+    records = Records(np.ascontiguousarray(slots), vertices, payload)
+    write_chunk(out, records, [0, n], batch_bytes=batch_bytes)
+
+
+def emit_task(
+    inputs: EmitInputs,
+    chunks: list[str],
+    node: NodeFormat,
+    metric: str,
+    buffer_bytes: int,
+    out: str,
+    threads: int,
+    advance: Any = None,
+) -> None:
+    """Write ``graph.imx``, ``codes.imx`` and the other files of an index but its manifest, stamped."""
+    directory = Path(out)
+    order = np.load(Path(inputs.order) / "order.npy", mmap_mode="r")
+    slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
+    summary = read_summary(Path(inputs.ingest))
+    codebook = load_codebook(Path(inputs.encode))
+    scale = _scale(summary, node)
+    write_pages(
+        directory, chunks, node, len(order), codebook, metric, buffer_bytes, advance,
+        max_norm=summary.max_norm, scale=None if scale is None else (scale.minimum, scale.step),
+    )  # fmt: skip
+    medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
+    centroids = np.load(Path(inputs.entries) / "centroids.npy")
+    vertices = slots[np.load(Path(inputs.entries) / "vertices.npy")]
+    write_entries(
+        directory / "entries.imx", EntryVertices(int(slots[medoid]), centroids, vertices), len(order)
+    )
+    if inputs.navigation is not None:
+        navigation = load_navigation(Path(inputs.navigation), slots)
+        write_navigation(directory / NAVIGATION_NAME, navigation, len(order))
+    ids = read_ids(Path(inputs.ingest))
+    write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
+    metadata = Path(inputs.ingest) / "metadata.parquet"
+    if metadata.exists():
+        shutil.copyfile(metadata, directory / metadata.name)
+    seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()))
+
+
+def write_pages(
+    directory: Path,
+    chunks: list[str],
+    node: NodeFormat,
+    n: int,
+    codebook: Codebook,
+    metric: str,
+    buffer_bytes: int,
+    advance: Any = None,
+    *,
+    max_norm: float,
+    scale: ScaleArrays | None,
+) -> None:
+    """Merge chunk files of `write_nodes` into ``graph.imx`` and ``codes.imx``.
+
+    Memory: `buffer_bytes` for the merge, and about 16 MiB of nodes on their way to their pages.
+    """
+    by_slot = directory / "codes.bin"
+    code_bytes = len(codebook.offsets) - 1
+    nodes = _nodes(chunks, node, n, code_bytes, buffer_bytes, by_slot, advance)
+    write_graph(directory / "graph.imx", node, n, metric, nodes, max_norm=max_norm, scale=scale)
+    codes = np.memmap(by_slot, np.uint8, "r", shape=(n, code_bytes))
+    write_codes(directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK)))
+    by_slot.unlink()
+
+
+def _scale(summary: InputSummary, node: NodeFormat) -> Scale | None:
+    if node.dtype not in ("sq8", "sq16"):
+        return None
+    return fit_scale(np.array(summary.minimum), np.array(summary.maximum), int(node.dtype[2:]))
+
+
+def _nodes(
+    chunks: list[str],
+    node: NodeFormat,
+    n: int,
+    code_bytes: int,
+    buffer_bytes: int,
+    by_slot: Path,
+    advance: Any,
+) -> Iterator[NodeBlock]:
+    """Yield nodes in slot order, and write their codes to `by_slot` on the way."""
+    dtype = record_dtype(node, code_bytes)
+    with open(by_slot, "wb") as codes:
+        for _, _, payload in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
+            records = payload.reshape(-1).view(dtype)
+            codes.write(np.ascontiguousarray(records["code"]).data)
+            yield NodeBlock(
+                np.ascontiguousarray(records["vector"]),
+                np.ascontiguousarray(records["neighbours"], np.uint32),
+                records["degree"],
+            )
+            if advance is not None:
+                advance(len(records))
+
+
+def seal(directory: Path, facts: dict[str, Any]) -> None:
+    """Write the build id into every page file; id, list of files and `facts` for the manifest go into `RECORD`."""
+    names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
+    identity, files = seal_files(directory, names)
+    record = {"build_id": identity, "files": [asdict(file) for file in files], **facts}
+    (directory / RECORD).write_text(json.dumps(record))

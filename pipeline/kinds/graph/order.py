@@ -1,0 +1,85 @@
+"""Stage *order*: a slot for every vertex, and the proxies of that layout."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.vamana.build import Graph
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.pagefile.mapped import create_raw
+from indexmill.layout.metrics import layout_metrics
+from indexmill.layout.order import Adjacency, invert
+from indexmill.layout.portfolio import ORDERS
+from indexmill.layout.star import star_order
+from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes
+
+VERSION = 4
+
+
+def order_task(
+    graph: str, vectors: str | None, order: str, node: NodeFormat, seed: int, out: str, threads: int
+) -> None:
+    """Write ``order.npy``, its inverse ``slots.npy``, and ``layout.json``, facts of layout and graph.
+
+    Parameters
+    ----------
+    vectors : str, optional
+        Comparable rows, mapped for an order that places vectors (`layout.portfolio.USES_POINTS`).
+    order : str
+        A key of `layout.portfolio.ORDERS`.
+    node : NodeFormat
+        Decides how many nodes share a page.
+    """
+    g = load_graph(Path(graph))
+    n = len(g.degrees)
+    per_page = max(node.nodes_per_page, 1)
+    if order == "star":
+        layout = mapped_star_order(g, per_page, Path(out) / "reverse.bin")
+    else:
+        points = None if vectors is None else np.load(vectors, mmap_mode="r")
+        layout = ORDERS[order].fit(
+            Adjacency(g.neighbours, g.degrees), points, per_page, seed, threads=threads
+        )
+    fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
+    metrics = layout_metrics(g.neighbours, g.degrees, layout, per_page, fill)
+    np.save(Path(out) / "order.npy", layout)
+    np.save(Path(out) / "slots.npy", invert(layout))
+    sizes = shard_sizes(Path(graph))
+    rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
+    facts = {
+        "layout": {"order": order, **rounded},
+        "graph": {
+            **degree_facts(g.degrees),
+            "edges_added": g.edges_added,
+            "shards": sizes,
+            "mean_fanout": round(sum(sizes) / n, 6),
+        },
+    }
+    (Path(out) / "layout.json").write_text(json.dumps(facts))
+
+
+def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:
+    """Return what key ``graph`` of the manifest says of degrees, int32 (n,)."""
+    return {
+        "mean_degree": round(float(degrees.mean()), 6),
+        "least_degree": int(degrees.min()),
+        "greatest_degree": int(degrees.max()),
+    }
+
+
+def mapped_star_order(graph: Graph | Adjacency, nodes_per_page: int, file: Path) -> NDArray[np.uint32]:
+    """Star packing with the reverse graph in a mapped file: edges are scratch space, only vertices are memory."""
+    edges = max(1, int(graph.degrees.sum(dtype=np.int64)))
+    sources = create_raw(file, np.uint32, edges)
+    try:
+        return star_order(graph.neighbours, graph.degrees, nodes_per_page, sources)
+    finally:
+        del sources
+        file.unlink()

@@ -1,0 +1,283 @@
+"""The stages of a graph index: what each reads, what decides it, and the tasks it is made of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from indexmill.builders.nearest.products import PRODUCT_ROWS
+from indexmill.formats.index.manifest import Manifest
+from indexmill.layout.portfolio import USES_POINTS
+from indexmill.pipeline.kinds.common import certify, cluster, encode
+from indexmill.pipeline.kinds.common.compute import compute_key
+from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.record import emitted_manifest
+from indexmill.pipeline.kinds.graph import budget, emit, entries, navigation, order
+from indexmill.pipeline.kinds.graph import tasks as graph
+from indexmill.pipeline.kinds.graph.memory import narrow_stages
+from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
+from indexmill.pipeline.mill.stages import Mill, Stage, task_files
+from indexmill.pipeline.spec import Parameters
+
+
+class GraphRecipe(Recipe):
+    """Builds the web of stages behind an index; nothing runs before `certify` is made.
+
+    Parameters
+    ----------
+    mill : Mill
+    ingest : Stage
+        Finished.
+    summary : InputSummary
+        What it learnt.
+    shape : budget.Shape
+        With the resolved parameters.
+    memory : int
+        The budget, in bytes.
+    """
+
+    def __init__(
+        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: budget.Shape, memory: int
+    ) -> None:
+        super().__init__(mill, ingest, summary, memory)
+        self.shape = shape
+        self.p: Parameters = shape.parameters
+        self._narrow = narrow_stages(shape, memory)
+        self.node = emit.node_format(str(shape.dtype), shape.dim, self.p.max_degree, self.p.node_dtype)
+        emit.check_range(summary, self.node)
+        self.sample = self._sample()
+        self.cluster = self._cluster()
+        self.graph = self._graph()
+        self.encode = self._encode()
+        self.order = self._order()
+        self.entries = self._entries()
+        self.navigation = self._navigation() if self.p.navigation else None
+        self.inputs = emit.EmitInputs(
+            ingest=str(ingest.path),
+            cluster=str(self.cluster.path),
+            graph=str(self.graph.path),
+            entries=str(self.entries.path),
+            encode=str(self.encode.path),
+            order=str(self.order.path),
+            navigation=None if self.navigation is None else str(self.navigation.path),
+        )
+        self.spans = budget.task_bounds(
+            summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory
+        )
+        self.pack = self._pack()
+        self.emit = self._emit()
+        self.emit.pinned = True
+        self.certify = self._certify()
+
+    def _at_once(self, name: str) -> int | None:
+        executor, stage = self.mill.executor, self._narrow[name]
+        return stage.fitting(self.memory, executor.workers, executor.workers * executor.process_bytes)
+
+    def _batch_bytes(self, chunks: int, payload_bytes: int) -> int:
+        return budget.batch_bytes(chunks, payload_bytes, self.memory)
+
+    def _sample(self) -> Stage:
+        what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
+        return self._call(
+            "sample", cluster.SAMPLE_VERSION, what, [self.ingest],
+            lambda: (cluster.sample_task, self.vectors, self.p.sample_vectors, self.p.seed),
+        )  # fmt: skip
+
+    def _cluster(self) -> Stage:
+        limit, overlap = self.p.shard_vectors, self.p.overlap
+        what = (
+            {"seed": self.p.seed}
+            if limit is None
+            else {"shard_vectors": limit, "overlap": overlap, "seed": self.p.seed}
+        )
+        return self._call(
+            "cluster", cluster.CLUSTER_VERSION, what, [self.ingest, self.sample],
+            lambda: (
+                cluster.cluster_task, str(self.ingest.path), str(self.sample.path), limit, overlap, self.p.seed,
+            ),
+        )  # fmt: skip
+
+    @cached_property
+    def comparable(self) -> Stage:
+        """Rows whose components can be computed with: what ingest wrote, unless their type must be changed.
+
+        It is made of the stages that ask for it: without any it would wait for a reader, and ingest for it.
+        """
+        if self.shape.is_comparable:
+            return self.ingest
+        return self._call(
+            "comparable", graph.COMPARABLE_VERSION, {}, [self.ingest],
+            lambda: (graph.comparable_task, self.vectors),
+        )  # fmt: skip
+
+    @property
+    def _rows(self) -> str:
+        return str(self.comparable.path / "vectors.npy")
+
+    @property
+    def _graph_parameters(self) -> graph.GraphParameters:
+        p = self.p
+        compute = p.compute if p.builder == "partition" else "cpu"
+        return graph.GraphParameters(
+            p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate, p.passes, p.build_codes,
+        )  # fmt: skip
+
+    @property
+    def _graph_key(self) -> dict[str, Any]:
+        """What decides a graph."""
+        g = self._graph_parameters
+        return g._asdict() | (compute_key(self.p) if g.compute != "cpu" else {})
+
+    @property
+    def _insertion(self) -> str:
+        """What the progress of a build counts: every vector once for each pass."""
+        return "vectors" if self.p.passes == 1 else "insertions"
+
+    def _graph(self) -> Stage:
+        return self._build() if self.p.shard_vectors is None else self._build_sharded()
+
+    def _build(self) -> Stage:
+        g = self._graph_parameters
+        taken = self.ingest if self.shape.takes_all_types else self.comparable
+        rows = str(taken.path / "vectors.npy")
+        return self._call(
+            "build", graph.BUILD_VERSION, self._graph_key, [taken, self.cluster],
+            lambda: (graph.build_task, rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
+            counts=(g.passes * self.summary.n_vectors, self._insertion),
+        )  # fmt: skip
+
+    def _build_sharded(self) -> Stage:
+        g, n = self._graph_parameters, self.summary.n_vectors
+        limit = self.p.shard_vectors or n
+        buffer = budget.merge_bytes(self.memory)
+        spans = budget.task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
+        bounds = budget.task_bounds(n, budget.unite_row_bytes(self.shape), self.memory)
+        assign = self._tasks(
+            "assign", graph.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
+            lambda: self._assign_tasks(spans), lambda: sizes_of(spans), unit="vectors",
+        )  # fmt: skip
+        chunks = task_files(assign.path, len(spans) - 1, "chunk")
+
+        def shards() -> int:
+            return cluster.load_plan(self.mill.read(self.cluster)).n_shards
+
+        build = self._tasks(
+            "build", graph.BUILD_VERSION, self._graph_key, [assign, self.cluster], "chunk", bounds,
+            lambda: (
+                graph.build_shard_task,
+                [
+                    (chunks, shard, limit, g, bounds, buffer, self._batch_bytes(shards(), 4 * g.max_degree))
+                    for shard in range(shards())
+                ],
+            ),
+            lambda: [int(n * (1 + self.p.overlap)) * g.passes // shards()] * shards(),
+            wide=True, unit=self._insertion,
+        )  # fmt: skip
+        unite = self._tasks(
+            "unite", graph.UNITE_VERSION, self._graph_key, [build, self.ingest, self.cluster], "npz", bounds,
+            lambda: (
+                graph.unite_task,
+                [
+                    (self.vectors, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
+                    for first, last in pairwise(bounds)
+                ],
+            ),
+            lambda: sizes_of(bounds), unit="vectors",
+        )  # fmt: skip
+        parts = task_files(unite.path, len(bounds) - 1, "npz")
+        return self._call(
+            "merge", graph.MERGE_VERSION, self._graph_key, [unite, self.ingest, self.cluster],
+            lambda: (
+                graph.merge_task, self.vectors, parts, n, g.max_degree,
+                cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
+            ),
+        )  # fmt: skip
+
+    def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
+        plan = self.mill.executor.share(cluster.load_plan(self.mill.read(self.cluster)))
+        return graph.assign_task, [
+            (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1, self.shape.row_bytes))
+            for first, last in pairwise(spans)
+        ]
+
+    def _encode(self) -> Stage:
+        p = self.p
+        where = compute_key(p) if p.pq_rotation == "none" else {}  # rotated codes are made on the processor
+        what = {"pq_bytes": p.pq_bytes, "pq_rotation": p.pq_rotation, "seed": p.seed, **where}
+        return self._call(
+            "encode", encode.VERSION, what, [self.ingest, self.sample],
+            lambda: (
+                encode.encode_task, self.vectors, str(self.sample.path), p.pq_bytes, p.pq_rotation, p.seed, p.compute,
+            ),
+            counts=self.by_vector,
+        )  # fmt: skip
+
+    def _order(self) -> Stage:
+        what = {"order": self.p.order, "node_bytes": self.node.node_bytes, "seed": self.p.seed}
+        geometric = self.p.order in USES_POINTS
+        return self._call(
+            "order", order.VERSION, what, [self.graph, *([self.comparable] if geometric else [])],
+            lambda: (
+                order.order_task, str(self.graph.path), self._rows if geometric else None, self.p.order, self.node,
+                self.p.seed,
+            ),
+        )  # fmt: skip
+
+    def _entries(self) -> Stage:
+        what = {"entries": self.p.entries, "seed": self.p.seed, **compute_key(self.p)}
+        return self._call(
+            "entries", entries.VERSION, what, [self.sample, self.graph, self.ingest],
+            lambda: (
+                entries.entries_task, self.vectors, str(self.graph.path), str(self.sample.path), self.p.entries,
+                self.p.seed, self.p.compute,
+            ),
+        )  # fmt: skip
+
+    def _navigation(self) -> Stage:
+        what = {"fraction": self.p.navigation, "seed": self.p.seed}
+        return self._call(
+            "navigation", navigation.VERSION, what, [self.ingest],
+            lambda: (navigation.navigation_task, self.vectors, self.p.navigation, self.p.seed),
+        )  # fmt: skip
+
+    def _pack(self) -> Stage:
+        feeds = [self.order, self.graph, self.encode, self.ingest]
+        spans = self.spans
+        batch = self._batch_bytes(len(spans) - 1, self.node.node_bytes + self.p.pq_bytes)
+        return self._tasks(
+            "pack", emit.PACK_VERSION, {"node": self.node.dtype}, feeds, "chunk", spans,
+            lambda: (
+                emit.pack_task,
+                [
+                    (self.inputs, self.node, first, last, batch)
+                    for first, last in pairwise(spans)
+                ],
+            ),
+            lambda: sizes_of(spans), unit="vectors",
+        )  # fmt: skip
+
+    def _emit(self) -> Stage:
+        chunks = task_files(self.pack.path, len(self.spans) - 1, "chunk")
+        feeds = [self.order, self.entries, self.encode, *([self.navigation] if self.navigation else [])]
+        feeds += [self.pack, self.cluster, self.ingest]  # packed last: then nobody waits for the graph
+        what = {"node": self.node.dtype, "metric": self.p.metric}
+        return self._call(
+            "emit", emit.EMIT_VERSION, what, feeds,
+            lambda: (
+                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.merge_bytes(self.memory),
+            ),
+            counts=self.by_vector,
+        )  # fmt: skip
+
+    def manifest(self) -> Manifest:
+        """Return what the manifest says of the emitted files, without a certificate."""
+        return emitted_manifest(self.p, self.summary, self.mill.read(self.emit))
+
+    def _certify(self) -> Stage:
+        return self._call(
+            "certify", certify.VERSION, {"seed": self.p.seed}, [self.emit, self.ingest],
+            lambda: (
+                certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), self.p.seed,
+            ),
+        )  # fmt: skip

@@ -1,0 +1,260 @@
+"""Stages *leaves*, *choose*, *unite* and *merge* of a partition builder that goes through files.
+
+*leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* merges
+those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
+both directions; *unite* prunes what is too long, and *merge* puts the lists in the order of ids and links what cannot
+be reached. All but the last have the vectors of one region in memory; others are read in the order of their ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.gpu import open_device
+from indexmill.builders.parallel import map_blocks
+from indexmill.builders.partition.build import CANDIDATES, FANOUTS
+from indexmill.builders.partition.carve import carve_cells
+from indexmill.builders.partition.choose import Copies
+from indexmill.builders.partition.edges import ENDS, append_ends, edge_records, edges_both_ways, unite_ends
+from indexmill.builders.partition.gpu import leaf_lists_on
+from indexmill.builders.partition.leaf_lists import leaf_lists
+from indexmill.builders.partition.regions import Regions, cells_of
+from indexmill.builders.partition.reservoirs import Reservoirs, choose_lists, met_records, missing
+from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.prune import PruneRule
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk, write_runs
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Room, most_ends
+from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
+from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
+from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_facts
+from indexmill.pipeline.mill.external_sort import collect, count, merge
+
+LEAVES_VERSION = 2
+CHOOSE_VERSION = 1
+UNITE_VERSION = 1
+MERGE_VERSION = 1
+#: Vertices that a thread takes at a time.
+_BLOCK = 1024
+#: Edges made records at a time.
+_EDGES = 65_536
+
+Advance = Callable[[int], None]
+
+
+class RegionFiles(NamedTuple):
+    """What the tasks of a region read.
+
+    Attributes
+    ----------
+    vectors : str
+        Comparable rows.
+    places : str
+        Directory of stage *regions*.
+    chunks : list of str
+        Of stage *assign*.
+    """
+
+    vectors: str
+    places: str
+    chunks: list[str]
+
+    def at(self, part: int) -> tuple[Regions, int, int, NDArray[np.uint32]]:
+        """Return the plan, the first place of a part, the one after its last, and the ids there."""
+        plan = load_regions(self.places)
+        first, last = plan.places[part : part + 2].tolist()
+        return plan, first, last, np.array(np.load(Path(self.places) / "ids.npy", mmap_mode="r")[first:last])
+
+    def rows(self, plan: Regions, part: int, room: Room) -> RegionRows:
+        """Load the vectors of a part's home."""
+        home, spare = int(plan.homes[part]), int(STRAYS * room.bytes) // (room.row_bytes + 4)
+        members = int(plan.members[home])
+        return RegionRows(self.vectors, self.chunks, home, members, spare, room.buffer_bytes)
+
+
+def leaves_task(
+    places: str, chunks: list[str], region: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
+    threads: int, advance: Advance = lambda vectors: None,
+) -> None:  # fmt: skip
+    """Compare what the leaves of a region hold; write a chunk file: key place, value region, payload candidates."""
+    plan, folder = load_regions(places), Path(places)
+    leaders = np.load(folder / "leaders.npy", mmap_mode="r")
+    names, vectors = collect(chunks, region, region + 1, buffer_bytes=room.buffer_bytes)[1:]
+    cells, numbers = cells_of(leaders[names], plan, region)
+    device = open_device(p.compute)
+    leaves = carve_cells(
+        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=device
+    )
+    del cells
+    copies = Copies(leaves.members, len(names))
+    if device is None:
+        lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
+    else:
+        lists = leaf_lists_on(device, vectors, leaves, int(plan.found), copies.rows)
+    del leaves
+    at = np.empty(len(names), np.uint32)
+    at[copies.order] = np.arange(len(names), dtype=np.uint32)
+    starts, most = copies.starts, CANDIDATES * p.max_degree
+    del copies
+    keys = np.load(folder / "places.npy", mmap_mode="r")[names]
+    order = np.argsort(keys)
+
+    def block(first: int, last: int) -> Records:
+        vertices = order[first:last]
+        firsts, ends = starts[at[vertices]], starts[at[vertices] + np.uint32(1)]
+        owners, payload = met_records(vectors, vertices, firsts, ends, lists, names, most)
+        return Records(keys[vertices][owners], np.full(len(owners), region, np.uint32), payload)
+
+    def runs() -> Iterator[Records]:
+        for i, run in enumerate(map_blocks(block, len(names), _BLOCK, threads)):
+            yield run
+            advance(min(_BLOCK, len(names) - i * _BLOCK))
+
+    write_runs(out, runs(), run_end_encoded=False, batch_bytes=batch_bytes)
+
+
+def choose_task(
+    files: RegionFiles, met: list[str], part: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
+    threads: int, advance: Advance = lambda vertices: None,
+) -> None:  # fmt: skip
+    """Choose the lists of a part; write a chunk file: key place, value the first of the ids, payload ends of edges."""
+    plan, first, last, ids = files.at(part)
+    lists = np.empty((len(ids), p.max_degree), np.uint32)
+    degrees = np.empty(len(ids), np.int32)
+    reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
+    for piece in merge(met, first, last, buffer_bytes=room.buffer_bytes):
+        reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
+    _choose(files.rows(plan, part, room), reservoirs, p.vamana.rule, lists, degrees, room, threads, advance)
+    del reservoirs
+    places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
+    pairs = edges_both_ways(ids, first, lists, degrees, places)
+    del lists, degrees
+    write_runs(out, _edge_runs(pairs), run_end_encoded=False, batch_bytes=batch_bytes)
+
+
+def _choose(
+    held: RegionRows, reservoirs: Reservoirs, rule: PruneRule, lists: NDArray[np.uint32],
+    degrees: NDArray[np.int32], room: Room, threads: int, advance: Advance,
+) -> None:  # fmt: skip
+    firsts = np.arange(len(lists)) * reservoirs.ids.shape[1]
+
+    def choose(one: int, end: int) -> None:
+        choose_lists(held.vectors, held.rows, held.names, reservoirs, (one, end), rule, lists, degrees)
+
+    _with_rows(
+        held, reservoirs.ids.reshape(-1), firsts, firsts + reservoirs.counts, choose, room, threads, advance
+    )
+
+
+def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
+    for first in range(0, len(pairs), _EDGES):
+        keys, payload = edge_records(pairs[first : first + _EDGES])
+        yield Records(keys, payload[:, 0].copy(), payload)
+
+
+def unite_task(
+    files: RegionFiles, edges: list[str], part: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
+    threads: int, advance: Advance = lambda vertices: None,
+) -> None:  # fmt: skip
+    """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.
+
+    A list shorter than R is filled with the vertex itself. Very many edges may lead to a few vertices: those of as many
+    vertices are in memory at a time as the plan of a part allows.
+    """
+    plan, first, last, ids = files.at(part)
+    held = files.rows(plan, part, room)
+    lists = np.empty((len(ids), p.max_degree), np.uint32)
+    for start, end, records in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
+        ends, starts = _ends(edges, start, end, records, room.buffer_bytes)
+        mine = slice(start - first, end - first)
+        _unite(held, ids[mine], ends, starts, p.vamana.rule, lists[mine], room, threads, advance)
+        del ends
+    del held
+    values = np.full(len(ids), part, np.uint32)
+    write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
+
+
+def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """Cut a range of keys into ranges of at most so many records, but for a single key; yield bounds and records."""
+    records = count(chunks, first, last)
+    if last - first == 1 or records <= most:
+        yield first, last, records
+        return
+    middle = (first + last) // 2
+    yield from ranges(chunks, first, middle, most)
+    yield from ranges(chunks, middle, last, most)
+
+
+def _ends(
+    edges: list[str], first: int, last: int, records: int, buffer_bytes: int
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the ends of the edges at some places, and where those of each place begin and the last's end."""
+    ends = np.empty(ENDS * records, np.uint32)
+    counts = np.zeros(last - first, np.int64)
+    for piece in merge(edges, first, last, buffer_bytes=buffer_bytes):
+        append_ends(piece.keys.astype(np.int64) - first, piece.payload, ends, counts)
+    return ends, np.concatenate([[0], np.cumsum(counts)])
+
+
+def _unite(
+    held: RegionRows, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], rule: PruneRule,
+    lists: NDArray[np.uint32], room: Room, threads: int, advance: Advance,
+) -> None:  # fmt: skip
+    def unite(one: int, end: int) -> None:
+        mine = starts[one : end + 1]
+        unite_ends(held.vectors, held.rows, held.names, ids[one:end], ends, mine, rule, lists[one:end])
+
+    _with_rows(held, ends, starts[:-1], starts[1:], unite, room, threads, advance)
+
+
+def _with_rows(
+    held: RegionRows, ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64],
+    work: Callable[[int, int], None], room: Room, threads: int, advance: Advance,
+) -> None:  # fmt: skip
+    """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are at hand.
+
+    Parameters
+    ----------
+    ids : uint32 array
+        From ``firsts[i]`` to ``ends[i]`` those that vertex i names.
+    """
+    strays, starts = missing(ids, firsts, ends, held.rows)
+    spare = int(STRAYS * room.bytes) // (room.row_bytes + 4)
+    for first, last in spans(starts, spare):
+        with held.holding(np.unique(strays[starts[first] : starts[last]])):
+
+            def block(one: int, end: int, first: int = first) -> int:
+                work(first + one, first + end)
+                return end - one
+
+            with closing(map_blocks(block, last - first, _BLOCK, threads)) as blocks:
+                for done in blocks:  # closed before the rows go, whatever `advance` raises
+                    advance(done)
+
+
+def merge_task(
+    vectors: str, chunks: list[str], n: int, max_degree: int, entry: int, list_size: int, buffer_bytes: int, out: str,
+    threads: int,
+) -> None:  # fmt: skip
+    """Put the lists in the order of ids, link what the entry cannot reach, and leave the graph as `save_graph` does."""
+    directory = Path(out)
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
+    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
+    for piece in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
+        rows = slice(int(piece.keys[0]), int(piece.keys[-1]) + 1)
+        padding = piece.payload == piece.keys[:, None]
+        piece.payload[padding] = 0
+        neighbours[rows] = piece.payload
+        degrees[rows] = max_degree - np.count_nonzero(padding, axis=1)
+    rows_of_vectors = np.load(vectors, mmap_mode="r")
+    added = connect_unreachable(rows_of_vectors, neighbours, degrees, entry, list_size)
+    neighbours.flush()
+    degrees.flush()
+    write_facts(directory, entry, added, [n])

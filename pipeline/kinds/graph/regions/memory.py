@@ -1,0 +1,204 @@
+"""What a build region by region takes in memory, and into how many regions it cuts a set of a given size.
+
+Memory of a task beside processes: sizes of its arrays, read off `pipeline.kinds.graph.regions.tasks`, `pipeline.kinds.graph.regions.graph` and
+`builders.partition.reservoirs`. What grows with all vectors is a map of 4 bytes a vector, from ids to rows at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.partition.build import CANDIDATES, COPIES, FANOUTS, neighbours_a_leaf
+from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
+from indexmill.builders.partition.edges import ENDS
+from indexmill.builders.partition.reservoirs import MET
+from indexmill.pipeline.execution.local import MOST_NARROW
+
+#: Bytes of a record's key and value in a chunk file.
+PAIR_BYTES = 8
+#: Share of the room that is kept for vectors which a part's vertices name but its home does not have.
+STRAYS = 0.125
+#: A part is not cut smaller than this for its reservoirs, nor than an eighth of its home's members.
+_LEAST_PART = 256
+#: Largest region over the mean one: they are made of whole cells.
+_UNEVEN = 1.25
+
+
+class Room(NamedTuple):
+    """What a task with all threads may hold.
+
+    Attributes
+    ----------
+    bytes : int
+        In memory, beside what processes take without vectors, and work space of threads.
+    buffer_bytes : int
+        Of it for a merge.
+    row_bytes : int
+        A vector as kernels compare it.
+    max_degree : int
+    saturate : bool
+        Whether lists are filled up to it.
+    step : int
+        What `bytes` are a multiple of.
+    """
+
+    bytes: int
+    buffer_bytes: int
+    row_bytes: int
+    max_degree: int
+    saturate: bool
+    step: int
+
+
+def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, room: Room, found: int) -> int:
+    """Return what carving a region of so many vectors, in cells of such sizes, takes, and comparing its leaves.
+
+    A vector has its row, its name, where its lists start and end, and its place; a copy its vertex, where its list is
+    put, and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved.
+    """
+    copies = copies_of(cells.tolist(), n, FANOUTS)
+    return _leaves(members, int(cells.sum()), copies, room, found)
+
+
+def _leaves(members: int, in_cells: int, copies: int, room: Room, found: int) -> int:
+    collecting = members * (room.row_bytes + 8) + room.buffer_bytes
+    carving = members * (room.row_bytes + 4 + 2 * FANOUTS[0] + 8) + 4 * in_cells + 8 * copies
+    comparing = members * (room.row_bytes + 4 + 12 + 24) + copies * (8 + 4 * found)
+    return max(collecting, carving, comparing)
+
+
+def choose_bytes(n: int, members: int, part: int, room: Room) -> int:
+    """Return what choosing the lists of a part takes, whose home has so many members: rows and reservoirs, or edges."""
+    lists = 4 * room.max_degree * part
+    held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
+    edges = 2 * 8 * room.max_degree * part
+    reservoirs = part * (12 * CANDIDATES * room.max_degree + 36)  # and the candidates that are not at hand
+    return max(held + reservoirs + lists, lists + edges)
+
+
+def unite_bytes(n: int, members: int, part: int, room: Room) -> int:
+    """Return what uniting the lists of a part takes: rows, the ends of edges, lists."""
+    held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
+    return held + part * (4 * room.max_degree + 44) + 2 * 4 * most_ends(part, room.max_degree)
+
+
+def most_ends(part: int, max_degree: int) -> int:
+    """Return how many ends of edges of a part are in memory at a time, and as many of vectors that are not at hand.
+
+    Enough for all, 2 R a vertex, in records of which several are not full, unless few vertices have most of them.
+    """
+    return part * (3 * max_degree + 6)
+
+
+def region_bytes(n: int, members: int, room: Room) -> int:
+    """Return what a region of so many members takes beside its leaves: its smallest parts, chosen and united."""
+    part = least_part(members)
+    return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room))
+
+
+def more_memory(need: int, room: Room) -> int:
+    """Return how much more memory is enough, about, for a region that needs more than `room`.
+
+    Of more memory a sixteenth may be lost to steps, and one step more; a share is kept for strays, and as much as a
+    narrow task's for buffers.
+    """
+    gained = 15 / 16 * (1 - STRAYS) - 1 / MOST_NARROW
+    return math.ceil((need - room.bytes + room.step) / gained)
+
+
+def least_part(members: int) -> int:
+    """Return how few vertices a part may have: the vectors of its home are read for each."""
+    return max(_LEAST_PART, members // 8)
+
+
+def part_vertices(n: int, members: int, room: Room) -> int:
+    """Return the most vertices of a part: its reservoirs fit beside the vectors of its home."""
+
+    def fits(part: int) -> bool:
+        return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room)) <= room.bytes
+
+    low, high = least_part(members), max(n, least_part(members)) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+class Expected(NamedTuple):
+    """How a set is expected to be cut.
+
+    Attributes
+    ----------
+    leaders, fanout : int
+        Of the first level, and those that a vector goes to.
+    regions, members : int
+        Regions, and vectors of the largest.
+    times : float
+        Regions of a vector.
+    in_cells : int
+        Vectors of the largest one's cells, each counted in every cell.
+    """
+
+    leaders: int
+    fanout: int
+    regions: int
+    members: int
+    times: float
+    in_cells: int
+
+
+def expected_regions(n: int, room: Room) -> Expected | None:
+    """Return how a set will be cut, about; None where not even regions of two cells fit.
+
+    How many regions a vector is in depends on the data: ``F G / (F + G - 1)`` of G lies between 1 and the F leaders
+    that it goes to, and near what sets of descriptors have.
+    """
+    if n <= LEAF_MOST:
+        return None
+    leaders = max(2, math.isqrt(n * COPIES // LEAF_MEAN) + 1)
+    fanout = min(FANOUTS[0], leaders // 2)
+
+    def cut(regions: int) -> Expected:
+        times = fanout * regions / (fanout + regions - 1)
+        members = min(n, int(_UNEVEN * n * times / regions))
+        return Expected(leaders, fanout, regions, members, times, int(_UNEVEN * n * fanout / regions))
+
+    def fits(regions: int) -> bool:
+        tried = cut(regions)
+        return max(expected_leaves_bytes(tried, room), region_bytes(n, tried.members, room)) <= room.bytes
+
+    low, high = 1, leaders // 2 + 1
+    if not fits(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return cut(high)
+
+
+def expected_leaves_bytes(cut: Expected, room: Room) -> int:
+    """Return what the leaves of the largest region take, about; see `leaves_bytes`."""
+    copies = COPIES // FANOUTS[0] * cut.in_cells
+    found = neighbours_a_leaf(room.max_degree, cut.fanout * COPIES / FANOUTS[0], room.saturate)
+    return _leaves(cut.members, cut.in_cells, copies, room, found)
+
+
+def assign_row_bytes(row_bytes: int) -> int:
+    """Return what a vector takes in tasks of stages *carve* and *assign*: its row; its leaders and regions, sorted."""
+    return row_bytes + 60 * FANOUTS[0]
+
+
+def most_scratch(row_bytes: int, max_degree: int, saturate: bool) -> int:
+    """Return the most bytes of files that a vector has between its stages, but for its row in the input.
+
+    It is in as many regions as it has leaders at most. In each, its candidates leave at most one record that is not
+    full; and the ends of its edges one in each part.
+    """
+    regions = FANOUTS[0]
+    met = 8 * COPIES * neighbours_a_leaf(max_degree, saturate=saturate) + regions * (8 * MET + PAIR_BYTES)
+    edges = 2 * 4 * max_degree * 5 // 4 + (regions + 1) * (4 * ENDS + PAIR_BYTES)
+    return regions * (row_bytes + PAIR_BYTES) + 4 * regions + 8 + met + edges + 4 * max_degree + PAIR_BYTES

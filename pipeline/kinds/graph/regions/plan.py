@@ -1,0 +1,102 @@
+"""Builds region by region on paper: whether they fit, what their stages take in memory, what files they leave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from indexmill.builders.partition.build import COPIES, neighbours_a_leaf
+from indexmill.builders.partition.edges import ENDS
+from indexmill.builders.partition.reservoirs import MET
+from indexmill.builders.vamana.connect import connect_bytes
+from indexmill.pipeline.kinds.graph.budget import (
+    FIXED_BYTES,
+    Narrow,
+    Shape,
+    leaf_work_bytes,
+    narrow_tasks,
+    room_step,
+)
+from indexmill.pipeline.kinds.graph.regions.memory import (
+    PAIR_BYTES,
+    Expected,
+    assign_row_bytes,
+    choose_bytes,
+    expected_leaves_bytes,
+    expected_regions,
+    part_vertices,
+    unite_bytes,
+)
+
+#: Different vertices that one meets, over all that its leaves find; and over those in a region.
+_DISTINCT = 0.6
+#: Edges of a vertex before those of the other direction are added, over R.
+_CHOSEN = 0.95
+
+
+def in_regions(shape: Shape, memory: int, processes: int, workers: int) -> Shape | None:
+    """Return `shape` with the bytes that a task of a region may hold; None where the memory is too small for it.
+
+    Parameters
+    ----------
+    processes : int
+        Bytes that worker processes take without vectors.
+    """
+    step = max(room_step(memory), 1)
+    room = (memory - FIXED_BYTES - processes - workers * leaf_work_bytes(shape)) // step * step
+    fitted = replace(shape, region_bytes=room)
+    return None if room <= 0 or expected(fitted, memory) is None else fitted
+
+
+def expected(shape: Shape, memory: int) -> Expected | None:
+    """Return how a graph is expected to be cut; None where its regions do not fit."""
+    return expected_regions(shape.n, shape.room(memory))
+
+
+def region_stage_bytes(shape: Shape, memory: int, workers: int) -> dict[str, int]:
+    """Return the peak memory of the stages in place of *build*; see `needs.stage_bytes`."""
+    n, room, cut = shape.n, shape.room(memory), expected(shape, memory)
+    assert cut is not None
+    threads = workers * leaf_work_bytes(shape)
+    part = min(part_vertices(n, cut.members, room), -(-n // cut.regions))
+    lists = 4 * shape.parameters.max_degree
+    return {
+        "regions": 12 * n + 4 * (cut.leaders + 1) ** 2,
+        "leaves": expected_leaves_bytes(cut, room) + threads,
+        "choose": choose_bytes(n, cut.members, part, room) + threads,
+        "unite": unite_bytes(n, cut.members, part, room) + threads,
+        "merge": min(room.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
+    }
+
+
+def region_narrow_stages(shape: Shape, memory: int) -> dict[str, Narrow]:
+    """Return those of these stages whose tasks run beside each other; see `needs.narrow_stages`."""
+    row, cut = assign_row_bytes(shape.comparable_bytes), expected(shape, memory)
+    assert cut is not None
+    rows, tasks = narrow_tasks(shape.n, row, memory)
+    leaders = 5 * 4 * cut.leaders * shape.dim  # as they are, and as products take them
+    return {"carve": Narrow(tasks, rows * row + leaders), "assign": Narrow(tasks, rows * row + (4 << 20))}
+
+
+def region_files(shape: Shape, memory: int) -> dict[str, int]:
+    """Return the bytes that each of these stages leaves; see `scratch.stage_files`."""
+    cut = expected(shape, memory)
+    assert cut is not None
+    return _files(shape, cut)
+
+
+def _files(shape: Shape, cut: Expected) -> dict[str, int]:
+    n, degree = shape.n, shape.parameters.max_degree
+    found = neighbours_a_leaf(degree, saturate=shape.parameters.saturate)
+    labels = 2 * cut.fanout * n
+    met = min(2 * degree, _DISTINCT * COPIES * found / cut.times)
+    records = cut.times * (met / MET + 0.5)
+    edges = _CHOSEN * degree / ENDS + 0.5 + cut.times * 0.5 + _CHOSEN * degree / ENDS
+    return {
+        "carve": labels,
+        "regions": labels + 8 * n,
+        "assign": int(n * cut.times * (shape.comparable_bytes + 4)),
+        "leaves": int(n * records * (8 * MET + PAIR_BYTES)),
+        "choose": int(n * edges * (4 * ENDS + PAIR_BYTES)),
+        "unite": n * (4 * degree + PAIR_BYTES),
+        "merge": n * 4 * (degree + 1),
+    }

@@ -1,0 +1,94 @@
+"""The vectors of a region in memory, and for a while those that its vertices name beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.partition.leaf_lists import NOBODY
+from indexmill.pipeline.mill.external_sort import merge
+
+
+class RegionRows:
+    """Vectors by id, as far as they are at hand.
+
+    Memory: a vector and 4 bytes for each that is at hand, 4 bytes for every vector there is, and the buffers of a merge
+    while it is made.
+
+    Parameters
+    ----------
+    vectors : path-like
+        Of all rows, comparable ones; those that a region does not have are read from there in the order of their ids.
+    chunks : sequence of path-like
+        Of stage *assign*.
+    region, members : int
+        And how many vectors it has.
+    spare : int
+        Others that are at hand at a time, about.
+
+    Attributes
+    ----------
+    vectors : uint8 or float32 array, shape (any, dim)
+    names : uint32 array, shape (any,)
+        Ids of the rows.
+    rows : uint32 array, shape (n_vectors,)
+        Row of each id, or `NOBODY`.
+    """
+
+    def __init__(
+        self, vectors: str, chunks: Sequence[str], region: int, members: int, spare: int, buffer_bytes: int
+    ) -> None:
+        self._all = np.load(vectors, mmap_mode="r")
+        self._members = members
+        self.vectors = np.empty((members + spare, self._all.shape[1]), self._all.dtype)
+        self.names = np.empty(members + spare, np.uint32)
+        at = 0
+        for piece in merge(chunks, region, region + 1, buffer_bytes=buffer_bytes):
+            self.vectors[at : at + len(piece.values)] = piece.payload
+            self.names[at : at + len(piece.values)] = piece.values
+            at += len(piece.values)
+        self.rows = np.full(len(self._all), NOBODY, np.uint32)
+        self.rows[self.names[:members]] = np.arange(members, dtype=np.uint32)
+
+    @contextmanager
+    def holding(self, ids: NDArray[np.uint32]) -> Iterator[None]:
+        """Have the vectors of `ids` at hand, too, which are not members: once each, ascending."""
+        end, room = self._members + len(ids), len(self.vectors)
+        if end > room:  # a single vertex that very many name
+            self._resize(end)
+        np.take(self._all, ids, axis=0, out=self.vectors[self._members : end], mode="clip")  # no copy between
+        self.names[self._members : end] = ids
+        self.rows[ids] = np.arange(self._members, end, dtype=np.uint32)
+        try:
+            yield
+        finally:
+            self.rows[ids] = NOBODY
+            if end > room:
+                self._resize(room)
+
+    def _resize(self, rows: int) -> None:
+        """Make room for as many vectors where they lie: a larger array beside them would take their room once more.
+
+        Nobody has a view of them between one block of vertices and the next, so references need not be counted.
+        """
+        self.vectors.resize((rows, self.vectors.shape[1]), refcheck=False)
+        self.names.resize(rows, refcheck=False)
+
+
+def spans(starts: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Cut vertices into spans that have at most so many of something, but for a single one that has more.
+
+    Parameters
+    ----------
+    starts : int64 array, shape (m + 1,)
+        How many all vertices before have.
+    """
+    first, m = 0, len(starts) - 1
+    while first < m:
+        last = int(np.searchsorted(starts, starts[first] + most, side="right")) - 1
+        last = min(max(last, first + 1), m)
+        yield first, last
+        first = last

@@ -1,0 +1,174 @@
+"""Stages *carve*, *regions* and *assign* of a partition builder that goes through files: who is compared where.
+
+A graph whose build in one piece does not fit the budget is made region by region (`builders.partition.regions`), and is the same:
+*carve* finds the leaders of every vector, *regions* cuts their cells into regions that fit, now that it is known how
+many vectors each has, and *assign* hands every region its vectors, a sort-merge by region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.gpu import open_device
+from indexmill.builders.partition.build import FANOUTS, neighbours_a_leaf
+from indexmill.builders.partition.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
+from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.pipeline.kinds.graph.regions.memory import (
+    Room,
+    leaves_bytes,
+    more_memory,
+    part_vertices,
+    region_bytes,
+)
+
+CARVE_VERSION = 1
+REGIONS_VERSION = 1
+ASSIGN_VERSION = 1
+#: Rows of labels gone through at a time.
+_BLOCK = 65_536
+_Needs = Callable[[int, NDArray[np.int64]], int]
+#: Regions are as even as so many halvings of what they may take can make them.
+_HALVINGS = 8
+
+
+def carve_task(vectors: str, first: int, last: int, seed: int, compute: str, out: str) -> None:
+    """Write the leaders of vectors `first` to `last`, nearest first: npy, uint16 (last - first, fanout)."""
+    rows = np.load(vectors, mmap_mode="r")
+    leaders, fanout = first_leaders(len(rows), FANOUTS, seed)
+    mine = np.array(rows[first:last])
+    found = nearest_leaders(mine, rows[leaders], fanout, device=open_device(compute))
+    with open(out, "wb") as file:
+        np.save(file, found.astype(np.uint16))
+
+
+def regions_task(
+    vectors: str,
+    carved: Sequence[str],
+    max_degree: int,
+    saturate: bool,
+    seed: int,
+    room: Room,
+    out: str,
+    threads: int,
+) -> None:
+    """Cut the cells into regions; write ``regions.npz``, ``leaders.npy``, ``places.npy`` and ``ids.npy``.
+
+    The last three hold the leaders of each vector, uint16 (n, fanout), the place of each id and the id at each place,
+    uint32 (n,). Memory: 12 bytes a vector, and what `Crossings` takes.
+
+    Raises
+    ------
+    BudgetError
+        If one cell is too large for the memory.
+    """
+    directory, rows = Path(out), np.load(vectors, mmap_mode="r")
+    n = len(rows)
+    rows_of_leaders, fanout = first_leaders(n, FANOUTS, seed)
+    labels = create_npy(directory / "leaders.npy", np.uint16, (n, fanout))
+    sizes, first = np.zeros(len(rows_of_leaders), np.int64), 0
+    for file in carved:
+        part = np.load(file)
+        labels[first : first + len(part)] = part
+        sizes += np.bincount(part.ravel(), minlength=len(sizes))
+        first += len(part)
+    bounds = joined(np.concatenate([[0], np.cumsum(sizes)]))
+    cells = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    order = in_halves(rows[rows_of_leaders[bounds[:-1]]].astype(np.float32))
+    positions = np.empty(len(order), np.int32)
+    positions[order] = np.arange(len(order))
+    crossings = Crossings(positions[cells], len(order))
+    for first in range(0, n, _BLOCK):
+        crossings.add(np.array(labels[first : first + _BLOCK]))
+    found = neighbours_a_leaf(max_degree, copies_of(crossings.sizes.tolist(), n, FANOUTS) / n, saturate)
+
+    def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
+        return max(leaves_bytes(members, cell_sizes, n, room, found), region_bytes(n, members, room))
+
+    found_cut = _evenly(crossings, needs, room.bytes)
+    if found_cut is None:
+        raise _too_small(crossings, needs, room, fanout / len(rows_of_leaders))
+    cut, members = found_cut
+    regions = (np.searchsorted(cut, positions[cells], side="right") - 1).astype(np.int32)
+    homes = _place(directory, labels, positions[cells].astype(np.uint32), len(order))
+    places, whose = parts_of(np.diff(homes[cut]), part_vertices(n, max(members), room))
+    plan = Regions(cells, regions, np.array(members), places, whose, found)
+    np.savez(directory / "regions.npz", **plan._asdict())
+    labels.flush()
+
+
+def load_regions(directory: str | Path) -> Regions:
+    """Read the plan that `regions_task` wrote."""
+    with np.load(Path(directory) / "regions.npz") as arrays:
+        return Regions(**{name: arrays[name] for name in Regions._fields})
+
+
+def _evenly(crossings: Crossings, needs: _Needs, room: int) -> tuple[list[int], list[int]] | None:
+    """Cut the cells into as few regions as `room` allows, then about as evenly as so many can be.
+
+    See `Crossings.cut`.
+    """
+    best, low, high = crossings.cut(needs, room), 0, room
+    if best is None:
+        return None
+    for _ in range(_HALVINGS):
+        middle = (low + high) // 2
+        tried = crossings.cut(needs, middle)
+        if tried is None or len(tried[1]) > len(best[1]):
+            low = middle
+        else:
+            best, high = tried, middle
+    return best
+
+
+def _too_small(crossings: Crossings, needs: _Needs, room: Room, share: float) -> BudgetError:
+    """Return what to say of a room that the largest cell does not fit; `share` of the vectors are in a usual cell."""
+    n, sizes = crossings.n_vectors, crossings.sizes
+    need, vectors = max((needs(size, sizes[i : i + 1]), size) for i, size in enumerate(sizes.tolist()))
+    alike = (
+        "; most of them are equal or nearly so, shards cut them at random"
+        if 2 * vectors > (1 + share) * n
+        else ""
+    )
+    return BudgetError(
+        f"memory: stage regions compares {vectors:,} of {n:,} vectors, those of one cell, together, which needs "
+        f"{need:,} bytes; {room.bytes:,} are left for it. Give {more_memory(need, room):,} bytes more with "
+        f"--memory, or set --shard-vectors{alike}"
+    )
+
+
+def _place(
+    directory: Path, labels: NDArray[np.uint16], positions: NDArray[np.uint32], n_cells: int
+) -> NDArray[np.int64]:
+    """Write the place of each id and the id at each place; return how many vertices are at home before each cell."""
+    n = len(labels)
+    homes = np.empty((n, 1), np.uint32)
+    for first in range(0, n, _BLOCK):
+        homes[first : first + _BLOCK, 0] = positions[labels[first : first + _BLOCK, 0]]
+    ids, starts = grouped(homes, n_cells)
+    del homes
+    at = create_npy(directory / "ids.npy", np.uint32, (n,))
+    at[:] = ids
+    places = create_npy(directory / "places.npy", np.uint32, (n,))
+    places[ids] = np.arange(n, dtype=np.uint32)
+    at.flush()
+    places.flush()
+    return starts
+
+
+def assign_task(
+    vectors: str, places: str, first: int, last: int, plan: Regions, batch_bytes: int, out: str
+) -> None:
+    """Write the chunk file of vectors `first` to `last`: key region, value vector id, payload vector."""
+    labels = np.load(Path(places) / "leaders.npy", mmap_mode="r")[first:last]
+    regions, rows = regions_of(labels, plan.regions)
+    mine = np.load(vectors, mmap_mode="r")[first:last]
+    records = Records(regions, (rows + first).astype(np.uint32), mine)
+    write_chunk(out, records, range(len(plan.members) + 1), rows=rows, batch_bytes=batch_bytes)

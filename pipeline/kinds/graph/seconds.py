@@ -1,0 +1,317 @@
+"""How fast this machine builds: the kernels of a build on a few thousand rows of its input, and what follows from it.
+
+An insertion costs what its search computes in distances, and a search computes more the larger the graph is: about
+linearly in its logarithm. The count is taken at two sizes of a small graph, the seconds of an insertion at the
+larger one; what its distances cost more where rows lie scattered over as much memory as the build will hold, which
+the caches do not, is added to that, measured with all threads at it, for they share the way to memory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from indexmill.builders.cluster.kmeans import PASSES, mini_batches
+from indexmill.builders.distances import as_bits, comparable, distances_from_first
+from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
+from indexmill.builders.quantize.scalar import comparable_codes
+from indexmill.builders.vamana.build import VamanaParameters, list_capacity
+from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.insert import insert_vertices
+from indexmill.builders.vamana.navigation import navigation_size
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.validate import check_batch
+from indexmill.pipeline.kinds.graph.budget import Shape
+from indexmill.pipeline.kinds.graph.memory import expected_shards
+from indexmill.pipeline.kinds.graph.seconds_partition import (
+    PartitionRates,
+    partition_rates,
+    partition_seconds,
+    region_seconds,
+    warm_partition,
+)
+from indexmill.pipeline.mill.clocks import BatchClock, Tries, least
+from indexmill.pipeline.spec import Parameters
+from indexmill.reader.threads import BlockPool
+
+#: Rows that are read, and their bytes, at most.
+_ROWS, _BYTES = 16_384, 32 << 20
+#: Seconds that the probe may take but for compiling, and building a graph of them; a slow machine, or parameters that
+#: make insertions slow, stop at a smaller graph. No part is interrupted, so that some time is left over.
+_SECONDS, _GRAPH_SECONDS = 7.0, 3.5
+#: Share of the latter that insertions have where only the navigation graph is built by them.
+_INSERT_SHARE = 0.3
+#: Vertices, or centroids, of the first try; tries grow while the next one is expected to end in time.
+_FIRST_VERTICES, _FIRST_CENTROIDS = 64, 64
+#: Memory that rows are scattered over at most, and distances computed there.
+_SPREAD_BYTES = 256 << 20
+#: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
+#: thread that wakes late finds work left.
+_BLOCKS, _BLOCK_ROWS = 32, 50_000
+#: Bytes written to learn the speed of the disk.
+_WRITE_BYTES = 32 << 20
+#: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
+TRAINING_ROUNDS = 28
+#: The same with a rotation: 25 rounds of the alternation, each of half of the rows.
+_OPQ_ROUNDS = 60
+#: Centroids that k-means is tried with at most.
+_MOST_CENTROIDS = 1024
+#: Distances that a row of the sample costs for each level of balanced clustering.
+_CLUSTER_ROUNDS = 300
+#: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
+_WALKS = {"order": 360, "merge": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the probe measured, in seconds: of one vector or distance on one thread, of one byte.
+
+    Attributes
+    ----------
+    threads : float
+        Threads' worth of work that all workers do together while nobody waits for memory.
+    insertion : float
+        Into a graph of `graph_size` vertices.
+    distances, distances_per_doubling : float
+        That the insertion computes there, and how many more a graph twice as large costs.
+    scattered, gathered : float
+        A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
+        probe's, which the caches hold.
+    encoding, centroids, reading, writing : float
+        PQ code of a vector; all centroids of the entries, on one thread; a vector of the input; a byte written and
+        synced.
+    partition : PartitionRates, optional
+        Of the builder `partition`, if it is wanted.
+    """
+
+    threads: float
+    graph_size: int
+    insertion: float
+    distances: float
+    distances_per_doubling: float
+    scattered: float
+    gathered: float
+    encoding: float
+    centroids: float
+    reading: float
+    writing: float
+    partition: PartitionRates | None
+
+
+def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
+    """Measure this machine, in at most 10 seconds once its kernels are compiled.
+
+    Parameters
+    ----------
+    directory : Path
+        Where a file is written, and removed.
+
+    Raises
+    ------
+    InputError
+        If one of the rows is unusable, naming it.
+    """
+    with threadpool_limits(1):  # as tasks run
+        return _probe(source, shape, workers, directory)
+
+
+def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
+    begun = time.perf_counter()
+    wanted = min(_ROWS, max(512, _BYTES // shape.row_bytes))
+    batch = next(iter(source.batches(wanted)))
+    p = shape.parameters
+    check_batch(batch, p.metric)
+    vectors = batch.vectors[:wanted]
+    read = time.perf_counter() - begun
+    reading = read / len(vectors)
+    given = np.ascontiguousarray(vectors, dtype=shape.dtype)
+    rows = as_bits(given)
+    taken = rows if shape.takes_all_types else comparable(given)
+    codes = comparable_codes(given) if p.build_codes == "sq8" else None
+    _warm(given[:64], p)
+    deadline = time.perf_counter() + _SECONDS - read
+    graph_deadline = min(deadline, time.perf_counter() + _GRAPH_SECONDS)
+    partitioned = p.builder == "partition"
+    insert_deadline = graph_deadline - (1 - _INSERT_SHARE) * _GRAPH_SECONDS * partitioned
+    size, insertion, distances, doubling = _insert(rows, codes, p, insert_deadline)
+    partition = partition_rates(taken, p, graph_deadline) if partitioned else None
+    searched = taken if codes is None else codes
+    spread = min(_SPREAD_BYTES, max(expected_shards(shape)[1] * shape.searched_bytes, searched.nbytes))
+    gathered = _distance_seconds(searched, 1, deadline)
+    together = _distance_seconds(searched, workers, deadline)
+    wide = np.empty((spread // searched[0].nbytes, searched.shape[1]), searched.dtype)
+    for first in range(0, len(wide), len(searched)):
+        block = wide[first : first + len(searched)]
+        block[:] = searched[: len(block)]
+    scattered = _distance_seconds(wide, workers, deadline)
+    del wide
+    return Rates(
+        threads=workers * min(1.0, gathered / together),
+        graph_size=size,
+        insertion=insertion,
+        distances=distances,
+        distances_per_doubling=doubling,
+        scattered=scattered,
+        gathered=gathered,
+        encoding=_encoding_seconds(given, p, deadline),
+        centroids=_kmeans_seconds(given, shape, deadline),
+        reading=reading,
+        writing=write_seconds(directory),
+        partition=partition,
+    )
+
+
+def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str, float]:
+    """Return the predicted seconds of every stage in `files`, whose bytes it writes."""
+    p, n = shape.parameters, shape.n
+    cells, _ = expected_shards(shape)
+    members = n if cells == 1 else int(n * (1 + p.overlap))
+    sample = min(p.sample_vectors, n)
+    rounds = TRAINING_ROUNDS if p.pq_rotation == "none" else _OPQ_ROUNDS
+    trained = min(sample, TRAINING_VECTORS) * rounds
+    work = {name: n * walks * rates.scattered for name, walks in _WALKS.items()}
+    for name in ("unite", "pack", "assign", "certify"):
+        work[name] /= rates.threads
+    work |= {
+        "ingest": n * rates.reading,
+        "build": members * _vertex_seconds(rates, members // cells, p.passes),
+        "encode": (n + trained) * rates.encoding / rates.threads,
+        "entries": rates.centroids / rates.threads,
+        "navigation": navigation_size(p.navigation, n) * rates.insertion,
+    }
+    if shape.region_bytes is not None and rates.partition is not None:
+        work |= region_seconds(rates.partition, n, rates.scattered, rates.threads)
+    if cells > 1:
+        work["cluster"] = sample * _CLUSTER_ROUNDS * math.log2(2 * cells) * rates.gathered
+    return {name: work.get(name, 0.0) + size * rates.writing for name, size in files.items()}
+
+
+def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
+    """Mean seconds of a vertex of a graph of `n`, on all threads."""
+    waiting = max(0.0, rates.scattered - rates.gathered)
+    if rates.partition is not None:
+        return partition_seconds(rates.partition, n, waiting) / rates.threads
+    # Insertions while it grows: the mean of log2 over the growth is less than that of its end by log2(e). A second
+    # pass finds it grown.
+    sizes = (n / math.e, *(passes - 1) * (n,))
+    distances = sum(_insertion_distances(rates, size) for size in sizes)
+    return distances * (rates.insertion / rates.distances + waiting) / rates.threads
+
+
+def _insertion_distances(rates: Rates, size: float) -> float:
+    """Distances that an insertion into a graph of `size` vertices computes."""
+    doublings = math.log2(max(size, 1) / rates.graph_size)
+    return max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
+
+
+def _insert(
+    rows: NDArray[Any], codes: NDArray[np.uint8] | None, p: Parameters, deadline: float
+) -> tuple[int, float, float, float]:
+    """Grow a graph; return the size it was timed at, seconds and distances of an insertion, distances a doubling."""
+    neighbours = np.zeros((len(rows), list_capacity(p.max_degree)), np.uint32)
+    degrees = np.zeros(len(rows), np.int32)
+    vamana = VamanaParameters(p.max_degree, p.build_list_size, p.alpha, saturate=p.saturate)
+    order = np.random.default_rng(p.seed).permutation(len(rows)).astype(np.uint32)
+    done = 0
+    measured: list[tuple[float, float, float]] = []
+    tries = Tries(deadline)
+    for last in _doubling(len(rows)):
+        some = order[done:last]
+        clock = BatchClock()
+        distances = insert_vertices(
+            rows, neighbours, degrees, some, int(order[0]), vamana, codes=codes, present=done, advance=clock
+        )
+        measured.append((math.sqrt(max(done, 1) * last), clock.median(), distances / len(some)))
+        done = last
+        if not tries.leave_time(growth=2):
+            break
+    size, seconds, mean_distances = measured[-1]
+    before = measured[-2] if len(measured) > 1 else measured[-1]
+    span = math.log2(size / before[0]) if size > before[0] else 1.0
+    return int(size), seconds, mean_distances, max(0.0, (mean_distances - before[2]) / span)
+
+
+def _doubling(n: int) -> list[int]:
+    sizes = [min(_FIRST_VERTICES, n)]
+    while sizes[-1] < n:
+        sizes.append(min(2 * sizes[-1], n))
+    return sizes
+
+
+def _warm(given: NDArray[Any], p: Parameters) -> None:
+    """Compile what is timed."""
+    codes = comparable_codes(given) if p.build_codes == "sq8" else None
+    _insert(as_bits(given), codes, p, math.inf)
+    train_pq(given, min(p.pq_bytes, given.shape[1]), seed=p.seed)
+    if p.builder == "partition":
+        warm_partition(comparable(given))
+        _distance_seconds(comparable(given), 1, 0)
+    else:
+        _distance_seconds(as_bits(given) if codes is None else codes, 1, 0)
+
+
+def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:
+    """Seconds of a distance to a random row on each of as many threads."""
+    ids = np.random.default_rng(0).integers(0, len(rows), (threads * _BLOCKS, _BLOCK_ROWS)).astype(np.uint32)
+    out = np.empty(ids.shape, np.float32)
+
+    def block(first: int, last: int) -> None:
+        for i in range(first, last):
+            distances_from_first(rows, ids[i], out[i])
+
+    with BlockPool(threads) as pool:  # its threads are there from the second try on
+        return least(lambda: pool.run(block, len(ids), 1), deadline) / (_BLOCKS * _BLOCK_ROWS)
+
+
+def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
+    some = rows[:4096]
+    codebook = train_pq(some[:512], p.pq_bytes, seed=p.seed)
+    return least(lambda: encode_pq(some, codebook), deadline) / len(some)
+
+
+def _kmeans_seconds(rows: NDArray[Any], shape: Shape, deadline: float) -> float:
+    """Seconds of k-means over the sample, tried with as many of its centroids as there is time for."""
+    wanted = n_entries(shape.parameters.entries, shape.n)
+    most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
+    centroids = min(most, _FIRST_CENTROIDS)
+    tries = Tries(deadline)
+    seconds = _try_kmeans(rows, shape, wanted, centroids)
+    while centroids < most and tries.leave_time(growth=4):
+        centroids = min(4 * centroids, most)
+        seconds = _try_kmeans(rows, shape, wanted, centroids)
+    return seconds
+
+
+def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int) -> float:
+    """Seconds with `wanted` centroids, from one step with fewer of them; a step grows with their square."""
+    model = mini_batches(centroids, seed=0)
+    some = np.asarray(rows[: model.batch_size], np.float32)
+    if len(some) <= centroids:
+        return 0.0
+    model.partial_fit(some)
+    begun = time.perf_counter()
+    model.partial_fit(some)
+    step = time.perf_counter() - begun
+    drawn = min(shape.parameters.sample_vectors, shape.n)
+    return PASSES * drawn / len(some) * step * (wanted / centroids) ** 2
+
+
+def write_seconds(directory: Path) -> float:
+    """Seconds of a byte that is written and synced."""
+    block = np.random.default_rng(0).bytes(1 << 20)
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".indexmill-probe-") as file:
+        start = time.perf_counter()
+        for _ in range(_WRITE_BYTES >> 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+        return (time.perf_counter() - start) / _WRITE_BYTES

@@ -1,0 +1,109 @@
+"""How fast the partition builder is on this machine: its steps on a few thousand rows, and what follows for many.
+
+The leaders that a vector is compared with grow like the square root of the vectors; in leaves, and when lists are
+chosen, a copy or a vertex costs the same in any set, but for rows that the caches no longer hold.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.partition.build import COPIES, Step, build_partitioned
+from indexmill.builders.partition.carve import LEAF_MOST
+from indexmill.builders.vamana.build import VamanaParameters
+from indexmill.pipeline.mill.clocks import Tries
+from indexmill.pipeline.spec import Parameters
+
+#: Vectors of the first try; tries grow while the next one is expected to end in time.
+_FIRST = 64
+#: Distances of a vertex to rows that come from memory once the caches do not hold all: its neighbours' leaves do.
+_FETCHED = 60
+#: Distances to rows from memory that a vector costs where it is only copied, and where its records are merged.
+_PLACING, _COPYING, _MERGING = 20, 60, 60
+#: Share of choosing that is the choice of lists before edges of the other direction are added; what meeting adds to it.
+_CHOOSING, _MEETING = 0.6, 0.2
+
+
+class PartitionRates(NamedTuple):
+    """Seconds on one thread, in a set of `size` vectors: of a vector, but `comparing` of a copy of one."""
+
+    size: int
+    carving: float
+    comparing: float
+    choosing: float
+
+
+def partition_rates(rows: NDArray[Any], p: Parameters, deadline: float) -> PartitionRates:
+    """Build graphs of more and more of the `rows`, comparable ones, and return the rates of the last."""
+    parameters = VamanaParameters(p.max_degree, p.build_list_size, p.alpha, saturate=p.saturate)
+    tries, size = Tries(deadline), min(_FIRST, len(rows))
+    rates = _try(rows[:size], parameters, p.seed)
+    while size < len(rows) and tries.leave_time(growth=2):
+        size = min(2 * size, len(rows))
+        rates = _try(rows[:size], parameters, p.seed)
+    return rates
+
+
+def warm_partition(rows: NDArray[Any]) -> None:
+    """Compile what is timed; `rows` are some of those it will be timed on."""
+    _try(np.resize(rows, (LEAF_MOST + 1, rows.shape[1])), VamanaParameters(4, 8, 1.2), 0)
+
+
+def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
+    """Return the seconds of a vertex in a graph of `n`, on one thread.
+
+    Parameters
+    ----------
+    waiting : float
+        Seconds that a row from memory takes longer than one that the caches hold.
+    """
+    carving = rates.carving * math.sqrt(n / rates.size)
+    return carving + COPIES * rates.comparing + rates.choosing + _FETCHED * waiting
+
+
+def region_seconds(rates: PartitionRates, n: int, waiting: float, threads: float) -> dict[str, float]:
+    """Return the seconds of stages in place of *build* where a graph of `n` is built region by region, but for files.
+
+    Parameters
+    ----------
+    waiting : float
+        Seconds of a distance to a row that comes from memory.
+    threads : float
+    """
+    carving = rates.carving * math.sqrt(n / rates.size) * n / threads
+    each = (rates.choosing + _FETCHED * waiting) * n / threads
+    return {
+        "carve": carving / 2,
+        "regions": _PLACING * n * waiting,
+        "assign": _COPYING * n * waiting,
+        "leaves": carving / 2 + (COPIES * rates.comparing * n / threads) + _MEETING * each,
+        "choose": _CHOOSING * each + _MERGING * n * waiting,
+        "unite": (1 - _CHOOSING) * each + _MERGING * n * waiting,
+    }
+
+
+def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:
+    rows = np.array(
+        given
+    )  # writable, as a build has them and kernels are compiled for, whatever the source gave
+    ends: dict[Step, float] = {}
+    copies = 1
+
+    def ended(step: Step, n_copies: int) -> None:
+        nonlocal copies
+        ends[step], copies = time.perf_counter(), n_copies
+
+    begun = time.perf_counter()
+    build_partitioned(rows, 0, parameters, seed=seed, ended=ended)
+    n = len(rows)
+    return PartitionRates(
+        size=n,
+        carving=(ends["carve"] - begun) / n,
+        comparing=(ends["compare"] - ends["carve"]) / copies,
+        choosing=(ends["choose"] - ends["compare"]) / n,
+    )

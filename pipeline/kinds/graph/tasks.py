@@ -1,0 +1,251 @@
+"""Stages *build*, and for shards *assign*, *build*, *unite* and *merge*: one graph of all vectors.
+
+A build that fits the budget is made in one piece. Otherwise a sort-merge by shard id hands every shard its
+vectors, each shard's graph becomes records (vertex, neighbours), and a second sort-merge by vertex id unites the
+lists of a vertex, pruned back to R as DiskANN's merged build would (section 3.3 of its paper) except that the
+prune is robust, not random.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.cluster.shards import ShardPlan
+from indexmill.builders.distances import comparable
+from indexmill.builders.gpu import open_device
+from indexmill.builders.partition.build import build_partitioned
+from indexmill.builders.quantize.scalar import comparable_codes
+from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.unite import unite_lists
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.pipeline.execution.allocator import give_back
+from indexmill.pipeline.mill.external_sort import collect, count
+from indexmill.pipeline.spec import BUILDERS_OF_ALL_TYPES
+
+COMPARABLE_VERSION = 1
+ASSIGN_VERSION = 2
+BUILD_VERSION = 5
+UNITE_VERSION = 3
+MERGE_VERSION = 3
+#: A shard may exceed its size by this share: the sample that sized it is not the whole.
+SHARD_TOLERANCE = 1.02
+#: Rows copied or converted at a time.
+_BLOCK = 65_536
+
+
+class GraphParameters(NamedTuple):
+    """What a task needs to build a graph."""
+
+    max_degree: int
+    build_list_size: int
+    alpha: float
+    seed: int
+    builder: str = "vamana"
+    compute: str = "cpu"
+    saturate: bool = True
+    passes: int = 1
+    build_codes: str = "none"
+
+    @property
+    def vamana(self) -> VamanaParameters:
+        """The builder's part."""
+        return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, self.passes, self.saturate)
+
+    def taken(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Return vectors as the builder takes them."""
+        return vectors if self.builder in BUILDERS_OF_ALL_TYPES else comparable(vectors)
+
+    def build(self, vectors: NDArray[Any], entry: int, threads: int, advance: Any) -> Graph:
+        """Build the graph of rows as `taken` returns them; `advance` is told of vertices, unless it is None."""
+        report = {} if advance is None else {"advance": advance}
+        how = {"seed": self.seed, "threads": threads, **report}
+        if self.builder == "vamana":
+            codes = comparable_codes(vectors) if self.build_codes == "sq8" else None
+            return build_vamana(vectors, entry, self.vamana, codes=codes, **how)
+        how |= {"device": open_device(self.compute), "ended": lambda step, copies: give_back()}
+        return build_partitioned(vectors, entry, self.vamana, **how)
+
+
+def save_graph(graph: Graph, out: Path) -> None:
+    """Write ``neighbours.npy``, ``degrees.npy`` and ``graph.json`` into `out`."""
+    np.save(out / "neighbours.npy", graph.neighbours)
+    np.save(out / "degrees.npy", graph.degrees)
+    write_facts(out, graph.entry, graph.edges_added, [len(graph.degrees)])
+
+
+def load_graph(directory: Path) -> Graph:
+    """Map what `save_graph` wrote."""
+    facts = json.loads((directory / "graph.json").read_text())
+    return Graph(
+        np.load(directory / "neighbours.npy", mmap_mode="r"),
+        np.load(directory / "degrees.npy", mmap_mode="r"),
+        facts["entry"],
+        facts["edges_added"],
+    )
+
+
+def shard_sizes(directory: Path) -> list[int]:
+    """Return the vectors of each shard that the graph in `directory` was made of; one in a build of one piece."""
+    sizes: list[int] = json.loads((directory / "graph.json").read_text())["shards"]
+    return sizes
+
+
+def write_facts(directory: Path, entry: int, edges_added: int, shards: list[int]) -> None:
+    """Write ``graph.json``: what is known of a graph beside its lists."""
+    facts = {"entry": entry, "edges_added": edges_added, "shards": shards}
+    (directory / "graph.json").write_text(json.dumps(facts))
+
+
+def comparable_task(vectors: str, out: str, threads: int) -> None:
+    """Write ``vectors.npy`` as rows whose components can be computed with (`builders.distances.comparable`)."""
+    rows = np.load(vectors, mmap_mode="r")
+    dtype = comparable(np.empty((0, 1), rows.dtype)).dtype
+    wide = create_npy(Path(out) / "vectors.npy", dtype, rows.shape)
+    for first in range(0, len(rows), _BLOCK):
+        wide[first : first + _BLOCK] = comparable(rows[first : first + _BLOCK])
+    wide.flush()
+
+
+def build_task(
+    vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
+) -> None:
+    """Build the graph of all vectors in one piece; they are as the builder takes them."""
+    save_graph(p.build(np.load(vectors), entry, threads, advance), Path(out))
+
+
+def assign_task(vectors: str, plan: ShardPlan, first: int, last: int, batch_bytes: int, out: str) -> None:
+    """Write the chunk file of rows `first` to `last`: key shard, value vector id, payload vector."""
+    rows = np.load(vectors, mmap_mode="r")[first:last]
+    shards, members = plan.assign(rows, first)
+    records = Records(shards, (members + first).astype(np.uint32), rows)
+    write_chunk(out, records, range(plan.n_shards + 1), rows=members, batch_bytes=batch_bytes)
+
+
+def build_shard_task(
+    chunks: list[str],
+    shard: int,
+    limit: int,
+    p: GraphParameters,
+    bounds: list[int],
+    buffer_bytes: int,
+    batch_bytes: int,
+    out: str,
+    threads: int,
+    advance: Any = None,
+) -> None:
+    """Build the graph of one shard and write it as a chunk file: key vertex, value shard, payload neighbours.
+
+    A list shorter than R is filled with the vertex itself; `bounds` cut the vertices into merge tasks.
+
+    Raises
+    ------
+    BudgetError
+        If the shard is larger than the sample foretold.
+    """
+    n = count(chunks, shard, shard + 1)
+    if n > limit * SHARD_TOLERANCE:
+        raise BudgetError(
+            f"shard_vectors: shard {shard} holds {n:,} vectors, more than the {limit:,} allowed; "
+            "raise --sample-vectors, so that shards are sized better, or --memory"
+        )
+    _, ids, payload = collect(chunks, shard, shard + 1, buffer_bytes=buffer_bytes)
+    if n:
+        vectors = p.taken(payload)
+        del payload
+        entry = medoid(vectors, vectors.mean(axis=0, dtype=np.float64))
+        graph = p.build(vectors, entry, threads, advance)
+        lists = graph.neighbours
+        _name_globally(lists, graph.degrees, ids)
+        del vectors, graph
+    else:
+        lists = np.empty((0, p.max_degree), np.uint32)
+    shards = np.full(n, shard, np.uint32)
+    write_chunk(out, Records(ids, shards, lists), bounds, batch_bytes=batch_bytes)
+
+
+def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: NDArray[np.uint32]) -> None:
+    """Turn local vertices into vector ids, in place; places without a neighbour get the vertex's own."""
+    for first in range(0, len(lists), _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        block = ids[lists[rows]]
+        padding = np.arange(block.shape[1]) >= degrees[rows, None]
+        block[padding] = np.broadcast_to(ids[rows, None], block.shape)[padding]
+        lists[rows] = block
+
+
+def unite_task(
+    vectors: str, chunks: list[str], first: int, last: int, p: GraphParameters, buffer_bytes: int, out: str
+) -> None:
+    """Unite the lists of vertices `first` to `last`; write an npz file, with how many of them each shard has."""
+    vertices, shards, lists = collect(chunks, first, last, buffer_bytes=buffer_bytes)
+    rows = np.load(vectors, mmap_mode="r")
+    neighbours, degrees = unite_lists(rows, vertices, lists, first, last, p.max_degree, p.vamana.rule)
+    with open(out, "wb") as file:
+        np.savez(file, neighbours=neighbours, degrees=degrees, shards=np.bincount(shards))
+
+
+def merge_task(
+    vectors: str,
+    parts: list[str],
+    n: int,
+    max_degree: int,
+    entry: int,
+    list_size: int,
+    out: str,
+    threads: int,
+) -> None:
+    """Lay the parts end to end, link what the entry cannot reach, and leave the graph as `save_graph` does."""
+    directory = Path(out)
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
+    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
+    first, sizes = 0, np.zeros(0, np.int64)
+    for part in parts:
+        with _opened(part) as arrays:
+            lists = arrays["neighbours"]
+            neighbours[first : first + len(lists)] = lists
+            degrees[first : first + len(lists)] = arrays["degrees"]
+            sizes = _sum(sizes, arrays["shards"])
+        first += len(lists)
+    rows = np.load(vectors, mmap_mode="r")
+    added = connect_unreachable(rows, neighbours, degrees, entry, list_size)
+    neighbours.flush()
+    degrees.flush()
+    write_facts(directory, entry, added, sizes.tolist())
+
+
+def _sum(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add counts of which either may end before the other."""
+    total = np.zeros(max(len(a), len(b)), np.int64)
+    total[: len(a)] += a
+    total[: len(b)] += b
+    return total
+
+
+@contextmanager
+def _opened(part: str) -> Iterator[Any]:
+    """Open an npz file; zip's checksums find damage.
+
+    Raises
+    ------
+    CorruptFile
+        If it is not what was written.
+    """
+    try:
+        with np.load(part) as arrays:
+            yield arrays
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
+        raise corrupt(part, "arrays", "what was written", error) from error

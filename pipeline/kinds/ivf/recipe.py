@@ -1,0 +1,176 @@
+"""The stages of an IVF index: what each reads, what decides it, and the tasks it is made of."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.index.manifest import Manifest
+from indexmill.pipeline.kinds.common import cluster
+from indexmill.pipeline.kinds.common.compute import compute_key
+from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.record import emitted_manifest
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.ivf import memory as ivf_budget
+from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
+from indexmill.pipeline.kinds.ivf.tasks import Batch
+from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
+from indexmill.pipeline.mill.stages import Mill, Stage, task_files
+
+
+class IvfRecipe(Recipe):
+    """The web of stages behind an IVF index; see `Recipe`.
+
+    Parameters
+    ----------
+    shape : IvfShape
+        With the resolved parameters.
+    given : float32 array, shape (n_lists, dim), optional
+        Centroids to use in place of trained ones.
+    """
+
+    def __init__(
+        self,
+        mill: Mill,
+        ingest: Stage,
+        summary: InputSummary,
+        shape: ivf_budget.IvfShape,
+        memory: int,
+        given: NDArray[np.float32] | None = None,
+    ) -> None:
+        super().__init__(mill, ingest, summary, memory)
+        self.shape, self.p, self.given = shape, shape.parameters, given
+        self.cuts = ivf_budget.spans(shape, memory)
+        self.spans = [pair for cut in self.cuts for pair in pairwise(cut)]
+        self.sample = self._sample()
+        self.centroids = self._centroids()
+        self.assign = self._assign()
+        self.labels = task_files(self.assign.path, len(self.spans), "npy")
+        self.pack = self._pack()
+        self.lists = self._lists()
+        self.emit = self._emit()
+        self.emit.pinned = True
+        self.certify = self._certify()
+
+    def _sample(self) -> Stage:
+        what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
+        return self._call(
+            "sample", cluster.SAMPLE_VERSION, what, [self.ingest],
+            lambda: (cluster.sample_task, self.vectors, self.p.sample_vectors, self.p.seed),
+        )  # fmt: skip
+
+    def _centroids(self) -> Stage:
+        what: dict[str, Any] = {
+            "codec": self.p.codec,
+            "pq_bytes": self.p.pq_bytes,
+            "lists": self.p.lists,
+            "seed": self.p.seed,
+            **compute_key(self.p),
+        }
+        if self.given is not None:
+            what["given"] = hashlib.sha256(self.given.tobytes()).hexdigest()
+        return self._call(
+            "centroids", ivf_tasks.CENTROIDS_VERSION, what, [self.ingest, self.sample],
+            lambda: (
+                ivf_tasks.centroids_task, str(self.ingest.path), str(self.sample.path), self.p, self.given,
+            ),
+        )  # fmt: skip
+
+    def _n_lists(self) -> int:
+        """Lists there are: fewer than wanted where the sample has fewer vectors that differ."""
+        return len(ivf_tasks.load_centroids(self.mill.read(self.centroids)))
+
+    def _assign(self) -> Stage:
+        return self._tasks(
+            "assign", ivf_tasks.ASSIGN_VERSION, self._closure(), [self.ingest, self.centroids], "npy", self._cut,
+            lambda: (
+                ivf_tasks.assign_task,
+                [
+                    (self.vectors, str(self.centroids.path), self.p, first, last)
+                    for first, last in self.spans
+                ],
+            ),
+            self._weights, unit="vectors",
+        )  # fmt: skip
+
+    def _closure(self) -> dict[str, Any]:
+        """What decides the lists of a vector besides centroids."""
+        return {"copies": self.p.copies, "closure": self.p.closure if self.p.copies > 1 else None}
+
+    @property
+    def _cut(self) -> list[int]:
+        return [0, *(last for _, last in self.spans)]
+
+    def _weights(self) -> list[int]:
+        return sizes_of(self._cut)
+
+    def _batches(self) -> list[Batch]:
+        found, at = [], 0
+        for number, cut in enumerate(self.cuts):
+            labels = self.labels[at : at + len(cut) - 1]
+            found.append(Batch(number, cut[0], cut[-1], tuple(labels)))
+            at += len(labels)
+        return found
+
+    def _pack(self) -> Stage:
+        what = {"batches": self.shape.batches, "codec": self.p.codec}
+
+        def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
+            arguments: list[tuple[Any, ...]] = []
+            for batch, cut in zip(self._batches(), self.cuts, strict=True):
+                size = ivf_budget.chunk_batch_bytes(self.shape, len(cut) - 1, self.memory)
+                arguments += [
+                    (self.vectors, str(self.centroids.path), self.p.compute, batch, labels, first, last, size)
+                    for labels, (first, last) in zip(batch.labels, pairwise(cut), strict=True)
+                ]
+            return ivf_tasks.pack_task, arguments
+
+        return self._tasks(
+            "pack", ivf_tasks.PACK_VERSION, what, [self.assign, self.centroids, self.ingest], "chunk", self._cut,
+            jobs, self._weights, unit="vectors",
+        )  # fmt: skip
+
+    def _lists(self) -> Stage:
+        chunks = task_files(self.pack.path, len(self.spans), "chunk")
+
+        def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
+            n_lists, buffer, at = self._n_lists(), budget.merge_bytes(self.memory), 0
+            arguments: list[tuple[Any, ...]] = []
+            for batch in self._batches():
+                mine = chunks[at : at + len(batch.labels)]
+                arguments.append((batch, n_lists, self.shape.row_bytes, self.p.copies > 1, mine, buffer))
+                at += len(mine)
+            return ivf_tasks.lists_task, arguments
+
+        return self._tasks(
+            "lists", ivf_tasks.LISTS_VERSION, {}, [self.pack, self.assign, self.centroids], "imx",
+            self.shape.batches, jobs, lambda: sizes_of(self.shape.batches), unit="vectors",
+        )  # fmt: skip
+
+    def _emit(self) -> Stage:
+        files = task_files(self.lists.path, len(self.cuts), "imx")
+        return self._call(
+            "emit", ivf_tasks.EMIT_VERSION, {"metric": self.p.metric, "vectors": self.p.keep_vectors},
+            [self.lists, self.centroids, self.ingest],
+            lambda: (
+                ivf_tasks.emit_task, str(self.ingest.path), str(self.centroids.path), files,
+                sizes_of(self.shape.batches), self.p,
+            ),
+        )  # fmt: skip
+
+    def _certify(self) -> Stage:
+        return self._call(
+            "certify", ivf_tasks.CERTIFY_VERSION, {"seed": self.p.seed},
+            [self.emit, self.assign, self.centroids, self.ingest],
+            lambda: (
+                ivf_tasks.certify_task, str(self.ingest.path), str(self.centroids.path), self.labels, self.p.seed,
+            ),
+        )  # fmt: skip
+
+    def manifest(self) -> Manifest:
+        """See `Recipe.manifest`."""
+        return emitted_manifest(self.p, self.summary, self.mill.read(self.emit))

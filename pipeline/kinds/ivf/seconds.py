@@ -1,0 +1,178 @@
+"""What an IVF build will take: its tasks are tried on the first rows of the input."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from indexmill.builders.cluster.cells import nearest_cells
+from indexmill.builders.cluster.closure import NO_CELL
+from indexmill.builders.cluster.kmeans import PASSES, mini_batches
+from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
+from indexmill.formats.sources.source import VectorSource
+from indexmill.formats.sources.validate import check_batch
+from indexmill.pipeline.kinds.common.certify import QUERIES
+from indexmill.pipeline.kinds.graph.seconds import TRAINING_ROUNDS, write_seconds
+from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
+from indexmill.pipeline.kinds.ivf.memory import IvfShape, spans
+from indexmill.pipeline.kinds.ivf.tasks import Batch
+from indexmill.pipeline.mill.clocks import least
+
+#: Rows that are tried, and their bytes at most; seconds after which nothing is tried once more.
+_ROWS, _BYTES, _SECONDS = 16_384, 32 << 20, 6.0
+#: Centroids that k-means is tried with at most; a step grows with their square.
+_MOST_CENTROIDS = 1024
+#: Queries of a certificate that are tried.
+_ASKED = 64
+#: Seconds of a byte of a finished file: it is hashed twice, before and after it has its build id.
+_HASH_SECONDS = 1.2e-9
+_CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
+
+
+class Rates(NamedTuple):
+    """Seconds on one thread: of a vector in *ingest*, *assign*, *pack* and *lists*, of all training, of certifying."""
+
+    reading: float
+    assigning: float
+    packing: float
+    merging: float
+    training: float
+    comparing: float
+    ranking: float
+
+
+def ivf_seconds(
+    source: VectorSource, shape: IvfShape, memory: int, workers: int, directory: Path, files: dict[str, int]
+) -> dict[str, float]:
+    """Return the predicted seconds of every stage in `files`, whose bytes it writes.
+
+    Parameters
+    ----------
+    directory : Path
+        Where files are written, and removed.
+
+    Raises
+    ------
+    InputError
+        If one of the rows is unusable, naming it.
+    """
+    with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=".indexmill-probe-") as work:
+        rates = _tried(source, shape, Path(work))
+    cuts, n = spans(shape, memory), shape.n
+    tasks = min(workers, sum(len(cut) - 1 for cut in cuts))
+    work_seconds = {
+        "ingest": n * rates.reading,
+        "centroids": rates.training / workers,
+        "assign": n * rates.assigning / tasks,
+        "pack": n * rates.packing / tasks,
+        "lists": n * rates.merging / min(workers, len(cuts)),
+        "emit": (files["lists"] + files["emit"]) * _HASH_SECONDS,
+        "certify": QUERIES * (n * rates.comparing + rates.ranking) / workers,
+    }
+    writing = write_seconds(directory)
+    return {name: work_seconds.get(name, 0.0) + held * writing for name, held in files.items()}
+
+
+def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
+    """Run the tasks on the first rows, each once to compile it."""
+    p = shape.parameters
+    begun = time.perf_counter()
+    batch = next(iter(source.batches(min(_ROWS, max(512, _BYTES // (4 * source.dim))))))
+    check_batch(batch, p.metric)
+    reading = (time.perf_counter() - begun) / len(batch.vectors)
+    rows = np.zeros((len(batch.vectors), shape.dim), shape.dtype)
+    rows[:, : batch.vectors.shape[1]] = batch.vectors
+    wide = rows.astype(np.float32)
+    centroids = _stand_ins(wide, p.lists)
+    _write_inputs(work, rows, wide, centroids, shape)
+    few, labels, chunk, lists = (str(work / name) for name in ("few", "labels.npy", "0.chunk", "lists.imx"))
+    mine, n = Batch(0, 0, len(rows), (labels,)), len(rows)
+    n_few = max(1, p.lists * n // max(shape.n, n))  # lists as long as those of the index
+    _write_inputs(Path(few), rows, wide, centroids[:n_few], shape)
+    vectors, deadline = str(work / "vectors.npy"), time.perf_counter() + _SECONDS
+
+    def assign() -> None:
+        ivf_tasks.assign_task(vectors, str(work), p, 0, n, labels)
+
+    def pack() -> None:
+        ivf_tasks.pack_task(vectors, few, p.compute, mine, labels, 0, n, _CHUNK_BATCH, chunk)
+
+    def merge() -> None:
+        Path(lists).unlink(missing_ok=True)
+        ivf_tasks.lists_task(mine, n_few, shape.row_bytes, False, [chunk], _BUFFER, lists)
+
+    assign()
+    assigning = least(assign, deadline) / n
+    cells = np.load(labels)
+    copies = np.count_nonzero(cells != NO_CELL) / n
+    np.save(labels, cells[:, :1] % np.uint32(n_few))
+    pack()
+    packing = copies * least(pack, deadline) / n
+    merge()
+    merging = copies * least(merge, deadline) / n
+    asked = wide[: min(_ASKED, n)]
+    comparing = least(lambda: wide @ asked.T, deadline) / (n * len(asked))
+    nearest_cells(asked, centroids, len(centroids))
+    ranking = least(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
+    training = _training_seconds(wide, shape, deadline)
+    return Rates(reading, assigning, packing, merging, training, comparing, ranking)
+
+
+def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
+    """Return as many points among the rows as there will be centroids, no two of them equal."""
+    moved = np.random.default_rng(0).normal(size=(lists, rows.shape[1])) * (0.1 * rows.std() + 1e-3)
+    return np.ascontiguousarray(np.resize(rows, (lists, rows.shape[1])) + moved, np.float32)
+
+
+def _write_inputs(
+    work: Path, rows: NDArray[Any], wide: NDArray[np.float32], centroids: NDArray[np.float32], shape: IvfShape
+) -> None:
+    """Write what the tasks read: vectors, centroids, and a scale or a codebook."""
+    p = shape.parameters
+    work.mkdir(exist_ok=True)
+    np.save(work / "vectors.npy", rows)
+    np.save(work / "centroids.npy", centroids)
+    if p.codec == "sq8":
+        span = np.maximum(wide.max(axis=0) - wide.min(axis=0), 1e-6) / 255
+        np.save(work / "scale.npy", np.stack([wide.min(axis=0), span]).astype(np.float32))
+    if p.codec == "pq":
+        book = train_pq(wide[:512], p.pq_bytes, seed=p.seed)
+        np.savez(work / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+
+
+def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: float) -> float:
+    """Seconds of k-means over the sample, and of PQ training where there is any, on one thread."""
+    p = shape.parameters
+    centroids = max(1, min(p.lists, len(rows) // 4, _MOST_CENTROIDS))
+    model = mini_batches(centroids, seed=0)
+    some = rows[: model.batch_size]
+    seconds = 0.0
+    if centroids < len(some):
+        model.partial_fit(some)
+        step = least(lambda: model.partial_fit(some), deadline)
+        seconds = PASSES * shape.drawn / len(some) * step * (p.lists / centroids)
+    if p.codec == "pq":
+        book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
+        encoding = least(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
+        seconds += min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
+    if p.lists >= ivf_tasks.GRAPH_FROM:
+        seconds += _graph_seconds(rows, p.lists)
+    return seconds
+
+
+def _graph_seconds(rows: NDArray[np.float32], lists: int) -> float:
+    """Seconds of the graph over `lists` centroids on one thread; an insertion costs about the logarithm of its size."""
+    some = rows[:_MOST_CENTROIDS]
+    LeaderGraph(some[:64], seed=0, threads=1)
+    begun = time.perf_counter()
+    LeaderGraph(some, seed=0, threads=1)
+    each = (time.perf_counter() - begun) / len(some)
+    return lists * each * max(1.0, math.log(lists) / math.log(max(len(some), 2)))

@@ -1,0 +1,251 @@
+"""The stages of an IVF index: *centroids*, *assign*, *pack*, *lists* and *emit* (Batch Similarity Search, 4.2).
+
+Vectors are cut into batches by vector id. A sort-merge by (list, vector id) makes the lists of a batch: *assign* finds
+the cell of every vector, *pack* writes them as records (place of the list in the file; vector id; row), and *lists*
+merges the records of a batch into its file. Deviation from Equation 5 of the paper: one set of centroids serves all
+batches, so that the lists that a query probes are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.cluster.cells import Cells, nearest_cells
+from indexmill.builders.cluster.closure import NO_CELL, cell_sizes, closure_cells
+from indexmill.builders.cluster.kmeans import fit_centroids
+from indexmill.builders.gpu import ArrayDevice, open_device
+from indexmill.builders.leaders.graph import LeaderGraph
+from indexmill.builders.quantize.scalar import Scale, fit_scale
+from indexmill.formats.chunks.reader import Records
+from indexmill.formats.chunks.writer import write_chunk
+from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
+from indexmill.formats.ivf.index import VECTORS_NAME
+from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.pipeline.kinds.common.encode import encoded, trained
+from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
+from indexmill.pipeline.kinds.graph.emit import seal
+from indexmill.pipeline.kinds.ivf.certify import certify
+from indexmill.pipeline.mill.external_sort import merge
+from indexmill.pipeline.spec import IvfParameters
+
+CENTROIDS_VERSION = 2
+ASSIGN_VERSION = 2
+PACK_VERSION = 2
+LISTS_VERSION = 2
+EMIT_VERSION = 2
+CERTIFY_VERSION = 2
+#: Centroids from which on a graph finds those near a query sooner than a look at all of them.
+GRAPH_FROM = 16384
+#: Rows whose cells are found, or that are encoded, at a time.
+_BLOCK = 8192
+#: The same on a GPU, which cuts them by its own memory; and bytes of float32 that go there to be encoded.
+_DEVICE_BLOCK, DEVICE_BLOCK_BYTES = 1 << 17, 16 << 20
+
+
+class Batch(NamedTuple):
+    """Vectors `first` to `last`, whose cells are in the files `labels`, in order."""
+
+    number: int
+    first: int
+    last: int
+    labels: tuple[str, ...]
+
+
+def centroids_task(
+    ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
+) -> None:
+    """Write ``centroids.npy``, ``scale.npy`` or ``codebook.npz`` as the codec needs them, ``graph.npz`` of many."""
+    directory, device = Path(out), open_device(p.compute)
+    rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
+    centroids = fit_centroids(rows, p.lists, p.seed, threads, device) if given is None else given
+    np.save(directory / "centroids.npy", centroids)
+    if len(centroids) >= GRAPH_FROM:
+        graph = LeaderGraph(centroids, seed=p.seed, threads=threads).graph
+        own = np.arange(len(centroids), dtype=np.uint32)[:, None]
+        there = np.arange(graph.neighbours.shape[1]) < graph.degrees[:, None]
+        neighbours = np.where(there, graph.neighbours, own)
+        np.savez(directory / "graph.npz", neighbours=neighbours, entry=graph.entry)
+    if p.codec == "sq8":
+        summary = read_summary(Path(ingest))
+        scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), 8)
+        np.save(directory / "scale.npy", np.stack([scale.minimum, scale.step]))
+    if p.codec == "pq":
+        cells = nearest_cells(rows, centroids, 1, threads, device)[:, 0]
+        residuals = np.asarray(rows, np.float32) - centroids[cells]
+        book = trained(residuals, p.pq_bytes, p.seed, device, threads)
+        np.savez(directory / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
+
+
+def load_centroids(directory: Path) -> NDArray[np.float32]:
+    """Read the centroids that `centroids_task` wrote."""
+    centroids: NDArray[np.float32] = np.load(directory / "centroids.npy")
+    return centroids
+
+
+def _load_codec(directory: Path) -> tuple[NDArray[np.float32] | None, Codebook | None]:
+    """Read what the codec was fitted to: a scale, a codebook, or neither."""
+    if (directory / "scale.npy").exists():
+        return np.load(directory / "scale.npy"), None
+    if not (directory / "codebook.npz").exists():
+        return None, None
+    with np.load(directory / "codebook.npz") as arrays:
+        return None, Codebook(arrays["pivots"], arrays["offsets"])
+
+
+def _load_graph(directory: Path) -> CellGraph | None:
+    if not (directory / "graph.npz").exists():
+        return None
+    with np.load(directory / "graph.npz") as arrays:
+        return CellGraph(arrays["neighbours"], int(arrays["entry"]))
+
+
+def assign_task(vectors: str, centroids: str, p: IvfParameters, first: int, last: int, out: str) -> None:
+    """Write the cells of each of the rows `first` to `last` as .npy, uint32 (rows, copies): see `closure_cells`."""
+    rows, centres = np.load(vectors, mmap_mode="r")[first:last], load_centroids(Path(centroids))
+    device = open_device(p.compute)
+    cells, block = Cells(centres, rows.dtype, device), _BLOCK if device is None else _DEVICE_BLOCK
+    labels = np.empty((len(rows), p.copies), np.uint32)
+    for at in range(0, len(rows), block):
+        some = np.asarray(rows[at : at + block])
+        if p.copies == 1:
+            labels[at : at + block, 0] = cells.nearest(some)
+        else:
+            labels[at : at + block] = closure_cells(some, centres, p.copies, p.closure, device)
+    with open(out, "wb") as file:
+        np.save(file, labels)
+
+
+def list_sizes(batch: Batch, n_lists: int) -> NDArray[np.int64]:
+    """Return the rows of each list of a batch."""
+    sizes = np.zeros(n_lists, np.int64)
+    for labels in batch.labels:
+        sizes += cell_sizes(np.load(labels, mmap_mode="r"), n_lists)
+    return sizes
+
+
+def pack_task(
+    vectors: str, centroids: str, compute: str, batch: Batch, labels: str, first: int, last: int, batch_bytes: int,
+    out: str,
+) -> None:  # fmt: skip
+    """Write rows `first` to `last` of a batch as a chunk file: key place of the list, value vector id, payload row.
+
+    A vector that lies in several lists has a record for each.
+    """
+    directory = Path(centroids)
+    centres = load_centroids(directory)
+    order = longest_first(list_sizes(batch, len(centres)))
+    places = np.empty(len(order), np.uint32)
+    places[order] = np.arange(len(order), dtype=np.uint32)
+    cells = np.load(labels)
+    vector, copy = np.nonzero(cells != NO_CELL)
+    cells = cells[vector, copy]
+    stored = np.load(vectors, mmap_mode="r")[first:last]
+    rows = _encoded(
+        stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory),
+        open_device(compute),
+    )  # fmt: skip
+    records = Records(places[cells], (first + vector).astype(np.uint32), rows)
+    write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
+
+
+def _encoded(
+    vectors: NDArray[Any],
+    centroids: NDArray[np.float32],
+    cells: NDArray[np.uint32],
+    scale: NDArray[np.float32] | None,
+    codebook: Codebook | None,
+    device: ArrayDevice | None,
+) -> NDArray[np.uint8]:
+    """Return the rows of lists, uint8 (m, row_bytes)."""
+    if scale is None and codebook is None:
+        return np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
+    parts = []
+    on_device = device is not None and codebook is not None
+    block = max(_BLOCK, DEVICE_BLOCK_BYTES // (4 * vectors.shape[1])) if on_device else _BLOCK
+    for at in range(0, len(vectors), block):
+        some = np.asarray(vectors[at : at + block], np.float32)
+        if scale is not None:
+            parts.append(Scale(scale[0], scale[1], 8).encode(some))
+        elif codebook is not None:
+            residuals = some - centroids[cells[at : at + block]]
+            parts.append(encoded(residuals, codebook, device))
+    return np.concatenate(parts)
+
+
+def lists_task(
+    batch: Batch,
+    n_lists: int,
+    row_bytes: int,
+    has_copies: bool,
+    chunks: list[str],
+    buffer_bytes: int,
+    out: str,
+) -> None:
+    """Merge the chunk files of a batch into its file."""
+    n_vectors = batch.last - batch.first if has_copies else None
+
+    def pieces() -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
+        for _, ids, rows in merge(chunks, 0, n_lists, buffer_bytes=buffer_bytes):
+            yield ids, rows
+
+    write_batch(out, batch.number, batch.first, list_sizes(batch, n_lists), row_bytes, pieces(), n_vectors)
+
+
+def emit_task(
+    ingest: str, centroids: str, lists: list[str], sizes: list[int], p: IvfParameters, out: str, threads: int
+) -> None:
+    """Put the files of an index together, all but its manifest, stamped.
+
+    Parameters
+    ----------
+    lists : list of str
+        The file of each batch.
+    sizes : list of int
+        Vectors of each batch.
+    """
+    directory, summary = Path(out), read_summary(Path(ingest))
+    stored = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    scale, codebook = _load_codec(Path(centroids))
+    shared = Centroids(
+        load_centroids(Path(centroids)), str(stored.dtype), p.metric, summary.max_norm, len(stored), len(lists),
+        p.codec, scale, codebook, p.copies, _load_graph(Path(centroids)),
+    )  # fmt: skip
+    write_centroids(directory / CENTROIDS_NAME, shared)
+    for number, file in enumerate(lists):
+        link_or_copy(file, directory / batch_name(number))
+    write_ids(directory / "ids.imx", np.arange(len(stored), dtype=np.uint32), read_ids(Path(ingest)))
+    metadata = Path(ingest) / "metadata.parquet"
+    if metadata.exists():
+        shutil.copyfile(metadata, directory / metadata.name)
+    if p.keep_vectors:
+        form = RowFormat(shared.dim, shared.dtype)
+        write_vectors(directory / VECTORS_NAME, form, len(stored), p.metric, stored, summary.max_norm)
+    facts = {"lists": shared.n_lists, "codec": p.codec, "row_bytes": shared.row_bytes, "batches": sizes}
+    seal(directory, {"ivf": facts})
+
+
+def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int) -> None:
+    """Write ``certificate.json``: what share of true neighbours lies in the lists that are probed, leave-one-out.
+
+    That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.
+    """
+    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    cells = np.empty((len(vectors), np.load(labels[0], mmap_mode="r").shape[1]), np.uint32)
+    first = 0
+    for file in labels:
+        some = np.load(file, mmap_mode="r")
+        cells[first : first + len(some)] = some
+        first += len(some)
+    certificate = certify(vectors, cells, load_centroids(Path(centroids)), seed, threads)
+    (Path(out) / "certificate.json").write_text(json.dumps(certificate))

@@ -1,0 +1,85 @@
+"""Stage *certify* of an LSH index: open what was emitted and measure it, leave-one-out, on rows of the input.
+
+As for a graph (`pipeline.kinds.common.certify`), sampled rows stand for queries that come from the same source as the vectors.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.formats.index.manifest import Manifest, write_manifest
+from indexmill.formats.pagefile.atomic import link_or_copy
+from indexmill.pipeline.kinds.common.certify import QUERIES, K, distances_without_self
+from indexmill.pipeline.kinds.common.ratio import overall_ratio
+from indexmill.pipeline.kinds.common.recall import mean_recall, recall_by_distance
+from indexmill.pipeline.kinds.lsh.tasks import as_hashed
+
+VERSION = 1
+_STREAM = 0xCE57
+
+
+def certify_task(
+    emitted: str, manifest: Manifest, ingest: str, seed: int, in_memory: bool, out: str, threads: int
+) -> None:
+    """Write ``certificate.json``: overall ratio and recall with intervals, and reads; null when there is one vector.
+
+    The files in `emitted` are opened as the index that they will be, under `manifest`, with the vectors
+    `in_memory` or on storage, which changes no figure.
+    """
+    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    with tempfile.TemporaryDirectory(dir=out) as index:
+        for file in manifest.files:
+            link_or_copy(Path(emitted) / file.name, Path(index) / file.name)
+        write_manifest(Path(index), manifest)
+        certificate = measure(index, vectors, manifest.parameters["metric"], seed, in_memory, threads)
+    (Path(out) / "certificate.json").write_text(json.dumps(certificate))
+
+
+def measure(
+    index: str, vectors: NDArray[Any], metric: str, seed: int, in_memory: bool, threads: int
+) -> dict[str, Any] | None:
+    """Search the index at `index` for rows of `vectors`, shape (n_vectors, stored dim); None when there is one."""
+    from indexmill.reader.lsh import LshIndex
+
+    n = len(vectors)
+    if n < 2:
+        return None
+    k = min(K, n - 1)
+    rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(QUERIES, n), replace=False))
+    compared = as_hashed(vectors[rows]) if metric == "ip" else vectors[rows]
+    _, truth = exact_neighbours(vectors, compared, k, threads, skip=rows)
+    opened = LshIndex(index, vectors="memory" if in_memory else "storage", tables="storage")
+    result = opened.search(vectors[rows][:, : opened.native.dim], min(k + 1, n), threads=threads)
+    squared = distances_without_self(vectors, compared, rows, result.slots, k)
+    ratio = overall_ratio(np.sqrt(squared), np.sqrt(truth.astype(np.float64)))
+    recall = mean_recall(recall_by_distance(squared, truth))
+    counters = result.counters
+    reads = counters["table_reads"].astype(np.int64) + counters["block_reads"].astype(np.int64)
+    return {
+        "queries": f"{len(rows)} rows of the input, each left out of its own results",
+        "k": k,
+        "ratio": _rounded(ratio.mean),
+        "ratio_low": _rounded(ratio.low),
+        "ratio_high": _rounded(ratio.high),
+        "skipped": ratio.skipped,
+        "short": ratio.short,
+        "recall": round(recall.mean, 6),
+        "recall_low": round(recall.low, 6),
+        "recall_high": round(recall.high, 6),
+        "radii_mean": _rounded(float(counters["radii"].mean())),
+        "distances_mean": _rounded(float(counters["distances"].mean())),
+        "reads_mean": _rounded(float(reads.mean())),
+        "reads_p99": float(np.percentile(reads, 99, method="higher")),
+    }
+
+
+def _rounded(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if np.isnan(value) else round(value, 6)

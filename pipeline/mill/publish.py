@@ -1,0 +1,190 @@
+"""Stage *publish*: a finished index, or an export, appears at its destination all at once, or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OutputExistsError
+from indexmill.formats.exports.target import EXPORT_NAME
+from indexmill.formats.index.manifest import MANIFEST_NAME, RUN_NAME, Manifest, parse_manifest, write_manifest
+from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
+from indexmill.pipeline.execution.failpoint import failpoint
+
+#: Stands in a directory while it is filled.
+_MARK = ".indexmill-unfinished"
+#: The file that is written last, and what a directory that has it is.
+_SEALS = {MANIFEST_NAME: "an index", EXPORT_NAME: "an export"}
+
+
+@contextmanager
+def output_lock(out: Path) -> Iterator[None]:
+    """Keep other jobs away from `out` for the length of a block.
+
+    Raises
+    ------
+    ConfigError
+        If another job is at work on `out`, it lies inside an index, or nothing can be written beside it.
+    """
+    check_place(out)
+    path = _beside(out, "lock")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise ConfigError(
+            f"out: {out.parent} cannot be written ({error.strerror}); name another directory with --out"
+        ) from error
+    with open(path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not path.exists() or os.stat(path).st_ino != os.fstat(lock.fileno()).st_ino:
+                raise BlockingIOError  # its last holder took the file away between our two calls
+        except BlockingIOError:
+            raise ConfigError(
+                f"out: another job is writing {out}; wait for it or name another --out"
+            ) from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def check_place(out: Path) -> None:
+    """Refuse an output inside an index, with which it would go when that is replaced.
+
+    Raises
+    ------
+    ConfigError
+        Naming the index.
+    """
+    folder = Path(os.path.realpath(out.parent))
+    for above in (folder, *folder.parents):
+        if _is_ours(above):
+            raise ConfigError(
+                f"out: {out} lies inside the index {above} and would be deleted when that is replaced; name a "
+                "directory outside it"
+            )
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether a directory is an index, damaged ones and those of other versions too."""
+    try:
+        parse_manifest(directory)
+    except (ForeignFile, PermissionError):
+        return False
+    except FormatError:
+        return True
+    return True
+
+
+def check_output(out: Path, force: bool, seal: str = MANIFEST_NAME) -> None:
+    """Refuse to overwrite: what `seal` is the last file of without `force`, anything else at all.
+
+    Brings back what stepped aside for another that never came.
+
+    Raises
+    ------
+    ConfigError
+        If `out` lies inside an index.
+    OutputExistsError
+    """
+    check_place(out)
+    old = _beside(out, "old")
+    if (old / seal).is_file() and not out.exists():
+        old.rename(out)  # a publish was killed between its two renames: nothing is lost
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / seal).is_file():
+        raise OutputExistsError(f"out: {out} exists and is not {_SEALS[seal]}; name another directory")
+    if not force:
+        raise OutputExistsError(f"out: {out} exists; add --force to replace it, or name another directory")
+
+
+def publish(
+    emitted: Path, manifest: Manifest, run: dict[str, Any], out: Path, force: bool, keep: bool = True
+) -> None:
+    """Lay the files of `emitted` beside `out`, write the manifest last, and rename the whole into place.
+
+    `out` is the old index or the new one at every moment, and readers that have it open keep the files they opened.
+    Only where names cannot be exchanged (`formats.pagefile.atomic.exchange`) the old index steps aside first, so that
+    for a moment there is nothing. Unless `keep`, files are given a second name instead of a copy where that is
+    possible, for `emitted` will be deleted.
+    """
+    check_output(out, force)
+    fresh = begin(out)
+    for entry in manifest.files:
+        target = fresh / entry.name
+        if keep:
+            shutil.copyfile(emitted / entry.name, target)
+        else:
+            link_or_copy(emitted / entry.name, target)
+        with open(target, "rb") as file:
+            os.fsync(file.fileno())
+    failpoint("publish-copied")
+    write_json_atomic(fresh / RUN_NAME, run)
+    write_manifest(fresh, manifest)
+    swap_in(fresh, out)
+
+
+def begin(out: Path) -> Path:
+    """Make and return an empty directory beside `out`, for `swap_in`; what a killed run left there goes first."""
+    for part in ("new", "old"):
+        _remove(_beside(out, part))
+    fresh = _beside(out, "new")
+    fresh.mkdir(parents=True)
+    (fresh / _MARK).touch()
+    return fresh
+
+
+def give_up(out: Path) -> None:
+    """Remove the directory that `begin` made."""
+    _remove(_beside(out, "new"))
+
+
+def swap_in(fresh: Path, out: Path) -> None:
+    """Let a directory of `begin` take the name `out`; its files are durable, the last one written is its seal."""
+    old = _beside(out, "old")
+    fsync_dir(fresh)
+    (fresh / _MARK).unlink()
+    failpoint("publish-sealed")
+    if out.exists() and exchange(fresh, out):
+        failpoint("publish-aside")  # the old index has the new one's former name
+    else:
+        if out.exists():
+            out.rename(old)
+        failpoint("publish-aside")
+        fresh.rename(out)
+    fsync_dir(out.parent)
+    failpoint("publish-done")
+    for leftover in (fresh, old):
+        _remove(leftover)
+
+
+def _beside(out: Path, part: str) -> Path:
+    return out.with_name(f".{out.name}.indexmill-{part}")
+
+
+def _remove(leftover: Path) -> None:
+    """Remove what a killed run left: a directory with our mark or a seal, or an empty one; never another."""
+    if leftover.is_symlink():  # `out` was a link: its target is not ours to delete
+        leftover.unlink()
+    if not leftover.exists():
+        return
+    ours = any((leftover / name).is_file() for name in (_MARK, *_SEALS)) or not any(leftover.iterdir())
+    if not ours:
+        raise OutputExistsError(f"out: {leftover} is in the way and holds other things; move it elsewhere")
+    mark = leftover / _MARK
+    mark.touch()
+    for path in leftover.iterdir():  # the mark goes last: killed between, the rest is still known as ours
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != mark:
+            path.unlink()
+    mark.unlink()
+    leftover.rmdir()

@@ -1,0 +1,75 @@
+"""How page reads grow from sample to sample, and what that comes to for all vectors.
+
+A search visits about log n vertices, so reads at equal recall might grow by as many with each doubling of n. But with n
+neighbours move together, and codes tell them from others less and less: then the list that a recall takes grows, too,
+and reads rather grow by the same factor with each doubling. On vectors at hand the truth lay between the two (see
+docs/guides/tune.md), so both are carried on from the largest sample, by what was gained since the smallest, and the
+middle is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.pipeline.bootstrap import Interval, percentiles
+from indexmill.pipeline.tune.curve import AtRecall
+
+#: Draws of where between the two laws growth lies are the same for every candidate.
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Page reads of more vectors than were searched.
+
+    Attributes
+    ----------
+    reads : float
+        A query, at the target recall; infinite where the samples do not reach it.
+    draws : float64 array, shape (draws,)
+        The same in each draw of the bootstrap, somewhere between the two laws; other draws of the sample, of the order
+        of insertion or of the codebook are not in it.
+    """
+
+    reads: float
+    draws: NDArray[np.float64]
+
+    def interval(self) -> Interval:
+        """95%, over queries and between the two laws."""
+        return percentiles(self.draws)
+
+
+def foretell(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook:
+    """Return the reads of `n` vectors, by what some samples, of ascending `sizes`, take."""
+    reads = np.array([at.reads for at in found])
+    drawn = np.stack([at.draws for at in found])
+    share = np.random.default_rng(_SEED).uniform(0, 1, drawn.shape[1])
+    return Outlook(float(carried_on(sizes, reads, n)), np.asarray(carried_on(sizes, drawn, n, share)))
+
+
+def carried_on(
+    sizes: Sequence[int], values: NDArray[np.float64], n: int, share: NDArray[np.float64] | float = 0.5
+) -> Any:
+    """Return what `values` come to at `n`, growing as between the smallest size and the largest.
+
+    Parameters
+    ----------
+    values : float64 array, shape (len(sizes), ...), positive
+    share : float or array, shape (...)
+        0: as many with each doubling; 1: the same factor.
+
+    Returns
+    -------
+    float64 array, shape (...)
+        Infinite where one of those two values is.
+    """
+    before, last = values[0], values[-1]
+    steps = np.log(n / sizes[-1]) / np.log(sizes[-1] / sizes[0])
+    with np.errstate(invalid="ignore"):
+        found = (1 - share) * (last + steps * (last - before)) + share * last * (last / before) ** steps
+    return np.where(np.isfinite(before) & np.isfinite(last), found, np.inf)

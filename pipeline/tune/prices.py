@@ -1,0 +1,187 @@
+"""What the index of all vectors would cost: memory, space and time, as `plan` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+
+from indexmill.formats.errors import BudgetError
+from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.build import work_directory
+from indexmill.pipeline.kinds.common import ingest
+from indexmill.pipeline.kinds.common.compute import on_processor
+from indexmill.pipeline.kinds.graph import budget, memory
+from indexmill.pipeline.kinds.graph.size import GraphBlueprint
+from indexmill.pipeline.plan import Plan, make_plan
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space
+
+#: Bytes of a checksum, one a page.
+_CHECKSUM_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Price:
+    """Bytes that searches hold of an index, and that it takes on storage."""
+
+    memory_bytes: int
+    index_bytes: int
+
+
+class Prices:
+    """Prices of candidates, for all vectors of a job.
+
+    Parameters
+    ----------
+    spec : BuildSpec
+    source : VectorSource
+    """
+
+    def __init__(self, spec: BuildSpec, source: VectorSource) -> None:
+        self._spec, self._source = spec, source
+        self._plans: dict[GraphCandidate, Plan] = {}
+
+    def job(self, candidate: Candidate) -> BuildSpec:
+        """Return the job that builds a candidate."""
+        assert isinstance(self._spec.parameters, Parameters)
+        return self._spec.model_copy(update={"parameters": candidate.applied(self._spec.parameters)})
+
+    def price(self, candidate: Candidate) -> Price:
+        """Return memory and space.
+
+        Raises
+        ------
+        BudgetError
+            If the build does not fit the job's memory.
+        """
+        files = self._blueprint(candidate).needed_scratch()[1]
+        held = sum(files.get(name, 0) for name in ("encode", "entries", "navigation"))
+        return Price(held + _CHECKSUM_BYTES * files["emit"] // PAGE_BYTES, files["emit"])
+
+    def check_room(self, candidate: Candidate) -> None:
+        """Refuse what cannot be built.
+
+        Raises
+        ------
+        BudgetError
+            If the build does not fit memory or disk.
+        """
+        self._blueprint(candidate).check_room(work_directory(self._spec), 0)
+
+    def no_room(self, candidate: Candidate) -> str | None:
+        """Say why a candidate cannot be built; None if it can."""
+        try:
+            self.check_room(candidate)
+        except BudgetError as error:
+            return str(error)
+        return None
+
+    def too_much(self, candidate: Candidate, most: int) -> str | None:
+        """Say what searches would hold if that is more than `most` bytes."""
+        need = self.price(candidate).memory_bytes
+        return None if need <= most else f"searches would hold {need:,} bytes, the limit is {most:,}"
+
+    def plan(self, candidate: Candidate) -> Plan:
+        """Return the plan of the build; candidates of one graph share it, for codes hardly change it."""
+        if candidate.graph not in self._plans:
+            self._plans[candidate.graph] = make_plan(self.job(candidate), self._source)
+        return self._plans[candidate.graph]
+
+    def _blueprint(self, candidate: Candidate) -> GraphBlueprint:
+        job = on_processor(self.job(candidate))  # sizes are the same on a GPU, which need not be here
+        assert isinstance(job.parameters, Parameters)
+        return GraphBlueprint(job, self._source, job.parameters)
+
+
+def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
+    """Return `space` without sizes of codes and degrees that cannot be built, and say why in `left_out`.
+
+    Raises
+    ------
+    BudgetError
+        If not even the smallest can.
+    """
+    prices.check_room(Candidate(space.graphs()[0], space.pq_sizes[0]))
+    return _within(space, prices.no_room, left_out)
+
+
+def within_memory(space: Space, prices: Prices, most: int | None, left_out: list[str]) -> Space:
+    """Return `space` without what makes searches hold more than `most` bytes; say so in `left_out`.
+
+    Raises
+    ------
+    BudgetError
+        If they do with the smallest degree and codes.
+    """
+    if most is None:
+        return space
+    least = Candidate(space.graphs()[0], space.pq_sizes[0])
+    if problem := prices.too_much(least, most):
+        raise BudgetError(
+            f"max-memory: {problem}, with codes of {least.pq_bytes} bytes; allow that many, fix smaller codes with "
+            "--pq-bytes, or give a smaller --navigation"
+        )
+    return _within(space, lambda one: prices.too_much(one, most), left_out)
+
+
+def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: list[str]) -> Space:
+    """Return `space` without what has a `problem`: sizes with the least degree, degrees with the least size, pairs."""
+    graphs, unfit = space.graphs()[:: len(space.alphas)], set(space.unfit)
+
+    def fits(graph: GraphCandidate, size: int, words: str) -> bool:
+        if why := problem(Candidate(graph, size)):
+            left_out.append(f"{words}: {why}")
+        return not why
+
+    sizes = [size for size in space.pq_sizes if fits(graphs[0], size, f"codes of {size} bytes")]
+    graphs = [graph for graph in graphs if fits(graph, sizes[0], f"R={graph.max_degree}")]
+    for graph, size in product(graphs[1:], sizes[1:]):
+        pair = graph.max_degree, size
+        if pair not in unfit and not fits(graph, size, f"R={pair[0]} with codes of {size} bytes"):
+            unfit.add(pair)
+    return replace(
+        space,
+        degrees=tuple(graph.max_degree for graph in graphs),
+        pq_sizes=tuple(sizes),
+        usual_pq=max((size for size in sizes if size <= space.usual_pq), default=sizes[0]),
+        unfit=frozenset(unfit),
+    )
+
+
+def sample_within(
+    spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int
+) -> tuple[int, int]:
+    """Return how many vectors, at most `wanted`, trials of one worker can take in one piece in the job's memory.
+
+    And how many workers, at most the job's, they then can have: these do not decide what is found.
+
+    Raises
+    ------
+    BudgetError
+        If the vectors are fewer than `least`.
+    """
+    p = spec.parameters
+    assert isinstance(p, Parameters)
+    widest = p.model_copy(
+        update={"max_degree": max(space.degrees), "pq_bytes": max(space.pq_sizes), "shard_vectors": None}
+    )
+    dtype = ingest.stored_dtype(source.dtype, p.metric)
+
+    def need(size: int, workers: int) -> int:
+        shape = budget.Shape(size, source.dim + (p.metric == "ip"), dtype, 0.0, widest)
+        stages = memory.stage_bytes(shape, spec.memory, workers)
+        return budget.FIXED_BYTES + max(stages.values())
+
+    size, workers = wanted, spec.workers
+    while size >= least and need(size, 1) > spec.memory:
+        size -= max(1, size // 8)
+    if size < least:
+        raise BudgetError(
+            f"memory: a sample of {least:,} vectors with R={max(space.degrees)} needs {need(least, 1):,} bytes, the "
+            f"budget is {spec.memory:,}; give that many with --memory, or fix a smaller -R"
+        )
+    while need(size, workers) > spec.memory:
+        workers -= 1
+    return size, workers

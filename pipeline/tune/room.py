@@ -1,0 +1,71 @@
+"""What the samples and trials of `tune` take on disk, at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.kinds.common import ingest
+from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.scratch import SideColumns, stage_files
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.tune.space import Space
+
+#: Stages of which a sample has one for each graph, and those that a trial takes with it when it ends.
+_OF_A_GRAPH, _OF_A_TRIAL = ("build", "order", "entries"), ("pack", "emit")
+#: Headers and footers of the files of a sample, certificates, locks.
+_BESIDE = 1 << 20
+
+
+def scratch_bytes(
+    spec: BuildSpec, source: VectorSource, space: Space, sizes: Sequence[int], queries: int, kept: int
+) -> int:
+    """Return the most bytes that lie in the directory of `tune`.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Vectors of the samples, ascending: all lie in one file as they are drawn, and each in one of its own.
+    queries : int
+        Vectors that are drawn beside them.
+    kept : int
+        Graphs that are built of the largest sample at most.
+    """
+    drawn = (sizes[-1] + queries) * source.dim * source.dtype.itemsize
+    return drawn + sum(_of_sample(spec, source, space, sizes, level, kept) for level in range(len(sizes)))
+
+
+def _of_sample(
+    spec: BuildSpec, source: VectorSource, space: Space, sizes: Sequence[int], level: int, kept: int
+) -> int:
+    """Return what a sample takes: as a file, as stored, and its builds, of which one is at the end."""
+    n, degrees = sizes[level], _degrees(space, level, len(sizes) - 1, kept)
+    widest = _files(spec, source, n, max(degrees), max(space.pq_sizes))
+    shared = sum(size for name, size in widest.items() if name not in (*_OF_A_GRAPH, *_OF_A_TRIAL, "encode"))
+    graphs = {degree: _files(spec, source, n, degree, 1) for degree in set(degrees)}
+    built = sum(graphs[degree][name] for degree in degrees for name in _OF_A_GRAPH)
+    codes = sum(_files(spec, source, n, max(degrees), size)["encode"] for size in space.pq_sizes)
+    trial = widest["pack"] + 2 * widest["emit"]  # published as a copy
+    as_drawn = n * source.dim * source.dtype.itemsize
+    return as_drawn + widest["ingest"] + shared + built + codes + trial + _BESIDE
+
+
+def _degrees(space: Space, level: int, last: int, kept: int) -> list[int]:
+    """Return the degree of each graph that is built of a sample, at most; see `tune`."""
+    going_on = sorted((graph.max_degree for graph in space.graphs()), reverse=True)[:kept]
+    longer = going_on if len(space.with_longer_list(space.graphs()[0])) > 1 else []
+    if level == 0:
+        return [*(graph.max_degree for graph in space.graphs()), *longer]
+    return [*space.degrees, *going_on, *longer] if level == min(1, last) else going_on
+
+
+def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, pq_bytes: int) -> dict[str, int]:
+    """Return what the stages of one build of a sample leave."""
+    p = spec.parameters
+    assert isinstance(p, Parameters)
+    p = p.model_copy(update={"max_degree": degree, "pq_bytes": pq_bytes, "shard_vectors": None})
+    dtype = ingest.stored_dtype(source.dtype, p.metric)
+    shape = budget.Shape(n, source.dim + (p.metric == "ip"), dtype, 0.0, p)
+    sharded = {"assign", "unite", "merge", *(() if shape.is_converted else ("comparable",))}
+    files = stage_files(shape, SideColumns(), spec.memory)
+    return {name: size for name, size in files.items() if name not in sharded}

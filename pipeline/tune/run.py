@@ -1,0 +1,221 @@
+"""`tune`: degree, build list, slack and size of codes for a recall, found on samples that grow.
+
+Step by step, less of what is left goes on to the next larger sample: of every degree the two best slacks from the
+smallest one, three degrees from the second, for each of them one slack and build list from the largest, which is then
+tried with all sizes of codes. From the second sample on, what counts is not what a graph reads there but what it is
+foretold to read of all vectors (`tune_growth`): what suits few vectors best may not suit many. Settings are chosen by
+the first half of the queries; what is reported is the second half's. Everything but times follows from input, seed,
+memory and effort.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.kinds.common.compute import settled
+from indexmill.pipeline.kinds.common.ingest import check_metric
+from indexmill.pipeline.kinds.common.recall import mean_recall
+from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.mill.room import check_free
+from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.tune.choice import (
+    Cost,
+    fewest_of_each_degree,
+    frontier,
+    going_on,
+    recommended,
+    worthwhile_lists,
+)
+from indexmill.pipeline.tune.curve import MOST_CANDIDATES, recall_with
+from indexmill.pipeline.tune.growth import Outlook, carried_on, foretell
+from indexmill.pipeline.tune.prices import Prices, sample_within, within_memory, within_room
+from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
+from indexmill.pipeline.tune.room import scratch_bytes
+from indexmill.pipeline.tune.sample import (
+    LEAST_SAMPLE,
+    RATIO,
+    check_enough,
+    check_k,
+    draw,
+    level_of,
+    sample_sizes,
+)
+from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space, space_of
+from indexmill.pipeline.tune.trials import Trials
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried: vectors of the largest sample, and queries, at most."""
+
+    sample: int
+    queries: int
+
+
+EFFORTS = {"low": Effort(25_000, 1_000), "normal": Effort(100_000, 2_000), "high": Effort(400_000, 2_000)}
+#: Slacks of a degree that are left after the smallest sample, and degrees after the second.
+_SLACKS, _LAST = 2, 3
+
+
+def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | None = None) -> TuneReport:
+    """Try settings on samples of `source`; return what they cost, and which one to take.
+
+    Raises
+    ------
+    ConfigError
+        If the job is not one of a graph, or asks for a GPU and none can be used.
+    InputError
+        If there are too few vectors or queries, k is too large, or a vector that was drawn is unusable.
+    BudgetError
+        If nothing fits the job's memory, or `max_memory`, or there is no room for the samples.
+    """
+    listener, spec = progress or Silent(), request.spec
+    if not isinstance(spec.parameters, Parameters):
+        raise ConfigError(f"kind: tune is for graphs, got {spec.parameters.kind}; leave --kind out")
+    check_enough(source.n_vectors)
+    check_metric(source, spec.parameters.metric)
+    tried = settled(spec)
+    prices, left_out = Prices(spec, source), list[str]()
+    space = within_room(space_of(spec.parameters, source.dim), prices, left_out)
+    space = within_memory(space, prices, request.max_memory, left_out)
+    sizes, n_queries, workers = _sized(request, source, space)
+    tried = tried.model_copy(update={"workers": workers})
+    place = Path(request.work or tempfile.gettempdir())
+    beside = n_queries if request.queries is None else 0
+    check_free(place, scratch_bytes(tried, source, space, sizes, beside, _LAST * _SLACKS), "tuning")
+    place.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=place))
+    try:
+        with threadpool_limits(1):
+            trials = _trials(request, tried, source, sizes, n_queries, directory, listener)
+            graphs = _narrowed(space, trials, request.max_reads, source.n_vectors)
+            candidates = space.coded(graphs)
+            for level in range(len(sizes)):
+                trials.run(level, candidates)
+                trials.forget(level)
+            rows, chosen = _reported(request, source, trials, candidates, prices, listener)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    job = None if chosen is None else prices.job(candidates[chosen])
+    return TuneReport(request, source.n_vectors, sizes, n_queries, rows, job, tuple(left_out))
+
+
+def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tuple[int, ...], int, int]:
+    """Return the vectors of the samples, the number of queries, and the workers of the trials."""
+    how, n = EFFORTS[request.effort], source.n_vectors
+    most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
+    given = None if request.queries is None else len(request.queries)
+    sizes, n_queries = sample_sizes(n, most, how.queries, given)
+    # Where the input or memory is the limit more effort finds no larger samples.
+    more = sizes[-1] == how.sample < n - n_queries and request.effort != "high"
+    check_k(request.k, sizes, ", or --effort high for larger samples" if more else "")
+    return sizes, n_queries, workers
+
+
+def _trials(
+    request: TuneRequest,
+    spec: BuildSpec,
+    source: VectorSource,
+    sizes: tuple[int, ...],
+    n_queries: int,
+    directory: Path,
+    progress: Progress,
+) -> Trials:
+    """Draw the samples, and find the true neighbours of the queries in each; `spec` is the job that is tried."""
+    p, workers = spec.parameters, spec.workers
+    drawn = draw(
+        source, request.queries, sizes[-1], n_queries, p.metric, p.seed, directory, progress
+    )  # fmt: skip
+    levels = []
+    with stage_progress(progress, "truth", len(sizes), "samples"):
+        for size in sizes:
+            levels.append(level_of(drawn, size, p.metric, request.k, workers, directory))
+            progress.advance(1)
+    return Trials(spec, levels, request.target_recall, directory, progress)
+
+
+def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> list[GraphCandidate]:
+    """Return the graphs that are left on the largest sample."""
+    last = len(trials.levels) - 1
+    second = min(1, last)
+
+    def tried(level: int, graphs: list[GraphCandidate]) -> list[Outlook]:
+        """What graphs are foretold to read, tried on samples up to one; on the smallest, what they read there."""
+        candidates = [Candidate(graph, space.usual_pq) for graph in graphs]
+        for each in range(level + 1):
+            trials.run(each, candidates)
+        return [trials.outlook(one, level, n) for one in candidates]
+
+    every = space.graphs()
+    ranked = fewest_of_each_degree(every, tried(0, every), _SLACKS)
+    graphs = fewest_of_each_degree(ranked, tried(0, ranked), 1)
+    graphs = going_on(graphs, tried(second, graphs), _LAST, max_reads)
+    graphs = [longer for graph in graphs for longer in space.with_longer_list(graph)]
+    graphs = worthwhile_lists(graphs, tried(second, graphs))
+    left = {(graph.max_degree, graph.alpha) for graph in ranked}
+    graphs = [one._replace(alpha=a) for one in graphs for a in space.alphas if (one.max_degree, a) in left]
+    return fewest_of_each_degree(graphs, tried(last, graphs), 1)
+
+
+def _reported(
+    request: TuneRequest,
+    source: VectorSource,
+    trials: Trials,
+    candidates: Sequence[Candidate],
+    prices: Prices,
+    progress: Progress,
+) -> tuple[tuple[TuneRow, ...], int | None]:
+    """Choose among what was tried, and put it in rows; also the place of the one to take."""
+    n, last = source.n_vectors, len(trials.levels) - 1
+    tuned = [trials.outlook(one, last, n) for one in candidates]
+    costs = [_cost(one, found, prices) for one, found in zip(candidates, tuned, strict=True)]
+    chosen, best = recommended(costs, tuned, request.max_reads), frontier(costs)
+    shown = sorted({*best, *([] if chosen is None else [chosen])})
+    plans = {}
+    with stage_progress(progress, "plan", len(shown), "builds"):
+        for i in shown:
+            plans[i] = prices.plan(candidates[i])
+            progress.advance(1)
+    rows = []
+    for i, one in enumerate(candidates):
+        row = _row(request, trials, one, costs[i], n)
+        rows.append(replace(row, on_frontier=i in best, recommended=i == chosen, plan=plans.get(i)))
+    return tuple(rows), chosen
+
+
+def _row(request: TuneRequest, trials: Trials, candidate: Candidate, cost: Cost, n: int) -> TuneRow:
+    """Report what was measured of a candidate."""
+    last = len(trials.levels) - 1
+    tuning = trials.along(candidate, last)
+    reporting = trials.along(candidate, last, reporting=True)
+    largest = tuning[-1]
+    list_size = largest.list_size if largest.reached else float(MOST_CANDIDATES)
+    lists = np.array([at.list_size for at in tuning])
+    there = float(carried_on(trials.sizes, lists, n))
+    return TuneRow(
+        candidate=candidate,
+        cost=cost,
+        best_recall=largest.recall,
+        reads=tuple(at.reads for at in reporting),
+        interval=reporting[-1].interval(),
+        outlook=foretell(trials.sizes, reporting, n),
+        sample_list_size=math.ceil(list_size) if largest.reached else 0,
+        recall=mean_recall(recall_with(trials.curve(last, candidate).reporting_half(), list_size)),
+        list_size=max(request.k, math.ceil(there)) if math.isfinite(there) else 0,
+    )
+
+
+def _cost(candidate: Candidate, found: Outlook, prices: Prices) -> Cost:
+    """Return what all vectors cost."""
+    price, graph = prices.price(candidate), candidate.graph
+    return Cost(found.reads, price.memory_bytes, price.index_bytes, graph.build_list_size, graph.max_degree)

@@ -1,0 +1,214 @@
+"""The samples that `tune` tries settings on, each the beginning of the next larger one, and queries with their truth.
+
+Samples are drawn at random over the whole input: a sample of m vectors is what the input would be with fewer of them,
+so that what grows from one sample to the next goes on growing to the whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.lists.exact import exact_neighbours
+from indexmill.formats.errors import InputError
+from indexmill.formats.pagefile.mapped import create_npy
+from indexmill.formats.sources.source import VectorBatch, VectorSource, open_source
+from indexmill.formats.sources.validate import check_batch
+from indexmill.pipeline.kinds.common.ingest import ingest
+from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
+from indexmill.pipeline.relayout.judge import TuningQueries
+
+#: Vectors of a sample at least; below twice that times `RATIO` there is nothing to extrapolate from.
+LEAST_SAMPLE = 800
+#: Each sample has so many times the vectors of the one before, and there are so many of them at most.
+RATIO, LEVELS = 4, 3
+#: Vectors that an input must have: two samples, and queries beside them.
+LEAST_VECTORS = 5 * LEAST_SAMPLE
+#: Queries at least, and the share of a small input that they are taken from.
+_LEAST_QUERIES, _QUERY_SHARE = 200, 10
+#: Neighbours wanted, of the vectors of the smallest sample: at most one in so many.
+_VECTORS_A_NEIGHBOUR = 10
+#: Rows read at a time.
+_BLOCK = 16_384
+#: Keeps the sample apart from other draws with the same seed.
+_STREAM = 0x7C4E
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Vectors of an input in random order, and queries.
+
+    Attributes
+    ----------
+    rows : array, shape (m, dim)
+        A mapped file; the first of them are a sample, too.
+    queries : array, shape (q, dim)
+        Beside them, or the caller's.
+    """
+
+    rows: NDArray[Any]
+    queries: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One sample.
+
+    Attributes
+    ----------
+    size : int
+    path : Path
+        Its .npy file.
+    points : array, shape (size, stored dim)
+        The same as *ingest* stores them, mapped.
+    queries : TuningQueries
+        With the distances of their true neighbours in it.
+    """
+
+    size: int
+    path: Path
+    points: NDArray[Any]
+    queries: TuningQueries
+
+
+def check_enough(n: int) -> None:
+    """Refuse an input of `n` vectors that is too small to see how page reads grow.
+
+    Raises
+    ------
+    InputError
+    """
+    if n < LEAST_VECTORS:
+        raise InputError(
+            f"input: {n:,} vectors; expected at least {LEAST_VECTORS:,} to tell by samples how page reads grow. So few "
+            "need no tuning: build them with the defaults, and measure list sizes with `indexmill score --sweep`"
+        )
+
+
+def sample_sizes(n: int, most: int, queries: int, given: int | None) -> tuple[tuple[int, ...], int]:
+    """Return the sizes of the samples, ascending, and how many queries.
+
+    Parameters
+    ----------
+    most : int
+        Vectors of the largest sample at most.
+    queries : int
+        Wanted.
+    given : int, optional
+        Queries that the caller has; by default they are taken from the input, at most a tenth of it.
+
+    Raises
+    ------
+    InputError
+        If there are too few queries.
+    """
+    if given is not None and given < _LEAST_QUERIES:
+        raise InputError(
+            f"queries: {given:,}; expected at least {_LEAST_QUERIES}, half to tune on and half to report on; pass "
+            "more, or leave --queries out to take some from the input"
+        )
+    count = min(queries, n // _QUERY_SHARE if given is None else given) // 2 * 2
+    largest = min(most, n - (count if given is None else 0))
+    sizes = [largest]
+    while len(sizes) < LEVELS and sizes[-1] // RATIO >= LEAST_SAMPLE:
+        sizes.append(sizes[-1] // RATIO)
+    return tuple(reversed(sizes)), count
+
+
+def check_k(k: int, sizes: tuple[int, ...], hint: str = "") -> None:
+    """Refuse more neighbours than the smallest sample can have; `hint` says what else would help.
+
+    Raises
+    ------
+    InputError
+    """
+    most = sizes[0] // _VECTORS_A_NEIGHBOUR
+    if not 1 <= k <= most:
+        raise InputError(
+            f"k: {k:,} neighbours wanted; expected 1 to {most:,}, a tenth of the smallest sample of {sizes[0]:,} "
+            f"vectors; use a smaller -k{hint}"
+        )
+
+
+def draw(
+    source: VectorSource,
+    given: NDArray[Any] | None,
+    size: int,
+    queries: int,
+    metric: str,
+    seed: int,
+    directory: Path,
+    progress: Progress,
+) -> Drawn:
+    """Draw `size` vectors, and `queries` others unless they are `given`.
+
+    Memory: 16 bytes a vector of the sample, those of the input once if the sample is more than 2% of it.
+
+    Raises
+    ------
+    InputError
+        If a vector that was drawn is unusable, naming it, or queries do not suit the vectors.
+    """
+    asked = None if given is None else _chosen_queries(given, queries, source, metric)
+    rng = np.random.default_rng([seed, _STREAM])
+    drawn = rng.choice(source.n_vectors, size + (queries if asked is None else 0), replace=False)
+    rows = create_npy(directory / "drawn.npy", source.dtype, (len(drawn), source.dim))
+    order = np.argsort(drawn)
+    with stage_progress(progress, "sample", len(drawn), "vectors"):
+        for first in range(0, len(drawn), _BLOCK):
+            places = order[first : first + _BLOCK]
+            block = source.read(drawn[places])
+            _check_rows(source, block, drawn[places], metric)
+            rows[places] = block
+            progress.advance(len(places))
+    rows.flush()
+    return Drawn(rows[:size], np.array(rows[size:]) if asked is None else asked)
+
+
+def level_of(drawn: Drawn, size: int, metric: str, k: int, threads: int, directory: Path) -> Level:
+    """Return the sample of the first `size` vectors: written, and with truth for the queries."""
+    path, stored = directory / f"sample-{size}.npy", directory / f"stored-{size}"
+    np.save(path, drawn.rows[:size])
+    stored.mkdir()
+    ingest(open_source(str(path)), metric, stored, Silent())
+    points = np.load(stored / "vectors.npy", mmap_mode="r")
+    asked = _as_stored(drawn.queries, metric, points)
+    _, distances = exact_neighbours(points, asked, k, threads)
+    kth = distances[:, -1].astype(np.float64)
+    return Level(size, path, points, TuningQueries(drawn.queries, asked.astype(np.float32), kth, k, None))
+
+
+def _check_rows(source: VectorSource, rows: NDArray[Any], ids: NDArray[np.int64], metric: str) -> None:
+    """Refuse a vector by its place in the input."""
+    name = source.paths[0] if len(source.paths) == 1 else f"{len(source.paths)} files, all rows in order"
+    try:
+        check_batch(VectorBatch(0, rows, None, None, name, 0), metric)
+    except InputError:
+        for i, row in zip(ids.tolist(), rows, strict=True):
+            check_batch(VectorBatch(i, row[None], None, None, name, i), metric)
+        raise
+
+
+def _chosen_queries(given: NDArray[Any], count: int, source: VectorSource, metric: str) -> NDArray[Any]:
+    if given.ndim != 2 or given.shape[1] != source.dim:
+        raise InputError(
+            f"queries: expected shape (q, {source.dim}) as the vectors have it, got {given.shape}; pass the queries "
+            "that belong to them"
+        )
+    check_batch(VectorBatch(0, given, None, None, "queries", 0), metric)
+    chosen = np.linspace(0, len(given) - 1, count).astype(np.int64)
+    return np.ascontiguousarray(given[chosen])
+
+
+def _as_stored(queries: NDArray[Any], metric: str, points: NDArray[Any]) -> NDArray[Any]:
+    """Return queries as they are compared with what *ingest* stores."""
+    if metric == "cosine":
+        return unit(queries)
+    if metric == "ip":  # they have nothing in the added dimension
+        return np.column_stack([queries.astype(np.float32), np.zeros(len(queries), np.float32)])
+    return queries if queries.dtype == points.dtype else queries.astype(np.float32)
