@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexmill.jobs.failures import exit_codes
+from indexmill.jobs.cli.failures import exit_codes
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-    from indexmill.jobs.compare import Comparison
+    from indexmill.jobs.compare.run import Comparison
     from indexmill.reader.index import Index
 
 WORDS = Path(__file__).resolve().parent / "data" / "words20k" / "words.parquet"
@@ -57,7 +57,7 @@ def show(words: list[str], table: Path, out: Path) -> None:
     import pyarrow.parquet as pq
 
     from indexmill.formats.errors import InputError
-    from indexmill.jobs.tables import stdout_console
+    from indexmill.jobs.console.tables import stdout_console
 
     if not table.is_file():
         raise InputError(f"{table}: no such file; pass --words FILE with columns word and embedding")
@@ -67,7 +67,7 @@ def show(words: list[str], table: Path, out: Path) -> None:
     indexes = {order: out / order for order in (BEFORE, AFTER)}
     for order, path in indexes.items():
         _build(console, table, path, out / "work", order)
-    from indexmill.jobs.opening import open_index
+    from indexmill.jobs.search.opening import open_index
 
     print_neighbours(console, open_index(indexes[AFTER]), known, rows)
     found = _compare(list(indexes.values()), table)
@@ -108,8 +108,8 @@ def find_rows(known: list[str], wanted: list[str]) -> dict[str, int]:
 
 def _build(console: Console, table: Path, out: Path, work: Path, order: str) -> None:
     """Build one layout; both share their finished stages through `work`."""
+    from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.jobfile import make_spec
-    from indexmill.jobs.progress import stderr_progress
     from indexmill.pipeline.build import run_build
 
     console.print(f"[bold]Building the words, order {order}, {PQ_BYTES}-byte codes[/bold]")
@@ -142,10 +142,10 @@ def print_neighbours(console: Console, index: Index, known: pa.Table, rows: dict
 
 
 def _compare(indexes: list[Path], table: Path) -> Comparison:
-    from indexmill.jobs.compare import run_comparison
-    from indexmill.jobs.contenders import open_contenders
-    from indexmill.jobs.score import Setting
-    from indexmill.jobs.truth import sample_queries
+    from indexmill.jobs.compare.contenders import open_contenders
+    from indexmill.jobs.compare.run import run_comparison
+    from indexmill.jobs.score.graph import Setting
+    from indexmill.jobs.score.truth import sample_queries
 
     contenders = open_contenders(indexes)
     setting = Setting(threads=2)
@@ -155,8 +155,8 @@ def _compare(indexes: list[Path], table: Path) -> Comparison:
 
 def print_before_after(console: Console, result: dict[str, Any]) -> None:
     """Print page reads a query of both layouts and policies at equal recall."""
-    from indexmill.jobs.costs import show as shown
-    from indexmill.jobs.tables import add_row, plain_table
+    from indexmill.jobs.compare.costs import show as shown
+    from indexmill.jobs.console.tables import add_row, plain_table
 
     headings = ["recall@10", "search", BEFORE, AFTER, "change"]
     console.print("\n[bold]Page reads a query, before and after the star layout[/bold]")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner, Result
 
 from indexmill.formats.sources.truth import Truth, write_truth
-from indexmill.jobs.cli import app
+from indexmill.jobs.cli.main import app
 
 N, DIM, QUERIES, K = 500, 12, 40, 10
 #: Small enough to build in a second or two.

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from indexmill.formats.errors import IndexmillError
-from indexmill.jobs.joining import join_files
+from indexmill.jobs.api.joining import join_files
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.execution import failpoint
 from indexmill.pipeline.kinds.graph import budget, memory

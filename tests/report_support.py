@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from indexmill.jobs.compare import Comparison, with_intervals
-from indexmill.jobs.costs import compare_rows
-from indexmill.jobs.detail import choose_point, describe
-from indexmill.jobs.measure import Measurement
-from indexmill.jobs.noise import aa_ratios, noise_floor
-from indexmill.jobs.score import Run
+from indexmill.jobs.compare.costs import compare_rows
+from indexmill.jobs.compare.detail import choose_point, describe
+from indexmill.jobs.compare.measure import Measurement
+from indexmill.jobs.compare.noise import aa_ratios, noise_floor
+from indexmill.jobs.compare.run import Comparison, with_intervals
+from indexmill.jobs.score.graph import Run
 
 K, QUERIES, SIZES, POLICIES = 10, 80, (10, 20, 40, 80), ("beam", "pipeline")
 #: Right answers of all queries together are these shares, one a size.

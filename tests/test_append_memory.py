@@ -31,7 +31,7 @@ def test_an_append_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -
         indexmill.append(index, path, id_column="id", memory="1MiB")
     budget = int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))
     assert budget > FIXED_BYTES + 5_000_000
-    command = [sys.executable, "-m", "indexmill.jobs.cli", "append", index, path, "--id-column", "id"]
+    command = [sys.executable, "-m", "indexmill.jobs.cli.main", "append", index, path, "--id-column", "id"]
     child = subprocess.Popen(list(map(str, [*command, "--memory", budget])), stdout=subprocess.DEVNULL)
     with PeakMemory(child.pid, interval_s=0.002) as sampled:
         assert child.wait() == 0

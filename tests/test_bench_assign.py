@@ -14,7 +14,7 @@ from tests.cli_support import run, run_json
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
-from indexmill.jobs import bench_assign
+from indexmill.jobs.bench_assign import setting
 from indexmill.pipeline.execution import failpoint
 from indexmill.pipeline.grouping.policies import cluster_bytes
 
@@ -159,9 +159,9 @@ def test_too_little_room_is_refused_beforehand(
         f_bsize = f_frsize = 4096
         f_bavail = 10
 
-    monkeypatch.setattr(bench_assign.os, "statvfs", lambda path: Full)
+    monkeypatch.setattr(setting.os, "statvfs", lambda path: Full)
     with pytest.raises(BudgetError, match=r"expected 1,300,800 free bytes, got 40,960"):
-        bench_assign.check(open_source(base), bench_assign.Setting(300, [8192], [scratch], 1))
+        setting.check(open_source(base), setting.Setting(300, [8192], [scratch], 1))
     result = run(*small(base, scratch))
     assert result.exit_code == 4
     assert list(scratch.iterdir()) == []
@@ -188,8 +188,8 @@ def make_run(policy: str, total: float, turn: int = 0, place: int = 0) -> dict[s
 def test_figures_are_those_of_the_round_with_the_median_total() -> None:
     runs = [make_run("temp", total, turn) for turn, total in enumerate((30.0, 10.0, 20.0))]
     runs.append(make_run("temp", 99.0, place=1))
-    assert [r["total_s"] for r in bench_assign.median_runs(runs, 0)] == [20.0]
-    assert [r["total_s"] for r in bench_assign.median_runs(runs, 1)] == [99.0]
+    assert [r["total_s"] for r in setting.median_runs(runs, 0)] == [20.0]
+    assert [r["total_s"] for r in setting.median_runs(runs, 1)] == [99.0]
 
 
 def test_a_page_is_written_from_a_record_between_its_own_marks(

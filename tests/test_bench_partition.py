@@ -14,7 +14,7 @@ import pytest
 from tests import bench_support
 from typer.testing import CliRunner
 
-from indexmill.jobs.cli import app
+from indexmill.jobs.cli.main import app
 
 import calibration  # isort: skip  # found by bench_support
 import environment  # isort: skip

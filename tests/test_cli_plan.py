@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli_support import SMALL, Data, make_data, run, run_json
 
-from indexmill.jobs import cmd_build, cmd_plan
+from indexmill.jobs.cli.commands import build as cmd_build
+from indexmill.jobs.cli.commands import plan as cmd_plan
 
 
 @pytest.fixture(scope="module")

@@ -300,7 +300,7 @@ def test_a_stage_that_is_closed_after_ray_has_ended_starts_no_cluster(
 
 TERMINATED = """
 import os, signal, time
-from indexmill.jobs.failures import exit_codes
+from indexmill.jobs.cli.failures import exit_codes
 from indexmill.pipeline.execution.ray import RayExecutor
 with exit_codes():
     executor = RayExecutor(1)

@@ -23,7 +23,7 @@ import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError, OutputExistsError
 from indexmill.formats.exports.target import PARTS
 from indexmill.formats.exports.targets import TARGETS
-from indexmill.jobs import cmd_export
+from indexmill.jobs.cli.commands import export
 from indexmill.pipeline.export.metadata import MappedMetadata
 
 
@@ -120,7 +120,7 @@ def test_the_list_says_what_every_target_keeps() -> None:
 
 
 def test_the_help_names_every_target() -> None:
-    assert tuple(TARGETS) == cmd_export.TARGETS
+    assert tuple(TARGETS) == export.TARGETS
     said = run("export", "--help").stdout
     assert all(name in said for name in TARGETS)
 
@@ -169,7 +169,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(small: SmallIndex, tmp_path:
     command = [
         sys.executable,
         "-m",
-        "indexmill.jobs.cli",
+        "indexmill.jobs.cli.main",
         "export",
         small.path,
         "--to",

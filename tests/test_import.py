@@ -227,7 +227,16 @@ def test_an_import_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 256, (n, 24)).astype(np.uint8)
     write_disk_index(tmp_path / "any_disk.index", rows, rng.integers(0, n, (n, 12)).tolist(), 0, 12)
-    command = [sys.executable, "-m", "indexmill.jobs.cli", "import", "diskann", prefix, "--dtype", "uint8"]
+    command = [
+        sys.executable,
+        "-m",
+        "indexmill.jobs.cli.main",
+        "import",
+        "diskann",
+        prefix,
+        "--dtype",
+        "uint8",
+    ]
     with pytest.raises(BudgetError) as refusal:
         indexmill.import_index(prefix, tmp_path / "ix", dtype="uint8", memory="1MiB")
     budget = int(re.search(r"give at least ([\d,]+)", str(refusal.value))[1].replace(",", ""))

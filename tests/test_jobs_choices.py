@@ -11,13 +11,13 @@ from tests.cli_support import run
 from tests.oracles.small_index import write_small_index
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.choices import check_engine, simulated_profile
+from indexmill.jobs.search.engines import check_engine, simulated_profile
 from indexmill.reader.choices import ENTRIES, POLICIES
 from indexmill.reader.index import Index
 
 HELP = """
 import sys
-from indexmill.jobs.cli import app
+from indexmill.jobs.cli.main import app
 try:
     app(["score", "--help"])
 except SystemExit:

@@ -12,16 +12,16 @@ from tests.oracles.bootstrap import slow_ratio_interval
 from tests.report_support import QUERIES, SIZES, measurements
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs import measure
-from indexmill.jobs.cmd_compare import _say, choose_sizes
-from indexmill.jobs.contenders import Contender, unique_names
-from indexmill.jobs.costs import compare_rows, cost_at_recall, layout_cells, show
-from indexmill.jobs.detail import bin_edges, choose_point, paired
-from indexmill.jobs.intervals import curve_of, intervals_at
-from indexmill.jobs.measure import Measurement
-from indexmill.jobs.noise import aa_ratios, noise_floor
-from indexmill.jobs.plot import save_plot
-from indexmill.jobs.score import Run, Setting
+from indexmill.jobs.cli.commands.compare import _say, choose_sizes
+from indexmill.jobs.compare import measure
+from indexmill.jobs.compare.contenders import Contender, unique_names
+from indexmill.jobs.compare.costs import compare_rows, cost_at_recall, layout_cells, show
+from indexmill.jobs.compare.detail import bin_edges, choose_point, paired
+from indexmill.jobs.compare.intervals import curve_of, intervals_at
+from indexmill.jobs.compare.measure import Measurement
+from indexmill.jobs.compare.noise import aa_ratios, noise_floor
+from indexmill.jobs.score.graph import Run, Setting
+from indexmill.jobs.score.plot import save_plot
 from indexmill.pipeline.bootstrap import crossing, draws, percentiles
 
 NASTY = '<script>alert("1")</script>&$x$'

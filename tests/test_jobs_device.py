@@ -12,9 +12,9 @@ from tests.cli_support import run, run_json
 
 from indexmill.formats.device import read_profile
 from indexmill.formats.errors import BudgetError, InputError
-from indexmill.jobs import device
-from indexmill.jobs.device import DEPTHS, measure_device, open_target
-from indexmill.jobs.profiles import device_of, find_profile, kept_profile_path
+from indexmill.jobs.devices import measure as device
+from indexmill.jobs.devices.measure import DEPTHS, measure_device, open_target
+from indexmill.jobs.devices.profiles import device_of, find_profile, kept_profile_path
 from indexmill.pipeline.mill.progress import Silent
 
 MOUNTS = r"""
@@ -202,7 +202,7 @@ def test_profiles_of_two_devices_are_kept_apart(tmp_path: Path, monkeypatch: pyt
     here = kept_profile_path(tmp_path)
     assert here.is_relative_to(tmp_path / "cache")
     assert find_profile(tmp_path) is None
-    monkeypatch.setattr("indexmill.jobs.profiles.device_of", lambda _: "/dev/other")
+    monkeypatch.setattr("indexmill.jobs.devices.profiles.device_of", lambda _: "/dev/other")
     assert kept_profile_path(tmp_path) != here
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.report_support import measurements
 
 from indexmill.formats.errors import ConfigError, RegressionError
-from indexmill.jobs.gate import Verdict, check_gate, check_measured, judge
-from indexmill.jobs.measure import SWEEP_SIZES
-from indexmill.jobs.noise import NOISY
-from indexmill.jobs.tolerances import Tolerances, read_tolerances
+from indexmill.jobs.compare.gate import Verdict, check_gate, check_measured, judge
+from indexmill.jobs.compare.measure import SWEEP_SIZES
+from indexmill.jobs.compare.noise import NOISY
+from indexmill.jobs.compare.tolerances import Tolerances, read_tolerances
 
 QUIET = dict.fromkeys(NOISY, 0.0)
 

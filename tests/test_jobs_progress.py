@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from indexmill.jobs.progress import Bar, Lines, stderr_progress
+from indexmill.jobs.console.progress import Bar, Lines, stderr_progress
 
 
 def test_without_a_terminal_each_finished_stage_is_one_line_on_stderr(

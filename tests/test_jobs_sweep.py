@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from indexmill.formats.errors import ConfigError, OutputExistsError
-from indexmill.jobs.plot_sweep import curves, save_sweep, spread, to_axis
-from indexmill.jobs.score_table import score_table
-from indexmill.jobs.sweep import default_sizes, output_paths, write_table
-from indexmill.jobs.tables import stdout_console
+from indexmill.jobs.console.tables import stdout_console
+from indexmill.jobs.score.plot_sweep import curves, save_sweep, spread, to_axis
+from indexmill.jobs.score.sweep import default_sizes, output_paths, write_table
+from indexmill.jobs.score.table import score_table
 
 
 def row(size: int, recall: float, policy: str = "page", entry: str = "centroids") -> dict[str, Any]:

@@ -52,7 +52,16 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(source: Path, out: Path, *more: str) -> list[str]:
-    program = [sys.executable, "-m", "indexmill.jobs.cli", "build", "--input", str(source), "--out", str(out)]
+    program = [
+        sys.executable,
+        "-m",
+        "indexmill.jobs.cli.main",
+        "build",
+        "--input",
+        str(source),
+        "--out",
+        str(out),
+    ]
     return [*program, "--memory", str(BUDGET), *OPTIONS, *more]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.device import read_profile
-from indexmill.jobs.choices import check_engine
-from indexmill.jobs.cmd_score import device_profile
+from indexmill.jobs.cli.commands.score import device_profile
+from indexmill.jobs.search.engines import check_engine
 from indexmill.pipeline.devices import profile_names, profile_path
 
 #: Table 2 (kIOPS at depth 1 and 128), Table 3 (microseconds of processor a request), Table 5 (devices).

@@ -16,7 +16,7 @@ from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
-from indexmill.jobs.cli import app
+from indexmill.jobs.cli.main import app
 from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.kinds.graph.memory import check_memory, expected_shards, fit_shards, stage_bytes
 from indexmill.pipeline.kinds.graph.seconds import probe, stage_seconds

@@ -246,7 +246,7 @@ def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path)
     line = [
         sys.executable,
         "-m",
-        "indexmill.jobs.cli",
+        "indexmill.jobs.cli.main",
         "build",
         "--input",
         "v.npy",

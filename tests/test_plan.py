@@ -99,7 +99,7 @@ def test_predicted_memory_is_within_fifteen_percent_and_hardly_ever_low(tmp_path
     options += ["--entries", 16, "--sample-vectors", 2000, "--navigation", 0]
 
     def command(name: str) -> str:  # in a process of its own, whose memory is nothing but the build's
-        line = [sys.executable, "-m", "indexmill.jobs.cli", name, *map(str, options), "--json"]
+        line = [sys.executable, "-m", "indexmill.jobs.cli.main", name, *map(str, options), "--json"]
         return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
 
     plan = json.loads(command("plan"))

@@ -10,7 +10,7 @@ import pytest
 from tests.cli_support import SMALL, run, run_json
 
 from indexmill.formats.device import DeviceProfile, Measured, Model, Reads, read_profile, write_profile
-from indexmill.jobs import query_plans
+from indexmill.jobs.devices import query_plans
 from indexmill.pipeline.cost import device as cost_device
 from indexmill.pipeline.cost import model as cost
 from indexmill.pipeline.cost import plan as cost_plan
@@ -234,11 +234,11 @@ def test_queries_and_an_index_must_be_there(folder: Path, tmp_path: Path) -> Non
 def test_a_kept_profile_from_before_processor_time_is_left_out_and_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexmill.jobs.profiles.find_profile", lambda _: measured(cpu=False))
+    monkeypatch.setattr("indexmill.jobs.devices.profiles.find_profile", lambda _: measured(cpu=False))
     named, hints = query_plans.profiles([], folder / "graph")
     assert [name for name, _ in named] == profile_names()
     assert "measured before" in hints[0]
-    monkeypatch.setattr("indexmill.jobs.profiles.find_profile", lambda _: measured())
+    monkeypatch.setattr("indexmill.jobs.devices.profiles.find_profile", lambda _: measured())
     named, hints = query_plans.profiles([], folder / "graph")
     assert len(named) == len(profile_names()) + 1
     assert hints == []

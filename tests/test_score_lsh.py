@@ -11,8 +11,8 @@ from tests.cli_support import run, run_json
 from tests.lsh_support import build_lsh, clusters
 
 import indexmill
-from indexmill.jobs.score import QuerySet
-from indexmill.jobs.score_lsh import Setting, left_out, score_tables
+from indexmill.jobs.score.graph import QuerySet
+from indexmill.jobs.score.lsh import Setting, left_out, score_tables
 
 BASE = clusters(3000, 12)
 QUERIES = clusters(60, 12, seed=1) * 0.5 + BASE[:60] * 0.5

@@ -21,7 +21,7 @@ import indexmill
 from indexmill.builders import gpu
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.sources.source import array_source, open_source
-from indexmill.jobs.cmd_tune import index_name
+from indexmill.jobs.cli.commands.tune import index_name
 from indexmill.pipeline.kinds.graph import seconds
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.spec import BuildSpec, Parameters

@@ -21,8 +21,8 @@ from machine import REPOSITORY
 from targets import GIB
 
 from indexmill.formats.sources.source import open_source
-from indexmill.jobs import bench_assign
-from indexmill.jobs.progress import stderr_progress
+from indexmill.jobs.bench_assign import setting as bench_assign
+from indexmill.jobs.console.progress import stderr_progress
 
 NAME = "sift1m"
 LEADERS = 10_000

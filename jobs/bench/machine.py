@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from indexmill.jobs.machine import commit, load_average, machine_facts, software_versions
+from indexmill.jobs.devices.machine import commit, load_average, machine_facts, software_versions
 
 __all__ = ["REPOSITORY", "commit", "load_average", "machine_facts", "software_versions"]
 

@@ -145,7 +145,7 @@ def _draw(axes: Axes, title: str, note: str, below: str, lines: Sequence[Line]) 
     """Draw costs on a log axis against recall, where each tenfold drop of the misses has the same room."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    from indexmill.jobs.plot_sweep import MARKERS, spread
+    from indexmill.jobs.score.plot_sweep import MARKERS, spread
 
     axes.set_yscale("log")
     for line in lines:
@@ -193,12 +193,12 @@ def _name_shares(axis: Any, ticks: Sequence[float]) -> None:
 
 def _place(shares: Sequence[float]) -> Any:
     """Place of shares on an axis: 0.9 at 1, 0.99 at 2."""
-    from indexmill.jobs.plot_sweep import to_axis
+    from indexmill.jobs.score.plot_sweep import to_axis
 
     return to_axis(shares, _LEAST)
 
 
 def _colour(look: int) -> str:
-    from indexmill.jobs.plot import COLOURS
+    from indexmill.jobs.score.plot import COLOURS
 
     return COLOURS[look % len(COLOURS)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from indexmill.jobs.console.tables import holds_words
 from indexmill.jobs.report.markup import Markup, element, join
-from indexmill.jobs.tables import holds_words
 
 #: Of a stacked bar, in its own units.
 _BAR_WIDTH, _BAR_HEIGHT = 1000.0, 22.0

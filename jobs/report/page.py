@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from indexmill.jobs.noise import noise_warning
+from indexmill.jobs.compare.noise import noise_warning
 from indexmill.jobs.report import sections, text
 from indexmill.jobs.report.explorer import explorer
 from indexmill.jobs.report.markup import Markup, element, join

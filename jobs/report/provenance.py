@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from indexmill.jobs.console.tables import human_bytes, scalars, short
 from indexmill.jobs.report.blocks import section
 from indexmill.jobs.report.markup import Markup, element
-from indexmill.jobs.tables import human_bytes, scalars, short
 
 
 def origin(found: dict[str, Any]) -> Markup:

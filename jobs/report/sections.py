@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from indexmill.jobs.costs import cost_cells, layout_cells
+from indexmill.jobs.compare.costs import cost_cells, layout_cells
 from indexmill.jobs.report import charts, text
 from indexmill.jobs.report.blocks import figure, section, stacked_bar, table
 from indexmill.jobs.report.markup import Markup, element

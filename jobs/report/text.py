@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from indexmill.jobs.costs import show_ratio
-from indexmill.jobs.tables import human_bytes
+from indexmill.jobs.compare.costs import show_ratio
+from indexmill.jobs.console.tables import human_bytes
 
 Row = dict[str, Any]
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.pagefile.atomic import atomic_write
-from indexmill.jobs.compare import Comparison
+from indexmill.jobs.compare.run import Comparison
 from indexmill.jobs.report.page import render
 
 PAGE, SUMMARY = "index.html", "report.json"

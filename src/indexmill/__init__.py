@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from indexmill.jobs.api import (
+    from indexmill.jobs.api.functions import (
         append,
         build,
         export,
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in __all__ and name != "Index":
-        from indexmill.jobs import api
+        from indexmill.jobs.api import functions
 
-        return getattr(api, name)
+        return getattr(functions, name)
     if name == "Index":
         from indexmill.reader.index import Index
 

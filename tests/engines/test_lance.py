@@ -257,7 +257,7 @@ def test_a_full_disk_is_reported_and_nothing_is_left(indexes: dict[str, Path], t
     def limit() -> None:  # no file may pass 64 KiB: the system then refuses as a full disk does
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 
-    command = ["-m", "indexmill.jobs.cli", "export", indexes["float32"], "--to", "lance"]
+    command = ["-m", "indexmill.jobs.cli.main", "export", indexes["float32"], "--to", "lance"]
     said = with_lance(*command, "--out", tmp_path / "out", code=1, limit=limit)
     assert "error: LanceError(IO): File too large" in said, said
     assert list(tmp_path.iterdir()) == []

@@ -259,7 +259,7 @@ def test_a_full_disk_is_reported(index: Path, tmp_path: Path) -> None:
     def limit() -> None:  # no file may pass 64 KiB: the system then refuses as a full disk does
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 
-    command = [sys.executable, "-m", "indexmill.jobs.cli", "export", str(index), "--to", "lucene"]
+    command = [sys.executable, "-m", "indexmill.jobs.cli.main", "export", str(index), "--to", "lucene"]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "out")],
         preexec_fn=limit,

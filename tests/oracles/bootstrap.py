@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.jobs.costs import cost_at_recall
-from indexmill.jobs.measure import Measurement
+from indexmill.jobs.compare.costs import cost_at_recall
+from indexmill.jobs.compare.measure import Measurement
 
 
 def slow_ratio_interval(

@@ -1,0 +1,640 @@
+"""The Python interface, which `indexmill` exports: `build`, `append`, `merge`, `lay_out`, and so on to `open`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from indexmill.formats.sources.source import VectorSource
+    from indexmill.formats.sources.truth import Truth
+    from indexmill.pipeline.join.options import JoinReport
+    from indexmill.pipeline.mill.progress import Progress
+    from indexmill.pipeline.spec import BuildSpec
+    from indexmill.pipeline.tune.report import TuneReport
+    from indexmill.reader.choices import Place
+    from indexmill.reader.index import Index
+    from indexmill.reader.ivf import IvfIndex
+    from indexmill.reader.lsh import LshIndex
+
+    Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+#: Keys of a job file that are no parameters of the index: where things lie and how they run.
+_RUN_KEYS = ("centroids", "memory", "scratch", "workers", "executor", "ray_address", "work", "force")
+_COLUMN_KEYS = ("column", "id_column", "metadata_columns")
+
+
+def build(
+    vectors: NDArray[Any] | pa.Table | Paths,
+    out: str | os.PathLike[str],
+    *,
+    ids: NDArray[Any] | Sequence[Any] | None = None,
+    metadata: pa.Table | None = None,
+    progress: bool = False,
+    **parameters: Any,
+) -> Any:
+    """Build an index and open it.
+
+    Parameters
+    ----------
+    vectors : array of shape (n_vectors, dim), pyarrow.Table, or path(s)
+        float32, float16, uint8 or int8; float64 is narrowed to float32. Paths may be globs and URLs.
+    out : path
+        The index directory to write.
+    ids : sequence of n_vectors int, str or bytes, optional
+        User ids of an array; default: positions.
+    metadata : pyarrow.Table, optional
+        n_vectors rows kept beside an array.
+    progress : bool
+        Whether to show progress on stderr.
+    **parameters
+        Keys of a job file: ``metric``, ``R``, ``L``, ``alpha``, ``pq_bytes``, ``order``, ``node_dtype``,
+        ``seed`` and the others of `indexmill.pipeline.spec.Parameters`; with ``kind="lsh"`` those of
+        `LshParameters`, ``c``, ``w``, ``success``, ``probes`` among them; with ``kind="ivf"`` those of
+        `IvfParameters`, and ``centroids``; ``memory``, ``scratch``, ``workers``, ``executor``, ``ray_address``,
+        ``work``, ``force``; for files and tables ``column``, ``id_column``, ``metadata_columns``.
+
+    Returns
+    -------
+    Index, LshIndex or IvfIndex
+        By ``kind``.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+
+    Examples
+    --------
+    >>> index = indexmill.build(vectors, "words.index", ids=words, metric="cosine")
+    >>> index.search(vectors[:3], k=5).ids
+    """
+    from indexmill.pipeline.build import run_build
+
+    spec, source = _job(vectors, out, parameters, ids, metadata)
+    with _listener(progress) as bars:
+        run_build(spec, source, bars)
+    return open(spec.out)
+
+
+def append(
+    index: str | os.PathLike[str],
+    vectors: NDArray[Any] | pa.Table | Paths,
+    *,
+    ids: NDArray[Any] | Sequence[Any] | None = None,
+    metadata: pa.Table | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index:
+    """Add vectors to an index and open the next generation.
+
+    Parameters
+    ----------
+    index : path
+        The index; readers that have it open keep the generation they opened.
+    vectors, ids, metadata, column, id_column
+        As in `build`; a file or table has the metadata columns that the index has.
+    out : path, optional
+        Another directory for the result; `force` replaces an index there.
+    memory : int or str
+        Budget beside the page cache, in bytes or as ``"8GiB"``.
+    workers : int
+        Threads; they do not change the bytes.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    Index
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; the index is then as it was.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.formats.sources.source import array_source
+    from indexmill.jobs.api.extend import open_files
+    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.pipeline.append.run import run_append
+
+    paths = _paths(vectors)
+    if paths is not None and (ids is not None or metadata is not None):
+        raise ConfigError("ids, metadata: go with an array; for files pass id_column")
+
+    def open_more(names: Sequence[str]) -> VectorSource:
+        if paths is not None:
+            return open_files(paths, column, id_column, names)
+        is_array = not hasattr(vectors, "column_names")
+        return array_source(
+            vectors,
+            ids=ids,
+            metadata=metadata,
+            column=column,
+            id_column=id_column,
+            metadata_columns=() if is_array else names,
+        )
+
+    options = run_options(out, memory, workers, force)
+    with _listener(progress) as bars:
+        run_append(index, open_more, options, bars)
+    return _open_graph(index if out is None else out)
+
+
+def merge(
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index:
+    """Join two indexes and open the result, which by default takes the place of the first.
+
+    Parameters
+    ----------
+    first, second : path
+        The result has the parameters of the larger one. Vector ids of `first` stay, those of `second` follow.
+    out, memory, workers, force, progress
+        As in `append`.
+
+    Returns
+    -------
+    Index
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; both indexes are then as they were.
+    """
+    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.pipeline.append.run import run_merge
+
+    options = run_options(out, memory, workers, force)
+    with _listener(progress) as bars:
+        run_merge(first, second, options, bars)
+    return _open_graph(first if out is None else out)
+
+
+def lay_out(
+    index: str | os.PathLike[str],
+    order: str = "auto",
+    *,
+    order_file: str | os.PathLike[str] | None = None,
+    effort: str | None = None,
+    queries: NDArray[Any] | None = None,
+    truth: NDArray[Any] | None = None,
+    prune_edges: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    work: str | os.PathLike[str] | None = None,
+    certify: bool = False,
+    memory: int | str = "1GiB",
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index:
+    """Lay an index out again for fewer page reads and open its next generation.
+
+    Parameters
+    ----------
+    order : str
+        An order of the portfolio (`indexmill.layout.portfolio.ORDERS`); ``"auto"``: the one with the fewest page reads
+        at equal recall.
+    order_file : path, optional
+        In place of `order`: a .npy file with the vector id in each slot.
+    effort : {"low", "normal", "high"}, optional
+        What may be tried, in units of work; ``"auto"`` takes "normal", an order by name has no limit without it.
+    queries : array, shape (n_queries, dim), optional
+        By which ``"auto"`` tunes and pruned edges are judged, and by no others; default: vectors of the index.
+    truth : integer array, shape (n_queries, at least 10), optional
+        Vector ids of their true neighbours, nearest first; default: computed.
+    prune_edges : bool
+        Experimental: choose neighbour lists anew for the pages of the order, and keep them if that saves page reads.
+    work : path, optional
+        Directory for scratch files, three to four times the index; default: beside the output.
+    certify : bool
+        Measure recall and page reads again, as a build does; that holds the codes in memory.
+    out, memory, workers, force, progress
+        As in `append`.
+
+    Returns
+    -------
+    Index
+        If the index was laid out so already, as it is.
+
+    Raises
+    ------
+    NothingToGain
+        If no order can help, with what can; if pruned edges save nothing.
+    IndexmillError
+        Of the kind that tells what to change; the index is then as it was.
+    """
+    from indexmill.jobs.api.layout import layout_request
+    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.pipeline.relayout.run import run_layout
+    from indexmill.pipeline.relayout.tuning import as_given
+
+    options = run_options(out, memory, workers, force, work)
+    request = layout_request(
+        None if order_file is not None and order == "auto" else order,
+        order_file,
+        effort,
+        as_given(queries, truth),
+        prune_edges,
+        certify,
+    )
+    with _listener(progress) as bars:
+        result = run_layout(index, request, options, bars)
+    return _open_graph(index if out is None or result.manifest is None else out)
+
+
+def import_index(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    program: Literal["diskann", "faiss", "svs", "jvector"] = "diskann",
+    metric: Literal["l2", "ip", "cosine"] | None = None,
+    dtype: Literal["float32", "uint8", "int8"] | None = None,
+    ids: NDArray[Any] | Sequence[Any] | str | os.PathLike[str] | None = None,
+    id_column: str | None = None,
+    pq_bytes: int | None = None,
+    order: str = "identity",
+    repair: bool = True,
+    memory: int | str | None = None,
+    workers: int = 2,
+    force: bool = False,
+    progress: bool = False,
+) -> Index | None:
+    """Turn an index of another program into one of ours and open it.
+
+    Parameters
+    ----------
+    path : path
+        Of DiskANN the prefix of its files; of faiss and JVector the file; of SVS the directory.
+    out : path
+        The index directory to write; `force` replaces an index there.
+    program : {"diskann", "faiss", "svs", "jvector"}
+    metric : {"l2", "ip", "cosine"}, optional
+        By default what the files say, l2 where they do not.
+    dtype : {"float32", "uint8", "int8"}, optional
+        Of DiskANN's vectors, where there is no ``PREFIX_metadata.bin``.
+    ids : sequence of int, str or bytes, or path, optional
+        User ids; of a .parquet file those in `id_column`.
+    pq_bytes : int, optional
+        Train codes of this size; by default codes of the other index are kept.
+    order : str
+        Page order, as in `build`; by default that of the other index.
+    repair : bool
+        Whether vertices that cannot be reached are linked.
+    memory : int or str, optional
+        Budget beside the page cache; by default the least that works.
+    workers : int
+        Threads; they do not change the bytes.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    Index or None
+        None for inverted lists of faiss, which become an index of kind ivf: see `open` and `join`.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; nothing is left behind.
+    """
+    from indexmill.jobs.api.importing import import_options, open_foreign, run_imported
+
+    options = import_options(
+        out,
+        ids,
+        id_column,
+        memory,
+        metric=metric,
+        pq_bytes=pq_bytes,
+        order=order,
+        repair=repair,
+        workers=workers,
+        force=force,
+    )
+    foreign = open_foreign(program, path, dtype, pq_bytes)
+    with _listener(progress) as bars:
+        manifest = run_imported(foreign, options, bars)
+    return _open_graph(out) if manifest["kind"] == "graph" else None
+
+
+def export(
+    index: str | os.PathLike[str],
+    to: str,
+    out: str | os.PathLike[str],
+    *,
+    ids: Literal["user", "slot"] = "user",
+    force: bool = False,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Write an index in the files of another engine.
+
+    Parameters
+    ----------
+    to : str
+        A target: `indexmill export --list` shows them.
+    out : path
+        Directory to write; `force` replaces an export there.
+    ids : {"user", "slot"}
+        What the engine is to call the vectors, where it keeps names: user ids, or slots, which ``ids.parquet``
+        translates.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    dict
+        What is in export.json; ``out``; and ``open``, code that opens the result in that engine.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change; nothing is left behind.
+    """
+    from indexmill.jobs.api.export import export_options
+    from indexmill.pipeline.export.run import run_export
+
+    options = export_options(to, out, ids, force)
+    with _listener(progress) as bars:
+        return run_export(index, options, bars)
+
+
+def join(
+    queries: NDArray[Any] | str | os.PathLike[str],
+    index: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    k: int = 10,
+    nprobe: int | None = None,
+    recall: float | None = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    work: str | os.PathLike[str] | None = None,
+    executor: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    platform: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    progress: bool = False,
+) -> JoinReport:
+    """Write the nearest vectors of many queries in an index of kind ivf to a Parquet file.
+
+    Every batch of the index is read once. A join that was killed, or that found a batch damaged, goes on with what is
+    left when it is run again.
+
+    Parameters
+    ----------
+    queries : array of shape (n_queries, dim), or path
+    out : path
+        Ends in ``.parquet``; `force` replaces a file there.
+    nprobe : int, optional
+        Lists that a query probes in every batch; all of them: exact.
+    recall : float, optional
+        In its place: the recall to reach; `nprobe` is learnt from 200 of the queries.
+    column, id_column : str, optional
+        Of a file of queries: the vectors, and ids that the result calls the queries by.
+    memory : int or str
+        Budget beside the page cache: two batches, the queries, and as many of them as are searched at a time.
+    workers : int
+        Threads; they do not change the bytes.
+    work : path, optional
+        Directory for partial results; default: beside `out`.
+    executor, ray_address
+        Where batches are searched; "ray": on the nodes of a cluster, which all need `index` and `work`.
+    platform : path, optional
+        TOML file of workers to divide the batches among.
+    progress : bool
+        Whether to show progress on stderr.
+
+    Returns
+    -------
+    JoinReport
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    from indexmill.jobs.api.joining import join_files
+
+    with _listener(progress) as bars:
+        return join_files(
+            queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
+            workers=workers, work=work, force=force, progress=bars, executor=executor, ray_address=ray_address,
+            platform=platform,
+        )  # fmt: skip
+
+
+def truth(
+    base: Paths,
+    queries: NDArray[Any] | str | os.PathLike[str],
+    *,
+    k: int = 100,
+    metric: Literal["l2", "ip", "cosine"] | None = None,
+    column: str | None = None,
+    memory: int | str = "8GiB",
+    workers: int = 2,
+    progress: bool = False,
+) -> Truth:
+    """Return the true nearest vectors of queries, ties by the smaller vector id.
+
+    Parameters
+    ----------
+    base : path(s)
+        Files of vectors, which are streamed, or one index of kind ivf with flat lists.
+    metric : {"l2", "ip", "cosine"}, optional
+        Of files; l2 by default.
+    column, memory, workers, progress
+        As in `join`.
+
+    Returns
+    -------
+    Truth
+        ``ids`` and ``distances``, arrays of shape (n_queries, k).
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    from indexmill.jobs.api.joining import truth_of
+
+    with _listener(progress) as bars:
+        return truth_of(
+            _paths(base) or [], queries, k=k, metric=metric, column=column, memory=memory, workers=workers,
+            progress=bars,
+        )  # fmt: skip
+
+
+def tune(
+    vectors: NDArray[Any] | pa.Table | Paths,
+    *,
+    target_recall: float = 0.95,
+    k: int = 10,
+    max_reads: float | None = None,
+    max_memory: int | str | None = None,
+    queries: NDArray[Any] | None = None,
+    effort: Literal["low", "normal", "high"] = "normal",
+    work: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    **parameters: Any,
+) -> TuneReport:
+    """Find parameters of a graph for a recall, on samples of the vectors.
+
+    Parameters
+    ----------
+    vectors : array of shape (n_vectors, dim), pyarrow.Table, or path(s)
+        As in `build`.
+    target_recall : float
+        Share of the `k` nearest that searches are to find.
+    max_reads : float, optional
+        Page reads a query at most: the least memory and space within it is recommended; by default the fewest reads.
+    max_memory : int or str, optional
+        What searches may hold in memory, mostly codes.
+    queries : array, shape (n_queries, dim), optional
+        By default vectors of the input, which the samples then leave out.
+    effort : {"low", "normal", "high"}
+        Vectors of the largest sample: 25,000, 100,000 or 400,000.
+    work : path, optional
+        Directory for scratch files; default: where the system keeps such files.
+    progress : bool
+        Whether to show progress on stderr.
+    **parameters
+        As in `build`; what is given of ``R``, ``L``, ``alpha`` and ``pq_bytes`` stays as it is.
+
+    Returns
+    -------
+    TuneReport
+        ``parameters`` are the recommended ones, for `build`; None if no setting does, and ``failure()`` says why.
+        ``rows`` has what was tried, ``to_dict()`` all of it.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+
+    Examples
+    --------
+    >>> found = indexmill.tune(vectors, target_recall=0.95, metric="cosine")
+    >>> index = indexmill.build(vectors, "my.index", **found.parameters)
+    """
+    from indexmill.jobs.api.tuning import tune_request
+    from indexmill.pipeline.build import open_input
+    from indexmill.pipeline.tune.run import run_tune
+
+    spec, source = _job(vectors, "tuned.index", parameters)
+    request = tune_request(spec, target_recall, k, max_reads, max_memory, effort, queries, work)
+    with _listener(progress) as bars:
+        return run_tune(request, source or open_input(spec), bars)
+
+
+def open(
+    path: str | os.PathLike[str],
+    engine: str = "auto",
+    vectors: Place | None = None,
+    tables: Place | None = None,
+) -> Index | LshIndex | IvfIndex:
+    """Open the index at `path` for search.
+
+    Parameters
+    ----------
+    engine : {"auto", "io_uring", "sqpoll", "pread", "mmap"} or "simulated:PROFILE.json"
+        How pages are read; `auto` is io_uring where the system allows it, else pread. Of kinds ``lsh`` and
+        ``ivf`` also ``"memory"``, which loads all of it.
+    vectors, tables : {"memory", "storage"}, optional
+        Where vectors, and pointers to buckets, of an index of kind ``lsh`` are while it is open; default: vectors in
+        memory and pointers on storage.
+
+    Returns
+    -------
+    Index, LshIndex or IvfIndex
+        By the kind of the index.
+
+    Raises
+    ------
+    InputError
+        If there is no index at `path`.
+    FormatError
+        If there is one that cannot be used.
+    ConfigError
+        If the index does not know the engine, `vectors` or `tables`.
+    """
+    from indexmill.jobs.search.engines import check_engine
+    from indexmill.jobs.search.opening import open_any
+
+    return open_any(Path(path), check_engine(engine, "engine", with_memory=True), vectors, tables)
+
+
+def _job(
+    vectors: Any,
+    out: str | os.PathLike[str],
+    parameters: dict[str, Any],
+    ids: Any = None,
+    metadata: pa.Table | None = None,
+) -> tuple[BuildSpec, VectorSource | None]:
+    """Make a job of keyword arguments; beside it its vectors, unless they are in files."""
+    from indexmill.formats.errors import ConfigError
+    from indexmill.formats.sources.source import ARRAY_NAME, array_source
+    from indexmill.jobs.jobfile import make_spec
+
+    beside = {key: parameters.pop(key) for key in _RUN_KEYS if key in parameters}
+    columns = {key: parameters.pop(key) for key in _COLUMN_KEYS if key in parameters}
+    paths = _paths(vectors)
+    if paths is not None and (ids is not None or metadata is not None):
+        raise ConfigError("ids, metadata: go with an array; for files pass id_column and metadata_columns")
+    spec = make_spec(
+        {
+            "input": paths if paths is not None else [ARRAY_NAME],
+            "out": os.fspath(out),
+            "parameters": parameters,
+            **beside,
+            **columns,
+        }
+    )
+    return spec, None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
+
+
+def _open_graph(path: str | os.PathLike[str]) -> Index:
+    """Open what a job for graphs has written."""
+    from indexmill.jobs.search.opening import open_index
+
+    return open_index(Path(path))
+
+
+def _listener(progress: bool) -> AbstractContextManager[Progress | None]:
+    """Bars on stderr, or nobody."""
+    from indexmill.jobs.console.progress import stderr_progress
+
+    return stderr_progress() if progress else nullcontext()
+
+
+def _paths(vectors: Any) -> list[str] | None:
+    """Paths if that is what `vectors` is: one, or a sequence of them."""
+    if isinstance(vectors, (str, os.PathLike)):
+        return [os.fspath(vectors)]
+    if (
+        isinstance(vectors, (list, tuple))
+        and vectors
+        and all(isinstance(v, (str, os.PathLike)) for v in vectors)
+    ):
+        return [os.fspath(v) for v in vectors]
+    return None

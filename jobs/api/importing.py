@@ -1,0 +1,139 @@
+"""What `indexmill import` and `indexmill.import_index` share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indexmill.formats.errors import ConfigError
+
+if TYPE_CHECKING:
+    from indexmill.formats.imports.index import ForeignIndex
+    from indexmill.formats.imports.lists import ForeignLists
+    from indexmill.pipeline.imports.graph import ImportOptions
+    from indexmill.pipeline.mill.progress import Progress
+
+#: Programs whose indexes are read.
+PROGRAMS = ("diskann", "faiss", "svs", "jvector")
+
+
+def open_foreign(
+    program: str, path: str | os.PathLike[str], dtype: str | None, pq_bytes: int | None
+) -> ForeignIndex | ForeignLists:
+    """Open the index of another program; its own codes only where no size of ours is asked for.
+
+    Raises
+    ------
+    ConfigError
+        If the program is unknown, or it has no need of `dtype`.
+    IndexmillError
+        If the index cannot be read.
+    """
+    from indexmill.jobs.cli.options import one_of
+
+    if one_of(program, PROGRAMS, "program") != "diskann" and dtype is not None:
+        raise ConfigError(f"dtype: {dtype}: an index of {program} says its type itself; leave it out")
+    if program == "faiss":
+        from indexmill.formats.imports.faiss import open_faiss
+
+        return open_faiss(os.fspath(path))
+    if program == "svs":
+        from indexmill.formats.imports.svs import open_svs
+
+        return open_svs(os.fspath(path))
+    if program == "jvector":
+        from indexmill.formats.imports.jvector import open_jvector
+
+        return open_jvector(os.fspath(path), with_codes=pq_bytes is None)
+    from indexmill.formats.imports.diskann import open_diskann
+
+    return open_diskann(os.fspath(path), dtype, with_codes=pq_bytes is None)
+
+
+def run_imported(
+    index: ForeignIndex | ForeignLists, options: ImportOptions, progress: Progress | None
+) -> dict[str, Any]:
+    """Import a graph or inverted lists; returns the manifest."""
+    from indexmill.formats.imports.lists import ForeignLists
+
+    if isinstance(index, ForeignLists):
+        from indexmill.pipeline.imports.lists import run_import_lists
+
+        return run_import_lists(index, options, progress)
+    from indexmill.pipeline.imports.graph import run_import
+
+    return run_import(index, options, progress)
+
+
+def import_options(
+    out: str | os.PathLike[str],
+    ids: Any,
+    id_column: str | None,
+    memory: int | str | None,
+    **how: Any,
+) -> ImportOptions:
+    """Check how an import is to run.
+
+    Parameters
+    ----------
+    ids : path or sequence of int, str or bytes, optional
+    memory : int or str, optional
+        In bytes or as ``"4GiB"``.
+    **how
+        Other attributes of `ImportOptions`.
+
+    Raises
+    ------
+    ConfigError, InputError
+        Naming the option, or the file of ids.
+    """
+    from indexmill.pipeline.imports.graph import ImportOptions
+    from indexmill.pipeline.spec import parse_size
+
+    found, id_type = (None, "none") if ids is None else _ids(ids, id_column)
+    try:
+        size = None if memory is None else int(parse_size(memory))
+    except ValueError as error:
+        raise ConfigError(f"memory: {error}") from None
+    return ImportOptions(out, ids=found, id_type=id_type, memory=size, **how)
+
+
+def _ids(ids: Any, column: str | None) -> tuple[Any, str]:
+    import pyarrow as pa
+
+    from indexmill.formats.errors import InputError
+    from indexmill.formats.imports.ids import as_ids, read_id_file
+    from indexmill.formats.sources.source import ARRAY_NAME
+
+    if isinstance(ids, (str, os.PathLike)):
+        return read_id_file(os.fspath(ids), column)
+    try:
+        return as_ids(pa.array(ids), ARRAY_NAME)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"{ARRAY_NAME}: ids: {error}; expected integers, strings or bytes of one type"
+        ) from error
+
+
+def show_import(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
+    """Print what was published, and what became of the other index."""
+    from indexmill.jobs.api.extend import show_result
+
+    show_result(out, manifest, as_json)
+    if not as_json:
+        print(f"  {imported_line(manifest['input']['imported'])}")
+
+
+def imported_line(imported: dict[str, Any]) -> str:
+    """One line about where an index comes from."""
+    names = ", ".join(file["name"] for file in imported["files"])
+    if "unreachable" not in imported:
+        return f"imported from {imported['from']} ({names}): lists, centroids and rows as they were"
+    unreachable = f"{imported['unreachable']:,} vertices could not be reached"
+    if imported["unreachable"]:
+        unreachable += " and were linked" if imported["repaired"] else " and still cannot"
+    return (
+        f"imported from {imported['from']} ({names}): codes {imported['codes']}, entry vertices {imported['entries']},"
+        f" {unreachable}, {imported['dropped_neighbours']:,} repeated neighbours left out"
+    )

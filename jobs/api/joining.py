@@ -1,0 +1,189 @@
+"""What `indexmill join`, `indexmill truth` and their Python twins share: arguments checked and files opened."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from indexmill.formats.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from indexmill.formats.sources.truth import Truth
+    from indexmill.pipeline.join.options import JoinReport
+    from indexmill.pipeline.join.plan import JoinPlan
+    from indexmill.pipeline.mill.progress import Progress
+    from indexmill.pipeline.spec import ExecutorName
+
+_METRICS = ("l2", "ip", "cosine")
+EXECUTORS: tuple[ExecutorName, ...] = ("local", "ray")
+#: Rows of an array of queries that are looked at together.
+_CHECKED = 4096
+
+
+def join_files(
+    queries: NDArray[Any] | str | os.PathLike[str],
+    index: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None,
+    *,
+    k: int,
+    nprobe: int | None,
+    recall: float | None,
+    column: str | None = None,
+    id_column: str | None = None,
+    memory: int | str,
+    workers: int,
+    work: str | os.PathLike[str] | None,
+    force: bool,
+    progress: Progress | None,
+    executor: str = "local",
+    ray_address: str | None = None,
+    platform: str | os.PathLike[str] | None = None,
+) -> JoinReport:
+    """Check the arguments of a join, read the queries, and run it.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    size = _memory(memory)
+    from indexmill.jobs.cli.options import one_of
+    from indexmill.jobs.search.opening import check_is_index
+    from indexmill.jobs.search.results import check_writable
+    from indexmill.pipeline.join.join import run_join
+    from indexmill.pipeline.join.options import JoinOptions
+    from indexmill.pipeline.join.platform import read_platform
+
+    if out is None:
+        raise ConfigError("--out: missing; name the Parquet file to write")
+    target = Path(out)
+    if target.suffix != ".parquet":
+        raise ConfigError(f"--out: {target}: expected a name that ends in .parquet")
+    check_writable(target, force)
+    where = one_of(executor, EXECUTORS, "--executor")
+    crew = () if platform is None else tuple(read_platform(os.fspath(platform)))
+    options = JoinOptions(k, nprobe, recall, size, workers, work, where, ray_address, crew)
+    check_is_index(Path(index))
+    rows, ids = _read_queries(queries, column, id_column)
+    return run_join(rows, index, target, options, ids, progress)
+
+
+def plan_files(
+    queries: NDArray[Any] | str | os.PathLike[str],
+    index: str | os.PathLike[str],
+    platform: str | os.PathLike[str] | None,
+    *,
+    k: int,
+    nprobe: int | None,
+    recall: float | None,
+    column: str | None,
+    workers: int,
+) -> JoinPlan:
+    """Tell how the workers of `platform` would divide a join.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    from indexmill.jobs.search.opening import check_is_index
+    from indexmill.pipeline.join.options import JoinOptions
+    from indexmill.pipeline.join.plan import plan_join
+    from indexmill.pipeline.join.platform import read_platform
+
+    if platform is None:
+        raise ConfigError("--plan: tells how --platform divides a join; name its file")
+    options = JoinOptions(
+        k, nprobe, recall, workers=workers, platform=tuple(read_platform(os.fspath(platform)))
+    )
+    check_is_index(Path(index))
+    return plan_join(_read_queries(queries, column, None)[0], index, options)
+
+
+def truth_of(
+    base: list[str],
+    queries: NDArray[Any] | str | os.PathLike[str],
+    *,
+    k: int,
+    metric: str | None,
+    column: str | None = None,
+    memory: int | str,
+    workers: int,
+    progress: Progress | None,
+) -> Truth:
+    """Return the truth of queries over vector files, or over the one IVF index that `base` names.
+
+    Raises
+    ------
+    IndexmillError
+        Of the kind that tells what to change.
+    """
+    size = _memory(memory)
+    from indexmill.formats.index.manifest import MANIFEST_NAME
+    from indexmill.formats.sources.source import open_source
+    from indexmill.jobs.cli.options import one_of
+    from indexmill.pipeline.join.truth import truth_of_index, truth_of_vectors
+
+    rows, _ = _read_queries(queries, column, None)
+    if len(base) == 1 and (Path(base[0]) / MANIFEST_NAME).is_file():
+        if metric is not None:
+            raise ConfigError("--metric: an index has its own; leave it out")
+        return truth_of_index(base[0], rows, k, workers, size, progress)
+    source = open_source(base, column=column)
+    return truth_of_vectors(
+        source, rows, k, one_of(metric or "l2", _METRICS, "--metric"), workers, size, progress
+    )
+
+
+def _memory(memory: int | str) -> int:
+    from indexmill.jobs.cli.run_options import run_options
+
+    return run_options(None, memory, 1, False).memory
+
+
+def _read_queries(
+    queries: Any, column: str | None, id_column: str | None
+) -> tuple[NDArray[Any], pa.Array | None]:
+    """Return query vectors, and the ids of a column if one is named."""
+    import pyarrow as pa
+
+    from indexmill.formats.sources.source import open_source, read_queries
+
+    if not isinstance(queries, (str, os.PathLike)):
+        if id_column is not None:
+            raise ConfigError(
+                "id_column: an array of queries has no columns; name a file, or leave id_column out"
+            )
+        return _checked(np.asarray(queries)), None
+    if id_column is None:
+        return read_queries(os.fspath(queries), column=column), None
+    source = open_source(os.fspath(queries), column=column, id_column=id_column)
+    ids = [batch.ids for batch in source.batches()]
+    return read_queries(os.fspath(queries), column=column), pa.chunked_array(ids).combine_chunks()
+
+
+def _checked(queries: NDArray[Any]) -> NDArray[Any]:
+    """Refuse what no distance can be computed for, as it is refused in a file.
+
+    Raises
+    ------
+    InputError
+        Naming the row.
+    """
+    from indexmill.formats.sources.source import VectorBatch
+    from indexmill.formats.sources.validate import check_batch
+
+    if queries.dtype.kind not in "fiu":
+        raise InputError(f"queries: dtype {queries.dtype} is not numeric; pass an array of numbers")
+    if queries.dtype.kind == "f" and queries.ndim == 2:  # other shapes are refused beside the index
+        for first in range(0, len(queries), _CHECKED):
+            with np.errstate(over="ignore"):
+                rows = queries[first : first + _CHECKED].astype(np.float32, copy=False)
+            check_batch(VectorBatch(first, rows, None, None, "queries", first), "l2")
+    return queries

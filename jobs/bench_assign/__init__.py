@@ -1,0 +1,1 @@
+"""`indexmill bench assign`: assignment policies and leader indexes compared (eCP study)."""

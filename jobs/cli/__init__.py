@@ -1,0 +1,1 @@
+"""The `indexmill` command: its options, exit codes and, in `commands`, one file a verb."""

@@ -1,0 +1,233 @@
+"""`indexmill compare`: several indexes over the same queries, at equal recall."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from indexmill.jobs.cli.options import (
+    BeamWidth,
+    Column,
+    Engine,
+    Entry,
+    InFlight,
+    Json,
+    K,
+    PolicyList,
+    Queries,
+    Threads,
+    examples,
+    one_of,
+    split_choices,
+    split_sizes,
+)
+from indexmill.reader.choices import DEFAULT_ENTRY
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from indexmill.jobs.compare.gate import Verdict
+
+NAME = "compare"
+#: Runs of each measurement: three have a median.
+REPEAT = 3
+EXAMPLES = examples(
+    "indexmill compare before after --queries query.u8bin --truth truth.gt --out report/",
+    "indexmill compare before after --queries query.u8bin --truth truth.gt --skip 1000 --policy page --out report/",
+    "indexmill compare before after --sample-queries 1000 --base words.parquet --plot curves.png",
+    "indexmill compare released candidate --queries q.npy --base base.npy --gate tolerances.toml",
+)
+
+
+def command(
+    indexes: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="The indexes; the first is the reference.")
+    ],
+    queries: Queries = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="True neighbours of the queries (big-ann ground truth)."),
+    ] = None,
+    base: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="The indexes' input: to compute the truth, or to sample queries from."
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample-queries",
+            min=1,
+            metavar="N",
+            help="Query with N rows of --base, each left out of its own results.",
+        ),
+    ] = None,
+    column: Column = None,
+    k: K = 10,
+    sizes: Annotated[
+        str | None,
+        typer.Option("-L", "--search-list-size", metavar="L,L", help="Sweep. (default 10,13,16,20,...,240)"),
+    ] = None,
+    policy: PolicyList = "beam,pipeline",
+    entry: Entry = DEFAULT_ENTRY,
+    beam_width: BeamWidth = None,
+    threads: Threads = 1,
+    inflight: InFlight = None,
+    engine: Engine = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Chooses the sampled queries.")] = 1,
+    first: Annotated[int | None, typer.Option(min=1, help="Use only so many queries.")] = None,
+    skip: Annotated[
+        int, typer.Option(min=0, help="Leave out so many queries first: tune on some, report on the others.")
+    ] = 0,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Runs of each measurement, the indexes taking turns; medians count.")
+    ] = REPEAT,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write a report into this folder; one that is there is replaced."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plots as .png or .svg.")
+    ] = None,
+    gate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TOML",
+            help="Exit with 7 if an index is worse than the first by more than these tolerances, or noise hides it.",
+        ),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Compare page reads, latency and throughput of indexes at equal recall; write a report, hold a gate."""
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.compare.contenders import open_contenders
+    from indexmill.jobs.compare.gate import check_gate, check_measured, judge, verdict_rows
+    from indexmill.jobs.compare.run import run_comparison
+    from indexmill.jobs.compare.tolerances import read_tolerances
+    from indexmill.jobs.report.write import check_folder, write_report
+    from indexmill.jobs.score.graph import Setting
+    from indexmill.jobs.score.truth import load_queries, sample_queries
+    from indexmill.jobs.search.engines import check_engine
+    from indexmill.reader.choices import ENTRIES, POLICIES
+
+    policies = split_choices(policy, POLICIES, "--policy")
+    engine = check_engine(engine)
+    if out is not None:
+        check_folder(out)
+    _check_plot(plot)
+    tolerances = None if gate is None else read_tolerances(gate)
+    if tolerances is not None and len(indexes) < 2:
+        raise ConfigError("--gate: name two indexes or more; the others are held against the first")
+    list_sizes = choose_sizes(sizes, k + (sample is not None))
+    if tolerances is not None:
+        check_measured(tolerances, policies, list_sizes)
+    contenders = open_contenders(indexes, engine)
+    reference = contenders[0].index
+    if sample is not None:
+        if queries is not None or truth is not None:
+            raise ConfigError(
+                "--sample-queries: takes the place of --queries and --truth; give one or the other"
+            )
+        query_set = sample_queries(reference, base or [], sample, k, column, seed, threads)
+    else:
+        query_set = load_queries(reference, queries, truth, base or [], k, column, threads)
+    query_set = query_set.part(skip, first)
+    setting = Setting(k, policies[0], one_of(entry, ENTRIES, "--entry"), threads, beam_width, inflight)
+    found = run_comparison(contenders, query_set, policies, list_sizes, setting, repeat)
+    result = found.result
+    verdicts: list[Verdict] = []
+    refused: ConfigError | None = None
+    if tolerances is not None:
+        try:
+            verdicts = judge(tolerances, result["sweep"], result["noise"]["floor"])
+        except ConfigError as error:  # raised once what was measured is written
+            refused = error
+        else:
+            result["gate"] = verdict_rows(verdicts)
+    written = [] if out is None else [write_report(found, out)]
+    if plot is not None:
+        from indexmill.jobs.score.plot import save_plot
+
+        save_plot([row for row in result["sweep"] if not row["again"]], plot)
+        written.append(plot)
+    _say(result, written, json_)
+    if refused is not None:
+        raise refused
+    check_gate(verdicts)
+
+
+def _say(result: dict[str, Any], written: Sequence[Path], as_json: bool) -> None:
+    """Print the result."""
+    if as_json:
+        from indexmill.jobs.report.write import finite
+
+        print(json.dumps(finite(result), indent=2, allow_nan=False))
+        return
+    from indexmill.jobs.console.tables import stdout_console
+
+    console = stdout_console()
+    print_comparison(console, result)
+    for path in written:
+        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+
+
+def choose_sizes(sizes: str | None, least: int) -> list[int]:
+    """Return the ascending list sizes of a sweep; those of the default sweep below `least` are left out.
+
+    Raises
+    ------
+    ConfigError
+        If a size that was asked for is below `least`, or none is left.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.compare.measure import SWEEP_SIZES
+
+    asked = [size for size in SWEEP_SIZES if size >= least] if sizes is None else split_sizes(sizes, "-L")
+    chosen = sorted(set(asked))
+    if not chosen or chosen[0] < least:
+        raise ConfigError(f"-L: {least} results are needed a query; give list sizes of at least {least}")
+    return chosen
+
+
+def print_comparison(console: Console, result: dict[str, Any]) -> None:
+    """Print a comparison's tables, its noise and what a gate said."""
+    from indexmill.jobs.compare.costs import cost_cells, layout_cells
+    from indexmill.jobs.compare.noise import noise_warning
+    from indexmill.jobs.console.tables import add_row, plain_table
+
+    k = result["setting"]["k"]
+    for title, (headings, lines) in (
+        (f"Cost at equal recall@{k}", cost_cells(result["at_recall"])),
+        ("Layout", layout_cells(result["layout"])),
+    ):
+        table = plain_table(title, headings)
+        for line in lines:
+            add_row(table, line)
+        console.print(table)
+    floor = result["noise"]["floor"]
+    console.print(
+        f"A/A noise floor: mean latency ± {floor['latency_us_mean']:.1%}, P99 ± {floor['latency_us_p99']:.1%},"
+        f" qps ± {floor['qps']:.1%}",
+        soft_wrap=True,
+    )
+    warning = noise_warning(floor)
+    if warning is not None:
+        console.print(warning, soft_wrap=True)
+    for one in result.get("gate", []):
+        console.print(f"gate {one['outcome']}: {one['sentence']}", markup=False, soft_wrap=True)
+
+
+def _check_plot(path: Path | None) -> None:
+    from indexmill.formats.errors import ConfigError
+
+    if path is None:
+        return
+    if path.suffix not in (".png", ".svg"):
+        raise ConfigError(f"--plot: {path}: expected a name that ends in .png or .svg")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--plot: {path}: the folder {path.parent} does not exist; create it first")

@@ -1,0 +1,91 @@
+"""`indexmill export`: an index in the files of the engine that will serve it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from indexmill.jobs.cli.options import Force, Json, examples
+
+NAME = "export"
+#: Names of targets for --help, which does not wait for the modules behind them; a test holds them to these.
+TARGETS = (
+    *("diskann", "faiss", "faiss-nsg", "faiss-ivf", "faiss-ivf-disk", "faiss-lsh", "lance", "lucene"),
+    *("lucene-build", "jvector", "usearch", "svs", "parquet", "pgvector", "bulk"),
+)
+EXAMPLES = examples(
+    "indexmill export --list",
+    "indexmill export index --to diskann --out ann",
+    "indexmill export index --to faiss --ids slot --out index.faiss --force --json",
+)
+
+
+def command(
+    index: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET", help=f"Whose files to write: {', '.join(TARGETS)}; --list says what each keeps."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory to write: the engine's files, ids.parquet, which says what every vector is called, "
+            "and export.json.",
+        ),
+    ] = None,
+    ids: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What the engine answers with, where it keeps names: user (user ids, or places in the input if "
+            "there were none), or slot (places in the index, which ids.parquet translates).",
+        ),
+    ] = "user",
+    list_: Annotated[
+        bool,
+        typer.Option(
+            "--list", help="Show all targets, what each keeps and what its engine rebuilds; needs no index."
+        ),
+    ] = False,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Write an index in the files of another engine, and print how to open them there.
+
+    Graph, codes, page order, ids and metadata are kept wherever the engine can hold them.
+
+    What a target cannot hold is refused before anything is written; a run that fails leaves what was there.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.api.export import export_options, show_export, show_targets, target_list
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.search.opening import check_is_index
+
+    if list_:
+        targets = target_list()
+        print(json.dumps(targets, indent=2)) if json_ else show_targets(targets)
+        return
+    if index is None:
+        raise ConfigError("DIR: missing; name the index to export")
+    if to is None:
+        raise ConfigError("--to: missing; name a target; --list shows them")
+    if out is None:
+        raise ConfigError("--out: missing; name the directory to write")
+    options = export_options(to, out, ids, force)
+    from indexmill.pipeline.export.run import run_export
+
+    check_is_index(index)
+    with stderr_progress() as progress:
+        found = run_export(index, options, progress)
+    if json_:
+        print(json.dumps(found, indent=2))
+    else:
+        show_export(found)

@@ -1,0 +1,142 @@
+"""`indexmill join`: the neighbours of many queries in an IVF index, batch after batch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from indexmill.jobs.cli.options import Column, Force, Json, K, Memory, Workers, examples
+
+if TYPE_CHECKING:
+    from indexmill.pipeline.join.options import JoinReport
+    from indexmill.pipeline.join.plan import JoinPlan
+
+NAME = "join"
+EXAMPLES = examples(
+    "indexmill join queries.u8bin base.ivf -k 10 --nprobe 32 --out result.parquet",
+    "indexmill join orders.parquet base.ivf --id-column order --recall 0.95 --out result.parquet",
+    "indexmill join queries.u8bin base.ivf --nprobe 4 --platform drives.toml --plan",
+    "indexmill join queries.u8bin /shared/base.ivf --nprobe 32 --executor ray --out /shared/result.parquet",
+)
+
+
+def command(
+    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")],
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="An index of kind ivf.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.parquet", help="Where the result goes; missing: an error.")
+    ] = None,
+    k: K = 10,
+    nprobe: Annotated[
+        int | None,
+        typer.Option(metavar="P", help="Lists that a query probes in every batch; all of them: exact."),
+    ] = None,
+    recall: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R", help="In place of --nprobe: the recall to reach; nprobe is learnt from 200 queries."
+        ),
+    ] = None,
+    column: Column = None,
+    id_column: Annotated[str | None, typer.Option(help="Column of the queries' own ids.")] = None,
+    memory: Memory = "8GiB",
+    workers: Workers = 2,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Keep partial results here until the join is finished; default: beside FILE."
+        ),
+    ] = None,
+    executor: Annotated[
+        str,
+        typer.Option(metavar="local|ray", help="Where batches are searched; ray: on the nodes of a cluster."),
+    ] = "local",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Cluster; default: RAY_ADDRESS, else one started here."),
+    ] = None,
+    platform: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml", help="Divide the batches among the workers that this file describes."
+        ),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Tell how --platform divides the batches, and search nothing.")
+    ] = False,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Find the nearest vectors of many queries at once, reading every batch of an index once, front to back.
+
+    A join that was killed, or that found a batch damaged, goes on with what is left when it is run again.
+    """
+    from indexmill.jobs.api.joining import join_files, plan_files
+    from indexmill.jobs.console.progress import stderr_progress
+
+    if plan:
+        planned = plan_files(
+            queries, index, platform, k=k, nprobe=nprobe, recall=recall, column=column, workers=workers
+        )
+        print(json.dumps(_plan_facts(planned), indent=2) if json_ else _plan_text(planned))
+        return
+    with stderr_progress() as progress:
+        report = join_files(
+            queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
+            workers=workers, work=work, force=force, progress=progress, executor=executor, ray_address=ray_address,
+            platform=platform,
+        )  # fmt: skip
+    facts = {"out": str(out), **{name: value for name, value in asdict(report).items() if value is not None}}
+    print(json.dumps(facts, indent=2) if json_ else _report_text(out, report))
+
+
+def _report_text(out: Path | None, report: JoinReport) -> str:
+    learnt = ""
+    if report.recall is not None:
+        interval = f"[{report.recall_low:.4f}, {report.recall_high:.4f}]"
+        learnt = f" (recall {report.recall:.4f} {interval} where it was learnt)"
+    lines = [f"{out}: {report.rows:,} rows of {report.queries:,} queries at nprobe {report.nprobe:,}{learnt}"]
+    if report.short:
+        lines.append(
+            f"{report.short:,} queries have fewer than {report.k} neighbours in the lists they probe (column short)"
+        )
+    if report.load_seconds:
+        rate = report.load_bytes / report.load_seconds / 1e6
+        lines.append(
+            f"{report.batches:,} batches, {report.reused:,} of them found from before: loaded in "
+            f"{report.load_seconds:.2f} s ({rate:,.0f} MB/s), searched in {report.search_seconds:.2f} s, both in "
+            f"{report.seconds:.2f} s"
+        )
+    for run in report.workers or []:
+        lines.append(
+            f"{run.name}: {len(run.batches):,} batches ({run.planned:,} planned, {run.stolen:,} taken from others), "
+            f"done after {run.seconds:.2f} s ({run.predicted_seconds:.2f} planned)"
+        )
+    return "\n".join(lines)
+
+
+def _plan_facts(planned: JoinPlan) -> list[dict[str, Any]]:
+    rows = zip(planned.shares, planned.vectors, planned.simulated, strict=True)
+    return [
+        {
+            "worker": share.worker.name,
+            "batches": len(share.batches),
+            "vectors": vectors,
+            "seconds": round(share.seconds, 6),
+            "seconds_balanced": round(run.seconds, 6),
+        }
+        for share, vectors, run in rows
+    ]
+
+
+def _plan_text(planned: JoinPlan) -> str:
+    lines = [
+        f"{row['worker']}: {row['batches']:,} batches of {row['vectors']:,} vectors, {row['seconds']:.2f} s"
+        for row in _plan_facts(planned)
+    ]
+    end = max(run.seconds for run in planned.simulated)
+    return "\n".join([*lines, f"all: {end:.2f} s, where batches of the last go to workers that are through"])

@@ -1,0 +1,103 @@
+"""`indexmill layout`: a finished index laid out again, as its next generation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from indexmill.jobs.cli.options import (
+    Column,
+    Force,
+    IndexDir,
+    Json,
+    Memory,
+    NewOut,
+    Queries,
+    Workers,
+    examples,
+)
+
+NAME = "layout"
+EXAMPLES = examples(
+    "indexmill layout products.index",
+    "indexmill layout products.index --effort high --queries tune.npy",
+    "indexmill layout products.index --order star --out laid-out.index",
+    "indexmill layout products.index --order-file order.npy",
+    "indexmill layout products.index --order polish --prune-edges",
+)
+
+
+def command(
+    index: IndexDir,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|auto",
+            help="An order of the portfolio (docs/guides/layout.md), or the one with the fewest"
+            " page reads. (default auto)",
+        ),
+    ] = None,
+    order_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npy", help="An order of your own: the vector id in each slot."),
+    ] = None,
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="low|normal|high",
+            help="What may be tried, in units of work; an order by name has no limit without it. (default normal)",
+        ),
+    ] = None,
+    prune_edges: Annotated[
+        bool,
+        typer.Option(
+            "--prune-edges",
+            help="Experimental: choose neighbour lists anew for the pages of the order,"
+            " and keep them if that saves page reads.",
+        ),
+    ] = False,
+    queries: Queries = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="True neighbours of the queries (big-ann); default: computed."),
+    ] = None,
+    column: Column = None,
+    out: NewOut = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Scratch files, three to four times the index; default: beside the output."
+        ),
+    ] = None,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Measure recall and page reads again, as a build does; holds the codes in memory.",
+        ),
+    ] = False,
+    memory: Memory = "1GiB",
+    workers: Workers = 2,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Lay an index out again for fewer page reads, out of core; vectors, graph, codes and ids stay what they are.
+
+    Only --prune-edges changes the graph.
+
+    `auto` tries every order on a sample, or on the whole index if that is small, and counts the page reads of tuning
+    queries at equal recall. The result is the index's next generation; searches that have it open go on undisturbed.
+    """
+    from indexmill.jobs.api.layout import given_queries, layout_request, show_layout
+    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.pipeline.relayout.run import run_layout
+
+    options = run_options(out, memory, workers, force, work)
+    tuning = given_queries(queries, truth, column)
+    request = layout_request(order, order_file, effort, tuning, prune_edges, certify)
+    with stderr_progress() as progress:
+        result = run_layout(index, request, options, progress)
+    show_layout(index, out, result, json_)

@@ -1,0 +1,71 @@
+"""`indexmill truth`: the true nearest vectors of queries, for `score` and `compare`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from indexmill.jobs.cli.options import Column, Force, Json, K, Memory, Workers, examples
+
+NAME = "truth"
+EXAMPLES = examples(
+    "indexmill truth base.u8bin queries.u8bin -k 100 --out truth.gt",
+    "indexmill truth base.ivf queries.u8bin -k 100 --out truth.gt",
+)
+
+
+def command(
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="Vectors, in any input format, or an index of kind ivf.")
+    ],
+    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The ground-truth file to write; missing: an error.")
+    ] = None,
+    k: K = 100,
+    metric: Annotated[
+        str | None, typer.Option(metavar="l2|ip|cosine", help="Of vector files. (default l2)")
+    ] = None,
+    column: Column = None,
+    memory: Memory = "8GiB",
+    workers: Workers = 2,
+    force: Force = False,
+    json_: Json = False,
+) -> None:
+    """Compute the true nearest vectors of queries, streaming the vectors; ties go to the smaller vector id."""
+    from indexmill.formats.errors import ConfigError
+    from indexmill.formats.sources.truth import write_truth
+    from indexmill.jobs.api.joining import truth_of
+    from indexmill.jobs.console.progress import stderr_progress
+    from indexmill.jobs.search.results import check_writable
+
+    if out is None:
+        raise ConfigError("--out: missing; name the ground-truth file to write")
+    check_writable(out, force)
+    began = time.perf_counter()
+    with stderr_progress() as progress:
+        truth = truth_of(
+            [base],
+            queries,
+            k=k,
+            metric=metric,
+            column=column,
+            memory=memory,
+            workers=workers,
+            progress=progress,
+        )
+    write_truth(out, truth)
+    n_queries, found = truth.ids.shape
+    seconds = time.perf_counter() - began
+    if json_:
+        print(
+            json.dumps(
+                {"out": str(out), "queries": n_queries, "k": found, "seconds": round(seconds, 3)}, indent=2
+            )
+        )
+    else:
+        print(f"{out}: the {found} nearest of {n_queries:,} queries, {seconds:.1f} s")

@@ -1,0 +1,47 @@
+"""`indexmill verify`: read every byte of an index and check it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from indexmill.jobs.cli.options import IndexDir, Json, examples
+
+NAME = "verify"
+EXAMPLES = examples("indexmill verify index", "indexmill verify index --json")
+
+
+def command(index: IndexDir, json_: Json = False) -> None:
+    """Check every file of an index against its checksums and its manifest; exits with 6 on damage."""
+    import typer
+
+    from indexmill.formats.errors import FormatError
+    from indexmill.jobs.console.tables import human_bytes
+    from indexmill.jobs.search.opening import check_is_index, load_manifest
+    from indexmill.pipeline.spec import KINDS
+    from indexmill.reader import _native
+
+    check_is_index(index)
+    damages = [str(damage) for damage in _native.verify(str(index))]
+    checked = {"files": 0, "bytes": 0}
+    try:
+        files = load_manifest(index, KINDS)["files"]
+        checked = {"files": len(files), "bytes": sum(entry["bytes"] for entry in files)}
+    except FormatError as error:
+        if not damages:  # the native reader must never be content with a manifest that cannot be read
+            damages.append(str(error))
+    if json_:
+        print(
+            json.dumps({"index": str(index), "sound": not damages, **checked, "damages": damages}, indent=2)
+        )
+    elif not damages:
+        print(f"{index}: sound; {checked['files']} files, {human_bytes(checked['bytes'])} checked")
+    else:
+        for damage in damages:
+            print(f"damaged: {damage}", file=sys.stderr)
+        print(
+            f"error: {index}: {len(damages)} damaged; copy it again from its source or rebuild it",
+            file=sys.stderr,
+        )
+    if damages:
+        raise typer.Exit(FormatError.exit_code)

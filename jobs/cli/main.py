@@ -1,0 +1,105 @@
+"""The `indexmill` command: its subcommands and what they share.
+
+Nothing heavy is imported here: each command imports what it needs when it runs, so `--help` and shell
+completion stay quick.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from indexmill.jobs.cli.commands import (
+    append,
+    bench,
+    compare,
+    explain,
+    export,
+    import_,
+    inspect,
+    join,
+    layout,
+    merge,
+    plan,
+    score,
+    search,
+    status,
+    truth,
+    tune,
+    verify,
+)
+from indexmill.jobs.cli.commands import build as cmd_build
+from indexmill.jobs.cli.commands import device as cmd_device
+from indexmill.jobs.cli.failures import EXIT_CODES, exit_codes
+
+
+class Commands(TyperGroup):
+    """Gives every command the same exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        with exit_codes():
+            return super().invoke(ctx)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import indexmill
+
+        print(f"indexmill {indexmill.__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="indexmill",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES,
+)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Build page-aligned vector indexes offline, lay them out for few page reads, and measure them."""
+
+
+for _module in (
+    plan,
+    tune,
+    cmd_build,
+    append,
+    merge,
+    layout,
+    explain,
+    status,
+    search,
+    join,
+    truth,
+    score,
+    compare,
+    verify,
+    inspect,
+    cmd_device,
+    export,
+):
+    app.command(_module.NAME, epilog=_module.EXAMPLES)(_module.command)
+app.add_typer(import_.app, name=import_.NAME)
+app.add_typer(bench.app, name=bench.NAME)
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `indexmill` script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

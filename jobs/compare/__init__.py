@@ -1,0 +1,1 @@
+"""`indexmill compare`: several indexes measured side by side, in turns, with intervals and a gate for CI."""

@@ -1,0 +1,1 @@
+"""Device profiles: measure a device, find its profile, and predict searches on it."""

@@ -1,0 +1,197 @@
+"""Queries a second of an index on devices, for `indexmill plan`: which index, which devices, how it is searched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indexmill.formats.errors import ConfigError, IndexmillError
+from indexmill.jobs.cli.options import one_of
+from indexmill.reader.choices import DEFAULT_INFLIGHT, POLICIES
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from indexmill.formats.device import DeviceProfile
+    from indexmill.pipeline.cost.plan import QueryPlan, Target
+    from indexmill.pipeline.cost.query import QueryCost
+
+#: Queries of the sample at most; fewer would stay in the caches of the processor from pass to pass.
+MOST_QUERIES = 1000
+#: How each kind is searched: options and the flags that give them.
+_OPTIONS = {
+    "graph": {"build_list_size": "-L", "policy": "--policy", "beam_width": "--beam-width"},
+    "lsh": {"candidates": "--candidates", "probes": "--probes"},
+    "ivf": {"nprobe": "--nprobe"},
+}
+#: Options of `plan` that have a meaning for every index.
+_ALWAYS = ("job", "column", "json_", "queries", "k", "device", "threads", "inflight", "target")
+
+
+def check_options(values: dict[str, Any], kind: str) -> None:
+    """Refuse options that were given, but that queries of an index of `kind` know nothing of.
+
+    Raises
+    ------
+    ConfigError
+        Naming the flag.
+    """
+    known = {*_ALWAYS, *_OPTIONS[kind]}
+    for name, value in values.items():
+        if name in known or value is None or value is False or value == []:
+            continue
+        for other, flags in _OPTIONS.items():
+            if name in flags:
+                raise ConfigError(
+                    f"{flags[name]}: for searches of kind {other}; this index is of kind {kind}; leave it out"
+                )
+        flag = f"--{name.replace('_', '-')}"
+        raise ConfigError(f"{flag}: for the plan of a build; leave it out of the plan of an index")
+
+
+def query_cost(path: Path, kind: str, queries: Any, k: int, values: dict[str, Any]) -> QueryCost:
+    """Measure what `queries` cost.
+
+    Raises
+    ------
+    ConfigError, InputError, FormatError
+        As searches of this kind.
+    """
+    from indexmill.pipeline.cost import query as cost_query
+
+    given = {name: values[name] for name in _OPTIONS[kind] if values.get(name) is not None}
+    if kind == "lsh":
+        return cost_query.lsh_cost(path, queries, k, given)
+    if kind == "ivf":
+        return cost_query.ivf_cost(path, queries, k, given)
+    if "build_list_size" in given:
+        given["L"] = given.pop("build_list_size")
+    if "policy" in given:
+        given["policy"] = one_of(given["policy"], POLICIES, "--policy")
+    return cost_query.graph_cost(path, queries, k, given)
+
+
+def profiles(names: list[str], index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
+    """Read the profiles called `names`; with none, the one kept for the device of `index` and all that are shipped.
+
+    Returns
+    -------
+    list of (name, profile), list of str
+        And what should be known of the kept one.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such profile, naming those that are shipped.
+    """
+    from indexmill.formats.device import read_profile
+    from indexmill.pipeline.devices import profile_names, profile_path
+
+    if names:
+        for name in names:
+            if not profile_path(name).is_file():
+                raise ConfigError(_unknown(name, profile_names()))
+        return [(name, read_profile(profile_path(name))) for name in names], []
+    kept, hints = _kept(index)
+    return [*kept, *((name, read_profile(profile_path(name))) for name in profile_names())], hints
+
+
+def _unknown(name: str, shipped: list[str]) -> str:
+    from indexmill.jobs.jobfile import nearest
+
+    return (
+        f"--device: expected a file that `indexmill device` wrote, or one of {', '.join(shipped)}, got {name!r}, which "
+        f"is neither; {nearest(name, shipped)}"
+    )
+
+
+def _kept(index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
+    from indexmill.jobs.devices.profiles import device_of, find_profile
+    from indexmill.pipeline.cost.device import request_seconds
+
+    try:
+        found = find_profile(index)
+    except IndexmillError as error:
+        return [], [f"device: {error}"]
+    if found is None:
+        return [], [f"device: not measured yet; run: indexmill device {index}"]
+    if request_seconds(found, 1) is None:
+        return [], [
+            f"device: measured before what a read takes of the processor was; run: indexmill device {index}"
+        ]
+    return [(device_of(index), found)], []
+
+
+def plan_of(path: Path, values: dict[str, Any]) -> tuple[QueryPlan, list[str]]:
+    """Measure the index at `path` and predict its queries on the devices that `values`, the options, name.
+
+    Raises
+    ------
+    ConfigError, InputError, FormatError
+        If an option, a profile, the queries or the index cannot be used.
+    """
+    from indexmill.formats.sources.source import read_queries
+    from indexmill.jobs.search.opening import load_manifest
+    from indexmill.pipeline.cost.plan import plan_queries
+
+    kind = load_manifest(path, tuple(_OPTIONS))["kind"]
+    check_options(values, kind)
+    named, hints = profiles(values["device"] or [], path)
+    if values["queries"] is None:
+        raise ConfigError("--queries: missing; name a file of query vectors: a sample of them is searched")
+    queries = read_queries(values["queries"], column=values["column"])[:MOST_QUERIES]
+    cost = query_cost(path, kind, queries, values["k"], values)
+    inflight = DEFAULT_INFLIGHT if values["inflight"] is None else values["inflight"]
+    return plan_queries(cost, named, values["threads"], inflight, values["target"]), hints
+
+
+def facts(plan: QueryPlan) -> list[str]:
+    """Return what a query costs, in words."""
+    cost = plan.cost
+    lines = [
+        f"a query     {cost.compute_s * 1e6:,.0f} us of the processor, {cost.reads:,.1f} reads of "
+        f"{cost.read_bytes:,.0f} bytes in {cost.rounds:,.1f} rounds; means of {cost.queries:,}",
+        f"a search    {plan.threads} {'thread' if plan.threads == 1 else 'threads'}, "
+        f"{plan.inflight} queries interleaved on each",
+    ]
+    return lines if plan.target is None else [*lines, _needs(plan.target)]
+
+
+def _needs(target: Target) -> str:
+    words = f"the target  {_rate(target.qps)} queries/s: {target.iops:,.0f} reads/s"
+    if target.request_us is not None and target.request_us <= 0:
+        return f"{words}, but computing alone takes all of the processor: no device reaches it"
+    if target.request_us is not None:
+        words += f", each {target.request_us:,.2f} us of the processor at most"
+    return words + ("" if target.sync_iops is None else f"; one by one {target.sync_iops:,.0f} reads/s")
+
+
+def device_table(plan: QueryPlan) -> Table:
+    """Make the table: memory with what it takes to match it, then the devices."""
+    from indexmill.jobs.console.tables import add_row, plain_table
+
+    headings = ["device", "queries/s", "one by one", "binds", "reads/s", "us a read", "query us"]
+    table = plain_table("", headings)
+    allowed = "-" if plan.needed_request_us is None else f"{plan.needed_request_us:.2f}"
+    alone = f"{plan.cost.compute_s * 1e6:,.0f}"
+    add_row(
+        table,
+        [
+            "in memory; needs",
+            f"{plan.memory_qps:,.0f}",
+            "-",
+            "CPU",
+            f"{plan.needed_iops:,.0f}",
+            allowed,
+            alone,
+        ],
+    )
+    for one in plan.devices:
+        iops = "-" if one.iops is None else f"{one.iops:,.0f}"
+        cells = [one.device, _rate(one.qps), _rate(one.sync_qps), one.binds, iops, f"{one.request_us:.2f}"]
+        add_row(table, [*cells, f"{one.query_us:,.0f}"])
+    return table
+
+
+def _rate(qps: float) -> str:
+    return f"{qps:,.0f}" if qps >= 100 else f"{qps:,.1f}"
