@@ -91,7 +91,7 @@ def encode_pq_on(
     advance: Callable[[int], None] = lambda vectors: None,
     out: NDArray[np.uint8] | None = None,
 ) -> NDArray[np.uint8]:
-    """Encode vectors: the nearest centre of each chunk, ties by the smaller index; see `builders.quantize.pq.encode_pq`.
+    """Encode vectors: the nearest centre of each chunk, ties by the smaller index, as `builders.quantize.pq.encode_pq`.
 
     Memory there: the codebook, and blocks of scores.
 

@@ -1,8 +1,8 @@
 """float32 vectors as bytes with nearly the same order of distances, and exact distances for the last step.
 
 Every component has its own origin and all share one step, so a squared distance of codes is the true one over the
-step squared, but for rounding. (`builders.quantize.scalar` gives each component its own step, which keeps vectors but not
-distances.)
+step squared, but for rounding. (`builders.quantize.scalar` gives each component its own step, which keeps vectors
+but not distances.)
 """
 
 from __future__ import annotations

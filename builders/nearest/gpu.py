@@ -1,8 +1,9 @@
 """The nearest of some points for many vectors, on an `ArrayDevice`.
 
-As in `builders.nearest.products` scores are ``|p|^2 - 2 x.p``, by matrix products. Of uint8 they are exact: up to `EXACT_DIM`
-components every sum in a product of float32 is an integer of at most 2^24, which float32 holds; beyond, products are
-float64, which holds them for any dimension. Other vectors are moved near zero first, where float32 loses least.
+As in `builders.nearest.products` scores are ``|p|^2 - 2 x.p``, by matrix products. Of uint8 they are exact: up to
+`EXACT_DIM` components every sum in a product of float32 is an integer of at most 2^24, which float32 holds; beyond,
+products are float64, which holds them for any dimension. Other vectors are moved near zero first, where float32
+loses least.
 
 The k least of a row are found by k searches for the least, each of which takes out what it found: the first of equal
 ones, so that ties go to the smaller index, and k is small.

@@ -1,6 +1,7 @@
-"""Edges where a graph is built region by region (`builders.partition.regions`): brought to both of their ends, and pruned there.
+"""Edges of a graph built region by region (`builders.partition.regions`), brought to both ends and pruned there.
 
-As `builders.partition.choose.add_reversed` does it in memory, with the same result. Names are those of `builders.partition.reservoirs`.
+As `builders.partition.choose.add_reversed` does it in memory, with the same result. Names are those of
+`builders.partition.reservoirs`.
 """
 
 from __future__ import annotations

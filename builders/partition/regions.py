@@ -1,4 +1,4 @@
-"""Regions: cells of the first level of a carving (`builders.partition.carve`) that lie near each other, and are carved together.
+"""Regions: cells of the first level of a carving (`builders.partition.carve`), near each other and carved together.
 
 A vector is in every region that has one of its cells; the nearer a region's cells are to each other, the fewer regions
 a vector is in. Its home is the region of its nearest leader. Regions decide what is in memory at a time, and nothing

@@ -1,4 +1,4 @@
-"""Candidates of vertices where a graph is built region by region (`builders.partition.regions`): records, reservoirs, lists.
+"""Candidates of vertices of a graph built region by region (`builders.partition.regions`): records, reservoirs, lists.
 
 A reservoir holds the nearest distinct candidates of a vertex. What a vertex met in the leaves of one region goes into
 it, then what it met in others; it ends the same in any order, because it is ordered by (distance, id) and bounded. So

@@ -5,8 +5,9 @@ Vertices are inserted in a random order, batch by batch (see `builders.vamana.in
 Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the graph, 16 bytes a vertex of bookkeeping, and a
 batch's edges.
 Deviations from the paper: one pass, at the given alpha, unless two are asked for, whose first one is at alpha 1 as in
-the paper; squared distances in the prune (see `builders.vamana.prune`); lists may grow to 1.3 R before they are pruned, as in
-DiskANN's code; a last step links vertices that the medoid cannot reach (see `builders.vamana.connect`).
+the paper; squared distances in the prune (see `builders.vamana.prune`); lists may grow to 1.3 R before they are
+pruned, as in DiskANN's code; a last step links vertices that the medoid cannot reach (see
+`builders.vamana.connect`).
 """
 
 from __future__ import annotations

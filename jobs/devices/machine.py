@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 _LIBRARIES = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
 
 

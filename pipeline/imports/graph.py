@@ -1,8 +1,8 @@
 """An index of another program becomes one of ours: its graph, its vectors, and its codes where they can be kept.
 
-Everything runs through the stages of a build (`pipeline.kinds.graph.recipe`), by default in identity order: a vector's slot is its
-number in the other index, so nodes lie on pages as they did there. Work is beside the output and gone when the import
-ends, well or not; a killed one starts over.
+Everything runs through the stages of a build (`pipeline.kinds.graph.recipe`), by default in identity order: a
+vector's slot is its number in the other index, so nodes lie on pages as they did there. Work is beside the output
+and gone when the import ends, well or not; a killed one starts over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kinds of index: what each knows before its first stage, and the stages that build it. `registry` finds a kind by its name.
+"""The kinds of index: what each knows before its first stage, and the stages that build it; `registry` has them all.
 
 Imports `pipeline.mill` and the floors below.
 """

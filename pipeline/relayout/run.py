@@ -115,7 +115,8 @@ def run_layout(
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
     order would have written, and so is the certificate if it is asked for. With `LayoutRequest.prune_edges` neighbour
     lists change too, if that saves page reads. Memory beside the page cache is that of the
-    order, for star packing 24 bytes a vertex; a certificate holds the codes (`pipeline.kinds.graph.memory.certify_bytes`).
+    order, for star packing 24 bytes a vertex; a certificate holds the codes
+    (`pipeline.kinds.graph.memory.certify_bytes`).
 
     Raises
     ------

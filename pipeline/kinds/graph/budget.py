@@ -1,4 +1,4 @@
-"""How a build is cut to its memory: the sizes of tasks, record batches and shards. `pipeline.kinds.graph.memory` adds them up.
+"""Sizes of tasks, record batches and shards within the memory of a build; `pipeline.kinds.graph.memory` adds them up.
 
 Memory means anonymous memory of all our processes on one machine; files that are read through the page cache do
 not count, the system takes those pages back when it needs them. Everything is bounded by a part of the budget,

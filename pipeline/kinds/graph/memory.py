@@ -114,7 +114,8 @@ def expected_shards(shape: Shape) -> tuple[int, int]:
         return 1, n
     members = int(n * (1 + p.overlap))
     cells = max(2, -(-members // limit))
-    # As `builders.cluster.shards.plan_shards`: one cell more as long as the sample cannot rule out that a shard is too large.
+    # As `builders.cluster.shards.plan_shards`: one cell more as long as the sample cannot rule out that a shard is
+    # too large.
     while _UNEVEN * members / cells * (1 + _doubt(shape, cells)) > limit and cells < 2 * members // limit + 4:
         cells += 1
     return cells, min(limit, int(_UNEVEN * members / cells))

@@ -1,6 +1,7 @@
 """Stage *certify* of an LSH index: open what was emitted and measure it, leave-one-out, on rows of the input.
 
-As for a graph (`pipeline.kinds.common.certify`), sampled rows stand for queries that come from the same source as the vectors.
+As for a graph (`pipeline.kinds.common.certify`), sampled rows stand for queries that come from the same source as
+the vectors.
 """
 
 from __future__ import annotations

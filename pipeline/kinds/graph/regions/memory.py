@@ -1,7 +1,8 @@
 """What a build region by region takes in memory, and into how many regions it cuts a set of a given size.
 
-Memory of a task beside processes: sizes of its arrays, read off `pipeline.kinds.graph.regions.tasks`, `pipeline.kinds.graph.regions.graph` and
-`builders.partition.reservoirs`. What grows with all vectors is a map of 4 bytes a vector, from ids to rows at hand.
+Memory of a task beside processes: sizes of its arrays, read off `pipeline.kinds.graph.regions.tasks`,
+`pipeline.kinds.graph.regions.graph` and `builders.partition.reservoirs`. What grows with all vectors is a map of 4
+bytes a vector, from ids to rows at hand.
 """
 
 from __future__ import annotations

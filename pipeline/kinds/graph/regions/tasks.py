@@ -1,8 +1,8 @@
 """Stages *carve*, *regions* and *assign* of a partition builder that goes through files: who is compared where.
 
-A graph whose build in one piece does not fit the budget is made region by region (`builders.partition.regions`), and is the same:
-*carve* finds the leaders of every vector, *regions* cuts their cells into regions that fit, now that it is known how
-many vectors each has, and *assign* hands every region its vectors, a sort-merge by region.
+A graph whose build in one piece does not fit the budget is made region by region (`builders.partition.regions`),
+and is the same: *carve* finds the leaders of every vector, *regions* cuts their cells into regions that fit, now
+that it is known how many vectors each has, and *assign* hands every region its vectors, a sort-merge by region.
 """
 
 from __future__ import annotations
