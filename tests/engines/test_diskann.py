@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.environments import Search, python_of
-from tests.export_support import K, assert_same_but_for_ties, paste, permuted_lists
 from tests.oracles.diskann_rust import rust_search
 from tests.oracles.small_index import SmallIndex, random_vectors, write_small_index
+from tests.support.export import K, assert_same_but_for_ties, paste, permuted_lists
 
 import indexmill
 

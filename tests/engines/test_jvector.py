@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.engines.environments import jvector_classpath
-from tests.export_support import (
+from tests.oracles.small_index import random_vectors, write_small_index
+from tests.support.append import build
+from tests.support.export import (
     K,
     assert_same_but_for_ties,
     our_search,
@@ -17,8 +19,6 @@ from tests.export_support import (
     permuted_lists,
     whole_points,
 )
-from tests.extend_support import build
-from tests.oracles.small_index import random_vectors, write_small_index
 
 import indexmill
 

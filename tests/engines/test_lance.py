@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.environments import python_of
-from tests.export_support import assert_same_answers, id_map
-from tests.ivf_support import LISTS, N, build_lists, join, make_vectors, result
-from tests.memory_support import peak_growth
-from tests.test_export_memory import LISTS_WRITTEN
+from tests.pipeline.export.test_memory import LISTS_WRITTEN
+from tests.support.export import assert_same_answers, id_map
+from tests.support.ivf import LISTS, N, build_lists, join, make_vectors, result
+from tests.support.memory import peak_growth
 
 import indexmill
 from indexmill.formats.errors import ConfigError

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.engines.environments import lucene_classpath, lucene_exporter
-from tests.export_support import (
+from tests.oracles.small_index import random_vectors, write_small_index
+from tests.support.append import build, data_files
+from tests.support.export import (
     K,
     assert_same_but_for_ties,
     id_map,
@@ -23,8 +25,6 @@ from tests.export_support import (
     record,
     whole_points,
 )
-from tests.extend_support import build, data_files
-from tests.oracles.small_index import random_vectors, write_small_index
 
 import indexmill
 from indexmill.formats.errors import ConfigError, ToolError

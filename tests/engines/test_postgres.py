@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.engines.environments import python_of
-from tests.export_support import assert_same_answers, id_map, whole_points
-from tests.extend_support import build
-from tests.ivf_support import LISTS, build_lists, join, make_vectors, result
-from tests.test_export_dump_lists import rows_in_files
+from tests.formats.exports.test_dump_lists import rows_in_files
+from tests.support.append import build
+from tests.support.export import assert_same_answers, id_map, whole_points
+from tests.support.ivf import LISTS, build_lists, join, make_vectors, result
 
 import indexmill
 from indexmill.formats.ivf.index import IvfFiles

@@ -1,0 +1,157 @@
+"""Plain dumps of inverted lists against the lists as they lie in their files, read one by one."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.oracles.ivf import squares
+from tests.oracles.pgcopy import read_copy, read_vector
+from tests.support.export import id_map, paste, record
+from tests.support.ivf import BATCH, DIM, LISTS, build_lists, make_vectors
+
+import indexmill
+from indexmill.formats.errors import ConfigError, CorruptFile
+from indexmill.formats.exports import lists
+from indexmill.formats.ivf.index import IvfFiles
+
+DUMPS = ("parquet", "pgvector", "bulk")
+N = 2500
+#: How lists are built, and how far decoded components may be from the vectors that went in.
+CASES: dict[str, tuple[str, dict[str, Any], float]] = {
+    "float32": ("float32", {}, 0),
+    "uint8": ("uint8", {}, 0),
+    "sq8": ("float32", {"codec": "sq8"}, 0.3),
+    "pq-exact": ("float32", {"codec": "pq", "pq_bytes": 4, "keep_vectors": True}, 0),
+    "ip": ("float32", {"metric": "ip"}, 0),
+    "copies": ("float32", {"copies": 3, "closure": 0.5}, 0),
+    "pq-copies": ("float32", {"codec": "pq", "pq_bytes": 4, "keep_vectors": True, "copies": 3, "closure": 0.5}, 0),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def vectors() -> dict[str, Any]:
+    return {dtype: make_vectors(dtype, N) for dtype in ("float32", "uint8")}
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory: pytest.TempPathFactory, vectors: dict[str, Any]) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("dumps")
+    colours = pa.table({"colour": [("red", None, 'b"l')[i % 3] for i in range(N)]})
+    for name, (dtype, how, _) in CASES.items():
+        names = pa.array([f"item-{i}" for i in range(N)])
+        indexmill.build(vectors[dtype], folder / name, kind="ivf", lists=LISTS, batch_vectors=BATCH, ids=names,
+                        metadata=colours, **how)  # fmt: skip
+    return {name: folder / name for name in CASES}
+
+
+def rows_in_files(index: Path, vectors: Any) -> tuple[list[int], list[int]]:
+    """Return list and vector id of every vector, read list by list, of copies that in the nearest list."""
+    files = IvfFiles(index)
+    found = []
+    for number in range(len(files.batches)):
+        with files.open_batch(number) as batch:
+            for place in np.flatnonzero(batch.directory["size"]).tolist():
+                ids, _ = batch.read_list(place)
+                found += [(int(batch.directory["list"][place]), vector) for vector in ids.tolist()]
+    of_vector: dict[int, list[int]] = {}
+    for number, vector in found:
+        of_vector.setdefault(vector, []).append(number)
+    centroids = files.centroids.centroids
+    if max(map(len, of_vector.values())) > 1:
+        away = squares(vectors.astype(np.float64), centroids.astype(np.float64))
+        of_vector = {v: [min(some, key=lambda g: away[v, g])] for v, some in of_vector.items()}
+    kept = [(number, vector) for number, vector in found if of_vector[vector] == [number]]
+    return [number for number, _ in kept], [vector for _, vector in kept]
+
+
+def read_dump(target: str, folder: Path) -> dict[str, Any]:
+    """Return columns of a dump of lists, value by value."""
+    if target == "parquet":
+        table = pq.read_table(folder / "vectors.parquet")
+        assert table.schema.names == ["slot", "partition", "vector_id", "id", "vector", "colour"]
+        return {name: table[name].to_pylist() for name in table.schema.names if name != "vector_id"}
+    if target == "pgvector":
+        rows = read_copy((folder / "vectors.pgcopy").read_bytes())
+        assert "partition is the list" in (folder / "load.sql").read_text()
+        return {
+            "slot": [struct.unpack(">q", row[0])[0] for row in rows],
+            "partition": [struct.unpack(">i", row[1])[0] for row in rows],
+            "id": [row[2].decode() for row in rows],
+            "vector": [read_vector(row[3], "f") for row in rows],
+            "colour": [json.loads(row[4][1:])["colour"] for row in rows],
+        }
+    lines = [json.loads(line) for line in (folder / "bulk-00000.ndjson").read_bytes().splitlines()]
+    assert [line["index"]["_id"] for line in lines[::2]] == [line["id"] for line in lines[1::2]]
+    return {
+        name: [line[name] for line in lines[1::2]] for name in ("slot", "partition", "id", "vector", "colour")
+    }
+
+
+@pytest.mark.parametrize("target", DUMPS)
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_those_of_the_files_each_vector_once(
+    indexes: dict[str, Path], vectors: dict[str, Any], tmp_path: Path, name: str, target: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(
+        lists, "_BLOCK_BYTES", 100 * 4 * DIM
+    )  # blocks of several lists, lists of several blocks
+    dtype, _, tolerance = CASES[name]
+    indexmill.export(indexes[name], target, tmp_path / "out")
+    numbers, order = rows_in_files(indexes[name], vectors[dtype])
+    assert sorted(order) == list(range(N))
+    found = read_dump(target, tmp_path / "out")
+    assert found["slot"] == list(range(N))
+    assert found["partition"] == numbers
+    assert found["id"] == [f"item-{vector}" for vector in order]
+    assert found["colour"] == [("red", None, 'b"l')[vector % 3] for vector in order]
+    np.testing.assert_allclose(
+        np.array(found["vector"], np.float32), vectors[dtype][order], atol=tolerance, rtol=0
+    )
+    beside = id_map(tmp_path / "out")
+    assert beside["slot"].to_pylist() == list(range(N))
+    assert beside["vector_id"].to_pylist() == order
+    assert beside["id"].to_pylist() == found["id"]
+    assert record(tmp_path / "out")["kind"] == "ivf"
+
+
+def test_vectors_keep_their_type(indexes: dict[str, Path], tmp_path: Path) -> None:
+    for name, wanted in (("uint8", pa.uint8()), ("sq8", pa.float32()), ("pq-exact", pa.float32())):
+        found = indexmill.export(indexes[name], "parquet", tmp_path / name)
+        assert pq.read_schema(tmp_path / name / "vectors.parquet").field("vector").type == pa.list_(
+            wanted, DIM
+        )
+    assert "partition" in paste(found["open"])
+
+
+def test_slots_name_rows_where_they_are_to(indexes: dict[str, Path], tmp_path: Path) -> None:
+    indexmill.export(indexes["copies"], "pgvector", tmp_path / "out", ids="slot")
+    rows = read_copy((tmp_path / "out" / "vectors.pgcopy").read_bytes())
+    assert [struct.unpack(">q", row[2])[0] for row in rows] == list(range(N))
+
+
+@pytest.mark.parametrize("target", DUMPS)
+def test_codes_alone_are_refused(tmp_path: Path, target: str) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, codec="pq", pq_bytes=4)
+    with pytest.raises(ConfigError, match=r"lists of pq codes alone.*build with --keep-vectors"):
+        indexmill.export(index, target, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_page_of_exact_vectors_is_named(tmp_path: Path) -> None:
+    how = {"codec": "pq", "pq_bytes": 4, "keep_vectors": True}
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 300), lists=4, **how)
+    path = index / "vectors.imx"
+    data = bytearray(path.read_bytes())
+    data[2 * 4096 + 17] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptFile, match=r"vectors\.imx: page 2 \(offset 8192\): CRC32C"):
+        indexmill.export(index, "parquet", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

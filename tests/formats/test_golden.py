@@ -1,0 +1,175 @@
+"""Committed indexes of every format version: today's code reads them, and writes the newest to the byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.oracles import golden, golden_ivf, golden_lsh, lsh
+from tests.oracles.lsh_verify import lsh_problems
+
+from indexmill.formats.directory import IndexFiles, verify_index
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.lsh.index import LshFiles
+from indexmill.reader import _native
+from indexmill.reader.index import Index
+from indexmill.reader.ivf import IvfIndex
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+BUILD_IDS = {
+    "v1_0": "98715c6a8c39b58ac3bd1b71f6dbe44721d3f000ef0371f3db7777e0b33a5744",
+    "v1_1": "dfc0d490d44dcf453c92b0e90bca9800ca207a9d89ea3ff82fb8b117a2a7ecb7",
+    "v1_2": "0245a5120f98fa7cc88fe510828c29ba066c7b76469110b7ca5ea4c8b586fb02",
+    "v1_3": "1f728e0dc5882fded20f4cc1065e734d94a3e7ed3543cb1903baf8acc8326987",
+}
+NEWEST = GOLDEN / "v1_3"
+
+
+@pytest.mark.parametrize("version", BUILD_IDS)
+def test_every_version_opens_and_says_what_was_written(version: str) -> None:
+    assert verify_index(GOLDEN / version) == []
+    with IndexFiles(GOLDEN / version) as index:
+        assert index.manifest.build_id == BUILD_IDS[version]
+        assert index.manifest.certificate == {"recall_at_10": 1.0}
+        assert index.manifest.parameters["note"] == "golden, größer"
+        graph = index.graph
+        assert (graph.n_vertices, graph.node_format, graph.metric) == (golden.N, golden.NODE_FORMAT, "ip")
+        assert graph.max_norm == golden.MAX_NORM
+        scale = graph.scale()
+        assert scale is not None
+        assert np.array_equal(scale, golden.SCALE)
+        nodes = graph.read_all()
+        assert np.array_equal(nodes.vectors, golden.NODES.vectors)
+        assert np.array_equal(nodes.degrees, golden.NODES.degrees)
+        for slot, degree in enumerate(nodes.degrees):
+            wanted = [*golden.NODES.neighbours[slot, :degree], *[0] * (golden.R - int(degree))]
+            assert nodes.neighbours[slot].tolist() == wanted
+        assert np.array_equal(index.codebook.pivots, golden.CODEBOOK.pivots)
+        assert np.array_equal(index.codebook.offsets, golden.CODEBOOK.offsets)
+        assert np.array_equal(index.codes, golden.CODES)
+        assert index.entries.medoid == golden.ENTRIES.medoid
+        assert np.array_equal(index.entries.centroids, golden.ENTRIES.centroids)
+        assert np.array_equal(index.entries.vertices, golden.ENTRIES.vertices)
+        assert np.array_equal(index.vector_ids, golden.VECTOR_IDS)
+        assert index.user_ids == golden.USER_IDS
+
+
+@pytest.mark.parametrize("version", BUILD_IDS)
+def test_every_version_is_searched_by_the_native_reader(version: str) -> None:
+    assert _native.verify(str(GOLDEN / version)) == []
+    index = Index(GOLDEN / version)
+    assert index.native.n_navigation == (0 if version == "v1_0" else len(golden.NAVIGATION.slots))
+    found = index.search(np.ones((1, golden.DIM), np.float32), golden.N, L=golden.N)
+    assert sorted(found.vector_ids[0].tolist()) == list(range(golden.N))
+
+
+def test_version_1_0_has_no_navigation_graph_and_later_ones_have_what_was_written() -> None:
+    with IndexFiles(GOLDEN / "v1_0") as index:
+        assert index.navigation is None
+    for version in ("v1_1", "v1_2", "v1_3"):
+        with IndexFiles(GOLDEN / version) as index:
+            assert index.navigation is not None
+            for name, want in vars(golden.NAVIGATION).items():
+                assert np.array_equal(getattr(index.navigation, name), want), name
+
+
+def test_versions_before_1_2_are_first_generations_and_later_ones_say_what_was_written() -> None:
+    for version in ("v1_0", "v1_1"):
+        with IndexFiles(GOLDEN / version) as index:
+            assert (index.manifest.generation, index.manifest.parents, index.manifest.drift) == (1, (), None)
+    for version in ("v1_2", "v1_3"):
+        with IndexFiles(GOLDEN / version) as index:
+            assert (index.manifest.generation, index.manifest.parents) == (golden.GENERATION, golden.PARENTS)
+            assert index.manifest.drift == golden.DRIFT
+
+
+def test_since_1_3_a_manifest_says_how_an_index_was_laid_out_again() -> None:
+    for version in BUILD_IDS:
+        with IndexFiles(GOLDEN / version) as index:
+            expected = golden.LAYOUT if version == "v1_3" else {"order": "identity"}
+            assert index.manifest.layout == expected
+
+
+def test_today_the_same_contents_give_the_same_bytes_as_the_newest_version(tmp_path: Path) -> None:
+    golden.write_golden(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in NEWEST.iterdir())
+    for path in NEWEST.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("version", BUILD_IDS)
+def test_the_golden_manifests_state_their_version(version: str) -> None:
+    major, minor = map(int, version[1:].split("_"))
+    stated = json.loads((GOLDEN / version / "manifest.json").read_text("utf-8"))["format"]
+    assert stated == {"name": "indexmill", "major": major, "minor": minor}
+
+
+def test_the_golden_index_of_rotated_codes_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_rotated"
+    assert (verify_index(index), _native.verify(str(index))) == ([], [])
+    with IndexFiles(index) as files:
+        assert files.manifest.build_id == "cef68188c79e270cd5e55d8d648a18d57212ed198d9e66b64488675079d366f0"
+        assert np.array_equal(files.codebook.rotation, golden.ROTATION)
+        assert np.array_equal(files.codebook.pivots, golden.CODEBOOK.pivots)
+        assert np.array_equal(files.codes, golden.CODES)
+    found = Index(index).search(np.ones((1, golden.DIM), np.float32), golden.N, L=golden.N)
+    assert sorted(found.vector_ids[0].tolist()) == list(range(golden.N))
+    golden.write_golden(tmp_path, rotated=True)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_golden_lsh_index_says_what_was_written(tmp_path: Path) -> None:
+    index = GOLDEN / "v1_3_lsh"
+    assert lsh_problems(index) == []
+    with LshFiles(index) as files:
+        assert files.manifest.build_id == "002061e93d3b86a303781e3ee883114162c6294b03510142cc2311ee87d058b2"
+        assert (files.shape, files.defaults) == (golden_lsh.SHAPE, golden_lsh.DEFAULTS)
+        for name, want in vars(golden_lsh.FUNCTIONS).items():
+            assert np.array_equal(getattr(files.functions, name), want), name
+        assert np.array_equal(files.vectors.read(0, 150), golden_lsh.VECTORS)
+        assert files.user_ids == golden_lsh.USER_IDS
+        decoded = lsh.Decoded.of(files)
+        for (radius, table), places in golden_lsh.places().items():
+            for bucket in range(4):
+                chain = decoded.chain((radius * 2 + table) * 4 + bucket)
+                assert chain == [(slot, print_) for b, print_, slot in places if b == bucket]
+    golden_lsh.write_golden(tmp_path)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize(
+    ("name", "build_id"),
+    [
+        ("v1_3_ivf", "71c28e7ff33c79c129ef4643558cb21fa9cb65e60aa64fea404297295b45c11d"),
+        ("v1_3_ivf_pq", "a0ea76da4c22d844f0470b34fdca87aa46d4d76130e3acf5d290a9c2df0b375f"),
+    ],
+)
+def test_the_golden_ivf_indexes_say_what_was_written(tmp_path: Path, name: str, build_id: str) -> None:
+    index, full = GOLDEN / name, name.endswith("pq")
+    assert verify_index(index) == [] == _native.verify(str(index))
+    files = IvfFiles(index)
+    assert files.manifest.build_id == build_id
+    shared = files.centroids
+    assert np.array_equal(shared.centroids, golden_ivf.CENTROIDS)
+    assert (shared.copies, shared.graph is not None, shared.codec) == (
+        (2, True, "pq") if full else (1, False, "flat")
+    )
+    for number, (first, last) in enumerate(((0, 35), (35, 60))):
+        wanted = golden_ivf.lists_of(full, first, last)
+        with files.open_batch(number) as batch:
+            for place, entry in enumerate(batch.directory):
+                ids, rows = batch.read_list(place)
+                assert ids.tolist() == wanted[entry["list"]]
+                for vector, row in zip(ids.tolist(), rows, strict=True):
+                    assert np.array_equal(row, golden_ivf.row(full, vector, int(entry["list"])))
+    found = IvfIndex(index).search(golden_ivf.VECTORS[:9], 60, nprobe=5, rerank=60 if full else None)
+    assert np.array_equal(np.sort(found.vector_ids, axis=1), np.tile(np.arange(60), (9, 1)))
+    assert (found.scores[:, 0] == 0).all()
+    assert found.ids[0, 0] == "é0"
+    golden_ivf.write_golden(tmp_path, full)
+    for path in index.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name

@@ -1,0 +1,80 @@
+"""The simulated platform has the shape of the paper's figures, and tables of joins can be written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support import bench as bench_support
+
+import split_paper  # isort: skip  # found by bench_support
+import tables_join  # isort: skip
+import tables_split  # isort: skip
+
+__all__ = ["bench_support"]
+PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
+RECORD: dict[str, Any] = {
+    "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},
+    "versions": {"peer": []},
+    "data": [{"name": "d", "n_vectors": 1, "dim": 1, "dtype": "uint8"}],
+}
+
+
+@pytest.fixture(scope="module")
+def rates() -> split_paper.Rates:
+    return split_paper.fit_rates()
+
+
+def test_two_ratios_of_the_paper_foretell_its_split(rates: split_paper.Rates) -> None:
+    first, _, billion, _ = split_paper.hybrids(rates)
+    assert first["anywhere"]["d_host"] == pytest.approx(29e6, rel=0.02)
+    assert first["anywhere"]["d_drive"] == pytest.approx(2.6e6, rel=0.02)
+    assert first["anywhere"]["hybrid_to_host"] == pytest.approx(1.73, rel=0.02)
+    assert billion["anywhere"]["hybrid_to_host"] == pytest.approx(split_paper.HYBRID_8, rel=0.01)
+    assert first["anywhere"]["spread"] < 0.01
+
+
+def test_a_host_stops_gaining_from_drives_where_drives_go_on(rates: split_paper.Rates) -> None:
+    found = split_paper.scaling(rates, 5e7)
+    assert found["host"]["8"] > 1.7 * found["host"]["1"]
+    assert found["host"]["24"] < 1.1 * found["host"]["8"]
+    assert found["drives"]["24"] == pytest.approx(24 * found["drives"]["1"], rel=0.02)
+
+
+def test_drives_that_compute_save_energy(rates: split_paper.Rates) -> None:
+    kj = split_paper.energy(rates)["kj"]
+    assert kj["hybrid, 24"] < kj["hybrid, 8"] < kj["host, 8 drives"] < kj["host, 1 drive"]
+
+
+def test_faults_cost_more_the_slower_they_are(rates: split_paper.Rates) -> None:
+    ratios = list(split_paper.virtual_memory(rates, 5e7, 0.25)["bss_to_mapped"].values())
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[1] > 8
+
+
+def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
+    search = {"seconds": [0.1], "faiss_seconds": [0.2], "to_faiss": 2.0, "same_ids": 1.0}
+    agreement = {"queries_with_other_lists": 1, "differ_in_same_lists": 0}
+    parts = {
+        "build": PART | {"mb_s_a_core": 5.0},
+        "search": PART | {"queries": 10, "nprobe": {n: search | agreement for n in ("1", "4", "32")}},
+        "beyond": PART | {
+            "qps": {
+                "bss": 90.0, "mapped": 10.0, "mapped-random": 5.0, "faiss-ondisk": 20.0, "faiss-ondisk-random": 9.0,
+            },
+            "bss_to_mapped": 9.0, "bss_to_ondisk": 4.5,
+            "list_bytes": 100, "cache_bytes": 25, "nprobe": 32, "threads": 2,
+        },
+    }  # fmt: skip
+    text = tables_join.render(RECORD | {"parts": parts}, "r.json")
+    assert "| queries a second beyond memory, over the same lists mapped | 9.000 | >= 8 | x | yes |" in text
+    assert "| the same lists mapped, query after query | 10 | 9.0x |" in text
+    simulated = PART | {
+        "host_compare_m_s": rates.host, "drive_compare_m_s": rates.drive,
+        "virtual_memory": split_paper.virtual_memory(rates, 5e7, 0.25),
+        "scaling": split_paper.scaling(rates, 5e7), "hybrids": split_paper.hybrids(rates),
+        "energy": split_paper.energy(rates),
+    }  # fmt: skip
+    text = tables_split.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
+    assert "Nothing here was measured" in text
+    assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | 29.3 | 2.6 |" in text

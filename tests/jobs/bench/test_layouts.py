@@ -1,0 +1,291 @@
+"""The benchmark of layouts: with fits and searches that are made up, and with a small index that is real."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.support.bench import N_QUERIES, FakeOurs, fake_row, faked
+
+import intervals  # isort: skip  # found by bench_support
+import layouts  # isort: skip
+import layouts_cases  # isort: skip
+import layouts_command  # isort: skip
+import layouts_fit  # isort: skip
+import layouts_reads  # isort: skip
+import layouts_written  # isort: skip
+import ours  # isort: skip
+import parts  # isort: skip
+import record  # isort: skip
+import tables_layouts  # isort: skip
+from dataset import Dataset, count_hits, read_bin, write_bin, write_truth  # isort: skip
+from layouts_cases import Case, Layouts, make_space  # isort: skip
+from layouts_views import Views  # isort: skip
+from settings import lockstep  # isort: skip
+from targets_layouts import TARGETS  # isort: skip
+from workspace import Workspace  # isort: skip
+
+__all__ = ["faked"]
+ORDERS = ("identity", "random", "star", "gorder", "gorder-windowed", "polish")
+#: Page reads of the made-up orders; `gorder` is best on the tuning half, as far as page search tells.
+PAGES = {"identity": 2.0, "random": 2.1, "star": 1.0, "gorder": 0.8, "gorder-windowed": 0.9, "polish": 0.85}
+
+
+def pages_of(order: str, policy: str) -> float:
+    if policy == "beam":
+        return 3.0
+    return PAGES[order] * (0.9 if policy == "pipeline" else 1.0)
+
+
+class FakeViews:
+    """Stands in for `layouts_views.Views`: a view is the name of its order."""
+
+    def __init__(self, case: Case) -> None:
+        return None
+
+    def view(self, order: str) -> str:
+        return order
+
+    def search(self, view: str, setting: Any) -> Callable[[int, str], dict[str, Any]]:
+        return lambda size, half: fake_row(size, half, pages_of(view, setting.policy))
+
+
+class Written(FakeOurs):
+    """Indexes that were written in an order, named ``ORDER-CASE``; ``auto`` and ``pruned`` are like `polish`."""
+
+    def ask(self, index: str, setting: Any, size: int, half: str, **others: Any) -> dict[str, Any]:
+        order = index.rsplit("-sift1m", 1)[0].rsplit("-text40k", 1)[0].removesuffix("-R48")
+        order = "polish" if order in ("auto", "pruned") else order
+        return fake_row(size, half, pages_of(order, setting.policy))
+
+
+def fake_fit(case: Case, name: str, folder: Path, held: bool = False) -> dict[str, Any]:
+    """Costs of an order: Gorder takes long and is run once."""
+    size = {"star": 24e6, "gorder": 160e6}.get(name, 30e6)
+    return {
+        "seconds": {"star": 2.0, "gorder": 30.0}.get(name, 5.0),
+        "bytes": size + (140e6 if held else 0.0),
+        "process_bytes": size + 2e8,
+        "note": None,
+        "work": 7,
+        "metrics": {
+            "overlap_ratio": 0.2,
+            "in_page_edges": 0.1,
+            "page_compactness": 0.6,
+            "compactness_error": 0.01,
+        },
+    }
+
+
+def raw_sets(folder: Path, rows: int, dim: int = 16) -> tuple[Path, Path]:
+    """Write a set of bytes and one of floats in Parquet, each with its truth."""
+    rng = np.random.default_rng(5)
+    sift, text = folder / "sift", folder / "text"
+    for path in (sift, text):
+        path.mkdir()
+    centres = rng.integers(0, 200, (20, dim))
+    for name, n in (("base", rows), ("query", 2 * N_QUERIES)):
+        vectors = centres[rng.integers(20, size=n)] + rng.integers(0, 50, (n, dim))
+        write_bin(sift / f"{name}.u8bin", vectors)
+        write_bin(text / f"{name}.fbin", vectors / 250)
+        flat = pa.array(read_bin(text / f"{name}.fbin").ravel())
+        column = pa.FixedSizeListArray.from_arrays(flat, dim)
+        pq.write_table(pa.table({"embedding": column}), text / f"{name}.parquet")
+    for path in (sift, text):
+        write_truth(Dataset(path))
+    return sift, text
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layouts:
+    from indexmill.layout import portfolio
+
+    monkeypatch.setattr(portfolio, "ORDERS", dict.fromkeys(ORDERS))
+    monkeypatch.setattr(intervals, "DRAWS", 8)
+    shape = {"n_vectors": 1000, "dim": 16, "R": 32, "pq_bytes": 32, "nodes_per_page": 15, "build_id": "ab"}
+    for module in (layouts, layouts_fit, layouts_reads):
+        monkeypatch.setattr(module, "facts", lambda case: shape)
+    monkeypatch.setattr(ours, "ensure_shape", lambda space, shape: shape.name)
+    monkeypatch.setattr(ours, "Ours", Written)
+    monkeypatch.setattr(layouts_fit, "fit_once", fake_fit)
+    monkeypatch.setattr(layouts_fit, "orders", lambda case: {name: name for name in ORDERS})
+    command = {"wall_s": 12.0, "growth_bytes": 25e6, "process_bytes": 110e6, "to_index": 25 / 310}
+    monkeypatch.setattr(layouts_command, "measure", lambda case: command)
+
+    @contextmanager
+    def unpacked(case: Case) -> Any:
+        yield case.folder
+
+    monkeypatch.setattr(layouts_fit, "unpacked", unpacked)
+    for module in (layouts_reads, layouts_written):
+        monkeypatch.setattr(module, "Views", FakeViews)
+    monkeypatch.setattr(layouts_reads, "write", lambda case, order: case.laid_out(order))
+    cost = {"wall_s": 20.0, "cpu_s": 30.0, "stage_s": {}, "told_peak_bytes": 9e7}
+
+    def lay_out(case: Case, name: str, options: list[Any]) -> dict[str, Any]:
+        if layouts_written.PRUNE in options:
+            raise RuntimeError("exit code 8 of: indexmill layout\nerror: nothing was published")
+        return cost
+
+    monkeypatch.setattr(layouts_written, "_lay_out", lay_out)
+    made = {"order": "polish", "overlap_ratio": 0.1, "in_page_edges": 0.1, "page_compactness": 0.1}
+    made["choice"] = {"sample_vectors": 50_000, "candidates": []}
+    monkeypatch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
+    sift, text = raw_sets(tmp_path, 300)
+    return make_space(sift, text, tmp_path / "out", None)
+
+
+def measured(space: Layouts) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    about = layouts._sets(space)
+    record.begin(
+        found, space.results, "layouts", about, {"indexes": {name: {} for name in space.cases}}, ["peer"]
+    )
+    assert parts.run_all(layouts.PARTS, list(layouts.PARTS), space, found, space.results) == []
+    read: dict[str, Any] = json.loads(space.results.read_text())
+    return read
+
+
+def test_every_part_is_measured_recorded_and_rendered(
+    space: Layouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = measured(space)
+    assert list(found["parts"]) == list(layouts.PARTS)
+    assert [one["name"] for one in found["data"]] == ["sift1m", "text40k"]
+    assert '"queries": {"hits"' not in json.dumps(found), "what each query cost stays out of the record"
+    text = tables_layouts.render(found, "record.json")
+    for target in TARGETS:
+        assert target.what in text
+        assert target.figure(found["parts"][target.part]) is not None
+    for title in (
+        "sift1m-R48",
+        "text40k-R32",
+        "What auto chooses",
+        "The best order beside DiskANN",
+        "Beside the paper",
+    ):
+        assert f"### {title}" in text
+    assert "kept none: error: nothing was published" in text
+    pages = space.out / "page.md", space.out / "guide.md"
+    for page in pages:
+        page.write_text("before\n{}\nold\n{}\nafter\n".format(*tables_layouts.MARKS))
+    tables_layouts.write_pages(found, "record.json", *pages)
+    assert text in pages[0].read_text()
+    assert "| polish | 5.0 | 30 |" in pages[1].read_text()
+    assert "old" not in pages[1].read_text()
+    monkeypatch.setattr(
+        layouts_written, "_lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
+    )
+    pruned = layouts.PARTS["prune-sift1m-R32"](space)
+    # In `Written` a pruned index reads what `polish` reads; it is laid out as the best order is.
+    assert pruned["order"] == "gorder"
+    assert pruned["policies"]["page"]["to_order"]["0.95"]["value"] == pytest.approx(0.85 / 0.8)
+    found["parts"]["prune-sift1m-R32"] |= pruned
+    assert "| sift1m-R32 | gorder |" in tables_layouts.render(found, "record.json")
+
+
+def test_figures_are_those_of_the_searches_and_fits(space: Layouts) -> None:
+    found = measured(space)["parts"]
+    reads, fit, speed = found["reads-sift1m-R32"], found["fit-sift1m-R32"], found["speed"]
+    assert reads["best"] == speed["best"] == "gorder"
+    for policy in ("page", "pipeline"):
+        for entry in ("navigation", "centroids"):
+            ratios = reads["ratios"][f"{policy} {entry}"]
+            assert ratios["star / identity"]["0.95"]["value"] == pytest.approx(0.5)
+            assert ratios["best / star"]["0.98"]["value"] == pytest.approx(0.8)
+    assert reads["written"]["worst"] == 0
+    assert all(row["same_pages_each"] for row in reads["written"]["rows"])
+    assert fit["gorder_to_star_s"] == pytest.approx(15)
+    assert fit["star_to_gorder_bytes"] == pytest.approx(24 / 160)
+    assert fit["star_to_gorder_held_bytes"] == pytest.approx(24 / 300)
+    assert len(fit["orders"]["star"]["runs"]) == layouts_fit.REPEATS
+    assert len(fit["orders"]["gorder"]["runs"]) == 1
+    assert speed["pages_ratio"]["page"]["0.95"]["value"] == pytest.approx(0.8 / 3)
+    assert speed["ratio"]["gorder page"]["0.95"]["value"] == pytest.approx(3 / 0.8)
+    assert speed["to_identity"]["star page"]["0.95"]["value"] == pytest.approx(2)
+    assert found["auto-text40k-R32"]["policies"]["page"]["to_star"]["0.95"]["value"] == pytest.approx(0.85)
+
+
+def test_the_best_order_is_chosen_by_the_tuning_queries_alone(
+    space: Layouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(self: FakeViews, view: str, setting: Any) -> Callable[[int, str], dict[str, Any]]:
+        worse = {"tune": 1.0, "report": 3.0 if view == "gorder" else 1.0}
+        return lambda size, half: fake_row(size, half, worse[half] * pages_of(view, setting.policy))
+
+    monkeypatch.setattr(FakeViews, "search", search)
+    found = layouts_reads.measure(space.cases["sift1m-R32"])
+    assert found["best"] == "gorder"
+    assert found["ratios"]["page navigation"]["best / star"]["0.95"]["value"] == pytest.approx(2.4)
+    assert found["written"]["worst"] == pytest.approx(2), "a view that is off its index is told"
+
+
+def test_an_order_that_does_not_reach_the_recall_is_not_the_best() -> None:
+    rows = [{"L": 10, "recall": 0.9, "pages_read": 1.0}, {"L": 20, "recall": 0.97, "pages_read": 2.0}]
+    short = [{"L": 10, "recall": 0.8, "pages_read": 0.1}]
+    assert layouts_reads.choose({"star page": rows, "random page": short}, ["random", "star"]) == "star"
+    with pytest.raises(ValueError, match="longer lists"):
+        layouts_reads.choose({"random page": short}, ["random"])
+
+
+def test_speed_without_page_reads_names_the_part_to_run(space: Layouts) -> None:
+    with pytest.raises(FileNotFoundError, match="--parts reads-sift1m-R32"):
+        layouts.PARTS["speed"](space)
+
+
+def test_answers_are_counted_alike_for_bytes_and_floats(tmp_path: Path) -> None:
+    sift, text = raw_sets(tmp_path, 200)
+    for folder in (sift, text):
+        data = Dataset(folder)
+        base, queries = (np.asarray(read_bin(path), np.float64) for path in (data.base, data.query))
+        ids = ((queries[:, None] - base) ** 2).sum(axis=2).argsort(axis=1, kind="stable")[:, :10]
+        truth = np.take_along_axis(((queries[:, None] - base) ** 2).sum(axis=2), ids, 1)
+        assert data.base.suffix == {"sift": ".u8bin", "text": ".fbin"}[folder.name]
+        assert (
+            count_hits(ids, read_bin(data.base), read_bin(data.query), truth.astype(np.float32)) == 10
+        ).all()
+
+
+def test_a_real_index_is_fitted_searched_written_and_laid_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from indexmill.layout import portfolio
+
+    some = {name: portfolio.ORDERS[name] for name in ("identity", "star", "gorder")}
+    monkeypatch.setattr(portfolio, "ORDERS", some)
+    sift, _ = raw_sets(tmp_path, 1500)
+    space = Workspace(Dataset(sift), tmp_path)
+    shape = ours.Shape("identity", pq_bytes=4)
+    case = Case("sift1m-R32", space, shape, (10, 14, 20, 28, 40), tmp_path / "case")
+    case.folder.mkdir()
+    ours.ensure_shape(space, shape)
+    monkeypatch.setattr(layouts_fit, "REPEATS", 1)
+    fit = layouts_fit.measure(case)
+    assert fit["index"]["nodes_per_page"] == layouts_cases.nodes_per_page(case)
+    assert (
+        fit["orders"]["star"]["metrics"]["overlap_ratio"]
+        > fit["orders"]["identity"]["metrics"]["overlap_ratio"]
+    )
+    command = layouts_command.measure(case)
+    assert 0 < command["growth_bytes"] < command["process_bytes"]
+    orders = layouts_fit.orders(case)
+    views = Views(case)
+    setting = lockstep("page", "navigation")
+    written = layouts_reads.write(case, "star")
+    view = views.search(views.view(orders["star"]), setting)(20, "report")
+    with ours.Ours(space) as searcher:
+        real = searcher.ask(written, setting, 20, "report", engine="pread")
+    assert view["queries"]["pages_read"] == real["queries"]["pages_read"]
+    assert view["queries"]["hits"] == real["queries"]["hits"]
+    plain = views.search(views.view(np.arange(1500)), setting)(20, "report")
+    assert plain["pages_read"] > view["pages_read"]
+    queries, truth = case.tuning_files()
+    assert np.array_equal(read_bin(queries), read_bin(space.data.query)[:N_QUERIES])
+    assert truth.stat().st_size == 8 + 8 * N_QUERIES * 100

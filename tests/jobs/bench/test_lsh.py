@@ -1,0 +1,298 @@
+"""The benchmark of hash tables: how it judges, tunes and fits, and a small index that is measured for real."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.bench import BENCH
+
+import disk  # isort: skip  # found by bench_support
+import lsh  # isort: skip
+import lsh_growth  # isort: skip
+import lsh_kinds  # isort: skip
+import lsh_sets  # isort: skip
+import lsh_space  # isort: skip
+import lsh_storage  # isort: skip
+import lsh_sync  # isort: skip
+import lsh_tables  # isort: skip
+import record  # isort: skip
+import tables_lsh  # isort: skip
+import tables_lsh_more  # isort: skip
+from dataset import Dataset, write_bin, write_truth  # isort: skip
+from lsh_quality import found_distances, judge, overall_ratios  # isort: skip
+from lsh_space import SURE, Searcher, Shape, Space, index_facts  # isort: skip
+from lsh_speed import compare  # isort: skip
+from lsh_tune import first_of, least  # isort: skip
+from process import Usage  # isort: skip
+
+assert BENCH
+
+
+def test_the_overall_ratio_counts_found_copies_as_one_and_skips_lost_ones() -> None:
+    truth = np.array([[0.0, 2.0], [0.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
+    found = np.array([[0.0, 3.0], [2.0, 3.0], [1.0, 2.0], [1.5, np.inf], [np.inf, np.inf]])
+    ratios = overall_ratios(found, truth)
+    np.testing.assert_allclose(ratios, [(1 + 1.5) / 2, np.nan, 1.0, 1.5, np.nan])
+
+
+def test_results_are_judged_by_distance_whatever_their_order() -> None:
+    base = np.array([[0.0], [1.0], [3.0], [4.0]], np.float32)
+    queries = np.array([[0.5], [3.5]], np.float32)
+    rows = np.array([[1, 0], [3, -1]])
+    np.testing.assert_allclose(found_distances(rows, base, queries), [[0.5, 0.5], [0.5, np.inf]])
+    judged = judge(rows, base, queries, np.array([[0.25, 0.25], [0.25, 0.25]], np.float32))
+    assert (judged["ratio"], judged["recall"], judged["short"], judged["skipped"]) == (1.0, 0.75, 1, 0)
+
+
+def test_tuning_finds_the_least_number_to_two_percent_or_says_that_none_will_do() -> None:
+    asked: list[int] = []
+
+    def ask(number: int) -> dict[str, Any]:
+        asked.append(number)
+        return {"ratio": 1 + 50 / number}
+
+    found, rows = least(ask, 1, 100_000)
+    assert found is not None
+    assert 1000 <= found <= 1020
+    assert len(rows) == len(asked) < 20
+    assert least(ask, 1, 900)[0] is None
+    assert least(ask, 2000, 4000)[0] == 2000
+    assert max(asked) < 4100  # large numbers take long
+    assert first_of(lambda c: {"ratio": c, "us": 1.0}, [3.0, 1.04, 1.0])[0] == 1.04
+    assert first_of(lambda c: {"ratio": c, "us": 9.0}, [3.0, 1.04, 1.0], most_us=8)[0] is None
+
+
+def test_the_exponent_is_the_slope_and_its_interval_holds_it() -> None:
+    sizes = [100, 200, 500, 1000]
+    hard = np.random.default_rng(1).lognormal(0, 0.3, 40)
+    noise = np.random.default_rng(2).lognormal(0, 0.02, (4, 40))
+    times = (np.array(sizes, float) ** 0.6)[:, None] * hard * noise
+    found = lsh_growth.exponent(sizes, times.tolist())
+    assert found["value"] == pytest.approx(0.6, abs=0.02)
+    assert found["low"] < found["value"] < found["high"]
+
+
+def test_a_cold_search_has_so_few_queries_that_neither_pointers_nor_blocks_are_met_twice(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tables.imx").write_bytes(bytes(4096 * 5000))
+    (tmp_path / "buckets.imx").write_bytes(bytes(4096 * 9000))
+    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 50.0, "block_reads": 50.0}) == 10
+    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 10.0, "block_reads": 100.0}) == 9
+    assert lsh_storage.cold_queries(tmp_path, {"table_reads": 5e3, "block_reads": 5e3}) == 3
+
+
+def test_methods_are_compared_within_a_round_and_the_first_round_does_not_count() -> None:
+    speeds = {"memory": iter([1.0, *[20.0, 30.0, 40.0] * 2]), "srs": iter([9.0, *[2.0, 1.0, 4.0] * 2])}
+
+    def asks(who: str) -> Any:
+        return lambda: (lambda qps: {"qps": qps, "us": 1e6 / qps})(next(speeds[who]))
+
+    found = compare({"memory": asks("memory"), "srs": asks("srs"), "qalsh": None})
+    assert found["ratios"] == {"memory / srs": {"value": 10.0, "low": 10.0, "high": 30.0}}
+    assert set(found["rows"]) == {"memory", "srs"}
+
+
+def test_drawn_sets_do_not_depend_on_how_they_are_cut_and_differ_from_their_queries() -> None:
+    for draw in (lsh_sets._uniform, lsh_sets._mixture):
+        base, queries = draw(200, 6, 0), draw(50, 6, 1)
+        assert base.dtype == queries.dtype == np.float32
+        np.testing.assert_array_equal(base, draw(200, 6, 0))
+        assert not np.isin(queries[:, 0], base[:, 0]).any()
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
+    folder = tmp_path_factory.mktemp("lsh")
+    random = np.random.default_rng(3)
+    centres = random.integers(60, 190, (20, 16))
+    drawn = np.clip(centres[random.integers(0, 20, 2100)] + random.normal(0, 12, (2100, 16)), 0, 255)
+    data = Dataset(folder / "sift1m")
+    data.folder.mkdir()
+    write_bin(data.folder / "base.u8bin", drawn[:2000])
+    write_bin(data.folder / "query.u8bin", drawn[2000:])
+    write_truth(data)
+    out = folder / "out"
+    out.mkdir()
+    return Space(lsh_sets.Sets(folder, {"sift1m": data}), out, 2000)
+
+
+@pytest.fixture(scope="module")
+def measured(space: Space) -> dict[str, Any]:
+    """Part *tables-sift1m* for real, of one index alone."""
+    whole = lsh_tables.SHAPES
+    lsh_tables.SHAPES = {SURE.name: SURE}
+    try:
+        return lsh_tables.measure("sift1m", space)
+    finally:
+        lsh_tables.SHAPES = whole
+
+
+def test_tables_are_measured_on_an_index_that_is_built_once(space: Space, measured: dict[str, Any]) -> None:
+    at = measured["indexes"]["sure"]["k1"]
+    tuned = next(
+        row for row in reversed(at["tuning_rows"]) if row["search"]["candidates"] == at["candidates"]
+    )
+    assert tuned["ratio"] <= 1.05
+    memory, stored = at["memory"], at["storage"]
+    for name in ("ratio", "recall", "distances", "table_reads", "blocks"):
+        assert memory[name] == stored[name]
+    assert stored["table_reads"] <= measured["indexes"]["sure"]["index"]["n_tables"] * stored["radii"]
+    index = space.ensure("sift1m", space.data("sift1m"), SURE)
+    written = (index / "manifest.json").stat().st_mtime_ns
+    assert space.ensure("sift1m", space.data("sift1m"), SURE) == index
+    assert (index / "manifest.json").stat().st_mtime_ns == written
+    assert index_facts(index)["index_bytes"] + index_facts(index)["vector_bytes"] == sum(
+        path.stat().st_size for path in index.glob("*.imx")
+    )
+
+
+def test_methods_of_a_process_agree_with_the_truth_when_they_measure_everything(space: Space) -> None:
+    data = space.data("sift1m")
+    with Searcher(data, space.out / "test.log") as searcher:
+        srs = searcher.ask("srs", {}, {"most": 2000}, 10, "report", block=20)
+        qalsh = searcher.ask("qalsh", {"ratio": 1.5}, {}, 1, "report", n_queries=10)
+    assert (srs["ratio"], srs["recall"], srs["distances"]) == (1.0, 1.0, 2000.0)
+    assert len(srs["block_us"]) == 3  # 50 queries
+    assert qalsh["ratio"] < 1.2
+    assert srs["opened"]["bytes"] > 0
+
+
+def test_lists_are_searched_query_by_query_at_the_fastest_setting_with_the_recall(space: Space) -> None:
+    found = lsh_kinds.searched_lists("sift1m", space)
+    assert list(found) == ["0.90", "0.95"]
+    for recall, one in found.items():
+        assert one is not None
+        assert one["recall"] > float(recall) - 0.05  # on the other half of the queries
+        assert one["reads"] > 0
+        assert one["read_bytes"] >= 4096 * one["reads"]
+        assert "lists" in one["setting"]
+    text = tables_lsh_more.sections({"kinds": {"sets": {"sift1m": {"ivf-search": found}}}})
+    assert "inverted lists, query by query" in text[0]
+
+
+def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
+    space: Space, measured: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rate = {"reads_per_s": 1000, "method": "fio", "depth": 1, "jobs": 1, "seconds": 1}
+    monkeypatch.setattr(disk, "read_rate", lambda path, depth, seconds: rate)
+    monkeypatch.setattr(lsh_storage, "request_time", lambda file: 1.0)
+    monkeypatch.setattr(lsh_storage, "ROUNDS", 1)
+    started = record.start_part()
+    found: dict[str, Any] = {}
+    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found["parts"]["tables-sift1m"] = started | measured
+    record.save(found, space.results)
+    found["parts"]["storage"] = started | lsh_storage.measure(space)
+    text = tables_lsh.render(found, "somewhere.json")
+    for head in (
+        "### Targets",
+        "### Indexes of hash tables",
+        "### At overall ratio 1.05, k = 1",
+        "### From the disk",
+    ):
+        assert head in text
+    missing = copy.deepcopy(found)
+    missing["parts"]["tables-sift1m"]["indexes"]["sure"]["k1"] = {
+        "candidates": None, "tuning_rows": [{"ratio": 1.2}], "memory": None, "storage": None
+    }  # fmt: skip
+    del missing["parts"]["storage"]["k1"]
+    assert "not reached (1.200)" in tables_lsh.render(missing, "somewhere.json")
+
+
+def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None:
+    figure = {"value": 2.0, "low": 1.0, "high": 3.0}
+    ours = {"ratio": 1.05, "distances": 9.0, "search": {"candidates": 7}}
+    held = {"vectors": 5e6, "functions": 1e6, "bitmap": 5e5}
+    rows = {
+        "memory": [ours | {"opened": {"memory": held}}],
+        "storage": [ours | {"opened": {"memory": held}}],
+        "srs": [ours | {"opened": {"bytes": 48e6}}],
+    }
+    speed = {
+        "rows": rows, "us": dict.fromkeys(rows, figure), "ratios": {"memory / srs": figure}, "shapes": {
+            "memory": "base", "storage": "lean"}, "tuned": {"srs": {"best": {"most": 30, "ratio": None}}},
+    }  # fmt: skip
+    counted = ours | {"table_reads": 3.0, "blocks": 4.0, "block_reads": 3.0, "mean_us": 5.0}
+    grown = {"n": 100, "index": {"n_functions": 5, "n_tables": 6}, "lsh": counted, "srs": None}
+    kind = {
+        name: 1.0
+        for name in ("recall", "qps", "reads", "read_bytes", "memory_bytes", "index_bytes", "build_s")
+    }
+    parts = {
+        "speed-sift1m": {"k1": speed, "k100": speed},
+        "simulated": {
+            "profile": "xlfdd.json",
+            "k1": {"rounds": [{"memory_us": 10.0, "device_us": 20.0}], "ratio": figure},
+        },
+        "synchronous": {
+            "device": "cssd4",
+            "k1": {"index": "lean", "rounds": [{"sync_us": 40.0, "async_us": 2.0}], "ratio": figure},
+        },
+        "blocks": {
+            "n_vectors": 10, "k": 1, "hash_bits": 3, "rows": [counted | {"target": 1.05, "block_bytes": 512, "ios": 7}]
+        },
+        "growth": {"k": 1, "rows": [grown, grown | {"lsh": None}]},
+        "kinds": {"sets": {"sift1m": {"lsh": {"0.90": kind | {"setting": "S 7"}, "0.95": None}}}},
+    }  # fmt: skip
+    found: dict[str, Any] = {}
+    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found["parts"] = {name: record.start_part() | part for name, part in parts.items()}
+    text = tables_lsh.render(found, "somewhere.json")
+    for line in (
+        "| sift1m | 1 | SRS | T' 30 | 2 (1 to 3) | 1.050 | 9 | 48.0 | 2.0x (1.0 to 3.0) |",
+        "| sift1m | 1 | E2LSH on storage | lean, S 7 | 2 (1 to 3) | 1.050 | 9 | 1.5 |  |",
+        "| sift1m | 1 | QALSH | not reached |  |  |  |  |  |",
+        "| 1 | 10 | 20 | 2.000x (1.000 to 3.000) |",
+        "| 1 | lean | 40 | 2 | 2.0x (1.0 to 3.0) |",
+        "| 1.05 | 512 | 1.050 | 3.0 | 4.0 | 7.0 | 6.0 |",
+        "| 100 | 5 | 6 | 7 | 1.050 | 7 | 9 | 5 | not reached |  |  |",
+        "hash tables not reached, SRS not reached; of I/Os not reached",
+        "| sift1m | 0.95 | hash tables | not reached |  |  |  |  |  |  |  |",
+    ):
+        assert line in text, line
+
+
+def test_a_device_that_is_waited_for_takes_a_latency_a_read(
+    space: Space, measured: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, Any] = {}
+    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found["parts"]["tables-sift1m"] = record.start_part() | measured
+    record.save(found, space.results)
+    monkeypatch.setattr(lsh_sync, "ROUNDS", 1)
+    monkeypatch.setattr(lsh_sync, "SYNC_QUERIES", 10)
+    (one,) = lsh_sync.measure(space)["k1"]["rounds"]
+    reads = measured["indexes"]["sure"]["k1"]["storage"]["table_reads"]
+    assert one["sync_us"] > 138.9 * reads
+    assert one["async_us"] < one["sync_us"]
+
+
+def test_an_index_is_built_again_when_it_is_asked_for_otherwise(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def build(command: list[Any], log: Any) -> Usage:
+        index = command[command.index("--out") + 1]
+        index.mkdir(exist_ok=True)
+        (index / "run.json").write_text('{"seconds": {"hash": 1.0}}')
+        asked.append(command[command.index("--n-tables") + 1])
+        return Usage(2.0, 3.0, 4)
+
+    monkeypatch.setattr(lsh_space, "run_measured", build)
+    data = space.data("sift1m")
+    for n_tables in (2, 2, 3):
+        index = space.ensure("sift1m", data, Shape("other", {"n-tables": n_tables}))
+    assert asked == [2, 3]
+    assert lsh_space.build_cost(index)["stage_s"] == {"hash": 1.0}
+
+
+def test_parts_of_the_benchmark_are_named_by_the_page() -> None:
+    page = (lsh.REPOSITORY / "docs" / "benchmarks.md").read_text()
+    for part in lsh.PARTS:
+        assert f"`{part}`" in page or f"`{part.split('-')[0]}-SET`" in page

@@ -1,0 +1,198 @@
+"""The benchmark of budgets with builds that are made up: what it asks for, records and shows."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tests.support.bench  # noqa: F401  # puts jobs/bench on the path
+
+import cgroup  # isort: skip
+import mill  # isort: skip
+import mill_budget  # isort: skip
+import mill_build  # isort: skip
+import mill_plan  # isort: skip
+import mill_ratios  # isort: skip
+import parts  # isort: skip
+import record  # isort: skip
+import tables  # isort: skip
+import tables_mill  # isort: skip
+from dataset import Dataset, write_bin  # isort: skip
+from mill_build import Job  # isort: skip
+from mill_space import Mill  # isort: skip
+from scratch import PeakScratch, allocated_bytes  # isort: skip
+
+MIB = 2**20
+N_QUERIES = 100
+
+
+def fake_build(job: Job, folder: Path, group: Any = None) -> dict[str, Any]:
+    """Costs of a machine with a start-up of 1 s, 6 s of Ray's, and 4% of overhead there; shards take 1.5 times."""
+    rows = np.fromfile(job.base, "<u4", 1)[0]
+    sharded = "shard_vectors" in job.parameters or job.memory != mill_build.AMPLE
+    work = rows / 10 * (1.5 if sharded else 1) / (1.8 if job.workers == 2 else 1)
+    work *= 1.04 if job.executor == "ray" else 1
+    (folder / job.name).mkdir(exist_ok=True)
+    return {
+        "wall_s": float(1 + work + (6 if job.executor == "ray" else 0)),
+        "cpu_s": float(work),
+        "peak_bytes": 700 * MIB,
+        "peak_note": None,
+        "told_peak_bytes": 700 * MIB,
+        "scratch_bytes": 3 * MIB,
+        "input_bytes": MIB,
+        "output_bytes": MIB,
+        "stage_s": {"build": 1.0},
+        "mean_degree": 31.5,
+        "mean_fanout": 1.3 if sharded else None,
+        "shards": 4 if sharded else None,
+        "build_id": "ab",
+    }
+
+
+def fake_count(index: Path, data: Any) -> Any:
+    """Right answers of 10: a build in one piece has them all, another misses one in every tenth query."""
+    right = np.full(N_QUERIES, 10)
+    if "oneshot" not in index.name and "whole" not in index.name:
+        right[::10] = 9
+    return right
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mill:
+    sets = {}
+    for name, n in (("sift1m", 4000), ("generated", 12_000)):
+        sets[name] = Dataset(tmp_path / f"set-{name}")
+        sets[name].folder.mkdir()
+        write_bin(sets[name].base, np.random.default_rng(1).integers(0, 255, (n, 4), np.uint8))
+        write_bin(sets[name].query, np.random.default_rng(2).integers(0, 255, (N_QUERIES, 4), np.uint8))
+    for module in (mill_budget, mill_ratios, mill_plan):
+        monkeypatch.setattr(module, "build", fake_build)
+    for module in (mill_budget, mill_ratios):
+        monkeypatch.setattr(module, "count_right", fake_count)
+    monkeypatch.setattr(mill_ratios, "RAY_ROWS", 3000)
+    planned = {"peak_memory_bytes": 770 * MIB, "peak_scratch_bytes": 3 * MIB, "seconds": 100, "shards": 4}
+    monkeypatch.setattr(mill_plan, "_plan", lambda job, space: planned)
+    return Mill(sets, tmp_path)
+
+
+def measured(space: Mill) -> dict[str, Any]:
+    found = {
+        "format": record.FORMAT,
+        "data": [],
+        "machine": {},
+        "versions": {"python": "3", "peer": []},
+        "parts": {},
+    }
+    found["machine"] = {"cpu": "a", "cores": 2, "memory_bytes": 2**30, "kernel": "b"}
+    assert parts.run_all(mill.PARTS, list(mill.PARTS), space, found, space.results) == []
+    read: dict[str, Any] = json.loads(space.results.read_text())
+    return read
+
+
+def test_every_part_is_measured_recorded_and_rendered(space: Mill) -> None:
+    found = measured(space)
+    assert list(found["parts"]) == list(mill.PARTS)
+    text = tables_mill.render(found, "record.json")
+    for target in tables_mill.TARGETS:
+        assert target.what in text
+    for name in mill.PARTS:
+        assert name in tables_mill._SECTIONS
+    assert "peer" not in text
+
+
+def test_figures_are_those_of_the_builds(space: Mill) -> None:
+    found = measured(space)["parts"]
+    within = found["budget"]["sets"]["sift1m"]
+    assert within["to_budget"] == pytest.approx(700 / 768)
+    assert within["to_scratch_bound"] == pytest.approx(3 / 4)
+    assert within["points_lost"]["value"] == pytest.approx(1)
+    assert within["points_lost"]["low"] < 1 < within["points_lost"]["high"]
+    assert found["shards"]["ratio"]["value"] == pytest.approx((1 + 4000 / 12) / (1 + 4000 / 18), rel=0.01)
+    assert found["workers"]["speedup"]["value"] == pytest.approx(1.8, rel=0.01)
+    # What a tiny build takes more on Ray: 6 s, and 4% of its 2000 / 12 s of work.
+    assert found["ray"]["startup_s"] == pytest.approx(6 + 0.04 * 2000 / 12)
+    near = 1 + 3000 / 12
+    assert found["ray"]["ratio"]["value"] == pytest.approx((near + 0.04 * 1000 / 12) / near)
+    assert found["plan"]["worst"]["peak_memory_bytes"] == pytest.approx(0.1)
+
+
+def test_a_machine_without_limits_says_so_in_the_table(space: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup, "_mounts", lambda kind: iter(()))
+    found = measured(space)
+    assert "Not measured: no mounted" in tables_mill.render(found, "record.json")
+
+
+def test_a_build_that_the_kernel_ends_is_recorded_as_not_completed(
+    space: Mill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(job: Job, folder: Path, group: Any = None) -> dict[str, Any]:
+        if group is not None:
+            raise RuntimeError("exit code -9 of: indexmill build")
+        return fake_build(job, folder)
+
+    monkeypatch.setattr(mill_budget, "build", killed)
+    found = measured(space)
+    limited = found["parts"]["limit"]
+    if limited["reason"]:
+        pytest.skip(limited["reason"])
+    assert limited["sets"]["sift1m"]["completed"] == 0
+    assert "exit code -9" in limited["sets"]["sift1m"]["failure"]
+    line = "| completed under the kernel's limit (1: yes), sift1m | 0.000 | >= 1 |  | **no** |"
+    assert line in tables_mill.render(found, "record.json")
+
+
+def test_a_part_that_fails_is_named_and_stops_no_other(
+    space: Mill, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: dict[str, Any] = {"parts": {}}
+    assert parts.run_all(mill.PARTS, ["budget", "data"], space, found, space.results) == ["budget"]
+    assert "run it first (--parts oneshot)" in capsys.readouterr().err
+    assert list(found["parts"]) == ["data"]
+    with pytest.raises(SystemExit, match="repeat with --parts budget"):
+        parts.stop_after(["budget"])
+
+
+def test_a_job_file_says_all_that_the_build_needs(tmp_path: Path) -> None:
+    job = Job("name", tmp_path / 'a "b".u8bin', "1GiB", 1, "ray", {"shard_vectors": 70, "R": 64})
+    written = tomllib.loads(job.write(tmp_path).read_text())
+    assert written["input"] == str(tmp_path / 'a "b".u8bin')
+    assert (written["memory"], written["workers"], written["executor"]) == ("1GiB", 1, "ray")
+    assert (written["parameters"]["R"], written["parameters"]["shard_vectors"]) == (64, 70)
+
+
+def test_a_real_build_is_watched(tmp_path: Path) -> None:
+    base = tmp_path / "base.u8bin"
+    write_bin(base, np.random.default_rng(1).integers(0, 255, (1500, 16), np.uint8))
+    made = mill_build.build(Job("index", base, parameters={"shard_vectors": 600, "pq_bytes": 4}), tmp_path)
+    assert 30 * MIB < made["peak_bytes"] < 2000 * MIB
+    assert made["peak_note"] is None
+    assert made["scratch_bytes"] > made["input_bytes"]
+    assert made["cpu_s"] > 0
+    assert not Job("index", base).work(tmp_path).exists()
+
+
+def test_scratch_is_what_files_take_at_their_largest(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    with PeakScratch(folder) as peak:
+        folder.mkdir()
+        (folder / "a").write_bytes(b"x" * MIB)
+        (folder / "b").hardlink_to(folder / "a")
+        with open(folder / "hole", "wb") as file:
+            file.truncate(100 * MIB)
+        assert allocated_bytes(folder) == pytest.approx(MIB, abs=64 * 1024)
+        while peak.bytes < MIB:
+            pass
+        for name in ("a", "b", "hole"):
+            (folder / name).unlink()
+    assert peak.bytes == pytest.approx(MIB, abs=64 * 1024)
+    assert allocated_bytes(folder) == 0
+
+
+def test_the_page_has_a_place_for_the_figures() -> None:
+    page = mill.PAGE.read_text()
+    assert all(mark in page for mark in (*tables_mill.MARKS, tables.BEGIN, tables.END))

@@ -1,0 +1,139 @@
+"""The benchmark of the partition builder: a part that is measured small, its peers' graphs, and its tables."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support import bench as bench_support
+from typer.testing import CliRunner
+
+from indexmill.jobs.cli.main import app
+
+import calibration  # isort: skip  # found by bench_support
+import environment  # isort: skip
+import graph_quality  # isort: skip
+import partition  # isort: skip
+import partition_builds  # isort: skip
+import peers  # isort: skip
+import tables_partition  # isort: skip
+from dataset import Dataset, write_bin, write_truth  # isort: skip
+from process import Usage  # isort: skip
+
+__all__ = ["bench_support"]
+PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
+RECORD: dict[str, Any] = {
+    "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},
+    "versions": {"peer": []},
+    "data": [{"name": "d", "n_vectors": 1, "dim": 1, "dtype": "uint8"}],
+}
+
+
+#: What the command `plan` would say.
+PLAN = {"peak_memory_bytes": 9 << 20, "stages": {"build": {"memory_bytes": 4 << 20}}}
+
+
+def run_here(command: Sequence[object], log: Path) -> Usage:
+    """Run an indexmill command in this process, which has its kernels loaded; plans are made up."""
+    began = time.perf_counter()
+    if command[1] == "plan":
+        log.write_text(json.dumps(PLAN))
+    else:
+        done = CliRunner().invoke(app, [str(part) for part in command[1:]])
+        assert done.exit_code == 0, done.output
+    return Usage(time.perf_counter() - began, 1.0, 1)
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> partition_builds.Builds:
+    rng = np.random.default_rng(1)
+    write_bin(tmp_path / "base.u8bin", rng.integers(0, 256, (1500, 24), dtype=np.uint8))
+    write_bin(tmp_path / "query.u8bin", rng.integers(0, 256, (50, 24), dtype=np.uint8))
+    write_truth(Dataset(tmp_path))
+    monkeypatch.setattr(partition_builds, "_WARM_UP_ROWS", 300)
+    monkeypatch.setattr(partition_builds, "run_measured", run_here)
+    monkeypatch.setattr(calibration, "ROWS", 500)
+    return partition_builds.Builds({"sift1m": Dataset(tmp_path)}, tmp_path, 2)
+
+
+def test_builders_are_measured_in_turns_and_all_graphs_by_one_search(
+    space: partition_builds.Builds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(program: str, data: Dataset, out: Path, *shape: int) -> tuple[dict[str, Any], Any]:
+        """Give the graph of ours for one that took a second."""
+        graph = graph_quality.read_ours(space.index("vamana"))
+        return {"graph_s": 1.0, "build_s": 1.0, "index_s": 2.0, "cpu_s": 1.0, "peak_bytes": 1}, graph
+
+    monkeypatch.setattr(peers, "build", build)
+    monkeypatch.setattr(peers, "make_environments", lambda out: None)
+    found = partition.case(space, "sift1m", 12, 30)
+    assert [len(found[one]["rounds"]["graph_s"]) for one in partition_builds.BUILDERS] == [2, 1]
+    for side in (*partition_builds.BUILDERS, *peers.PROGRAMS):
+        one = found[side]
+        assert 0 < one["graph_s"] < one["index_s"]
+        assert one["rows"][-1]["recall"] > 0.99 > one["rows"][0]["recall"]
+        assert one["distances"]["0.95"] < one["distances"]["0.99"]
+        assert len(one["calibration_s"]) == 2
+    ratios = found["ratios"]["partition"]
+    assert ratios["hnswlib"]["graph"] == found["partition"]["graph_s"]
+    assert 0.7 < ratios["vamana"]["distances"]["0.95"] < 1.3
+    assert ratios["svs"]["distances"] == ratios["vamana"]["distances"]
+    assert found["memory"]["graph_bytes"] == 4 * 12 * 1500
+    grown = {
+        "rows": [{"n": 10, "graph_s": 1.0, "index_s": 2.0, "peak_bytes": 1}],
+        "graph_exponent": 1.0,
+        "index_exponent": 1.2,
+    }
+    parts = {"sift1m-R64": PART | found, "growth": PART | grown}
+    text = tables_partition.render(RECORD | {"parts": parts}, "r.json")
+    assert "### sift1m, R = 12, L = 30" in text
+    assert "| partition / SVS, graph in memory |" in text
+    assert "| sift1m-R64: seconds of the graph, partition / diskann | " in text
+    assert "| growth of the index's seconds, n to the power of | 1.200 | <= 1.1 |  | **no** |" in text
+
+
+def test_the_exponent_is_the_slope_between_sizes() -> None:
+    rows = [{"n": n, "index_s": 3 * n**1.5} for n in (100, 400, 1600)]
+    assert partition_builds.exponent(rows, "index_s") == pytest.approx(1.5)
+
+
+def test_lists_of_hnswlib_are_read_by_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_BLOCK", 2)
+    labels, lists = [2, 0, 1], [[1, 2], [0], []]  # of vertices in the order of their insertion
+    size, degree, floats = 4 + 4 * 4 + 4 * 3 + 8, 4, [0.5, 1.5, 2.5]
+    header = np.zeros(12, "<u8")
+    header[[2, 3, 4, 8]] = 3, size, size - 8, degree
+    content = header.tobytes()
+    for label, neighbours in zip(labels, lists, strict=True):
+        padded = neighbours + [0xFFFFFFFF] * (degree - len(neighbours))
+        content += np.array([len(neighbours), *padded], "<u4").tobytes()
+        content += np.array(floats, "<f4").tobytes() + np.array([label], "<u8").tobytes()
+    path = tmp_path / "hnsw.bin"
+    path.write_bytes(content + b"upper levels")
+    graph = peers.read_hnswlib(path, 1)
+    assert graph.degrees.tolist() == [1, 0, 2]
+    assert graph.neighbours.tolist() == [[2, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
+    assert graph.start == 1
+
+
+def test_an_environment_whose_packages_fail_is_not_taken_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: Sequence[Any], check: bool) -> None:
+        if "venv" in command:
+            (tmp_path / "env" / "bin").mkdir(parents=True)
+            (tmp_path / "env" / "bin" / "python").touch()
+        else:
+            raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr(environment.shutil, "which", lambda name: name)
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(subprocess.CalledProcessError):
+        environment.make_environment(tmp_path / "env", ["none"])
+    assert not (tmp_path / "env").exists()

@@ -1,0 +1,99 @@
+"""Parts of the benchmark with searches that need no disk: what they choose, and that their tables can be written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.bench import N_QUERIES, FakeOurs, faked
+
+import ablation  # isort: skip  # found by bench_support
+import bandwidth  # isort: skip
+import completion  # isort: skip
+import cpu  # isort: skip
+import device_limit  # isort: skip
+import latency  # isort: skip
+import page_reads  # isort: skip
+import plots  # isort: skip
+import qps  # isort: skip
+import tables  # isort: skip
+from dataset import Dataset, write_bin  # isort: skip
+from settings import Setting  # isort: skip
+from targets import TARGETS  # isort: skip
+from workspace import Workspace  # isort: skip
+
+__all__ = ["faked"]
+PARTS = {
+    "reads": page_reads, "qps": qps, "latency": latency, "cpu": cpu, "ablation": ablation, "bandwidth": bandwidth,
+    "completion": completion, "device": device_limit,
+}  # fmt: skip
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    write_bin(tmp_path / "query.u8bin", np.zeros((2 * N_QUERIES, 4), np.uint8))
+    (tmp_path / "indexmill-identity").mkdir()
+    (tmp_path / "indexmill-identity" / "graph.imx").touch()
+    return Workspace(Dataset(tmp_path), tmp_path)
+
+
+def record_of(space: Workspace) -> dict[str, Any]:
+    """Measure all parts and return them as a record that was written and read."""
+    about = {"started": "2026-01-02T03:04:05", "commit": "abc", "load_before": 0.1}
+    record = {
+        "data": {"name": "fake", "n_vectors": 10, "dim": 4, "dtype": "uint8"},
+        "machine": {"cpu": "a", "cores": 2, "memory_bytes": 1 << 30, "kernel": "b"},
+        "versions": {"python": "3", "peer": ["diskannpy==0.7.0"]},
+        "parts": {name: about | part.measure(space) for name, part in PARTS.items()},
+    }
+    found: dict[str, Any] = json.loads(json.dumps(record))
+    return found
+
+
+@pytest.mark.usefixtures("faked")
+def test_every_part_is_measured_recorded_and_rendered(space: Workspace, tmp_path: Path) -> None:
+    record = record_of(space)
+    text = tables.render(record, "record.json", "images")
+    assert "not reached" not in text.split("### Completion")[0]
+    for target in TARGETS:
+        if target.part in PARTS:
+            assert target.what in text
+            assert target.figure(record["parts"][target.part]) is not None
+    plots.write_all(record, tmp_path / "images")
+    pictures = {path.name for path in (tmp_path / "images").iterdir()}
+    assert pictures == {
+        f"{name}.{kind}" for name in ("sift1m", "completion", "read-times") for kind in ("png", "svg")
+    }
+    assert '"queries": {"hits"' not in json.dumps(record), "what each query cost stays out of the record"
+
+
+@pytest.mark.usefixtures("faked")
+def test_recalls_that_were_not_reached_are_told_and_stop_nothing(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeOurs, "hardness", 0.1)  # the shortest list finds everything
+    record = record_of(space)
+    text = tables.render(record, "record.json", "images")
+    assert "| queries a second at 0.95, indexmill / DiskANN | not reached | >= 2.5 | x | **no** |" in text
+    plots.write_all(record, tmp_path / "images")
+
+
+@pytest.mark.usefixtures("faked")
+def test_the_setting_is_the_fastest_on_the_tuning_queries(space: Workspace) -> None:
+    found = qps.measure(space)
+    assert (found["setting"]["policy"], found["setting"]["entry"]) == ("pipeline", "navigation")
+    assert found["ratio"]["0.95"]["value"] > 2
+    space.results.write_text(json.dumps({"parts": {"qps": found}}))
+    assert qps.chosen_setting(space) == Setting(**found["setting"])
+
+
+@pytest.mark.usefixtures("faked")
+def test_components_are_compared_with_the_plain_search_at_the_same_recall(space: Workspace) -> None:
+    rows = ablation.measure(space)["rows"]
+    assert rows["-"]["0.98"]["ratio"]["value"] == 1
+    # The fake's pages: 1.3 times from the medoid, 1.5 times in identity order, 2 to 1.2 from beam to page search.
+    assert rows["ABC"]["0.98"]["ratio"]["value"] == pytest.approx(1.3 * 1.5 * 2 / 1.2)
+    assert rows["A"]["0.90"]["ratio"]["value"] == pytest.approx(1.3)

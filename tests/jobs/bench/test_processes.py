@@ -1,0 +1,102 @@
+"""The benchmark's child processes, and the profile that names what CPU time was spent on."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.bench import BENCH
+
+import cpu_profile  # isort: skip  # found by bench_support
+import symbols  # isort: skip
+import tables  # isort: skip
+from session import Session  # isort: skip
+from symbols import Frame  # isort: skip
+
+CHILD = """
+import sys
+sys.path.append(sys.argv[1])
+from serving import serve
+
+def answer(question):
+    print("chatter")  # as libraries do
+    return {"twice": 2 * question["number"]}
+
+serve(answer)
+"""
+
+
+def child(tmp_path: Path) -> Session:
+    script = tmp_path / "child.py"
+    script.write_text(CHILD)
+    return Session([sys.executable, script, BENCH], tmp_path / "log")
+
+
+def test_a_child_answers_question_after_question_whatever_its_libraries_print(tmp_path: Path) -> None:
+    with child(tmp_path) as session:
+        assert [session.ask(number=n)["twice"] for n in (1, 2, 30)] == [2, 4, 60]
+    assert session.child.returncode == 0
+    assert "chatter" in session.log.read_text()
+
+
+def test_a_child_that_dies_is_an_error_with_what_it_said(tmp_path: Path) -> None:
+    with child(tmp_path) as session, pytest.raises(RuntimeError, match="KeyError: 'number'"):
+        session.ask(other=1)
+
+
+def test_frames_are_told_from_the_innermost_inlined_function_outwards(tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    assert compiler, "the tests need a C compiler"
+    source, library = tmp_path / "work.c", tmp_path / "libwork.so"
+    source.write_text(
+        "volatile int sink;\n"
+        "static inline __attribute__((always_inline)) void inner(int n) { sink = n * 3; }\n"
+        "void outer(int n) { inner(n + 1); }\n"
+    )
+    subprocess.run([compiler, "-g", "-O1", "-shared", "-fPIC", source, "-o", library], check=True)
+    loaded = ctypes.CDLL(str(library))
+    first = ctypes.cast(loaded.outer, ctypes.c_void_p).value
+    assert first is not None
+    places = range(first, first + 16)
+    addresses = symbols.file_addresses(library, symbols.load_ranges(os.getpid(), library), [*places, 1])
+    assert list(addresses) == list(places), "address 1 is not the library's"
+    found = symbols.frames(library, addresses.values())
+    assert [Frame("inner", str(source)), Frame("outer", str(source))] in found.values()
+
+
+@pytest.mark.parametrize(
+    ("chain", "name"),
+    [
+        (
+            [("core::slice::get", "core/slice.rs"), ("insert", "core/src/search/candidates.rs")],
+            "candidate list",
+        ),
+        (
+            [("crc_u64_parallel3", "crc32c/src/hw_x86_64.rs"), ("check_block", "core/src/graph.rs")],
+            "page checks (CRC)",
+        ),
+        ([("gather_l2_u8", "core/src/distance/avx512.rs")], "code distances"),
+        ([("l2_u8", "core/src/distance/avx512.rs")], "exact distances"),
+        ([("__memmove_avx512_unaligned_erms", "/lib/libc.so.6")], "copying pages"),
+        ([("_PyEval_EvalFrameDefault", "/lib/libpython3.11.so")], "other"),
+    ],
+)
+def test_time_counts_for_what_the_innermost_telling_function_does(
+    chain: list[tuple[str, str]], name: str
+) -> None:
+    assert cpu_profile.group([Frame(function, file) for function, file in chain]) == name
+
+
+def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="marks"):
+        tables.write_into(page, "text")
+    page.write_text(f"a\n{tables.BEGIN}\nold\n{tables.END}\nb\n")
+    tables.write_into(page, "new")
+    assert page.read_text() == f"a\n{tables.BEGIN}\n\nnew\n{tables.END}\nb\n"

@@ -1,0 +1,244 @@
+"""`indexmill plan INDEX`: queries a second on devices, of every kind of index, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.cli import SMALL, run, run_json
+
+from indexmill.formats.device import DeviceProfile, Measured, Model, Reads, read_profile, write_profile
+from indexmill.jobs.devices import query_plans
+from indexmill.pipeline.cost import device as cost_device
+from indexmill.pipeline.cost import model as cost
+from indexmill.pipeline.cost import plan as cost_plan
+from indexmill.pipeline.cost.query import QueryCost
+from indexmill.pipeline.devices import profile_names, profile_path
+
+KINDS = {
+    "graph": [*SMALL],
+    "lsh": ["--kind", "lsh", "--n-functions", "5", "--n-tables", "4", "-w", "4"],
+    "ivf": ["--kind", "ivf", "--lists", "16"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Vectors, queries and an index of each kind."""
+    folder = tmp_path_factory.mktemp("indexes")
+    vectors = np.random.default_rng(5).normal(size=(600, 12)).astype(np.float32)
+    np.save(folder / "base.npy", vectors)
+    np.save(folder / "queries.npy", vectors[:40] + 0.1)
+    for kind, options in KINDS.items():
+        said = run("build", "--input", folder / "base.npy", "--out", folder / kind, *options)
+        assert said.exit_code == 0, said.stderr
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def measured(cpu: bool = True, large: float | None = None) -> DeviceProfile:
+    """A profile with 1,000 reads a second for each in flight; one takes 8 us of the processor, 4 from depth 8 on."""
+    spread = {"mean": 900.0, "p50": 900.0, "p90": 900.0, "p99": 900.0, "p999": 900.0, "max": 900.0}
+
+    def reads(size: int, depth: int, iops: float) -> Reads:
+        return Reads(
+            bytes=size, depth=depth, threads=1, iops=iops, mb_per_s=iops * size / 1e6,
+            cpu_us=(8.0 if depth == 1 else 4.0) if cpu else None, latency_us=spread, quantiles_us=[900.0] * 101,
+        )  # fmt: skip
+
+    all_reads = [reads(4096, depth, 1000.0 * depth) for depth in (1, 8, 64)]
+    if large is not None:
+        all_reads.append(reads(1 << 20, 8, large * 1e6 / (1 << 20)))
+    return DeviceProfile(
+        name="mine",
+        model=Model(latency_us=[[0.0, 900.0], [1.0, 900.0]], iops=64_000.0),
+        measured=Measured(
+            date="2026-01-01", host="h", path="/p", device="/d", direct=True, engine="e", seconds=1.0, reads=all_reads
+        ),
+    )  # fmt: skip
+
+
+def test_rates_between_measured_depths_lie_between_theirs() -> None:
+    profile = measured()
+    assert cost_device.iops_at(profile, 8) == pytest.approx(8000)
+    assert cost_device.iops_at(profile, 16) == pytest.approx(16_000)
+    assert cost_device.iops_at(profile, 500) == pytest.approx(64_000)
+    assert cost_device.request_seconds(profile, 1) == pytest.approx(8e-6)
+    assert cost_device.request_seconds(profile, 100) == pytest.approx(4e-6)
+    assert cost_device.sync_read_seconds(profile, 8e-6) == pytest.approx(1e-3 - 8e-6)
+    assert cost_device.request_seconds(measured(cpu=False), 1) is None
+
+
+def test_large_reads_take_the_time_of_their_bytes() -> None:
+    profile = measured(large=100)
+    assert cost_device.iops_at(profile, 64, 4096) == pytest.approx(100e6 / 4096)
+    assert cost_device.iops_at(profile, 64, 1e6) == pytest.approx(100)
+    model = Model(latency_us=[[0.0, 100.0], [1.0, 100.0]], iops=50_000.0, mb_per_s=100.0, request_us=1.0)
+    by_hand = DeviceProfile(name="by hand", model=model)
+    assert cost_device.iops_at(by_hand, 2) == pytest.approx(20_000)  # a latency each
+    assert cost_device.iops_at(by_hand, 64, 1000) == pytest.approx(50_000)
+    assert cost_device.iops_at(by_hand, 64, 10_000) == pytest.approx(10_000)
+    assert cost_device.latency_seconds(by_hand) == pytest.approx(1e-4)
+
+
+def test_a_device_that_was_not_measured_takes_as_many_reads_at_once_as_its_limit_asks_for() -> None:
+    several = read_profile(profile_path("cssd4"))
+    assert cost_device.iops_at(several, 128) == pytest.approx(128 / 138.9e-6)
+    assert cost_device.iops_at(several, 200) == pytest.approx(1_092_000)
+    assert cost_device.most_iops(several) == pytest.approx(1_092_000)
+    assert cost_device.most_iops(measured()) == pytest.approx(64_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "inflight", "binds"),
+    [
+        ({"compute_s": 1e-2}, 8, "CPU"),
+        ({"compute_s": 1e-5}, 64, "device IOPS"),
+        ({"compute_s": 1e-5}, 1, "reads in flight"),
+        ({"compute_s": 1e-5, "read_bytes": 1e6}, 64, "bandwidth"),
+    ],
+)
+def test_what_binds_is_said_by_name(given: dict[str, Any], inflight: int, binds: str) -> None:
+    query = QueryCost(
+        **{"kind": "graph", "queries": 1, "reads": 40.0, "read_bytes": 4096.0, "rounds": 20.0} | given
+    )
+    plan = cost_plan.plan_device("mine", query, measured(large=1000), 1, inflight)
+    assert plan.binds == binds
+    assert plan.depth == 2 * inflight
+    assert plan.query_us >= 20 * 900  # its rounds, one after the other
+    assert plan.sync_qps <= plan.qps
+
+
+def test_threads_share_out_the_processor_but_not_the_device() -> None:
+    query = QueryCost("lsh", 1, compute_s=1e-3, reads=200, read_bytes=512, rounds=4)
+    one, two = (cost_plan.plan_queries(query, [("mine", measured())], threads, 8) for threads in (1, 2))
+    assert two.memory_qps == pytest.approx(2 * one.memory_qps)
+    assert two.needed_iops == pytest.approx(2 * one.needed_iops)
+    assert two.needed_request_us == pytest.approx(one.needed_request_us)
+    assert (
+        two.devices[0].qps
+        == pytest.approx(one.devices[0].qps, rel=0.01)
+        == pytest.approx(64_000 / 200, rel=0.01)
+    )
+
+
+def test_a_target_asks_for_what_just_reaches_it() -> None:
+    query = QueryCost("lsh", 1, compute_s=1e-4, reads=200, read_bytes=512, rounds=4)
+    target = cost_plan.plan_queries(query, [], 2, 8, target_qps=4000).target
+    assert target is not None
+    assert (target.iops, target.request_us) == (pytest.approx(800_000), pytest.approx(2.0))
+    assert cost.async_seconds(1e-4, 200, 2e-6, 1 / target.iops, threads=2) == pytest.approx(1 / 4000)
+    assert target.sync_iops == pytest.approx(2 * 200 / 4e-4)
+    assert cost.sync_seconds(1e-4, 200, 0, 2 / target.sync_iops) == pytest.approx(2 / 4000)
+    beyond = cost_plan.plan_target(query, 1, 20_000)
+    assert (beyond.request_us, beyond.sync_iops) == (0, None)
+    assert cost_plan.plan_queries(query, [], 1, 8).target is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_planned_on_every_shipped_device(folder: Path, kind: str) -> None:
+    options = {"graph": ["-L", 30], "lsh": ["-S", 60, "--probes", 1], "ivf": ["--nprobe", 4]}[kind]
+    plan = run_json("plan", folder / kind, "--queries", folder / "queries.npy", *options)
+    assert plan["cost"]["kind"] == kind
+    assert plan["cost"]["queries"] == 40
+    assert plan["cost"]["reads"] > 0
+    assert plan["needed_iops"] == pytest.approx(plan["cost"]["reads"] * plan["memory_qps"])
+    devices = {one["device"]: one for one in plan["devices"]}
+    assert list(devices) == profile_names()
+    assert devices["hdd"]["binds"] == "device IOPS"
+    for slow, fast in (("hdd", "cssd"), ("cssd", "essd"), ("essd", "xlfdd")):
+        assert devices[slow]["qps"] <= devices[fast]["qps"] <= plan["memory_qps"]
+        assert devices[slow]["query_us"] > devices[fast]["query_us"]
+    assert all(one["sync_qps"] <= one["qps"] for one in devices.values())
+
+
+def test_more_lists_and_candidates_cost_more(folder: Path) -> None:
+    def reads(kind: str, *options: object) -> float:
+        plan = run_json(
+            "plan", folder / kind, "--queries", folder / "queries.npy", "--device", "cssd", *options
+        )
+        return float(plan["cost"]["reads"])
+
+    assert reads("ivf", "--nprobe", 8) == pytest.approx(2 * reads("ivf", "--nprobe", 4))
+    assert reads("graph", "-L", 60) > reads("graph", "-L", 12)
+    assert reads("lsh", "--probes", 2) > reads("lsh", "--probes", 0)
+
+
+def test_the_table_has_memory_first_and_says_how_to_measure_the_device(folder: Path) -> None:
+    said = run("plan", folder / "lsh", "--queries", folder / "queries.npy")
+    assert said.exit_code == 0, said.stderr
+    assert "in memory; needs" in said.stdout
+    assert all(name in said.stdout for name in profile_names())
+    assert f"run: indexmill device {folder / 'lsh'}" in said.stdout
+
+
+def test_a_target_is_told_with_what_it_takes(folder: Path) -> None:
+    asked = ["plan", folder / "lsh", "--queries", folder / "queries.npy", "--device", "hdd", "--target"]
+    plan = run_json(*asked, 50)
+    assert plan["target"]["iops"] == pytest.approx(50 * plan["cost"]["reads"])
+    assert "the target  50.0 queries/s: " in run(*asked, 50).stdout
+    assert "no device reaches it" in run(*asked, 1e9).stdout
+
+
+def test_a_measured_profile_counts_by_its_file(folder: Path, tmp_path: Path) -> None:
+    write_profile(tmp_path / "mine.json", measured())
+    plan = run_json(
+        "plan", folder / "graph", "--queries", folder / "queries.npy", "--device", tmp_path / "mine.json"
+    )
+    assert [one["device"] for one in plan["devices"]] == [str(tmp_path / "mine.json")]
+    assert 4 <= plan["devices"][0]["request_us"] <= 8
+    write_profile(tmp_path / "old.json", measured(cpu=False))
+    said = run(
+        "plan", folder / "graph", "--queries", folder / "queries.npy", "--device", tmp_path / "old.json"
+    )
+    assert said.exit_code == 2
+    assert "does not say what a read takes of the processor" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("graph", ["--device", "csd"], "one of cssd, cssd4, essd, hdd, xlfdd, xlfdd12, got 'csd'"),
+        ("graph", ["--nprobe", "3"], "--nprobe: for searches of kind ivf; this index is of kind graph"),
+        ("lsh", ["-L", "50"], "-L: for searches of kind graph; this index is of kind lsh"),
+        ("ivf", ["--probes", "1"], "--probes: for searches of kind lsh; this index is of kind ivf"),
+        ("ivf", ["--nprobe", "17"], "nprobe"),
+        ("graph", ["--memory", "1GiB"], "--memory: for the plan of a build"),
+        ("graph", ["--policy", "page2"], "--policy: expected one of"),
+    ],
+)
+def test_what_does_not_go_with_an_index_is_refused(
+    folder: Path, kind: str, options: list[str], message: str
+) -> None:
+    said = run("plan", folder / kind, "--queries", folder / "queries.npy", *options)
+    assert said.exit_code in (2, 3)
+    assert message in " ".join(said.stderr.split())
+
+
+def test_queries_and_an_index_must_be_there(folder: Path, tmp_path: Path) -> None:
+    assert "--queries: missing" in run("plan", folder / "graph").stderr
+    assert "no manifest.json" in run("plan", tmp_path, "--queries", folder / "queries.npy").stderr
+    job = ["--input", folder / "base.npy", "--out", tmp_path / "ix", *SMALL]
+    said = run("plan", *job, "--device", "cssd")
+    assert said.exit_code == 2
+    assert "--device: for the plan of an index" in said.stderr
+    assert "--target: for the plan of an index" in run("plan", *job, "--target", 9).stderr
+
+
+def test_a_kept_profile_from_before_processor_time_is_left_out_and_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("indexmill.jobs.devices.profiles.find_profile", lambda _: measured(cpu=False))
+    named, hints = query_plans.profiles([], folder / "graph")
+    assert [name for name, _ in named] == profile_names()
+    assert "measured before" in hints[0]
+    monkeypatch.setattr("indexmill.jobs.devices.profiles.find_profile", lambda _: measured())
+    named, hints = query_plans.profiles([], folder / "graph")
+    assert len(named) == len(profile_names()) + 1
+    assert hints == []

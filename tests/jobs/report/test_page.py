@@ -1,0 +1,334 @@
+"""The report of a comparison: its files, and its page in a headless Chromium."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.support.browser import Browser, chromium
+from tests.support.report import NODES, PATHS, POLICIES, QUERIES, SIZES, comparison
+
+from indexmill.formats.errors import ConfigError
+from indexmill.jobs.report.charts import forest
+from indexmill.jobs.report.explorer import compact_paths
+from indexmill.jobs.report.markup import Markup, element, embedded_json
+from indexmill.jobs.report.page import render
+from indexmill.jobs.report.series import Series
+from indexmill.jobs.report.text import headline
+from indexmill.jobs.report.write import check_folder, write_report
+
+#: Names that a stranger's index may carry.
+HOSTILE = (
+    "</script><script>window.ran = 1</script>",
+    '"><img src=x onerror="window.ran = 1">',
+    "'-->]]>{{constructor}}&amp;\u2028${1}",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report") / "out"
+    write_report(comparison(), folder)
+    return folder
+
+
+@pytest.fixture
+def page(browser: Browser, report: Path) -> Browser:
+    browser.prefer("light")
+    browser.open(report / "index.html")
+    return browser
+
+
+def test_a_report_holds_every_number_as_json_and_parquet(report: Path) -> None:
+    found = json.loads((report / "report.json").read_text())
+    runs = 3 * len(SIZES) * len(POLICIES)
+    assert len(found["sweep"]) == runs
+    assert {"setting", "at_recall", "noise", "detail", "layout", "build", "provenance"} <= found.keys()
+    assert pq.read_table(report / "sweep.parquet").num_rows == runs
+    queries = pq.read_table(report / "queries.parquet")
+    assert queries.num_rows == 3 * (runs + 3) * QUERIES
+    assert {"index", "again", "point", "policy", "L", "run", "query", "recall", "pages_read"} <= set(
+        queries.column_names
+    )
+    one = next(
+        row for row in found["sweep"] if (row["index"], row["policy"], row["L"]) == ("after", "beam", 20)
+    )
+    same = [("index", "after"), ("policy", "beam"), ("L", 20), ("point", False)]
+    pages = [r["pages_read"] for r in queries.to_pylist() if all(r[key] == value for key, value in same)]
+    assert sum(pages) / (3 * QUERIES) == pytest.approx(one["pages_read"])
+    assert pq.read_table(report / "paths.parquet").num_rows == comparison().paths.num_rows
+
+
+def test_a_report_replaces_the_one_before_and_leaves_other_files(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for names in (("a", "b"), ("c", "d")):
+        write_report(comparison(names), tmp_path)
+    assert "d against c" in (tmp_path / "index.html").read_text()
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_headline_says_who_needs_fewer_page_reads_and_how_sure_that_is() -> None:
+    result = comparison().result
+    text = headline(result["at_recall"], 10, "pipeline", 0.95)
+    assert text.startswith("At recall@10 of 0.95, after needs 17.")
+    assert "before 3" in text
+    assert "0.50x (95% interval 0." in text
+    assert "in common" in headline(result["at_recall"], 10, "pipeline", None)
+
+
+def test_the_page_opens_without_console_message_or_request(page: Browser, report: Path) -> None:
+    assert page.requests() == [(report / "index.html").as_uri()]
+    assert page.console() == []
+    assert (report / "index.html").stat().st_size < 2_000_000
+    assert page.run("return document.querySelector('.lead').textContent").startswith("At recall@10 of 0.95")
+
+
+def test_every_plot_has_its_marks_inside_its_frame(page: Browser) -> None:
+    counts = page.run(
+        "return [...document.querySelectorAll('#curves svg.plot')].map(p => p.querySelectorAll('.dot').length)"
+    )
+    assert counts == [2 * len(SIZES) * len(POLICIES)] * 2
+    lines = page.run("return document.querySelectorAll('#curves .line:not(.ink)').length")
+    assert lines == 2 * 2 * len(POLICIES)
+    assert page.run("return document.querySelectorAll('#costs .plot .dot').length") == 3 * 4
+    assert page.run("return document.querySelectorAll('#queries .area').length") == 2
+    assert (
+        page.run("return document.querySelectorAll('#queries .line').length") == 3 + 1
+    )  # the A/A run, its legend
+    assert page.run("return document.querySelectorAll('#queries .bar').length") > 4
+    assert page.run("return document.querySelectorAll('#build .part').length") == 2 * 3
+    outside = page.run(
+        "return [...document.querySelectorAll('svg.plot')].flatMap(p => { const f = p.getBoundingClientRect();"
+        " return [...p.querySelectorAll('.mark')].filter(m => { const b = m.getBoundingClientRect();"
+        " return b.left < f.left - 1 || b.right > f.right + 1 || b.top < f.top - 1 || b.bottom > f.bottom + 1"
+        " }); }).length"
+    )
+    assert outside == 0
+    broken = page.run("return document.body.innerHTML.match(/NaN|Infinity|undefined/g)")
+    assert broken is None
+
+
+def test_a_mark_under_the_pointer_says_what_it_is(page: Browser) -> None:
+    page.run(
+        "document.querySelector('#curves .dot').dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))"
+    )
+    text = page.run("const t = document.getElementById('tip'); return t.hidden ? '' : t.textContent")
+    assert text.startswith("before, beam\nL = 10\nrecall@10 0.8000")
+
+
+def test_the_explorer_follows_hops_pages_and_queries(page: Browser) -> None:
+    def said() -> list[str]:
+        return list(
+            page.run("return [...document.querySelectorAll('[data-role=said]')].map(e => e.textContent)")
+        )
+
+    assert said() == [
+        "8 of 8 pages read, 16 vertices expanded, 1 of 1 right answer at hand",
+        "4 of 4 pages read, 8 vertices expanded, 1 of 1 right answer at hand",
+    ]
+    tiles = "return [...document.querySelectorAll('.side')].map(s => s.querySelectorAll('.tile').length)"
+    assert page.run(tiles) == [8, 4]
+    assert page.run("return document.querySelectorAll('.tile .cell').length") == (8 + 4) * NODES
+    assert page.run("return document.querySelectorAll('.cell.used').length") == 2 * (8 + 4)
+    assert page.run("return document.querySelectorAll('.core').length") == 2
+
+    page.run(
+        "const h = document.querySelector('[data-role=reads]'); h.value = 3; h.dispatchEvent(new Event('input'))"
+    )
+    assert said() == [
+        f"3 of {n} pages read, 6 vertices expanded, 0 of 1 right answer at hand" for n in (8, 4)
+    ]
+    assert page.run("return document.querySelectorAll('.side .tile.later').length") == 5 + 1
+
+    tile = "document.querySelectorAll('.side')[1].querySelectorAll('.tile')[3]"
+    page.run(f"{tile}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    detail = page.run("return document.querySelectorAll('[data-role=page]')[1].textContent")
+    assert detail == "Page 21: read 4 of 4, hop 2; 2 of 6 nodes expanded, the nearest at 1; 1 right answer"
+    assert page.run(f"return {tile}.classList.contains('chosen')")
+
+    page.run("document.querySelector('[data-do=after]').click()")
+    assert page.run("return document.querySelector('[data-role=query]').value") == "1"
+    assert said()[0].startswith("8 of 8 pages read")
+    assert page.run("return document.querySelector('[data-role=query]').length") == PATHS
+    assert page.console() == []
+
+
+def test_the_explorer_plays_and_stops_at_the_last_hop(page: Browser) -> None:
+    page.run(
+        "const real = window.setInterval; window.setInterval = (f) => real(f, 5);"
+        "document.querySelector('[data-do=play]').click()"
+    )
+    page.run("return new Promise(r => setTimeout(r, 200))")
+    state = "return ['[data-do=play]', '[data-role=reads]'].map(e => document.querySelector(e))"
+    assert page.run(f"{state}.map(e => e.value || e.textContent)") == ["Play", "8"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_what_is_behind_it(page: Browser, scheme: str) -> None:
+    page.prefer(scheme)
+    paper, ink, soft, card = page.run(
+        "const s = getComputedStyle(document.documentElement);"
+        "return ['--paper', '--ink', '--soft', '--card'].map(n => s.getPropertyValue(n).trim())"
+    )
+    for front in (ink, soft):
+        for back in (paper, card):
+            assert contrast(front, back) >= 4.5, (front, back)
+    background = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert background == f"rgb({', '.join(str(int(paper[i : i + 2], 16)) for i in (1, 3, 5))})"
+
+
+def contrast(first: str, second: str) -> float:
+    """Contrast ratio of two colours as WCAG 2 defines it."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_hostile_names_are_shown_and_do_not_run(browser: Browser, tmp_path: Path) -> None:
+    made = comparison(HOSTILE)
+    made.result["provenance"]["machine"]["cpu"] = HOSTILE[1]
+    made.result["build"][0]["seconds"][HOSTILE[1]] = 1.0
+    made.result["layout"][0] |= {"order": HOSTILE[0], "overlap_ratio": float("nan"), "note": "\ud800"}
+    made.result["provenance"]["indexes"][0]["manifest"]["layout"]["fill"] = float("inf")
+    write_report(made, tmp_path)
+    browser.open(tmp_path / "index.html")
+    assert browser.run("return window.ran") is None
+    assert browser.console() == []
+    assert len(browser.requests()) == 1
+    assert json.loads((tmp_path / "report.json").read_text())["layout"][0]["overlap_ratio"] is None
+    assert (
+        browser.run("return document.querySelectorAll('script, img').length") == 2
+    )  # the paths and the page's own
+    names = browser.run("return [...document.querySelectorAll('#curves .legend li')].map(e => e.textContent)")
+    assert names[: len(HOSTILE)] == list(HOSTILE)
+    options = browser.run("return [...document.querySelector('[data-role=layout]').options].map(o => o.text)")
+    assert [" ".join(o.split()) for o in options] == [" ".join(name.split()) for name in HOSTILE]
+
+
+def test_a_script_that_slips_in_is_not_allowed_to_run(browser: Browser, report: Path, tmp_path: Path) -> None:
+    text = (report / "index.html").read_text().replace("<main>", "<main><script>window.ran = 1</script>")
+    (tmp_path / "index.html").write_text(text)
+    browser.open(tmp_path / "index.html")
+    assert browser.run("return window.ran") is None
+    assert any("Content Security Policy" in message for message in browser.console())
+
+
+def test_one_index_alone_has_a_page_too(browser: Browser, tmp_path: Path) -> None:
+    write_report(comparison(("alone",)), tmp_path)
+    browser.open(tmp_path / "index.html")
+    assert browser.console() == []
+    assert browser.run("return document.querySelectorAll('.side').length") == 1
+    assert "alone needs" in browser.run("return document.querySelector('.lead').textContent")
+
+
+def test_a_noisy_machine_is_called_one(browser: Browser, report: Path, tmp_path: Path) -> None:
+    assert 'class="warning"' not in (report / "index.html").read_text()
+    made = comparison()
+    made.result["noise"]["floor"]["qps"] = 0.4
+    write_report(made, tmp_path)
+    browser.open(tmp_path / "index.html")
+    assert "by up to 40%" in browser.run("return document.querySelector('.warning').textContent")
+
+
+def test_a_verdict_of_a_gate_stands_in_the_page(browser: Browser, tmp_path: Path) -> None:
+    made = comparison()
+    verdict: dict[str, Any] = {
+        "passed": False,
+        "outcome": "failed",
+        "sentence": "after: page reads <b>1.1x</b>",
+    }
+    made.result["gate"] = [
+        verdict,
+        {**verdict, "passed": True, "outcome": "passed"},
+        {**verdict, "passed": True, "outcome": "within noise"},
+        {**verdict, "outcome": "inconclusive"},
+    ]
+    write_report(made, tmp_path)
+    browser.open(tmp_path / "index.html")
+    words = browser.run("return [...document.querySelectorAll('#gate li > b')].map(e => e.textContent)")
+    assert words == ["failed", "passed", "within noise", "inconclusive"]
+    lead = browser.run("return document.querySelector('#gate p').textContent")
+    assert "1 of 4 tolerances are exceeded" in lead
+    assert "1 of 4 figures are lost in the noise" in lead
+
+
+def test_a_ratio_that_is_missing_says_which_curve_lies_where() -> None:
+    result = comparison().result
+    base, line = (dict(one) for one in result["at_recall"][:2])
+    exact = {"pages_read": 10.0, "pages_read_bound": False, "pages_read_ratio": None}
+    none, above = exact | {"pages_read": None}, exact | {"pages_read_bound": True}
+    for ours, theirs, said in (
+        (none, exact, ">not reached<"),
+        (above, exact, ">starts above<"),
+        (exact, none, ">not reached by before<"),
+        (exact, above, ">before starts above<"),
+    ):
+        lines = [base | theirs, line | ours]
+        drawn = forest(lines, result["noise"]["floor"], Series(("before", "after"), POLICIES, "beam"), "beam")
+        assert said in drawn
+
+
+def test_a_distance_that_is_not_finite_stands_as_null_in_the_page() -> None:
+    made = comparison()
+    kinds = made.paths["kind"].to_pylist()
+    endless = [float("inf") if kind == "expand" else 1.0 for kind in kinds]
+    column = made.paths.schema.get_field_index("distance")
+    paths = made.paths.set_column(column, "distance", pa.array(endless, pa.float32()))
+    (first, *_), *_ = compact_paths(paths, {"before": NODES, "after": NODES}, ("before", "after"))
+    assert {score for *_, score in first["used"]} == {None}
+
+
+def test_the_costs_of_a_layout_are_not_called_those_of_a_build() -> None:
+    made = comparison()
+    made.result["build"][1]["of"] = "layout only"
+    text = render(made.result, made.paths)
+    assert text.count("layout only") >= 2
+    assert "layout only" not in render(comparison().result, made.paths).replace("of the layout only", "")
+
+
+def test_paths_become_places_on_pages() -> None:
+    found = compact_paths(comparison().paths, {"before": NODES, "after": NODES}, ("before", "after"))
+    assert len(found) == PATHS
+    after = found[1][1]
+    assert after["reads"] == [[100, 1], [107, 1], [114, 2], [121, 2]]
+    assert after["used"][:3] == [[0, 0, 1, 4.0], [0, 3, 1, 7.0], [1, 0, 2, 3.0]]
+    assert after["found"] == [[3, 0, 1, 1.0], [3, 1, 0, 1.5]]
+
+
+def test_elements_escape_all_that_is_no_markup() -> None:
+    made = element("p", "<b>", Markup("<i>"), None, title='"&<', data_tip=1.23456, hidden=True, class_=None)
+    assert made == '<p title="&quot;&amp;&lt;" data-tip="1.23" hidden>&lt;b&gt;<i></p>'
+    assert "<" not in embedded_json(["</script>", "<!--", "&"])
+    with pytest.raises(ValueError, match="Out of range"):
+        embedded_json(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("report.html", r"a report is a folder; pass --out .*report/ and open index\.html"),
+        ("file", "is a file"),
+        ("none/report", "does not exist; create it first"),
+    ],
+)
+def test_an_output_that_can_be_no_folder_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=said):
+        check_folder(tmp_path / name)

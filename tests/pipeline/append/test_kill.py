@@ -1,0 +1,134 @@
+"""An append killed with SIGKILL anywhere leaves the index as it was, and the next one gives the undisturbed bytes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.append import build, data_files, points
+
+import indexmill
+from indexmill.formats.directory import verify_index
+from indexmill.pipeline.mill.publish import check_output
+
+# Kills its own process after the named step of an append, or before the n-th rename of a publish on a file system that
+# cannot exchange two names ("rename-n").
+APPEND = """
+import os, signal, sys
+from pathlib import Path
+import indexmill
+import indexmill.pipeline.append.run as x
+import indexmill.pipeline.generations.run as generation
+import indexmill.pipeline.mill.publish
+
+victim, index, more = sys.argv[1:4]
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def then_die(function):
+    def run(*arguments, **keywords):
+        function(*arguments, **keywords)
+        die()
+    return run
+
+if hasattr(x, victim):
+    setattr(x, victim, then_die(getattr(x, victim)))
+if victim.startswith("rename-"):
+    publish, rename, left = generation.publish, Path.rename, int(victim[7:])
+    def count_renames(self, target):
+        global left
+        left -= 1
+        if left == 0:
+            die()
+        return rename(self, target)
+    def publish_and_die(*arguments, **keywords):
+        Path.rename = count_renames
+        indexmill.pipeline.mill.publish.exchange = lambda first, second: False
+        publish(*arguments, **keywords)
+    generation.publish = publish_and_die
+indexmill.append(index, more, workers=1)
+"""
+
+
+def append(victim: str, index: Path, more: Path, failpoint: str = "") -> int:
+    arguments = [sys.executable, "-c", APPEND, victim, str(index), str(more)]
+    environment = {**os.environ, "INDEXMILL_FAILPOINT": failpoint}
+    return subprocess.run(arguments, capture_output=True, check=False, env=environment).returncode
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index, what to append to it, and the undisturbed result."""
+    path = tmp_path_factory.mktemp("kill")
+    build(path / "old", points(500, 1))
+    np.save(path / "more.npy", points(100, 2))
+    indexmill.append(path / "old", path / "more.npy", out=path / "whole")
+    return path
+
+
+def test_killed_in_every_stage_and_run_again(folder: Path, tmp_path: Path) -> None:
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    for step in ("read_addition", "new_graph", "extend_graph", "write_files", "measure"):
+        assert append(step, index, folder / "more.npy") == -signal.SIGKILL, step
+        assert data_files(index) == data_files(folder / "old"), step
+        assert (tmp_path / ".ix.indexmill-scratch").is_dir()
+    assert append("nothing", index, folder / "more.npy") == 0
+    assert data_files(index) == data_files(folder / "whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_killed_while_publishing_there_is_always_a_generation(folder: Path, tmp_path: Path) -> None:
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    assert append("nothing", index, folder / "more.npy", "publish-sealed") == -signal.SIGKILL
+    assert data_files(index) == data_files(folder / "old")
+    assert append("nothing", index, folder / "more.npy", "publish-aside") == -signal.SIGKILL
+    assert data_files(index) == data_files(folder / "whole")
+
+
+def test_killed_while_publishing_without_an_exchange_loses_neither_generation(
+    folder: Path, tmp_path: Path
+) -> None:
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    for rename in ("rename-1", "rename-2"):  # the old generation aside, the new one into place
+        assert append(rename, index, folder / "more.npy") == -signal.SIGKILL
+        assert index.exists() == (rename == "rename-1")
+    assert append("nothing", index, folder / "more.npy") == 0
+    assert data_files(index) == data_files(folder / "whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["ix"]
+
+
+def test_a_generation_that_stepped_aside_comes_back(folder: Path, tmp_path: Path) -> None:
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    assert append("rename-2", index, folder / "more.npy") == -signal.SIGKILL
+    assert not index.exists()
+    check_output(index, force=True)  # what any append, merge or build does first
+    assert verify_index(index) == []
+    assert data_files(index) == data_files(folder / "old")
+
+
+def test_an_index_replaced_meanwhile_is_not_overwritten(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import indexmill.pipeline.append.run as extend
+    from indexmill.formats.errors import ConfigError
+
+    index = shutil.copytree(folder / "old", tmp_path / "ix")
+    write_files = extend.write_files
+
+    def write_and_replace(*arguments: object) -> object:
+        written = write_files(*arguments)  # type: ignore[arg-type]
+        shutil.rmtree(index)
+        shutil.copytree(folder / "whole", index)
+        return written
+
+    monkeypatch.setattr(extend, "write_files", write_and_replace)
+    with pytest.raises(ConfigError, match="was replaced meanwhile; run again"):
+        indexmill.append(index, points(7, 9))
+    assert data_files(index) == data_files(folder / "whole")

@@ -1,0 +1,77 @@
+"""Which kind of index is recommended, and that `explain` says so for every kind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.cli import run
+
+import indexmill
+from indexmill.pipeline.cost.recommend import GRAPH, IVF, LSH, Task, cost, join_breakeven, recommend
+
+SIFT = Task(n_vectors=1_000_000, vector_bytes=128)
+
+
+def test_single_queries_get_a_graph_and_are_told_from_when_a_join_pays() -> None:
+    found = recommend(SIFT)
+    assert found.kind == GRAPH
+    assert f"{join_breakeven(SIFT):,} queries" in found.words[0]
+
+
+def test_a_join_pays_once_a_graph_would_read_more_than_all_vectors() -> None:
+    breakeven = join_breakeven(SIFT)
+    assert recommend(replace(SIFT, at_once=breakeven)).kind == IVF
+    assert recommend(replace(SIFT, at_once=breakeven - 1)).kind == GRAPH
+    assert join_breakeven(replace(SIFT, n_vectors=10_000_000)) == pytest.approx(10 * breakeven, abs=10)
+
+
+def test_near_neighbours_without_time_for_a_graph_get_hash_tables() -> None:
+    hurried = replace(SIFT, recall=0.3, build_seconds=60.0)
+    found = recommend(hurried)
+    assert found.kind == LSH
+    assert any(word.startswith("Not a graph: build") for word in found.words)
+    assert recommend(replace(hurried, recall=0.95)).kind is None
+
+
+def test_a_limit_on_the_disk_refuses_hash_tables_and_names_what_they_take() -> None:
+    short = replace(SIFT, recall=0.3, build_seconds=60.0, disk=500_000_000)
+    found = recommend(short)
+    assert found.kind is None
+    needs = f"{cost(LSH, short).disk:,.0f} bytes, more than 500,000,000"
+    assert any(needs in word for word in found.words)
+
+
+def test_queries_at_once_are_joined_where_no_other_kind_fits_memory() -> None:
+    assert recommend(replace(SIFT, at_once=5, memory=70_000_000)).kind == IVF
+    assert recommend(replace(SIFT, at_once=5, memory=50_000_000)).kind is None
+
+
+def test_estimates_are_near_what_indexes_of_sift1m_took() -> None:
+    """Of the comparison of kinds in docs/benchmarks.md; a factor of 1.5 is what the rule needs."""
+    for kind, disk in ((GRAPH, 311e6), (LSH, 2.16e9), (IVF, 130e6)):
+        assert cost(kind, SIFT).disk == pytest.approx(disk, rel=0.5)
+
+
+def test_explain_recommends_for_hash_tables_and_refuses_what_makes_no_sense(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    indexmill.build(rows, tmp_path / "ix", kind="lsh", memory="1GiB")
+    told = run("explain", str(tmp_path / "ix"), "--at-once", "1000000").stdout
+    assert "Inverted lists suit" in told
+    found = json.loads(run("explain", str(tmp_path / "ix"), "--json").stdout)
+    assert found["recommendation"]["kind"] == GRAPH
+    assert "layout_can_help" not in found
+    assert run("explain", str(tmp_path / "ix"), "--at-once", "0").exit_code == 2
+    assert run("explain", str(tmp_path / "ix"), "--recall", "1.5").exit_code == 2
+
+
+def test_explain_of_a_graph_says_how_pages_lie_and_what_suits(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    indexmill.build(rows, tmp_path / "ix", R=8, L=16, order="identity", memory="1GiB")
+    found = json.loads(run("explain", str(tmp_path / "ix"), "--json", "--search-memory", "1MB").stdout)
+    assert found["vectors"] == 300
+    assert found["recommendation"]["kind"] is None
+    assert any("memory" in word for word in found["recommendation"]["words"])

@@ -1,0 +1,274 @@
+"""Imports of inverted lists of faiss: an export comes back as it was, and faiss's own indexes answer as they did."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+from tests.support.cli import run, run_json
+from tests.support.export import assert_same_answers
+from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
+
+import indexmill
+from indexmill.formats.directory import verify_index
+from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
+from indexmill.formats.index.manifest import parse_manifest
+from indexmill.formats.ivf.index import IvfFiles
+
+QUERIES = 60
+
+
+def back(index: Path, folder: Path, target: str = "faiss-ivf", **how: Any) -> Path:
+    """Export an index and import what was written."""
+    indexmill.export(index, target, folder / "out", ids=how.pop("ids_of_export", "user"))
+    assert (
+        indexmill.import_index(folder / "out" / "index.faiss", folder / "back", program="faiss", **how)
+        is None
+    )
+    return folder / "back"
+
+
+@pytest.mark.parametrize("target", ["faiss-ivf", "faiss-ivf-disk"])
+@pytest.mark.parametrize(
+    ("dtype", "how"),
+    [
+        ("float32", {}),
+        ("float16", {}),
+        ("uint8", {}),
+        ("int8", {}),
+        ("float32", {"codec": "pq", "pq_bytes": 5}),
+        ("float32", {"metric": "ip"}),
+        ("float32", {"metric": "cosine"}),
+        ("float32", {"metric": "cosine", "codec": "pq", "pq_bytes": 6}),
+    ],
+)
+def test_import_of_export_is_the_index(tmp_path: Path, dtype: str, how: dict[str, Any], target: str) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors(dtype), batch_vectors=None, **how)
+    again = back(index, tmp_path, target)
+    before, after = parse_manifest(index), parse_manifest(again)
+    assert (before.build_id, before.ivf) == (after.build_id, after.ivf)
+    assert after.certificate == (None if how.get("codec") else before.certificate)
+    assert verify_index(again) == []
+
+
+@pytest.mark.parametrize("how", [{}, {"codec": "pq", "pq_bytes": 5}])
+def test_vectors_in_several_lists_come_back_in_all_of_them(tmp_path: Path, how: dict[str, Any]) -> None:
+    vectors = make_vectors("float32")
+    index = build_lists(tmp_path / "ix", vectors, batch_vectors=None, copies=3, closure=0.5, **how)
+    again = back(index, tmp_path)
+    before, after = IvfFiles(index), IvfFiles(again)
+    assert (again / "batch-000000.imx").read_bytes()[4096:-4096] == (index / "batch-000000.imx").read_bytes()[
+        4096:-4096
+    ]
+    assert 1 < after.centroids.copies <= before.centroids.copies
+    assert verify_index(again) == []
+
+
+def test_a_vector_may_stand_in_many_lists(tmp_path: Path) -> None:
+    vectors = make_vectors("float32", 400)
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 40)
+    index.train(vectors)
+    index.add(vectors)
+    code, home = vectors[:1].view(np.uint8), int(index.quantizer.search(vectors[:1], 1)[1][0, 0])
+    for number in range(40):
+        if number != home:
+            index.invlists.add_entry(number, 0, faiss.swig_ptr(code))
+    index.ntotal += 39
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    assert IvfFiles(tmp_path / "ix").centroids.copies == 40
+    assert verify_index(tmp_path / "ix") == []
+    join(tmp_path / "ix", vectors[:1], tmp_path / "r.parquet", nprobe=40)
+    ids, _ = result(tmp_path / "r.parquet", 1, 10)
+    assert ids[0, 0] == 0
+    assert len(set(ids[0])) == 10
+    index.reset()
+    faiss.write_index(index, str(tmp_path / "empty.faiss"))
+    with pytest.raises(CorruptFile, match="number of vectors: expected at least 1, got 0"):
+        indexmill.import_index(tmp_path / "empty.faiss", tmp_path / "none", program="faiss")
+
+
+@pytest.mark.parametrize("pq_bytes", [4, 5])
+def test_codes_of_inner_products_come_back(tmp_path: Path, pq_bytes: int) -> None:
+    """All but the largest norm of vectors that are not there."""
+    index = build_lists(tmp_path / "ix", make_vectors("float32"), metric="ip", codec="pq", pq_bytes=pq_bytes)
+    before, after = IvfFiles(index).centroids, IvfFiles(back(index, tmp_path)).centroids
+    assert np.array_equal(before.centroids, after.centroids)
+    assert before.codebook is not None
+    assert after.codebook is not None
+    assert np.array_equal(before.codebook.offsets, after.codebook.offsets)
+    assert np.array_equal(before.codebook.pivots, after.codebook.pivots)
+
+
+def test_ranges_of_sq8_come_back_but_for_their_last_bits(tmp_path: Path) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32"), codec="sq8", batch_vectors=None)
+    again = back(index, tmp_path)
+    before, after = IvfFiles(index).centroids.scale, IvfFiles(again).centroids.scale
+    assert before is not None
+    assert after is not None
+    np.testing.assert_allclose(before, after, rtol=3e-7, atol=1e-5)
+    assert (index / "batch-000000.imx").read_bytes()[4096:-4096] == (again / "batch-000000.imx").read_bytes()[
+        4096:-4096
+    ]
+
+
+def test_batches_are_cut_to_the_memory(tmp_path: Path) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32"), batch_vectors=BATCH)
+    indexmill.export(index, "faiss-ivf", tmp_path / "out")
+    from indexmill.formats.imports.faiss import open_faiss
+    from indexmill.formats.imports.lists import ForeignLists
+    from indexmill.pipeline.imports import lists as foreign_lists
+    from indexmill.pipeline.imports.graph import ImportOptions
+
+    lists = open_faiss(tmp_path / "out" / "index.faiss")
+    assert isinstance(lists, ForeignLists)
+    shape = foreign_lists._shape(lists.shared, 1 << 30)
+    parameters = shape.parameters.model_copy(update={"batch_vectors": BATCH})
+    names = foreign_lists._names(lists, ImportOptions(tmp_path / "back"))
+    (tmp_path / "files").mkdir()
+    small = foreign_lists.IvfShape(shape.n, shape.dim, shape.dtype, 8.0, parameters)
+    foreign_lists._emit(lists, lists.shared, names, small, tmp_path / "files", lambda n: None)
+    for name in ("centroids.imx", "batch-000000.imx", "batch-000001.imx", "batch-000002.imx", "ids.imx"):
+        assert (tmp_path / "files" / name).read_bytes() == (index / name).read_bytes()
+
+
+def test_names_with_gaps_become_user_ids(tmp_path: Path) -> None:
+    vectors, names = make_vectors("float32", 400), np.random.default_rng(1).permutation(900)[:400]
+    quantizer = faiss.IndexFlatL2(DIM)
+    index = faiss.IndexIVFFlat(quantizer, DIM, 6)
+    index.train(vectors)
+    index.add_with_ids(vectors, names)
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    manifest = run_json("import", "faiss", tmp_path / "own.faiss", "--out", tmp_path / "ix")
+    assert manifest["input"]["imported"]["from"] == "faiss-ivf-flat"
+    order = np.argsort(names)
+    assert IvfFiles(tmp_path / "ix").user_ids().to_pylist() == names[order].tolist()
+    queries = make_vectors("float32", QUERIES, seed=9)
+    index.nprobe = 3
+    scores, found = index.search(queries, 10)
+    join(tmp_path / "ix", queries, tmp_path / "r.parquet", nprobe=3)
+    ids, ours = result(tmp_path / "r.parquet", QUERIES, 10)
+    assert_same_answers((found, scores), (names[order][ids], ours), 2e-6)
+    text = run("import", "faiss", tmp_path / "own.faiss", "--out", tmp_path / "ix", "--force").stdout
+    assert "imported from faiss-ivf-flat (own.faiss)" in text
+
+
+def test_names_of_an_id_map_are_those_of_the_lists_within(tmp_path: Path) -> None:
+    vectors, names = make_vectors("float32", 400), np.random.default_rng(1).permutation(900)[:400]
+    index = faiss.IndexIDMap(faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 6))
+    index.train(vectors)
+    index.add_with_ids(vectors, names)
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    assert IvfFiles(tmp_path / "ix").user_ids().to_pylist() == sorted(names.tolist())
+    join(tmp_path / "ix", vectors[:20], tmp_path / "r.parquet", k=1, nprobe=1)
+    assert np.array_equal(np.sort(names)[result(tmp_path / "r.parquet", 20, 1)[0][:, 0]], names[:20])
+
+
+@pytest.mark.parametrize("kind", ["flat", "pq", "sq8", "fp16"])
+def test_indexes_that_faiss_wrote_answer_as_they_did(tmp_path: Path, kind: str) -> None:
+    vectors, queries = make_vectors("float32"), make_vectors("float32", QUERIES, seed=9)
+    quantizer = faiss.IndexFlatL2(DIM)
+    index = {
+        "flat": lambda: faiss.IndexIVFFlat(quantizer, DIM, LISTS),
+        "pq": lambda: faiss.IndexIVFPQ(quantizer, DIM, LISTS, 4, 8),
+        "sq8": lambda: scalar(quantizer, faiss.ScalarQuantizer.QT_8bit),
+        "fp16": lambda: scalar(quantizer, faiss.ScalarQuantizer.QT_fp16),
+    }[kind]()
+    faiss.omp_set_num_threads(1)
+    index.train(vectors)
+    index.add(vectors)
+    index.nprobe = 4
+    faiss.write_index(index, str(tmp_path / "own.faiss"))
+    indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    asked = queries.astype(np.float16).astype(np.float32) if kind == "fp16" else queries
+    scores, found = index.search(asked, 10)
+    join(tmp_path / "ix", asked, tmp_path / "r.parquet", nprobe=4)
+    assert_same_answers((found, scores), result(tmp_path / "r.parquet", QUERIES, 10), 1e-5)
+    assert verify_index(tmp_path / "ix") == []
+
+
+def scalar(quantizer: Any, kind: int) -> Any:
+    return faiss.IndexIVFScalarQuantizer(quantizer, DIM, LISTS, kind, faiss.METRIC_L2, False)
+
+
+def test_what_has_no_place_is_refused(tmp_path: Path) -> None:
+    vectors = make_vectors("float32", 500)
+    products = faiss.IndexIVFFlat(faiss.IndexFlatIP(DIM), DIM, 4, faiss.METRIC_INNER_PRODUCT)
+    residuals = faiss.IndexIVFScalarQuantizer(
+        faiss.IndexFlatL2(DIM), DIM, 4, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_L2, True
+    )
+    nibbles = faiss.IndexIVFPQ(faiss.IndexFlatL2(DIM), DIM, 4, 4, 4)
+    rotated = faiss.IndexPreTransform(
+        faiss.RandomRotationMatrix(DIM, DIM), faiss.IndexIVFFlat(faiss.IndexFlatL2(DIM), DIM, 4)
+    )
+    for index, message in (
+        (products, "compares them by ip"),
+        (residuals, "by_residual 1"),
+        (nibbles, "4 bits"),
+        (rotated, "'rrot'"),
+    ):
+        index.train(vectors)
+        index.add(vectors)
+        faiss.write_index(index, str(tmp_path / "own.faiss"))
+        with pytest.raises(ForeignFile, match=message):
+            indexmill.import_index(tmp_path / "own.faiss", tmp_path / "ix", program="faiss")
+    assert [p.name for p in tmp_path.iterdir()] == ["own.faiss"]
+
+
+def test_what_only_graphs_have_is_refused(tmp_path: Path) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 400), lists=4)
+    indexmill.export(index, "faiss-ivf", tmp_path / "out")
+    for how, message in (
+        ({"order": "star"}, "order: .*leave it out"),
+        ({"pq_bytes": 4}, "pq_bytes: .*leave it out"),
+        ({"metric": "ip"}, "metric: ip, but .* was built for l2"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            indexmill.import_index(tmp_path / "out" / "index.faiss", tmp_path / "b", program="faiss", **how)
+    with pytest.raises(InputError, match="3 ids for 400 vectors"):
+        indexmill.import_index(
+            tmp_path / "out" / "index.faiss", tmp_path / "b", program="faiss", ids=[1, 2, 3]
+        )
+    assert not (tmp_path / "b").exists()
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    index = build_lists(tmp_path / "ix", make_vectors("float32", 400), lists=4)
+    indexmill.export(index, "faiss-ivf", tmp_path / "one")
+    indexmill.export(index, "faiss-ivf-disk", tmp_path / "two")
+    whole = (tmp_path / "one" / "index.faiss").read_bytes()
+    sizes = whole.index(b"full") + 12
+    bad = tmp_path / "bad.faiss"
+    twice = whole[:-8] + whole[-16:-8]
+    for data, message in (
+        (whole[:-1], "lists|to the end of the file"),
+        (whole + b"x", "1 more bytes"),
+        (whole[:sizes] + struct.pack("<Q", 2**60) + whole[sizes + 8 :], "size of list 0"),
+        (whole[:sizes] + struct.pack("<Q", 1) + whole[sizes + 8 :], "sizes of the lists"),
+        (twice, "one twice"),
+    ):
+        bad.write_bytes(data)
+        with pytest.raises(CorruptFile, match=message):
+            indexmill.import_index(bad, tmp_path / "b", program="faiss")
+    head = bytearray((tmp_path / "two" / "index.faiss").read_bytes())
+    at = head.index(b"ilod") + 28
+    head[at + 16 : at + 24] = struct.pack("<Q", 2**63)
+    (tmp_path / "two" / "index.faiss").write_bytes(head)
+    with pytest.raises(CorruptFile, match="list 0"):
+        indexmill.import_index(tmp_path / "two" / "index.faiss", tmp_path / "b", program="faiss")
+    (tmp_path / "two" / "index.ivfdata").unlink()
+    with pytest.raises(InputError, match=r"index\.ivfdata: no such file"):
+        indexmill.import_index(tmp_path / "two" / "index.faiss", tmp_path / "b", program="faiss")
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_file_of_ids_names_the_vectors_of_an_export_by_slot(tmp_path: Path) -> None:
+    names = [f"n{i}" for i in range(N)]
+    index = build_lists(tmp_path / "ix", make_vectors("float32"), batch_vectors=None)
+    again = back(index, tmp_path, ids_of_export="slot", ids=names)
+    assert IvfFiles(again).user_ids().to_pylist() == names

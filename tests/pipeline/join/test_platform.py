@@ -1,0 +1,204 @@
+"""Workers of unlike speed: planned so that they finish together, corrected when one lags, with the same result."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.cli import run
+from tests.support.ivf import build_lists, join, make_vectors
+
+from indexmill.formats.errors import ConfigError, CorruptFile
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.pipeline.join.platform import Costs, Worker, costs_of, read_platform, worker_seconds
+from indexmill.pipeline.join.simulate import energy_joules, simulate, spread
+from indexmill.pipeline.join.split import plan_split
+
+BATCHES = 60
+
+
+def even(n: int = BATCHES, n_bytes: float = 1e6, compares: float = 1e6) -> Costs:
+    return Costs(np.full(n, n_bytes), np.full(n, compares))
+
+
+def host_and_drives(drives: int, overlap: bool = False) -> list[Worker]:
+    """A host that is 11 times as fast as each of its drives."""
+    host = Worker("host", 220.0, 220.0, overlap)
+    return [host, *(Worker(f"drive-{i}", 20.0, 20.0, overlap) for i in range(drives))]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_planned_workers_finish_within_a_batch_of_each_other(overlap: bool) -> None:
+    workers, costs = host_and_drives(8, overlap), even(400)
+    planned = plan_split(workers, costs, range(400))
+    assert sorted(n for share in planned for n in share.batches) == list(range(400))
+    slowest = max(worker_seconds(worker, costs, [0]) for worker in workers)
+    seconds = [share.seconds for share in planned]
+    assert max(seconds) - min(seconds) <= slowest
+    assert spread([one.seconds for one in simulate(planned, costs)]) < 0.1
+
+
+def test_the_papers_split_comes_out_of_its_rates() -> None:
+    """Section 5.5: nprobe 1, eight drives, 50 million vectors: 29 for the host and 2.6 for each drive."""
+    workers = [Worker("host", 29.0 * 2, 29.0 * 2, False), *[Worker("drive", 2.6 * 2, 2.6 * 2, False)] * 8]
+    planned = plan_split(workers, even(5000), range(5000))
+    millions = [len(share.batches) / 100 for share in planned]
+    assert millions[0] == pytest.approx(29, rel=0.02)
+    assert millions[1:] == pytest.approx([2.6] * 8, rel=0.02)
+
+
+def test_an_overlapped_worker_takes_as_long_as_a_slow_replay_of_it() -> None:
+    rng = np.random.default_rng(5)
+    costs = Costs(rng.uniform(1e6, 9e6, 12), rng.uniform(1e6, 9e6, 12))
+    worker = Worker("w", 7.0, 5.0)
+    loads, searches = costs.n_bytes / 7e6, costs.compares / 5e6
+    loaded = searched = began = 0.0
+    for load, search in zip(loads, searches, strict=True):
+        loaded = began + load  # it begins to load when the search of the batch before begins
+        began = max(loaded, searched)
+        searched = began + search
+    (share,) = plan_split([worker], costs, range(12))
+    (done,) = simulate([share], costs)
+    assert done.seconds == pytest.approx(searched)
+    assert share.seconds == pytest.approx(searched)
+
+
+def test_batches_of_a_worker_that_lags_are_taken_by_others() -> None:
+    workers, costs = host_and_drives(8), even(400)
+    planned = plan_split(workers, costs, range(400))
+    lagging = simulate(planned, costs, lag={0: 3.0})
+    assert sorted(n for one in lagging for n in one.batches) == list(range(400))
+    assert sum(one.stolen for one in lagging[1:]) > 50
+    assert spread([one.seconds for one in lagging]) < 0.15
+    alone = planned[0].seconds * 3.0
+    assert max(one.seconds for one in lagging) < 0.7 * alone
+
+
+def test_energy_counts_work_and_waiting() -> None:
+    workers = [Worker("a", 1.0, 1.0, False, watts=10, idle_watts=1), Worker("b", 1.0, 1.0, False, watts=5)]
+    runs = simulate(plan_split(workers, even(3), range(3)), even(3))
+    assert [one.seconds for one in runs] == [4.0, 2.0]
+    assert energy_joules(workers, runs, base_watts=100) == pytest.approx(100 * 4 + 10 * 4 + 5 * 2)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    vectors = make_vectors("uint8", 100 * BATCHES)
+    return build_lists(tmp_path_factory.mktemp("ivf") / "ix", vectors, lists=4, batch_vectors=100)
+
+
+def slowed(index: Path, queries: int, seconds: float) -> list[Worker]:
+    """A host and four drives that are slowed so that all together take so many seconds."""
+    files = IvfFiles(index)
+    costs = costs_of(files, np.full(4, queries))
+    speed = {
+        "load_mb_s": costs.n_bytes.sum() / 1e6 / seconds,
+        "compare_m_s": costs.compares.sum() / 1e6 / seconds,
+    }
+
+    def part(name: str, share: float) -> Worker:
+        load, compare = (2 * share * rate for rate in speed.values())
+        return Worker(name, load, compare, overlap=False, throttle=True)
+
+    return [part("host", 0.6), *(part(f"drive-{i}", 0.1) for i in range(4))]
+
+
+def test_slowed_workers_finish_together_with_the_result_of_one(index: Path, tmp_path: Path) -> None:
+    queries = make_vectors("uint8", 50, seed=9)
+    join(index, queries, tmp_path / "a.parquet", nprobe=4)
+    report = join(index, queries, tmp_path / "b.parquet", nprobe=4, platform=slowed(index, 50, 3.0))
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert report.workers is not None
+    assert [one.planned for one in report.workers] == [36, 6, 6, 6, 6]
+    assert sorted(n for one in report.workers for n in one.batches) == list(range(BATCHES))
+    # not sooner than their rates allow, and not one after the other, also where the machine is busy
+    assert 2.6 < max(one.seconds for one in report.workers) < 6.0
+
+
+def test_rates_that_are_not_declared_are_measured(index: Path, tmp_path: Path) -> None:
+    queries = make_vectors("uint8", 50, seed=9)
+    report = join(index, queries, tmp_path / "r.parquet", nprobe=2, platform=[Worker("a"), Worker("b")])
+    assert report.workers is not None
+    assert sum(len(one.batches) for one in report.workers) == BATCHES - 1  # one was measured with
+    join(index, queries, tmp_path / "a.parquet", nprobe=2)
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "r.parquet").read_bytes()
+
+
+def test_batches_that_cannot_be_read_are_named_and_left_for_later(index: Path, tmp_path: Path) -> None:
+    queries, path = make_vectors("uint8", 50, seed=9), tmp_path / "ix"
+    shutil.copytree(index, path)
+    aside = [path / f"batch-{number:06d}.imx" for number in (0, 1, 30)]  # rates are measured with the third
+    for file in aside:
+        file.rename(file.with_suffix(".aside"))
+    crew = [Worker("a"), Worker("b", overlap=False)]
+    with pytest.raises(CorruptFile, match=r"3 of 60 batches cannot be read:\n.*batch-000000\.imx"):
+        join(path, queries, tmp_path / "r.parquet", platform=crew)
+    for file in aside:
+        file.with_suffix(".aside").rename(file)
+    assert join(path, queries, tmp_path / "r.parquet", platform=crew).reused == BATCHES - 3
+    join(index, queries, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "r.parquet").read_bytes()
+
+
+def test_a_plan_tells_what_each_worker_will_do(index: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "q.npy", make_vectors("uint8", 50, seed=9))
+    (tmp_path / "p.toml").write_text(
+        '[[worker]]\nname = "host"\nload_mb_s = 60\ncompare_m_s = 60\n'
+        '[[worker]]\nname = "drive"\ncount = 4\nload_mb_s = 10\ncompare_m_s = 10\n'
+    )
+    arguments = (
+        "join",
+        tmp_path / "q.npy",
+        index,
+        "--nprobe",
+        4,
+        "--platform",
+        tmp_path / "p.toml",
+        "--plan",
+    )
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert [row["worker"] for row in rows] == ["host", *(f"drive-{i}" for i in range(4))]
+    assert [row["vectors"] for row in rows] == [3600, 600, 600, 600, 600]
+    assert "host: 36 batches of 3,600 vectors" in run(*arguments).output
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"expected \[\[worker\]\] tables"),
+        ("[[worker]]\nload_mb_s = 1", "worker 1: expected a table with a name"),
+        ('[[worker]]\nname = "a"\nload = 1', "unknown key 'load'; choose from count, name, load_mb_s"),
+        ('[[worker]]\nname = "a"\nload_mb_s = 0', r"\(a\): load_mb_s: expected a number above 0, got 0"),
+        ('[[worker]]\nname = "a"\ncount = 1.5', "count: expected a whole number from 1 to 256"),
+        ('[[worker]]\nname = "a"\nthrottle = true', "throttle needs the rates to slow it to"),
+        ('[[worker]]\nname = "a"\ncount = 200\n[[worker]]\nname = "b"\ncount = 200', "400 workers"),
+        ("[[worker", "expected a TOML file"),
+    ],
+)
+def test_a_platform_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        read_platform(tmp_path / "p.toml")
+
+
+def test_a_plan_without_rates_or_a_file_is_refused(index: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "q.npy", make_vectors("uint8", 5, seed=9))
+    (tmp_path / "p.toml").write_text('[[worker]]\nname = "a"\n')
+    base = ("join", tmp_path / "q.npy", index, "--nprobe", 4, "--plan")
+    assert "name its file" in run(*base).output
+    assert "worker a has no rates" in run(*base, "--platform", tmp_path / "p.toml").output
+
+
+def test_a_platform_is_of_one_machine(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="its workers are of one machine"):
+        join(
+            index, make_vectors("uint8", 5), tmp_path / "r.parquet", executor="ray",
+            platform=[replace(Worker("a"), threads=2)],
+        )  # fmt: skip

@@ -1,0 +1,125 @@
+"""A build holds its memory budget, as seen from outside and by the kernel, and stops cleanly on a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tests.support.bench  # noqa: F401  # puts jobs/bench on the path
+from tests.pipeline.test_build import data_files
+
+from indexmill.pipeline.mill.peak import PeakMemory
+
+import cgroup  # isort: skip
+from cgroup import Group, NoLimits  # isort: skip
+
+MIB = 2**20
+BUDGET = 340 * MIB
+#: What the kernel's limit leaves for page cache, which a budget does not count, and for libraries' code.
+CACHE = 200 * MIB
+OPTIONS = [
+    "--shard-vectors",
+    "13000",
+    "-R",
+    "16",
+    "-L",
+    "24",
+    "--pq-bytes",
+    "8",
+    "--entries",
+    "64",
+    "--sample-vectors",
+    "5000",
+]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(50, 256)) * 3
+    vectors = centres[rng.integers(0, 50, 30_000)] + rng.normal(size=(30_000, 256))
+    path = tmp_path_factory.mktemp("budget") / "v.npy"
+    np.save(path, vectors.astype(np.float32))
+    return path
+
+
+def command(source: Path, out: Path, *more: str) -> list[str]:
+    program = [
+        sys.executable,
+        "-m",
+        "indexmill.jobs.cli.main",
+        "build",
+        "--input",
+        str(source),
+        "--out",
+        str(out),
+    ]
+    return [*program, "--memory", str(BUDGET), *OPTIONS, *more]
+
+
+@pytest.fixture
+def limited() -> Iterator[Group]:
+    try:
+        with cgroup.memory_limit(BUDGET + CACHE) as group:
+            yield group
+    except NoLimits as reason:
+        pytest.skip(str(reason))
+
+
+def test_a_build_stays_within_its_budget(source: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(command(source, tmp_path / "ix")) as build, PeakMemory(build.pid, 0.02) as peak:
+        build.wait()
+    assert build.returncode == 0
+    manifest = json.loads((tmp_path / "ix" / "manifest.json").read_text())
+    assert len(manifest["graph"]["shards"]) >= 3
+    assert 100 * MIB < peak.bytes <= 1.05 * BUDGET
+    told = json.loads((tmp_path / "ix" / "run.json").read_text())["peak_memory_bytes"]
+    assert (
+        0.5 * peak.bytes <= told <= 1.1 * peak.bytes
+    )  # compiling a kernel keeps the build's own sampler waiting
+
+
+def test_a_build_lives_under_a_limit_of_the_kernel(source: Path, tmp_path: Path, limited: Group) -> None:
+    assert subprocess.run(limited.wrap(command(source, tmp_path / "ix"))).returncode == 0
+    assert limited.pressure().oom_kills == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_build_cleanly_and_the_next_one_goes_on(
+    source: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out, work = tmp_path / "ix", tmp_path / "ix.work"
+
+    def heed_interrupts() -> None:  # a shell in the background ignores SIGINT, and children inherit that
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    with subprocess.Popen(
+        command(source, out), preexec_fn=heed_interrupts, stderr=subprocess.PIPE, text=True
+    ) as build:
+        while not list(work.glob("build-*/*.chunk*")):
+            assert build.poll() is None
+            time.sleep(0.02)
+        began = time.monotonic()
+        build.send_signal(number)
+        _, said = build.communicate()
+    assert build.returncode == code
+    assert time.monotonic() - began < 10
+    assert "goes on where it stopped" in said
+    assert "Traceback" not in said
+    assert not out.exists()
+    finished = {p: p.stat().st_mtime_ns for p in work.glob("*/stage.json")}
+    assert len(finished) >= 3
+    assert subprocess.run(command(source, tmp_path / "whole"), capture_output=True).returncode == 0
+    rerun = subprocess.run(command(source, out), capture_output=True, text=True)
+    assert rerun.returncode == 0
+    assert rerun.stderr.count("reused") >= 2
+    assert data_files(out) == data_files(tmp_path / "whole")
+    assert sorted(os.listdir(tmp_path)) == ["ix", "whole"]

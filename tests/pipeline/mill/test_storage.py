@@ -1,0 +1,313 @@
+"""A work folder on object storage, against an S3 server on loopback that fails one request in ten."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from tests.support.s3 import FlakyFileSystem, FlakyServer, flaky_server
+
+from indexmill.formats.errors import InputError, StorageError
+from indexmill.pipeline.mill import retry, storage
+from indexmill.pipeline.mill.localised import run_localised
+from indexmill.pipeline.mill.retry import retried
+from indexmill.pipeline.mill.storage import Storage, Stored
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FlakyServer]:
+    with flaky_server() as running:
+        yield running
+
+
+@pytest.fixture
+def s3(server: FlakyServer, tmp_path: Path) -> Storage:
+    server.failing = lambda request: False
+    return Storage(server.url, str(tmp_path / "one"))
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "_FIRST_SECONDS", 1e-3)
+
+
+def put(at: Storage, name: str, data: bytes) -> None:
+    path = at.local(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    at.push(name)
+
+
+def other(at: Storage, tmp_path: Path) -> Storage:
+    """The same storage, seen by another node."""
+    return Storage(at.url, str(tmp_path / "two"))
+
+
+def test_a_file_that_one_node_pushed_is_fetched_by_another(s3: Storage, tmp_path: Path) -> None:
+    put(s3, "a-1/x.bin", b"x" * 100)
+    put(s3, "a-1/deep/y.bin", b"")
+    two = other(s3, tmp_path)
+    assert two.list("a-1") == {"a-1/deep/y.bin": 0, "a-1/x.bin": 100}
+    assert two.fetch("a-1") == tmp_path / "two/a-1"
+    assert (tmp_path / "two/a-1/x.bin").read_bytes() == b"x" * 100
+    assert (tmp_path / "two/a-1/deep/y.bin").read_bytes() == b""
+    assert two.exists("a-1/x.bin")
+    assert not two.exists("a-1/z.bin")
+
+
+def test_a_file_larger_than_a_piece_arrives_whole(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = np.random.default_rng(1).bytes(12_345_678)  # several parts of an upload, too
+    monkeypatch.setattr(storage, "_PIECE_BYTES", 1_000_000)
+    put(s3, "big-1/b.bin", data)
+    assert other(s3, tmp_path).fetch("big-1/b.bin").read_bytes() == data
+
+
+def test_what_the_mirror_has_is_not_fetched_again_unless_its_size_differs(
+    s3: Storage, server: FlakyServer, tmp_path: Path
+) -> None:
+    put(s3, "b-1/x.bin", b"12345")
+    two = other(s3, tmp_path)
+    local = two.fetch("b-1/x.bin")
+    before = server.requests
+    two.fetch("b-1/x.bin")
+    assert server.requests == before + 1  # its size
+    local.write_bytes(b"123")  # a copy that was cut
+    assert two.fetch("b-1/x.bin").read_bytes() == b"12345"
+
+
+def test_workers_of_a_node_fetch_a_file_once(s3: Storage, tmp_path: Path) -> None:
+    put(s3, "c-1/x.bin", b"7" * 1000)
+    two = other(s3, tmp_path)
+    two.filesystem = counting = FlakyFileSystem(two.filesystem, every=1 << 30)
+    threads = [threading.Thread(target=two.fetch, args=("c-1/x.bin",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counting.calls == 4 + 2  # four looks, one open and one read
+
+
+def test_deleted_files_are_gone_from_storage_and_mirror(s3: Storage) -> None:
+    put(s3, "d-1/x.bin", b"1")
+    put(s3, "d-1/y.bin", b"2")
+    s3.delete("d-1/x.bin")
+    assert s3.list("d-1") == {"d-1/y.bin": 1}
+    assert not s3.local("d-1/x.bin").exists()
+    s3.delete("d-1")
+    s3.delete("d-1")
+    assert s3.list("d-1") == {}
+    assert not s3.local("d-1").exists()
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_storage_that_fails_one_call_in_ten_loses_nothing(s3: Storage, tmp_path: Path) -> None:
+    two = other(s3, tmp_path)
+    s3.filesystem = writes = FlakyFileSystem(s3.filesystem)
+    two.filesystem = reads = FlakyFileSystem(two.filesystem)
+    data = {f"e-1/{i:03d}.bin": os.urandom(1000 + i) for i in range(40)}
+    for name, content in data.items():
+        put(s3, name, content)
+    two.fetch("e-1")
+    assert two.list("e-1") == {name: len(content) for name, content in data.items()}
+    assert {name: two.local(name).read_bytes() for name in data} == data
+    s3.delete("e-1")
+    assert not s3.exists("e-1")
+    assert min(writes.calls, reads.calls) > 100  # so ten failures each, at least
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_a_server_that_fails_one_request_in_ten_loses_nothing(
+    s3: Storage, server: FlakyServer, tmp_path: Path
+) -> None:
+    server.failing = lambda request: request % 50 < 5  # in a row: more than Arrow's own client tries
+    before = server.failed
+    data = {f"f-1/{i:03d}.bin": os.urandom(1000 + i) for i in range(25)}
+    for name, content in data.items():
+        put(s3, name, content)
+    two = other(s3, tmp_path)
+    two.fetch("f-1")
+    assert {name: two.local(name).read_bytes() for name in data} == data
+    assert server.failed >= before + 5
+
+
+def test_storage_that_never_answers_is_named_without_its_secret(
+    s3: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "_FIRST_SECONDS", 1e-3)
+    s3.filesystem = FlakyFileSystem(s3.filesystem, every=1)
+    with pytest.raises(
+        StorageError, match=r"^looking for s3://bucket/work/x: failed 8 times \(call 8 fails\)"
+    ) as e:
+        s3.exists("x")
+    assert "secret" not in str(e.value)
+
+
+def test_waits_grow_differ_and_are_bounded() -> None:
+    waits: list[float] = []
+
+    def fail() -> None:
+        raise OSError("busy")
+
+    for _ in range(50):
+        with pytest.raises(StorageError, match="failed 8 times"):
+            retried(fail, "x", waits.append)
+    rounds = np.array(waits).reshape(50, 7)
+    bounds = np.minimum(10, 0.2 * 2.0 ** np.arange(7))
+    assert (rounds <= bounds).all()
+    assert (rounds.max(0) > bounds / 2).all()
+    assert len(np.unique(rounds)) == rounds.size
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError("no"), OSError("AWS Error ACCESS_DENIED during HeadObject operation")]
+)
+def test_what_waiting_does_not_mend_is_refused_at_once(error: OSError) -> None:
+    calls = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise error
+
+    with pytest.raises(StorageError, match="credentials"):
+        retried(fail, "reading s3://b/x")
+    assert len(calls) == 1
+
+
+def test_missing_files_and_names_outside_are_refused(s3: Storage) -> None:
+    with pytest.raises(StorageError, match=r"^s3://bucket/work/g-1/x: not found"):
+        s3.fetch("g-1/x")
+    with pytest.raises(ValueError, match="no name below"):
+        s3.fetch("../x")
+
+
+class Inputs(NamedTuple):
+    chunks: list[str]
+    rate: float
+
+
+def join(inputs: Inputs, first: str, out: str, threads: int) -> int:
+    """Write the inputs behind each other."""
+    data = b"".join(Path(p).read_bytes() for p in [*inputs.chunks, first])
+    Path(out).write_bytes(data)
+    return threads
+
+
+def write_two(out: str) -> None:
+    assert not list(Path(out).iterdir())
+    for name in ("a", "b"):
+        (Path(out) / name).write_text(name)
+
+
+def refuse(out: str) -> None:
+    Path(out).write_bytes(b"half")
+    raise InputError("part-3.npy: row 7 holds NaN")
+
+
+def test_a_task_runs_on_any_node_between_fetch_and_push(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "xyz":
+        put(s3, f"h-1/{name}", name.encode())
+    root = s3.mirror
+    packed: Any = s3.pack((Inputs([f"{root}/h-1/x", f"{root}/h-1/y"], 0.5), root / "h-1/z"))
+    assert packed == (Inputs([Stored("h-1/x"), Stored("h-1/y")], 0.5), Stored("h-1/z"))  # type: ignore[list-item]
+    monkeypatch.setenv(storage.MIRROR_VARIABLE, str(tmp_path / "another node"))
+    storage.open_storage.cache_clear()
+    assert run_localised(s3.url, join, packed, "i-1/000.bin", threads=3) == 3
+    assert s3.fetch("i-1/000.bin").read_bytes() == b"xyz"
+    run_localised(s3.url, write_two, (), "j-1", directory=True)
+    run_localised(s3.url, write_two, (), "j-1", directory=True)  # again, after a death
+    assert s3.list("j-1") == {"j-1/a": 1, "j-1/b": 1}
+
+
+def test_a_task_that_fails_leaves_nothing_behind(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(storage.MIRROR_VARIABLE, str(tmp_path / "node"))
+    storage.open_storage.cache_clear()
+    with pytest.raises(InputError):
+        run_localised(s3.url, refuse, (), "k-1/000.bin")
+    assert not s3.exists("k-1")
+    assert not [p for p in (tmp_path / "node").rglob("*") if p.is_file()]
+
+
+class Interrupting:
+    """A file system whose streams are interrupted at the second write."""
+
+    def __init__(self, inner: Any, deletes: bool = True) -> None:
+        self.inner, self.deletes = inner, deletes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def delete_file(self, path: str) -> None:
+        if not self.deletes:
+            raise OSError("the network is gone")
+        self.inner.delete_file(path)
+
+    def open_output_stream(self, path: str) -> Any:
+        stream, writes = self.inner.open_output_stream(path), []
+
+        class Stream:
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                stream.close()
+
+            def write(self, piece: bytes) -> None:
+                writes.append(stream.write(piece))
+                if len(writes) == 2:
+                    raise KeyboardInterrupt
+
+        return Stream()
+
+
+@pytest.mark.parametrize("on", ["s3", "directory"])
+def test_an_interrupted_push_leaves_nothing(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
+) -> None:
+    at = s3 if on == "s3" else Storage(f"file://{tmp_path}/nfs", str(tmp_path / "mirror"))
+    monkeypatch.setattr(storage, "_PIECE_BYTES", 10)
+    at.filesystem = Interrupting(at.filesystem)
+    with pytest.raises(KeyboardInterrupt):
+        put(at, "m-1/x", b"1" * 100)
+    assert at.list("m-1") == {}
+
+
+def test_a_file_of_which_storage_has_the_beginning_is_not_taken_for_whole(
+    s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(storage.MIRROR_VARIABLE, str(tmp_path / "node"))
+    storage.open_storage.cache_clear()
+    monkeypatch.setattr(storage, "_PIECE_BYTES", 1)
+    at = storage.open_storage(s3.url)
+    run_localised(s3.url, write_three, (), "n-1/0.bin")
+    at.filesystem = Interrupting(at.filesystem, deletes=False)
+    with pytest.raises(KeyboardInterrupt):
+        run_localised(s3.url, write_three, (), "n-1/1.bin")
+    assert s3.list("n-1") == {"n-1/0.bin": 3, "n-1/1.bin": 2}
+    assert s3.confirmed("n-1") == {"n-1/0.bin": True}
+    put(s3, "n-1/0.bin", b"12")
+    assert s3.confirmed("n-1") == {"n-1/0.bin": False}
+    s3.delete("n-1/0.bin")
+    assert s3.confirmed("n-1") == {"n-1/0.bin": False}
+
+
+def write_three(out: str) -> None:
+    Path(out).write_bytes(b"123")
+
+
+def test_files_appear_whole_also_where_storage_is_a_directory(tmp_path: Path) -> None:
+    at = Storage(f"file://{tmp_path}/nfs", str(tmp_path / "mirror"))
+    put(at, "l-1/x", b"12")
+    assert at.list() == {"l-1/x": 2}
+    assert [p.name for p in (tmp_path / "nfs/l-1").iterdir()] == ["x"]
+    assert Storage(at.url, str(tmp_path / "other")).fetch("l-1/x").read_bytes() == b"12"

@@ -1,0 +1,92 @@
+"""What laying out takes: star packing 24 bytes a vertex, and nothing else of the index's size."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.append import build, points
+from tests.support.memory import peak_growth
+
+import indexmill
+from indexmill.formats.directory import verify_index
+from indexmill.formats.errors import BudgetError
+from indexmill.pipeline.mill.peak import has_proportional_sizes
+
+linux = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
+
+GRAPH = """
+import numpy as np
+from indexmill.layout.star import star_order
+
+n, R = 400_000, 6
+star_order(np.zeros((8, R), np.uint32), np.zeros(8, np.int32), 3, np.empty(1, np.uint32))
+neighbours = np.lib.format.open_memmap(path / "neighbours.npy", "w+", np.uint32, (n, R))
+degrees = np.lib.format.open_memmap(path / "degrees.npy", "w+", np.int32, (n,))
+sources = np.lib.format.open_memmap(path / "sources.npy", "w+", np.uint32, (n * R,))
+rng = np.random.default_rng(1)
+for first in range(0, n, 10_000):
+    neighbours[first : first + 10_000] = rng.integers(n, size=(10_000, R))
+degrees[:] = R
+"""
+
+
+@linux
+def test_star_packing_takes_24_bytes_a_vertex() -> None:
+    grown = peak_growth(GRAPH, "order = star_order(neighbours, degrees, 5, sources)")
+    assert 20 * 400_000 < grown < 27 * 400_000
+
+
+WRITTEN = """
+import numpy as np
+from pathlib import Path
+from indexmill.formats.graph.codes import Codebook, write_codes
+from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.file import NodeBlock, NodeFormat, write_graph
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+from indexmill.pipeline.generations.run import RunOptions
+from indexmill.pipeline.relayout.run import LayoutRequest, run_layout
+
+n, dim, R = 120_000, 200, 24
+index = path / "ix"
+index.mkdir()
+rng = np.random.default_rng(1)
+
+def nodes():
+    for first in range(0, n, 10_000):
+        vectors = rng.integers(256, size=(10_000, dim), dtype=np.uint8)
+        yield NodeBlock(vectors, rng.integers(n, size=(10_000, R)).astype(np.uint32), np.full(10_000, R))
+
+write_graph(index / "graph.imx", NodeFormat(dim, "uint8", R), n, "l2", nodes())
+codebook = Codebook(np.zeros((256, dim), np.float32), np.linspace(0, dim, 21).astype(np.uint32))
+codes = (rng.integers(256, size=(10_000, 20), dtype=np.uint8) for _ in range(12))
+write_codes(index / "codes.imx", codebook, n, codes)
+entries = EntryVertices(0, np.zeros((4, dim), np.float32), np.arange(4, dtype=np.uint32))
+write_entries(index / "entries.imx", entries, n)
+write_ids(index / "ids.imx", rng.permutation(n).astype(np.uint32), None)
+build_id, files = seal_files(index, [p.name for p in index.iterdir()])
+facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
+write_manifest(index, Manifest("graph", build_id, {}, facts, {}, None, files))
+run_layout(index, LayoutRequest("random"), RunOptions(workers=1))  # loads what a run loads
+"""
+
+
+@linux
+def test_nodes_and_codes_pass_through_in_pieces() -> None:
+    grown = peak_growth(WRITTEN, "run_layout(index, LayoutRequest('identity'), RunOptions(workers=1))")
+    nodes = 120_000 * (200 + 4 + 4 * 24 + 20)
+    assert nodes > 36_000_000
+    assert grown < 24_000_000  # buffers that do not grow with it, and 4 bytes a vertex a few times
+
+
+def test_the_least_memory_it_asks_for_is_enough(tmp_path: Path) -> None:
+    index = build(tmp_path / "ix", points(500, 1), order="identity", ids=np.arange(500) * 7)
+    with pytest.raises(BudgetError) as refusal:
+        indexmill.lay_out(index, "star", memory=1)
+    found = re.search(r"give at least ([\d,]+)", str(refusal.value))
+    assert found is not None
+    indexmill.lay_out(index, "star", memory=int(found[1].replace(",", "")))
+    assert verify_index(index) == []

@@ -1,0 +1,204 @@
+"""The C interface, used from C: examples and tests are compiled against the generated header and run."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.oracles.small_index import SmallIndex, write_small_index
+
+from indexmill.reader.choices import (
+    DEFAULT_BEAM_WIDTH,
+    DEFAULT_ENTRY,
+    DEFAULT_INFLIGHT,
+    DEFAULT_POLICY,
+    DEFAULT_SEARCH_LIST_SIZE,
+)
+from indexmill.reader.index import Index
+
+READER = Path(__file__).parents[2] / "reader"
+INCLUDE = READER / "capi/include"
+HEADER = INCLUDE / "indexmill.h"
+C11 = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic")
+SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+Compile = Callable[[str], Path]
+
+
+def run(*command: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run a program; one that should succeed and does not shows what it said."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0 or not check, f"{command[0]}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the library under the names that programs link and load."""
+    header = HEADER.read_text()
+    build = ["cargo", "build", "--quiet", "--locked", "-p", "indexmill-capi"]
+    subprocess.run(build, cwd=READER, check=True)
+    assert HEADER.read_text() == header, "commit the regenerated indexmill.h"
+    version = re.search(r"#define IM_ABI_VERSION (\d+)", header)
+    assert version
+    out = tmp_path_factory.mktemp("capi")
+    shutil.copy(READER / "target/debug/libindexmill.so", out / f"libindexmill.so.{version[1]}")
+    (out / "libindexmill.so").symlink_to(f"libindexmill.so.{version[1]}")
+    return out
+
+
+@pytest.fixture(scope="module")
+def compile_c(library: Path) -> Compile:
+    """Compile a C file of reader/capi; with sanitizers if this compiler and system have them."""
+    compiler = shutil.which("cc")
+    assert compiler, "the tests need a C compiler"
+
+    def build(source: Path, *flags: str) -> Path:
+        program = library / source.stem
+        link = (f"-L{library}", f"-Wl,-rpath,{library}", "-lindexmill", "-lm", "-pthread")
+        run(compiler, *C11, *flags, f"-I{INCLUDE}", source, *link, "-o", program)
+        return program
+
+    probe = library / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    try:
+        run(build(probe, *SANITIZERS))
+        flags: tuple[str, ...] = SANITIZERS
+    except AssertionError:
+        flags = ()
+    return lambda name: build(READER / "capi" / name, *flags)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> SmallIndex:
+    """An index of 200 float32 vectors of 16 dimensions, with string ids and a navigation graph."""
+    return write_small_index(tmp_path_factory.mktemp("index") / "ix", id_type="string")
+
+
+def test_the_header_is_c_plus_plus_too(tmp_path: Path) -> None:
+    compiler = shutil.which("c++")
+    if not compiler:
+        pytest.skip("no C++ compiler")
+    source = tmp_path / "embed.cpp"
+    source.write_text('#include "indexmill.h"\nImSearchParams params{};\n')
+    run(compiler, "-std=c++17", *C11[1:], "-fsyntax-only", f"-I{INCLUDE}", source)
+
+
+def test_the_header_has_every_function_and_says_which_threads_may_call_it() -> None:
+    prototypes = re.findall(r"((?://.*\n)+)[\w ]+ \*?(im_\w+)\(", HEADER.read_text())
+    sources = "".join(path.read_text() for path in (READER / "capi/src").glob("*.rs"))
+    exported = re.findall(r"#\[unsafe\(no_mangle\)\]\npub .*fn (im_\w+)\(", sources)
+    assert sorted(name for _, name in prototypes) == sorted(exported)
+    assert len(exported) == sources.count("no_mangle")
+    for comment, name in prototypes:
+        assert "// Threads: any" in comment, name
+
+
+@pytest.mark.parametrize("policy", ["beam", "page", "completion", "pipeline"])
+def test_the_c_example_finds_what_python_finds(compile_c: Compile, tmp_path: Path, policy: str) -> None:
+    written = write_small_index(tmp_path / "ix", n=150, dim=12, id_type="int64")
+    queries = np.ascontiguousarray(written.vectors[:3])
+    (tmp_path / "q").write_bytes(b"8 bytes!" + queries.tobytes())
+    options = ("k=4", "L=40", "threads=2", f"policy={policy}", "skip=8")
+    done = run(compile_c("examples/search.c"), tmp_path / "ix", tmp_path / "q", *options)
+    want = Index(tmp_path / "ix").search(queries, 4, L=40, policy=policy)  # type: ignore[arg-type]
+    lines = done.stdout.splitlines()[1:4]
+    assert [re.findall(r" (-?\d+) \(", line) for line in lines] == want.ids.astype(str).tolist()
+    pages = [int(shown) for shown in re.findall(r"; (\d+) pages", done.stdout)]
+    assert pages == want.counters["pages_read"].tolist()
+
+
+def test_the_c_example_shows_what_it_holds_in_memory(compile_c: Compile, written: SmallIndex) -> None:
+    done = run(compile_c("examples/search.c"), written.path)
+    shown = re.search(r"peak memory: ([\d.]+) MiB; the index holds ([\d.]+) MiB$", done.stdout.strip())
+    assert shown
+    held = Index(written.path).native.memory_bytes / 2**20
+    # Printing string ids made the table of slots, 4 bytes a vector.
+    assert float(shown[2]) == pytest.approx(held + 4 * 200 / 2**20, abs=0.051)
+    assert float(shown[1]) > float(shown[2])
+
+
+def test_the_c_example_reports_what_is_wrong(compile_c: Compile, tmp_path: Path, written: SmallIndex) -> None:
+    search = compile_c("examples/search.c")
+    done = run(search, tmp_path, check=False)
+    assert done.returncode == 1
+    assert "manifest" in done.stderr
+    for option in ("policy=best", "L=", "K=3"):
+        done = run(search, written.path, tmp_path / "q", option, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith("usage:")
+
+
+def test_the_c_defaults_are_those_of_python(library: Path) -> None:
+    codes = dict(re.findall(r"#define (IM_\w+) (\d+)", HEADER.read_text()))
+    struct = re.search(r"typedef struct ImSearchParams \{(.*?)\}", HEADER.read_text(), re.DOTALL)
+    assert struct
+    fields = re.findall(r"uint32_t (\w+);", struct[1])
+    n_bytes = 48  # nine uint32_t, four bytes between, a pointer
+    values = (ctypes.c_uint32 * (n_bytes // 4))(*[7] * (n_bytes // 4))
+    fill = ctypes.CDLL(str(library / "libindexmill.so")).im_search_params_default
+    assert fill(values, ctypes.c_size_t(n_bytes)) == 0
+    want = {
+        "struct_bytes": n_bytes,
+        "k": inspect.signature(Index.search).parameters["k"].default,
+        "search_list_size": DEFAULT_SEARCH_LIST_SIZE,
+        "beam_width": DEFAULT_BEAM_WIDTH,
+        "policy": int(codes[f"IM_POLICY_{DEFAULT_POLICY.upper()}"]),
+        "entry": int(codes[f"IM_ENTRY_{DEFAULT_ENTRY.upper()}"]),
+        "threads": 1,
+        "inflight": DEFAULT_INFLIGHT,
+        "deterministic": 1,
+    }
+    assert dict(zip(fields, values[:9], strict=True)) == want
+    assert values[10:] == [0, 0]  # no filter
+
+
+def test_the_filter_example_finds_the_even_ids_within_the_radius(
+    compile_c: Compile, written: SmallIndex, tmp_path: Path
+) -> None:
+    query = np.ascontiguousarray(written.vectors[6])
+    query.tofile(tmp_path / "q")
+    distances = ((written.vectors.astype(np.float64) - query) ** 2).sum(axis=1)
+    radius = float(np.sort(distances)[30])
+    done = run(compile_c("examples/filter.c"), written.path, tmp_path / "q", repr(radius))
+    *rows, summary = done.stdout.splitlines()
+    want = {i for i in range(0, 200, 2) if distances[i] <= radius}
+    assert {int(row.split()[0]) for row in rows} == want
+    assert len(rows) == len(want)
+    assert summary.startswith(f"{len(want)} of 100 allowed vectors;")
+
+
+def test_every_function_refuses_what_is_wrong(
+    compile_c: Compile, written: SmallIndex, tmp_path: Path
+) -> None:
+    damaged, other = tmp_path / "damaged", tmp_path / "other"
+    shutil.copytree(written.path, damaged)
+    content = bytearray((damaged / "graph.imx").read_bytes())
+    content[4096 * 2 + 100] ^= 1
+    (damaged / "graph.imx").write_bytes(content)
+    write_small_index(other, dtype="uint8", n_navigation=0)
+    np.ascontiguousarray(written.vectors[:3]).tofile(tmp_path / "q")
+    run(compile_c("tests/errors.c"), written.path, damaged, other, tmp_path / "q")
+
+
+@pytest.mark.parametrize("engine", ["auto", "pread"])
+def test_threads_that_share_an_index_find_what_they_find_alone(
+    compile_c: Compile, written: SmallIndex, tmp_path: Path, engine: str
+) -> None:
+    np.ascontiguousarray(written.vectors[::20]).tofile(tmp_path / "q")
+    run(compile_c("tests/threads.c"), written.path, tmp_path / "q", engine)
+
+
+@pytest.mark.parametrize("engine", ["auto", "pread"])
+def test_a_forked_child_searches_its_parents_index(
+    compile_c: Compile, written: SmallIndex, tmp_path: Path, engine: str
+) -> None:
+    np.ascontiguousarray(written.vectors[::20]).tofile(tmp_path / "q")
+    run(compile_c("tests/fork.c"), written.path, tmp_path / "q", engine)

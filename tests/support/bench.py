@@ -1,0 +1,113 @@
+"""What the tests of jobs/bench share: its modules on the path, and searches that need no index and no disk."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+BENCH = Path(__file__).parents[2] / "jobs" / "bench"
+sys.path.append(str(BENCH))
+
+import bandwidth  # noqa: E402
+import completion  # noqa: E402
+import cpu_profile  # noqa: E402
+import disk  # noqa: E402
+import diskann  # noqa: E402
+import intervals  # noqa: E402
+import ours  # noqa: E402
+from serving import Cost, make_row  # noqa: E402
+
+N_QUERIES = 200
+
+
+def fake_row(size: int, half: str, cost: float, hardness: float = 11.0, k: int = 10) -> dict[str, Any]:
+    """Return a row as the children answer: queries need list sizes of very different lengths, and pages by theirs."""
+    random = np.random.default_rng({"tune": 1, "report": 2}[half])
+    needed = hardness * random.lognormal(0, 0.6, N_QUERIES)
+    hits = np.clip(np.round(k * (1 - np.exp(-2 * size / needed))), 0, k).astype(int)
+    pages = cost * size**0.8 * random.uniform(0.8, 1.2, N_QUERIES)
+    queries = {
+        "hits": hits,
+        "hits1": (hits > 4).astype(int),
+        "pages_read": pages,
+        "hops": pages / 4,
+        "latency_us": 40 * pages,
+        "call_us": 50 * pages,
+    }
+    spent = Cost(wall_s=float(20e-6 * pages.sum()), cpu_s=float(10e-6 * pages.sum()))
+    return make_row(size, spent, 1, queries, bytes_used=1000.0, bytes_read=4096.0)
+
+
+class FakeOurs:
+    """Stands in for `ours.Ours`; `hardness` says what list sizes queries need."""
+
+    hardness = 11.0
+
+    def __init__(self, space: Any, native: Any = None) -> None:
+        self.space = space
+
+    def __enter__(self) -> FakeOurs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def ask(self, index: str, setting: Any, size: int, half: str, **others: Any) -> dict[str, Any]:
+        cost = {"beam": 2.0, "completion": 2.0, "page": 1.2, "pipeline": 1.0}[setting.policy]
+        cost *= 1.3 if setting.entry == "medoid" else 1.0
+        cost *= 1.0 if index.startswith("star") else 1.5
+        return fake_row(size, half, cost, self.hardness)
+
+    def search(self, index: str, setting: Any, **others: Any) -> Callable[[int, str], dict[str, Any]]:
+        return lambda size, half: self.ask(index, setting, size, half, **others)
+
+
+class FakeDiskAnn:
+    """Stands in for `diskann.DiskAnn`."""
+
+    def __init__(self, space: Any, threads: int = 2) -> None:
+        return None
+
+    def __enter__(self) -> FakeDiskAnn:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def search(self, way: str = "batch") -> Callable[[int, str], dict[str, Any]]:
+        return lambda size, half: fake_row(size, half, 3.0)
+
+
+def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
+    return {
+        "depth": depth,
+        "jobs": 2,
+        "seconds": seconds,
+        "method": "fio",
+        "reads_per_s": 90_000,
+        "read_us_mean": 700,
+    }
+
+
+@pytest.fixture
+def faked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the parts measure the searches above."""
+    times = [[share, 100.0 + 1000 * share] for share in (0.0, 0.5, 0.95, 1.0)]
+    reads = {
+        "depth": 1, "threads": 1, "reads": 9, "reads_per_s": 9000, "below_100_us": 0.5, "curve": times,
+        "percentiles_us": {str(p): 100.0 for p in completion.PERCENTILES},
+    }  # fmt: skip
+    monkeypatch.setattr(ours, "Ours", FakeOurs)
+    monkeypatch.setattr(ours, "ensure", lambda space, order, entries=1024: order)
+    monkeypatch.setattr(diskann, "DiskAnn", FakeDiskAnn)
+    monkeypatch.setattr(diskann, "ensure", lambda space: None)
+    monkeypatch.setattr(disk, "read_rate", read_rate)
+    monkeypatch.setattr(cpu_profile, "why_not", lambda: "perf: not installed")
+    monkeypatch.setattr(bandwidth, "_latency", lambda path: times)
+    monkeypatch.setattr(completion, "_read_times", lambda space: [reads])
+    monkeypatch.setattr(intervals, "DRAWS", 40)
