@@ -13,12 +13,12 @@ from typing import Any
 from indexmill.formats.index.manifest import MANIFEST_NAME
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline.execution.allocator import hold_little
-from indexmill.pipeline.execution.local import make_executor
+from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.record import run_record
 from indexmill.pipeline.kinds.kind import Blueprint
-from indexmill.pipeline.kinds.registry import blueprint
+from indexmill.pipeline.kinds.registry import blueprint, warm_up
 from indexmill.pipeline.mill.inputs import InputWatch
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
@@ -105,7 +105,7 @@ def default_work(out: Path) -> Path:
 def _build(build: Blueprint, store: StageStore, progress: Progress, out: Path) -> None:
     spec, source = build.spec, build.source
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory)
+    executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory, warm_up)
     watch = InputWatch(store.root, source)
     try:
         with PeakMemory() as memory, StatusFile(progress, store, memory, spec.memory) as status:

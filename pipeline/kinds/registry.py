@@ -26,3 +26,7 @@ def blueprint(spec: BuildSpec, source: VectorSource) -> Blueprint:
     if isinstance(p, LshParameters):
         return LshBlueprint(spec, source, p)
     return GraphBlueprint(spec, source, p)
+
+
+def warm_up() -> None:
+    """Do nothing: a worker that calls this has imported the stages of every kind."""

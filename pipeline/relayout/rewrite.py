@@ -27,7 +27,7 @@ from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency, invert
 from indexmill.pipeline.execution.allocator import give_back
-from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.kinds.graph.emit import record_dtype, write_nodes, write_pages

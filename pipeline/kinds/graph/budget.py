@@ -19,7 +19,7 @@ from indexmill.builders.vamana.build import list_capacity
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.layout.portfolio import USES_POINTS
-from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.graph.regions.memory import Room, most_scratch
 from indexmill.pipeline.spec import BUILDERS_OF_ALL_TYPES, Parameters
 

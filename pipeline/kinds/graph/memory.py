@@ -17,7 +17,7 @@ from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.builders.vamana.entries import n_entries
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.execution.local import RAY_WORKER_BYTES
+from indexmill.pipeline.execution.limits import RAY_WORKER_BYTES
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.graph.budget import (
     FIXED_BYTES,

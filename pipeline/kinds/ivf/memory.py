@@ -12,7 +12,7 @@ from indexmill.builders.quantize.pq import N_CENTRES, TRAINING_VECTORS
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.ivf.centroids import MAX_BATCHES
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.graph.budget import (
     FIXED_BYTES,

@@ -15,7 +15,7 @@ from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.vectors import RowFormat
 from indexmill.formats.lsh.shape import LshShape, block_capacity
 from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.graph.budget import (
     FIXED_BYTES,

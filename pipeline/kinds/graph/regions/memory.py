@@ -17,7 +17,7 @@ from indexmill.builders.partition.build import CANDIDATES, COPIES, FANOUTS, neig
 from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.reservoirs import MET
-from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.execution.limits import MOST_NARROW
 
 #: Bytes of a record's key and value in a chunk file.
 PAIR_BYTES = 8
