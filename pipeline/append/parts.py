@@ -21,7 +21,7 @@ from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.append.memory import tail_room
 from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.node_space import NodeSpace
-from indexmill.pipeline.kinds.graph.order_needs import order_bytes, order_threads
+from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
 
 #: Centroids compared with the new vectors at a time: 64 MiB of distances a block.
 _CENTROIDS_AT_ONCE = 1024

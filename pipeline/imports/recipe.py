@@ -10,8 +10,8 @@ from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.imports import tasks as foreign_tasks
 from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 
@@ -41,7 +41,7 @@ class ImportRecipe(GraphRecipe):
         mill: Mill,
         ingest: Stage,
         summary: InputSummary,
-        shape: budget.Shape,
+        shape: GraphShape,
         memory: int,
         origin: Origin,
     ) -> None:

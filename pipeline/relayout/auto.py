@@ -15,7 +15,7 @@ from indexmill.layout.order import Work, invert
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.relayout.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,7 +69,7 @@ def _plan_build(
         raise ConfigError(f"{flag}: for the plan of an index; name the directory of one that was built")
     plan = make_plan(spec)
     if json_:
-        print(json.dumps({key: value for key, value in asdict(plan).items() if value is not None}, indent=2))
+        print(json.dumps(plan.to_dict(), indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console
 
@@ -129,7 +128,7 @@ def _index_lines(plan: Plan) -> dict[str, str]:
     """How the graph is cut, or what the tables of an LSH index or the lists of an IVF index will be."""
     from indexmill.jobs.console.tables import human_bytes
 
-    shards, lsh, ivf = plan.shards, plan.lsh, plan.ivf
+    shards, regions, lsh, ivf = (plan.facts.get(name) for name in ("shards", "regions", "lsh", "ivf"))
     if ivf is not None:
         batches = "one batch" if ivf["batches"] == 1 else f"{ivf['batches']:,} batches"
         return {
@@ -143,7 +142,7 @@ def _index_lines(plan: Plan) -> dict[str, str]:
             "success": f"{lsh['success']:.3f}",
             "index": human_bytes(lsh["index_bytes"]),
         }
-    parts, what = (plan.regions, "regions, the largest") if plan.regions else (shards, "shards")
+    parts, what = (regions, "regions, the largest") if regions else (shards, "shards")
     if parts is None or parts.n == 1:
         return {"graph": "in one piece"}
     return {

@@ -12,13 +12,15 @@ from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.kinds.common import certify, cluster, encode
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.memory import batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.graph import budget, emit, entries, navigation, order
+from indexmill.pipeline.kinds.graph import emit, entries, navigation, order
 from indexmill.pipeline.kinds.graph import tasks as graph
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
+from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape, unite_row_bytes
 from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
-from indexmill.pipeline.spec import Parameters
 
 
 class GraphRecipe(Recipe):
@@ -31,22 +33,22 @@ class GraphRecipe(Recipe):
         Finished.
     summary : InputSummary
         What it learnt.
-    shape : budget.Shape
+    shape : GraphShape
         With the resolved parameters.
     memory : int
         The budget, in bytes.
     """
 
     def __init__(
-        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: budget.Shape, memory: int
+        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int
     ) -> None:
         super().__init__(mill, ingest, summary, memory)
         self.shape = shape
         self.p: Parameters = shape.parameters
         self._narrow = narrow_stages(shape, memory)
-        self.node = emit.node_format(str(shape.dtype), shape.dim, self.p.max_degree, self.p.node_dtype)
+        self.node = shape.node
         emit.check_range(summary, self.node)
-        self.sample = self._sample()
+        self.sample = self._sample_stage(self.p.sample_vectors, self.p.seed)
         self.cluster = self._cluster()
         self.graph = self._graph()
         self.encode = self._encode()
@@ -62,9 +64,7 @@ class GraphRecipe(Recipe):
             order=str(self.order.path),
             navigation=None if self.navigation is None else str(self.navigation.path),
         )
-        self.spans = budget.task_bounds(
-            summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory
-        )
+        self.spans = task_bounds(summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory)
         self.pack = self._pack()
         self.emit = self._emit()
         self.emit.pinned = True
@@ -75,14 +75,7 @@ class GraphRecipe(Recipe):
         return stage.fitting(self.memory, executor.workers, executor.workers * executor.process_bytes)
 
     def _batch_bytes(self, chunks: int, payload_bytes: int) -> int:
-        return budget.batch_bytes(chunks, payload_bytes, self.memory)
-
-    def _sample(self) -> Stage:
-        what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
-        return self._call(
-            "sample", cluster.SAMPLE_VERSION, what, [self.ingest],
-            lambda: (cluster.sample_task, self.vectors, self.p.sample_vectors, self.p.seed),
-        )  # fmt: skip
+        return batch_bytes(chunks, payload_bytes, self.memory)
 
     def _cluster(self) -> Stage:
         limit, overlap = self.p.shard_vectors, self.p.overlap
@@ -150,9 +143,9 @@ class GraphRecipe(Recipe):
     def _build_sharded(self) -> Stage:
         g, n = self._graph_parameters, self.summary.n_vectors
         limit = self.p.shard_vectors or n
-        buffer = budget.merge_bytes(self.memory)
-        spans = budget.task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
-        bounds = budget.task_bounds(n, budget.unite_row_bytes(self.shape), self.memory)
+        buffer = merge_bytes(self.memory)
+        spans = task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
+        bounds = task_bounds(n, unite_row_bytes(self.shape), self.memory)
         assign = self._tasks(
             "assign", graph.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
             lambda: self._assign_tasks(spans), lambda: sizes_of(spans), unit="vectors",
@@ -265,7 +258,7 @@ class GraphRecipe(Recipe):
         return self._call(
             "emit", emit.EMIT_VERSION, what, feeds,
             lambda: (
-                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.merge_bytes(self.memory),
+                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, merge_bytes(self.memory),
             ),
             counts=self.by_vector,
         )  # fmt: skip

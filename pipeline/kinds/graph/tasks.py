@@ -33,8 +33,8 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.execution.allocator import give_back
+from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES
 from indexmill.pipeline.mill.external_sort import collect, count
-from indexmill.pipeline.spec import BUILDERS_OF_ALL_TYPES
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2

@@ -34,10 +34,10 @@ from indexmill.formats.ivf.index import VECTORS_NAME
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.kinds.common.encode import encoded, trained
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
-from indexmill.pipeline.kinds.graph.emit import seal
+from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.ivf.certify import certify
+from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.mill.external_sort import merge
-from indexmill.pipeline.spec import IvfParameters
 
 CENTROIDS_VERSION = 2
 ASSIGN_VERSION = 2

@@ -22,7 +22,7 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.pagefile.reader import PageFile
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_summary
-from indexmill.pipeline.kinds.graph.emit import seal
+from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.lsh.ahead import read_ahead
 from indexmill.pipeline.kinds.lsh.tasks import PART_KIND, LshPlan, extent
 

@@ -14,17 +14,18 @@ from indexmill.builders.partition.reservoirs import MET
 from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common.memory import task_bounds
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.regions import graph as region_graph
 from indexmill.pipeline.kinds.graph.regions import tasks as regions
 from indexmill.pipeline.kinds.graph.regions.memory import assign_row_bytes
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.recipe import sizes_of
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
 def graph_recipe(
-    mill: Mill, ingest: Stage, summary: InputSummary, shape: budget.Shape, memory: int
+    mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int
 ) -> GraphRecipe:
     """Return the recipe of a graph of that shape; see `GraphRecipe`."""
     kind = GraphRecipe if shape.region_bytes is None else RegionRecipe
@@ -35,8 +36,8 @@ class RegionRecipe(GraphRecipe):
     """A graph built region by region; nothing of it depends on the regions but where files are cut."""
 
     def _graph(self) -> Stage:
-        self._room = self.shape.room(self.memory)
-        self._cut = [self._room.bytes]  # which vectors are in which file depends on it
+        self._allowance = self.shape.allowance(self.memory)
+        self._cut = [self._allowance.bytes]  # which vectors are in which file depends on it
         self._places = self._regions()
         self._assign = self._assigned()
         self._assigned_files = task_files(self._assign.path, len(self._spans) - 1, "chunk")
@@ -49,7 +50,7 @@ class RegionRecipe(GraphRecipe):
     @property
     def _spans(self) -> list[int]:
         row = assign_row_bytes(self.shape.comparable_bytes)
-        return budget.task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
+        return task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
 
     def _regions(self) -> Stage:
         g, spans = self._graph_parameters, self._spans
@@ -64,7 +65,7 @@ class RegionRecipe(GraphRecipe):
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
             "regions", regions.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.comparable],
-            lambda: (regions.regions_task, self._rows, files, g.max_degree, g.saturate, g.seed, self._room),
+            lambda: (regions.regions_task, self._rows, files, g.max_degree, g.saturate, g.seed, self._allowance),
             cut=self._cut,
         )  # fmt: skip
 
@@ -90,7 +91,7 @@ class RegionRecipe(GraphRecipe):
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             batch = self._batch_bytes(n := len(self._plan().members), width)
             return region_graph.leaves_task, [
-                (folder, self._assigned_files, region, g, self._room, batch) for region in range(n)
+                (folder, self._assigned_files, region, g, self._allowance, batch) for region in range(n)
             ]
 
         return self._tasks(
@@ -121,7 +122,7 @@ class RegionRecipe(GraphRecipe):
             parts = len(self._plan().homes)
             inputs = region_graph.RegionFiles(self._rows, str(self._places.path), self._assigned_files)
             read, batch = task_files(before.path, files(), "chunk"), self._batch_bytes(parts, width)
-            return task, [(inputs, read, part, g, self._room, batch) for part in range(parts)]
+            return task, [(inputs, read, part, g, self._allowance, batch) for part in range(parts)]
 
         return self._tasks(
             name, version, {"R": g.max_degree, "alpha": g.alpha, "saturate": g.saturate},
@@ -137,6 +138,6 @@ class RegionRecipe(GraphRecipe):
             lambda: (
                 region_graph.merge_task, self._rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
                 g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
-                self._room.buffer_bytes,
+                self._allowance.buffer_bytes,
             ),
         )  # fmt: skip
