@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
+from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.parameters import KindParameters
@@ -17,8 +19,13 @@ from indexmill.pipeline.mill.store import software_versions
 _RECORD = "emit.json"
 
 
-def seal(directory: Path, facts: dict[str, Any]) -> None:
-    """Write the build id into every page file; keep id, list of files and `facts` for `emitted_manifest`."""
+def seal(directory: Path, facts: dict[str, Any], ingest: Path | None = None) -> None:
+    """Complete the files of an index: metadata from stage *ingest*, if there is any, and the build id in every file.
+
+    Id, list of files and `facts` are kept for `emitted_manifest`.
+    """
+    if ingest is not None and (ingest / METADATA_NAME).exists():
+        shutil.copyfile(ingest / METADATA_NAME, directory / METADATA_NAME)
     names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
     identity, files = seal_files(directory, names)
     record = {"build_id": identity, "files": [asdict(file) for file in files], **facts}

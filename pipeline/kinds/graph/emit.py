@@ -8,7 +8,6 @@ the maps between vertices and slots grows with the index.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,10 +160,7 @@ def emit_task(
         write_navigation(directory / NAVIGATION_NAME, navigation, len(order))
     ids = read_ids(Path(inputs.ingest))
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
-    metadata = Path(inputs.ingest) / "metadata.parquet"
-    if metadata.exists():
-        shutil.copyfile(metadata, directory / metadata.name)
-    seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()))
+    seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()), Path(inputs.ingest))
 
 
 def write_pages(

@@ -9,12 +9,12 @@ from typing import Any
 from indexmill.builders.nearest.products import PRODUCT_ROWS
 from indexmill.formats.index.manifest import Manifest
 from indexmill.layout.portfolio import USES_POINTS
-from indexmill.pipeline.kinds.common import certify, cluster, encode
+from indexmill.pipeline.kinds.common import cluster, encode
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.graph import emit, entries, navigation, order
+from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order
 from indexmill.pipeline.kinds.graph import tasks as graph
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.parameters import Parameters

@@ -14,7 +14,7 @@ from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import merge_bytes
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.ivf import tasks
+from indexmill.pipeline.kinds.ivf import certify, tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape
 from indexmill.pipeline.kinds.ivf.tasks import Batch
 from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
@@ -156,10 +156,10 @@ class IvfRecipe(Recipe):
 
     def _certify(self) -> Stage:
         return self._call(
-            "certify", tasks.CERTIFY_VERSION, {"seed": self.p.seed},
+            "certify", certify.VERSION, {"seed": self.p.seed},
             [self.emit, self.assign, self.centroids, self.ingest],
             lambda: (
-                tasks.certify_task, str(self.ingest.path), str(self.centroids.path), self.labels, self.p.seed,
+                certify.certify_task, str(self.ingest.path), str(self.centroids.path), self.labels, self.p.seed,
             ),
         )  # fmt: skip
 

@@ -8,8 +8,6 @@ batches, so that the lists that a query probes are the same everywhere.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +33,6 @@ from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.kinds.common.encode import encoded, trained
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
 from indexmill.pipeline.kinds.common.record import seal
-from indexmill.pipeline.kinds.ivf.certify import certify
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.mill.external_sort import merge
 
@@ -44,7 +41,6 @@ ASSIGN_VERSION = 2
 PACK_VERSION = 2
 LISTS_VERSION = 2
 EMIT_VERSION = 2
-CERTIFY_VERSION = 2
 #: Centroids from which on a graph finds those near a query sooner than a look at all of them.
 GRAPH_FROM = 16384
 #: Rows whose cells are found, or that are encoded, at a time.
@@ -225,27 +221,8 @@ def emit_task(
     for number, file in enumerate(lists):
         link_or_copy(file, directory / batch_name(number))
     write_ids(directory / "ids.imx", np.arange(len(stored), dtype=np.uint32), read_ids(Path(ingest)))
-    metadata = Path(ingest) / "metadata.parquet"
-    if metadata.exists():
-        shutil.copyfile(metadata, directory / metadata.name)
     if p.keep_vectors:
         form = RowFormat(shared.dim, shared.dtype)
         write_vectors(directory / VECTORS_NAME, form, len(stored), p.metric, stored, summary.max_norm)
     facts = {"lists": shared.n_lists, "codec": p.codec, "row_bytes": shared.row_bytes, "batches": sizes}
-    seal(directory, {"ivf": facts})
-
-
-def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int) -> None:
-    """Write ``certificate.json``: what share of true neighbours lies in the lists that are probed, leave-one-out.
-
-    That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.
-    """
-    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    cells = np.empty((len(vectors), np.load(labels[0], mmap_mode="r").shape[1]), np.uint32)
-    first = 0
-    for file in labels:
-        some = np.load(file, mmap_mode="r")
-        cells[first : first + len(some)] = some
-        first += len(some)
-    certificate = certify(vectors, cells, load_centroids(Path(centroids)), seed, threads)
-    (Path(out) / "certificate.json").write_text(json.dumps(certificate))
+    seal(directory, {"ivf": facts}, Path(ingest))
