@@ -68,6 +68,6 @@ def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, pq_bytes:
     )
     dtype = ingest.stored_dtype(source.dtype, p.metric)
     shape = GraphShape(n, source.dim + (p.metric == "ip"), dtype, 0.0, p)
-    sharded = {"assign", "unite", "merge", *(() if shape.is_converted else ("comparable",))}
+    sharded = {"assign", "unite", "link", *(() if shape.is_converted else ("comparable",))}
     files = stage_files(shape, SideColumns(), spec.memory)
     return {name: size for name, size in files.items() if name not in sharded}

@@ -77,7 +77,7 @@ def stage_bytes(
         del stages["build"]
         stages |= region_stage_bytes(shape, memory, workers)
     if sharded:
-        stages["merge"] = _merge(shape, memory)
+        stages["link"] = _link(shape, memory)
     narrow = narrow_stages(shape, memory).items()
     return stages | {
         name: stage.peak(memory, workers, processes) + (workers - 1) * THREAD_BYTES for name, stage in narrow
@@ -292,6 +292,6 @@ def _unite(shape: GraphShape, memory: int) -> Narrow:
     return Narrow(tasks, rows * row + buffers)
 
 
-def _merge(shape: GraphShape, memory: int) -> int:
+def _link(shape: GraphShape, memory: int) -> int:
     rows, _ = narrow_tasks(shape.n, unite_row_bytes(shape), memory)
     return rows * 4 * (shape.parameters.max_degree + 1) + connect_bytes(shape.n)

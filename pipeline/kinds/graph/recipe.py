@@ -14,8 +14,7 @@ from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order
-from indexmill.pipeline.kinds.graph import tasks as graph
+from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape, unite_row_bytes
@@ -100,8 +99,8 @@ class GraphRecipe(Recipe):
         if self.shape.is_comparable:
             return self.ingest
         return self._call(
-            "comparable", graph.COMPARABLE_VERSION, {}, [self.ingest],
-            lambda: (graph.comparable_task, self.vectors),
+            "comparable", tasks.COMPARABLE_VERSION, {}, [self.ingest],
+            lambda: (tasks.comparable_task, self.vectors),
         )  # fmt: skip
 
     @property
@@ -109,10 +108,10 @@ class GraphRecipe(Recipe):
         return str(self.comparable.path / "vectors.npy")
 
     @property
-    def _graph_parameters(self) -> graph.GraphParameters:
+    def _graph_parameters(self) -> tasks.GraphParameters:
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
-        return graph.GraphParameters(
+        return tasks.GraphParameters(
             p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate, p.passes, p.build_codes,
         )  # fmt: skip
 
@@ -135,8 +134,8 @@ class GraphRecipe(Recipe):
         taken = self.ingest if self.shape.takes_all_types else self.comparable
         rows = str(taken.path / "vectors.npy")
         return self._call(
-            "build", graph.BUILD_VERSION, self._graph_key, [taken, self.cluster],
-            lambda: (graph.build_task, rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
+            "build", tasks.BUILD_VERSION, self._graph_key, [taken, self.cluster],
+            lambda: (tasks.build_task, rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
             counts=(g.passes * self.summary.n_vectors, self._insertion),
         )  # fmt: skip
 
@@ -147,7 +146,7 @@ class GraphRecipe(Recipe):
         spans = task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
         bounds = task_bounds(n, unite_row_bytes(self.shape), self.memory)
         assign = self._tasks(
-            "assign", graph.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
+            "assign", tasks.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
             lambda: self._assign_tasks(spans), lambda: sizes_of(spans), unit="vectors",
         )  # fmt: skip
         chunks = task_files(assign.path, len(spans) - 1, "chunk")
@@ -156,9 +155,9 @@ class GraphRecipe(Recipe):
             return cluster.load_plan(self.mill.read(self.cluster)).n_shards
 
         build = self._tasks(
-            "build", graph.BUILD_VERSION, self._graph_key, [assign, self.cluster], "chunk", bounds,
+            "build", tasks.BUILD_VERSION, self._graph_key, [assign, self.cluster], "chunk", bounds,
             lambda: (
-                graph.build_shard_task,
+                tasks.build_shard_task,
                 [
                     (chunks, shard, limit, g, bounds, buffer, self._batch_bytes(shards(), 4 * g.max_degree))
                     for shard in range(shards())
@@ -168,9 +167,9 @@ class GraphRecipe(Recipe):
             wide=True, unit=self._insertion,
         )  # fmt: skip
         unite = self._tasks(
-            "unite", graph.UNITE_VERSION, self._graph_key, [build, self.ingest, self.cluster], "npz", bounds,
+            "unite", tasks.UNITE_VERSION, self._graph_key, [build, self.ingest, self.cluster], "npz", bounds,
             lambda: (
-                graph.unite_task,
+                tasks.unite_task,
                 [
                     (self.vectors, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
                     for first, last in pairwise(bounds)
@@ -180,16 +179,16 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
         parts = task_files(unite.path, len(bounds) - 1, "npz")
         return self._call(
-            "merge", graph.MERGE_VERSION, self._graph_key, [unite, self.ingest, self.cluster],
+            "link", tasks.LINK_VERSION, self._graph_key, [unite, self.ingest, self.cluster],
             lambda: (
-                graph.merge_task, self.vectors, parts, n, g.max_degree,
+                tasks.link_task, self.vectors, parts, n, g.max_degree,
                 cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
             ),
         )  # fmt: skip
 
     def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
         plan = self.mill.executor.share(cluster.load_plan(self.mill.read(self.cluster)))
-        return graph.assign_task, [
+        return tasks.assign_task, [
             (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1, self.shape.row_bytes))
             for first, last in pairwise(spans)
         ]

@@ -63,7 +63,7 @@ _MOST_CENTROIDS = 1024
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
-_WALKS = {"order": 360, "merge": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
+_WALKS = {"order": 360, "link": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
         "assign": members * (shape.row_bytes + _RUN_PAIR_BYTES),
         "build": graph if p.shard_vectors is None else members * (4 * p.max_degree + _PAIR_BYTES),
         "unite": graph,
-        "merge": graph,
+        "link": graph,
         "encode": codes + codebook,
         "order": 8 * n,
         "entries": entries,

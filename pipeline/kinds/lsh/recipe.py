@@ -11,8 +11,7 @@ from indexmill.formats.lsh.functions import SearchDefaults
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import merge_bytes
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.lsh import certify, emit
-from indexmill.pipeline.kinds.lsh import tasks as lsh
+from indexmill.pipeline.kinds.lsh import certify, emit, tasks
 from indexmill.pipeline.kinds.lsh.memory import certified_in_memory
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, groups, parts
@@ -35,12 +34,12 @@ class LshRecipe(Recipe):
         super().__init__(mill, ingest, summary, memory)
         asked = asked_of(p)
         self.sample = self._call(
-            "sample", lsh.SAMPLE_VERSION, {"metric": p.metric, "seed": p.seed}, [ingest],
-            lambda: (lsh.sample_task, self.vectors, p.metric, p.seed),
+            "sample", tasks.SAMPLE_VERSION, {"metric": p.metric, "seed": p.seed}, [ingest],
+            lambda: (tasks.sample_task, self.vectors, p.metric, p.seed),
         )  # fmt: skip
         self.solve = self._call(
-            "solve", lsh.SOLVE_VERSION, {"metric": p.metric, **asdict(asked)}, [ingest, self.sample],
-            lambda: (lsh.solve_task, str(ingest.path), str(self.sample.path), p.metric, asked),
+            "solve", tasks.SOLVE_VERSION, {"metric": p.metric, **asdict(asked)}, [ingest, self.sample],
+            lambda: (tasks.solve_task, str(ingest.path), str(self.sample.path), p.metric, asked),
         )  # fmt: skip
         self.solve.pinned = True  # later stages cannot be told without it, also in a build that goes on
 
@@ -49,7 +48,7 @@ class LshRecipe(Recipe):
         self.ingest.pinned = True  # those that read it next are not known yet
         try:
             self.mill.make(self.solve)
-            return lsh.read_solved(self.mill.read(self.solve))
+            return tasks.read_solved(self.mill.read(self.solve))
         finally:
             self.ingest.pinned = False
 
@@ -73,9 +72,9 @@ class LshRecipe(Recipe):
         tables = (group[1] - group[0]) * self.tables.n_radii
         batch = self.shape.hash_batch_bytes(self.memory)
         return self._tasks(
-            "hash", lsh.HASH_VERSION, {"tables": group}, [self.ingest, self.solve], "chunk", self.spans,
+            "hash", tasks.HASH_VERSION, {"tables": group}, [self.ingest, self.solve], "chunk", self.spans,
             lambda: (
-                lsh.hash_task,
+                tasks.hash_task,
                 [
                     (self.vectors, self.shape.plan, group, first, last, batch)
                     for first, last in pairwise(self.spans)
@@ -91,10 +90,10 @@ class LshRecipe(Recipe):
         start, bits = group[0] * self.tables.n_radii, self.tables.hash_bits
         buffer = merge_bytes(self.memory)
         stage = self._tasks(
-            "chain", lsh.CHAIN_VERSION, {"block_bytes": self.tables.block_bytes}, [hashed], "part",
+            "chain", tasks.CHAIN_VERSION, {"block_bytes": self.tables.block_bytes}, [hashed], "part",
             [first for first, _ in cuts],
             lambda: (
-                lsh.chain_task,
+                tasks.chain_task,
                 [
                     (chunks, self.tables, (first - start) << bits, (last - start) << bits, buffer)
                     for first, last in cuts

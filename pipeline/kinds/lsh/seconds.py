@@ -16,7 +16,7 @@ from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRIAL_PREFIX, write_seconds
-from indexmill.pipeline.kinds.lsh import tasks as lsh
+from indexmill.pipeline.kinds.lsh import tasks
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape
 
 #: Rows and tables that are tried.
@@ -44,7 +44,7 @@ def lsh_seconds(
     with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as work:
         hashing, chaining, sealing = _tried(rows, shape, Path(work))
         begun = time.perf_counter()
-        _ = rows @ rows[: lsh.SAMPLED].T
+        _ = rows @ rows[: tasks.SAMPLED].T
         comparing = (time.perf_counter() - begun) / len(rows)
     work_seconds: dict[str, float] = {
         "ingest": shape.n * reading,
@@ -70,9 +70,9 @@ def _tried(rows: np.ndarray[Any, Any], shape: SolvedShape, work: Path) -> tuple[
     keys = tables * tried.n_radii << bits
     for _ in range(2):  # the first time compiles
         times = [time.perf_counter()]
-        lsh.hash_task(str(work / "vectors.npy"), plan, (0, tables), 0, len(rows), _BATCH, chunk)
+        tasks.hash_task(str(work / "vectors.npy"), plan, (0, tables), 0, len(rows), _BATCH, chunk)
         times.append(time.perf_counter())
-        lsh.chain_task([chunk], tried, 0, keys, _BUFFER, part)
+        tasks.chain_task([chunk], tried, 0, keys, _BUFFER, part)
         times.append(time.perf_counter())
         blocks = np.zeros((tried.n_entries // tried.capacity + 1, tried.block_bytes), np.uint8)
         nothing = np.zeros(len(blocks), np.uint64)

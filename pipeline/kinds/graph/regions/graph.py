@@ -1,8 +1,8 @@
-"""Stages *leaves*, *choose*, *unite* and *merge* of a partition builder that goes through files.
+"""Stages *leaves*, *choose*, *unite* and *link* of a partition builder that goes through files.
 
 *leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* merges
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
-both directions; *unite* prunes what is too long, and *merge* puts the lists in the order of ids and links what cannot
+both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids and links what cannot
 be reached. All but the last have the vectors of one region in memory; others are read in the order of their ids.
 """
 
@@ -40,7 +40,7 @@ from indexmill.pipeline.mill.external_sort import collect, count, merge
 LEAVES_VERSION = 2
 CHOOSE_VERSION = 1
 UNITE_VERSION = 1
-MERGE_VERSION = 1
+LINK_VERSION = 1
 #: Vertices that a thread takes at a time.
 _BLOCK = 1024
 #: Edges made records at a time.
@@ -88,16 +88,16 @@ def leaves_task(
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
     cells, numbers = cells_of(leaders[names], plan, region)
-    device = open_device(p.compute)
+    gpu = open_device(p.compute)
     leaves = carve_cells(
-        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=device
+        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=gpu
     )
     del cells
     copies = Copies(leaves.members, len(names))
-    if device is None:
+    if gpu is None:
         lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
     else:
-        lists = leaf_lists_on(device, vectors, leaves, int(plan.found), copies.rows)
+        lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
     del leaves
     at = np.empty(len(names), np.uint32)
     at[copies.order] = np.arange(len(names), dtype=np.uint32)
@@ -255,7 +255,7 @@ def _with_rows(
                     advance(done)
 
 
-def merge_task(
+def link_task(
     vectors: str, chunks: list[str], n: int, max_degree: int, entry: int, list_size: int, buffer_bytes: int, out: str,
     threads: int,
 ) -> None:  # fmt: skip

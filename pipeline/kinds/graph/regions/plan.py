@@ -58,7 +58,7 @@ def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str
         "leaves": expected_leaves_bytes(cut, allowance) + threads,
         "choose": choose_bytes(n, cut.members, part, allowance) + threads,
         "unite": unite_bytes(n, cut.members, part, allowance) + threads,
-        "merge": min(allowance.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
+        "link": min(allowance.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
     }
 
 
@@ -92,5 +92,5 @@ def _files(shape: GraphShape, cut: Expected) -> dict[str, int]:
         "leaves": int(n * records * (8 * MET + PAIR_BYTES)),
         "choose": int(n * edges * (4 * ENDS + PAIR_BYTES)),
         "unite": n * (4 * degree + PAIR_BYTES),
-        "merge": n * 4 * (degree + 1),
+        "link": n * 4 * (degree + 1),
     }

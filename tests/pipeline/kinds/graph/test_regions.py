@@ -31,7 +31,7 @@ from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 MIB = 1 << 20
-STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "merge"]
+STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "link"]
 ROOM = 900_000
 #: Of builds that are killed, which have half the neighbours.
 SMALL_ROOM = 420_000
@@ -52,14 +52,14 @@ def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The regions of each build, as its tasks see them."""
     seen: list[Any] = []
-    task = region_graph.merge_task
+    task = region_graph.link_task
 
-    def merge(vectors: str, chunks: list[str], *arguments: Any, **keywords: Any) -> None:
+    def link(vectors: str, chunks: list[str], *arguments: Any, **keywords: Any) -> None:
         places = next(Path(chunks[0]).parent.parent.glob("regions-*"))
         seen.append(load_regions(places))
         task(vectors, chunks, *arguments, **keywords)
 
-    monkeypatch.setattr(region_graph, "merge_task", merge)
+    monkeypatch.setattr(region_graph, "link_task", link)
     return seen
 
 
@@ -125,8 +125,8 @@ def test_leaders_and_leaves_are_compared_where_the_job_says(
     assert data_files(index) == data_files(whole)  # of floats because the arrays are those of NumPy
     build(tmp_path / "here", vectors, builder="partition", work=work)
     stages = [path.name.partition("-")[0] for path in Path(work).iterdir()]
-    assert {name: stages.count(name) for name in ("ingest", "regions", "merge")} == {
-        "ingest": 1, "regions": 2, "merge": 2,
+    assert {name: stages.count(name) for name in ("ingest", "regions", "link")} == {
+        "ingest": 1, "regions": 2, "link": 2,
     }  # fmt: skip
 
 
@@ -338,7 +338,7 @@ def test_a_damaged_file_between_stages_is_made_again(
         ("leaves", "assign"),
         ("choose", "leaves"),
         ("unite", "choose"),
-        ("merge", "unite"),
+        ("link", "unite"),
     ):
         work = tmp_path / f"{stage}.work"
         driver.die(tmp_path / stage, 0, f"{stage}-begun", builder="partition", room=SMALL_ROOM)
