@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from indexmill.builders.distances import comparable
 from indexmill.builders.leaders.leaders import checked
 from indexmill.builders.parallel import map_blocks
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
 
 #: As the navigation graph's, with less slack: vertices are few, and short lists make short searches.

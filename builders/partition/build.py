@@ -25,8 +25,9 @@ from indexmill.builders.partition.carve import LEAF_MEAN, carve
 from indexmill.builders.partition.choose import Copies, add_reversed
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
-from indexmill.builders.vamana.build import Graph, VamanaParameters, sort_lists
+from indexmill.builders.vamana.build import sort_lists
 from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 
 #: The steps of a build, in their order: leaves, their lists, and lists of the graph.
 Step = Literal["carve", "compare", "choose"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
-from indexmill.builders.vamana.build import Graph
+from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.greedy import search_rows
 
 #: Vertices a centroid must stand for at least; more centroids would cost more to scan than they save.

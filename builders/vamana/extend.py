@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.build import VamanaParameters, prune_long_lists, sort_lists
+from indexmill.builders.vamana.build import prune_long_lists, sort_lists
 from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
 
 #: Keeps the order of insertion apart from other draws with the same seed.

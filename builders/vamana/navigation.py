@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.formats.graph.navigation import Navigation
 
 #: Degree of the main graph's default: 4 * 32 bytes a sampled vertex. L is twice that; more gains nothing on so few.

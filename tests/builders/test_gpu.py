@@ -25,7 +25,7 @@ from indexmill.builders.partition.carve import Leaves, carve
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
 from indexmill.builders.quantize.pq import encode_pq, train_pq
-from indexmill.builders.vamana.build import Graph, VamanaParameters
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
 from indexmill.formats.errors import BudgetError, ConfigError
 

@@ -23,9 +23,10 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.gpu import open_device
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.quantize.scalar import comparable_codes
-from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.unite import unite_lists
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk

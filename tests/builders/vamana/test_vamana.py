@@ -16,9 +16,10 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.vamana import build as vamana
 from indexmill.builders.vamana import insert
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import entry_vertices
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
 from indexmill.builders.vamana.insert import _batch_sizes
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates

@@ -11,7 +11,8 @@ from tests.support.cli import run
 
 import indexmill
 from indexmill.builders.quantize.scalar import comparable_codes
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import read_manifest
