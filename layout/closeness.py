@@ -9,8 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.order import Adjacency, invert
-from indexmill.layout.parallel import map_blocks
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import run_blocks
 
 #: Neighbour, by distance, that sets the scale around a vertex; in a list pruned with slack 1.2 the eighth is about the
 #: fifteenth of all.
@@ -71,8 +71,8 @@ def page_state(
         np.zeros(pages, np.int32),
         np.full(n, -1, np.int32),
     )
-    map_blocks(lambda first, last: _scale(state, first, last), n, _BLOCK, threads)
-    map_blocks(lambda first, last: _hold(state, b, first, last), pages, _BLOCK, threads)
+    run_blocks(lambda first, last: _scale(state, first, last), n, _BLOCK, threads)
+    run_blocks(lambda first, last: _hold(state, b, first, last), pages, _BLOCK, threads)
     return state
 
 

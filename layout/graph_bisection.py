@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.halving import Level, next_level, split_at
 from indexmill.layout.order import Adjacency, Work, invert
-from indexmill.layout.parallel import map_blocks
 from indexmill.layout.reverse import in_neighbours
+from indexmill.reader.threads import run_blocks
 
 #: Rounds of a level, as the paper has.
 DEFAULT_ROUNDS = 20
@@ -89,7 +89,7 @@ class GraphBisectionOrder:
                 some = small.subset(slice(first, last))  # noqa: B023
                 return int(_divide_small(lists, slots, *some, rounds))  # noqa: B023
 
-            work.spend(sum(map_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)))
+            work.spend(sum(run_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)))
             bounds = split_at(bounds, level)
         return order
 
@@ -102,7 +102,7 @@ def _divide_large(lists: Any, slots: Any, level: Level, rounds: int, threads: in
         _take_gains(lists, slots, first, middle, last, first + begin, first + end)
 
     for taken in range(rounds):
-        map_blocks(take, last - first, _BLOCK, threads)
+        run_blocks(take, last - first, _BLOCK, threads)
         if _swap(lists, slots, first, middle, last) <= _SETTLED * (last - first):
             return taken + 1
     return rounds

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from indexmill.layout.halving import next_level, split_at
 from indexmill.layout.order import Adjacency, Work, need_points
-from indexmill.layout.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
 #: Times that the means of a split are taken; more gain less than 0.5% of the distances within pages.
 _STEPS = 6
@@ -88,7 +88,7 @@ def balanced_cells(
         def run(first: int, last: int) -> None:
             _split_small(points, order, *small.subset(slice(first, last)), keys, sides)  # noqa: B023
 
-        map_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)
+        run_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)
         bounds = split_at(bounds, level)
     return order, bounds
 
@@ -98,13 +98,13 @@ def _split_large(
 ) -> None:
     """Put the `n_left` of the left cluster first in `ids`, with blocks of them on threads."""
     n = len(ids)
-    moments: Any = sum(map_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads))
+    moments: Any = sum(run_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads))
     direction = _widest(moments, n)
     for step in range(_STEPS):
-        map_blocks(lambda a, b: _project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
+        run_blocks(lambda a, b: _project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
         if not _cut(keys, n_left, sides) and step:
             break
-        right = sum(map_blocks(lambda a, b: _sum_right(points, ids[a:b], sides[a:b]), n, _BLOCK, threads))
+        right = sum(run_blocks(lambda a, b: _sum_right(points, ids[a:b], sides[a:b]), n, _BLOCK, threads))
         direction = _apart(moments[0], right, n_left, n)
     _part(ids, sides)
 

@@ -21,7 +21,7 @@ from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.ffd import lay_out
 from indexmill.layout.kmeans_pages import balanced_cells
 from indexmill.layout.order import Adjacency, Work, invert
-from indexmill.layout.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
 #: Pages of a part: with more, more edges lie inside, and each thread holds more out of its caches.
 DEFAULT_PART_PAGES = 4096
@@ -121,7 +121,7 @@ def _pack_parts(
     parts: list[Packed] = []
     while len(parts) < len(bounds) - 1 and work.left:
         begin, wave = len(parts), min(_WAVE, len(bounds) - 1 - len(parts))
-        done = map_blocks(lambda a, b: run(begin + a, begin + b), wave, 1, threads)  # noqa: B023
+        done = run_blocks(lambda a, b: run(begin + a, begin + b), wave, 1, threads)  # noqa: B023
         parts += [part for block in done for part in block]
         work.spend(sum(part.spent for part in parts[begin:]))
     return parts

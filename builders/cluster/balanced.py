@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cluster.power import fit_weights
 from indexmill.builders.nearest.products import augment, with_one
-from indexmill.builders.parallel import map_blocks
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.threads import map_blocks, run_blocks
 
 #: Cells of the sample differ from their share by at most this fraction, unless equal rows prevent it.
 BALANCE_TOLERANCE = 0.01
@@ -187,8 +187,7 @@ def _distances(rows: NDArray[np.float32], sites: NDArray[np.float32], threads: i
     def block(first: int, last: int) -> None:
         np.matmul(with_one(rows[first:last]), augmented, out=out[first:last])
 
-    for _ in map_blocks(block, len(rows), _BLOCK, threads):
-        pass
+    run_blocks(block, len(rows), _BLOCK, threads)
     return out
 
 

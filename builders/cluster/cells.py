@@ -19,7 +19,7 @@ from indexmill.builders.gpu import ArrayDevice
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import MAX_DIM, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import PRODUCT_ROWS, nearest_points
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
 #: Centroids looked at beyond those wanted: products are float32. Integers know rounded centroids only: of them as many
 #: again as are wanted and two, up to so many wanted; for more the products decide sooner.
@@ -142,8 +142,7 @@ def _ranked(
         rows = np.require(vectors[first:last], np.float32, ["C", "W"])
         _distances(rows, points, candidates[first:last], keys[first:last])
 
-    for _ in map_blocks(block, len(vectors), _BLOCK, threads):
-        pass
+    run_blocks(block, len(vectors), _BLOCK, threads)
     order = np.lexsort((candidates, keys), axis=1)
     return np.take_along_axis(candidates, order, 1), np.take_along_axis(keys, order, 1)
 

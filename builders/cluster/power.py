@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import map_blocks
 
 #: Temperatures of one fit at most, and the factor between them; Newton steps at each, and halvings of a step.
 _TEMPERATURES, _COOLING, _NEWTON_STEPS, _HALVINGS = 12, 3.0, 6, 8

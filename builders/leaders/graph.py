@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.leaders.leaders import checked
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
 from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
+from indexmill.reader.threads import run_blocks
 
 #: As the navigation graph's, with less slack: vertices are few, and short lists make short searches.
 LEADER_VAMANA = VamanaParameters(max_degree=32, build_list_size=64, alpha=1.1)
@@ -61,6 +61,5 @@ class LeaderGraph:
                 found[first:last],
             )  # fmt: skip
 
-        for _ in map_blocks(block, len(rows), _BLOCK, threads):
-            pass
+        run_blocks(block, len(rows), _BLOCK, threads)
         return found

@@ -22,8 +22,8 @@ from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, 
 from indexmill.builders.nearest.byte_codes import ByteCodes, fit_codes, rank_exactly
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import nearest_points, origin_of
-from indexmill.builders.parallel import map_blocks
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.threads import map_blocks
 
 #: Groups for a number of leaders: its square root times this. More make more and smaller products.
 _GROUPS_PER_ROOT = 2.0

@@ -18,8 +18,8 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.leaders.leaders import ExactLeaders, checked
 from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_of
 from indexmill.builders.nearest.products import origin_of
-from indexmill.builders.parallel import map_blocks
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.threads import map_blocks
 
 #: Depth of the eCP study.
 ECP_DEPTH = 3

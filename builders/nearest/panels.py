@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
 from indexmill.reader.kernels import nearest_u8, scores_u8
+from indexmill.reader.threads import run_blocks
 
 #: Points of a panel.
 PANEL = 16
@@ -138,6 +138,5 @@ def nearest_in_panels(
     def block(first: int, last: int) -> None:
         merge_nearest(vectors, rows[first:last], *panels[:3], scores, found)
 
-    for _ in map_blocks(block, len(vectors), _BLOCK, threads):
-        pass
+    run_blocks(block, len(vectors), _BLOCK, threads)
     return found

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import map_blocks
 
 #: Rows a matrix product takes at a time: large enough for BLAS, and part of the result (never change it by
 #: thread count: the last bits of a product may depend on the shape of its operands).

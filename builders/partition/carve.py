@@ -23,7 +23,7 @@ from indexmill.builders.gpu import ArrayDevice
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import map_blocks
 
 #: Vectors of a leaf, at most, and about: all pairs of a leaf are compared while it lies in a core's cache.
 LEAF_MOST, LEAF_MEAN = 1024, 470

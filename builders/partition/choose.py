@@ -12,10 +12,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import map_blocks
 
 #: Vertices that a thread takes at a time.
 BLOCK = 4096

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
 #: Stands for vectors that no other one equals, and where a ring does not go on.
 ALONE = 0xFFFFFFFF
@@ -40,8 +40,7 @@ def equal_rows(vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
     def block(first: int, last: int) -> None:
         _hash(words[first:last], hashes[first:last])
 
-    for _ in map_blocks(block, len(words), _BLOCK, threads):
-        pass
+    run_blocks(block, len(words), _BLOCK, threads)
     firsts = np.full(len(words), ALONE, np.uint32)
     _group_equals(words, hashes, np.argsort(hashes, kind="stable"), firsts)
     return firsts

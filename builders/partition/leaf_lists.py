@@ -14,10 +14,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest.panels import NO_SCORE, PANEL, fits_panels
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.reader.kernels import scores_u8
+from indexmill.reader.threads import run_blocks
 
 #: Stands where a leaf has no more members.
 NOBODY = 0xFFFFFFFF
@@ -55,8 +55,7 @@ def leaf_lists(
     def block(first: int, last: int) -> None:
         fill(vectors, firsts, leaves.members, leaves.starts, first, last, rows, found)
 
-    for _ in map_blocks(block, len(leaves.starts) - 1, _LEAVES, threads):
-        pass
+    run_blocks(block, len(leaves.starts) - 1, _LEAVES, threads)
     return found
 
 

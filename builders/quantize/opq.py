@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.quantize.pq import (
     N_CENTRES,
     add_up,
@@ -25,6 +24,7 @@ from indexmill.builders.quantize.pq import (
     training_rows,
 )
 from indexmill.formats.graph.codes import Codebook
+from indexmill.reader.threads import map_blocks, run_blocks
 
 #: Rounds from each start, and further ones from the better.
 _TRIALS, _ROUNDS = 5, 15
@@ -109,8 +109,7 @@ def _turned(rows: NDArray[np.float32], rotation: NDArray[np.float32], threads: i
     def block(first: int, last: int) -> None:
         np.matmul(rows[first:last], rotation, out=turned[first:last])
 
-    for _ in map_blocks(block, len(rows), BLOCK, threads):
-        pass
+    run_blocks(block, len(rows), BLOCK, threads)
     return turned
 
 

@@ -16,8 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest.products import augment, with_one
-from indexmill.builders.parallel import map_blocks
 from indexmill.formats.graph.codes import Codebook
+from indexmill.reader.threads import map_blocks
 
 #: Centres of a chunk: one byte a chunk.
 N_CENTRES = 256

@@ -9,9 +9,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.vamana.prune import sort_candidates
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import map_blocks
 
 #: Vertices a thread takes at a time.
 _BLOCK = 8192

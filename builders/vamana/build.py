@@ -21,12 +21,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import run_blocks
 
 #: Lists may grow by this factor before they are pruned back to R: fewer prunes for a little memory.
 GRAPH_SLACK = 1.3
@@ -98,8 +98,7 @@ def prune_long_lists(
     def block(first: int, last: int) -> None:
         _prune_rows(vectors, neighbours, degrees, long[first:last], p.max_degree, p.rule)
 
-    for _ in map_blocks(block, len(long), _BLOCK, threads):
-        pass
+    run_blocks(block, len(long), _BLOCK, threads)
 
 
 @njit(nogil=True, cache=True)
@@ -146,8 +145,7 @@ def sort_lists(
         chosen = np.arange(first, last) if rows is None else rows[first:last]
         _sort_rows(vectors, neighbours, degrees, chosen)
 
-    for _ in map_blocks(block, len(degrees) if rows is None else len(rows), 16 * _BLOCK, threads):
-        pass
+    run_blocks(block, len(degrees) if rows is None else len(rows), 16 * _BLOCK, threads)
 
 
 @njit(nogil=True, cache=True)

@@ -36,7 +36,7 @@ from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.leaders.groups import LeaderGroups
 from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.tree import LeaderTree
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import map_blocks
 
 NAME = "leaders"
 PAGE = REPOSITORY / "docs" / "benchmarks.md"

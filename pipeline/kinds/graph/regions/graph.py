@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import open_device
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.partition.build import CANDIDATES, FANOUTS
 from indexmill.builders.partition.carve import carve_cells
 from indexmill.builders.partition.choose import Copies
@@ -36,6 +35,7 @@ from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
 from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_facts
 from indexmill.pipeline.mill.external_sort import collect, count, merge
+from indexmill.reader.threads import map_blocks
 
 LEAVES_VERSION = 2
 CHOOSE_VERSION = 1
