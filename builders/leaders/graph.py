@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders.leaders import checked
+from indexmill.builders.leaders.base import checked
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
 from indexmill.builders.vamana.graph import VamanaParameters
@@ -50,7 +50,7 @@ class LeaderGraph:
         self.graph = build_vamana(self.leaders, entry, LEADER_VAMANA, seed=seed, threads=threads)
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """See `builders.leaders.leaders.LeaderIndex`."""
+        """See `builders.leaders.base.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
         found = np.empty((len(rows), fanout), np.uint32)
         graph, list_size = self.graph, max(self.list_size, fanout)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders.leaders import ExactLeaders, checked
+from indexmill.builders.leaders.base import ExactLeaders, checked
 from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_within
 from indexmill.builders.nearest.byte_codes import ByteCodes, fit_codes, rank_exactly
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
@@ -91,7 +91,7 @@ class LeaderGroups:
         self.slack = self._fit_slack(rows, group[truth], agreement)
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """See `builders.leaders.leaders.LeaderIndex`."""
+        """See `builders.leaders.base.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
 
         def block(first: int, last: int) -> NDArray[np.uint32]:

@@ -1,32 +1,37 @@
 """Nearest members of chosen groups, for many vectors at once.
 
-The step that `leader_tree` and `leader_groups` share. Vectors are taken a block at a time and gathered group by group,
+The step that `LeaderTree` and `LeaderGroups` share. Vectors are taken a block at a time and gathered group by group,
 so that a group's points are read once for all vectors that probe it and stay in a core's own cache.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import itertools
+from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.probe_bytes import ByteGroups
-from indexmill.builders.leaders.probe_floats import FloatGroups
-from indexmill.builders.nearest.panels import NO_SCORE, NOTHING, fits_panels
+from indexmill.builders.nearest.pairs import Pairs, pairs_of
+from indexmill.builders.nearest.panels import (
+    NO_SCORE,
+    NOTHING,
+    all_scores,
+    fits_panels,
+    in_panels,
+    merge_nearest,
+)
+from indexmill.builders.nearest.products import augment, keep_nearest, with_one
 
 #: Vectors of one block. Part of the result: the last bits of a float product may depend on the rows it is made of.
 PROBE_BLOCK = 8192
 #: Rows whose groups are chosen together: their scores stay in a core's own cache.
 _CHOSEN_ROWS = 512
-
-
-class Pairs(NamedTuple):
-    """Which rows of a block probe which groups: group g is probed by ``rows[starts[g]:starts[g + 1]]``, ascending."""
-
-    rows: NDArray[np.int64]
-    starts: NDArray[np.int64]  # (n_groups + 1,)
+#: Rows of one product: with a group of a few hundred members they stay in a core's own cache.
+_TILE_ROWS = 1024
+#: Members of one product at most, for the same reason and to bound memory.
+_TILE_MEMBERS = 1024
 
 
 class Groups(Protocol):
@@ -58,6 +63,143 @@ class Groups(Protocol):
         ...
 
 
+class ByteGroups:
+    """See `Groups`.
+
+    Parameters
+    ----------
+    points : uint8 array, shape (n, dim)
+        Group after group.
+    ids : uint32 array, shape (n,)
+        Ascending within a group.
+    starts : int64 array, shape (n_groups + 1,)
+        The points of group g are ``starts[g]`` to ``starts[g + 1]``.
+    """
+
+    def __init__(self, points: NDArray[np.uint8], ids: NDArray[np.uint32], starts: NDArray[np.int64]) -> None:
+        self._sizes = np.diff(starts)
+        self._panels = in_panels(points, ids, starts)
+
+    @property
+    def n_groups(self) -> int:
+        """See `Groups`."""
+        return len(self._sizes)
+
+    @property
+    def n_points(self) -> int:
+        """See `Groups`."""
+        return int(self._sizes.sum())
+
+    def prepared(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """See `Groups`; here they are taken as they are."""
+        return vectors
+
+    def scores(self, prepared: NDArray[Any], group: int) -> NDArray[Any]:
+        """See `Groups`; int32."""
+        first, last = self._panels.starts[group : group + 2]
+        offsets = self._panels.offsets[first:last]
+        out = np.empty((len(prepared), offsets.size), np.int32)
+        all_scores(prepared, np.arange(len(prepared)), self._panels.bytes[first:last], offsets, out)
+        return out[:, : self._sizes[group]]
+
+    def nearest(self, prepared: NDArray[Any], pairs: Pairs, fanout: int) -> NDArray[np.uint32]:
+        """See `Groups`."""
+        scores = np.full((len(prepared), fanout), NO_SCORE, np.int32)
+        found = np.full((len(prepared), fanout), NOTHING, np.uint32)
+        _merge_groups(prepared, pairs.rows, pairs.starts, *self._panels, scores, found)
+        return found
+
+
+@njit(nogil=True, cache=True)
+def _merge_groups(
+    vectors: Any,
+    rows: Any,
+    row_starts: Any,
+    data: Any,
+    offsets: Any,
+    ids: Any,
+    starts: Any,
+    scores: Any,
+    found: Any,
+) -> None:  # pragma: no cover - compiled
+    """Merge each group's points into the lists of the rows that probe it."""
+    for g in range(starts.size - 1):
+        mine, first, last = rows[row_starts[g] : row_starts[g + 1]], starts[g], starts[g + 1]
+        if mine.size and last > first:
+            merge_nearest(
+                vectors, mine, data[first:last], offsets[first:last], ids[first:last], scores, found
+            )
+
+
+class FloatGroups:
+    """See `Groups`.
+
+    Parameters
+    ----------
+    points : array, shape (n, dim)
+        Group after group.
+    ids : uint32 array, shape (n,)
+        Ascending within a group.
+    starts : int64 array, shape (n_groups + 1,)
+        The points of group g are ``starts[g]`` to ``starts[g + 1]``.
+    origin : float32 array, shape (dim,)
+        See `builders.nearest.products.origin_of`.
+    """
+
+    def __init__(
+        self,
+        points: NDArray[Any],
+        ids: NDArray[np.uint32],
+        starts: NDArray[np.int64],
+        origin: NDArray[np.float32],
+    ) -> None:
+        self._ids, self._starts, self._origin = ids, starts, origin
+        self._augmented = [
+            augment(points[first:last].astype(np.float32) - origin)
+            for first, last in itertools.pairwise(starts)
+        ]
+
+    @property
+    def n_groups(self) -> int:
+        """See `Groups`."""
+        return len(self._augmented)
+
+    @property
+    def n_points(self) -> int:
+        """See `Groups`."""
+        return len(self._ids)
+
+    def prepared(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """See `Groups`; float32 (m, dim + 1), less the origin and with a column of ones."""
+        return with_one(vectors - self._origin)
+
+    def scores(self, prepared: NDArray[Any], group: int) -> NDArray[Any]:
+        """See `Groups`; float32."""
+        scores: NDArray[np.float32] = prepared @ self._augmented[group]
+        return scores
+
+    def nearest(self, prepared: NDArray[Any], pairs: Pairs, fanout: int) -> NDArray[np.uint32]:
+        """See `Groups`."""
+        distances = np.full((len(prepared), fanout), np.inf, np.float32)
+        found = np.full((len(prepared), fanout), NOTHING, np.uint32)
+        gathered = np.empty((_TILE_ROWS, prepared.shape[1]), np.float32)
+        most = max((min(part.shape[1], _TILE_MEMBERS) for part in self._augmented), default=0)
+        scores = np.empty(_TILE_ROWS * most, np.float32)
+        for g in np.flatnonzero(np.diff(pairs.starts) * np.diff(self._starts)):
+            members = self._ids[self._starts[g] : self._starts[g + 1]]
+            probing = pairs.rows[pairs.starts[g] : pairs.starts[g + 1]]
+            for first in range(0, len(probing), _TILE_ROWS):
+                mine = probing[first : first + _TILE_ROWS]
+                np.take(prepared, mine, axis=0, out=gathered[: len(mine)], mode="clip")
+                for at in range(0, len(members), _TILE_MEMBERS):
+                    some = members[at : at + _TILE_MEMBERS]
+                    tile = scores[: len(mine) * len(some)].reshape(len(mine), len(some))
+                    points = self._augmented[g][:, at : at + _TILE_MEMBERS]
+                    np.matmul(gathered[: len(mine)], points, out=tile)
+                    keep_nearest(tile, mine, some, distances, found)
+        return found
+
+
 def make_groups(
     points: NDArray[Any], group: NDArray[np.uint32], n_groups: int, origin: NDArray[np.float32]
 ) -> Groups:
@@ -67,13 +209,6 @@ def make_groups(
     if fits_panels(points):
         return ByteGroups(points[order], order.astype(np.uint32), starts)
     return FloatGroups(points[order], order.astype(np.uint32), starts, origin)
-
-
-def pairs_of(chosen: NDArray[np.uint32], n_groups: int) -> Pairs:
-    """Return the pairs of rows that probe chosen groups: row i those in ``chosen[i]``, (m, b), less `NOTHING`."""
-    flat = chosen.ravel()
-    order = np.argsort(flat, kind="stable")
-    return Pairs(order // chosen.shape[1], np.searchsorted(flat[order], np.arange(n_groups + 1)))
 
 
 def pairs_within(centroids: Groups, prepared: NDArray[Any], slack: float) -> Pairs:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders.leaders import ExactLeaders, checked
-from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_of
+from indexmill.builders.leaders.base import ExactLeaders, checked
+from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups
+from indexmill.builders.nearest.pairs import pairs_of
 from indexmill.builders.nearest.products import origin_of
 from indexmill.formats.errors import ConfigError
 from indexmill.reader.threads import map_blocks
@@ -74,7 +75,7 @@ class LeaderTree:
         return [level.n_points for level in self._levels]
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """See `builders.leaders.leaders.LeaderIndex`."""
+        """See `builders.leaders.base.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
 
         def block(first: int, last: int) -> NDArray[np.uint32]:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.probe import Pairs
 from indexmill.builders.lists.rows import Lists, plain_rows
 from indexmill.builders.lists.scan import MARGIN, Nearest, nothing, scan, united
+from indexmill.builders.nearest.pairs import Pairs
 
 #: Bytes of rows that are compared at a time.
 BLOCK_BYTES = 8 << 20

@@ -15,9 +15,9 @@ import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.probe import Pairs
 from indexmill.builders.lists.rows import INT8, PQ, SQ8, UINT8, Lists, RowFormat, exact_keys
 from indexmill.builders.lists.scan_lists import scan_bytes, scan_floats
+from indexmill.builders.nearest.pairs import Pairs
 from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, NOTHING
 from indexmill.reader.threads import BlockPool
 

@@ -31,10 +31,10 @@ from machine import REPOSITORY
 from threadpoolctl import threadpool_info, threadpool_limits
 from workspace import SEED, THREADS
 
-from indexmill.builders.assignment_error import assignment_error
+from indexmill.builders.leaders.assignment_error import assignment_error
+from indexmill.builders.leaders.base import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.leaders.groups import LeaderGroups
-from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.reader.threads import map_blocks
 

@@ -15,7 +15,6 @@ from tests.support.gpu import FUNCTIONS, METHODS, gpu_problem, strict_device
 from indexmill.builders import gpu as device_module
 from indexmill.builders.cluster.cells import Cells, nearest_cells
 from indexmill.builders.cluster.closure import closure_cells
-from indexmill.builders.cluster.gpu import encode_pq_on, train_pq_on
 from indexmill.builders.cluster.kmeans import fit_centroids
 from indexmill.builders.gpu import ArrayDevice, cuda_device, open_device
 from indexmill.builders.lists.exact import exact_neighbours
@@ -24,6 +23,7 @@ from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.partition.carve import Leaves, carve
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
+from indexmill.builders.quantize.gpu import encode_pq_on, train_pq_on
 from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows

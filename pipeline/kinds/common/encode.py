@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cluster.gpu import encode_pq_on, train_pq_on
 from indexmill.builders.gpu import ArrayDevice, open_device
+from indexmill.builders.quantize.gpu import encode_pq_on, train_pq_on
 from indexmill.builders.quantize.opq import train_opq
 from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.formats.graph.codes import Codebook

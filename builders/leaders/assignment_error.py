@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders.leaders import LeaderIndex
+from indexmill.builders.leaders.base import LeaderIndex
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.errors import ConfigError
 

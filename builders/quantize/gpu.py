@@ -1,4 +1,4 @@
-"""k-means and product quantization on an `ArrayDevice`: Lloyd's algorithm as two matrix products.
+"""Product quantization on an `ArrayDevice`, and Lloyd's algorithm as two matrix products.
 
 One product compares rows with centres; the sums of the rows of each centre are a second one, by a matrix that has a 1
 where a row belongs to a centre, which adds in one order where atomic additions would not. The chunks of a product
@@ -18,40 +18,8 @@ from indexmill.builders.nearest.products import origin_of
 from indexmill.builders.quantize.pq import ITERATIONS, N_CENTRES, TRAINING_VECTORS, chunk_offsets
 from indexmill.formats.graph.codes import Codebook
 
-#: Iterations for centroids; the centres of a chunk have those of `builders.quantize.pq`.
-_CENTROID_ITERATIONS = 10
 #: Rows of a product at most: its float32 sums are added up in float64.
 _MOST_ROWS = 1 << 16
-
-
-def centroids_on(
-    device: ArrayDevice, sample: NDArray[np.float32], n_clusters: int, seed: int
-) -> NDArray[np.float32]:
-    """Return the centroids of k-means from random rows, float32 (n_clusters, dim).
-
-    Deviation from `builders.cluster.kmeans`: all rows in every iteration where that takes mini-batches, so that fewer
-    iterations find centroids that are as good.
-
-    Memory there: the sample three times, the centroids eight times, and blocks of scores.
-
-    Parameters
-    ----------
-    sample : float32 array, shape (n_sample, dim)
-    n_clusters : int
-        Less than n_sample.
-
-    Raises
-    ------
-    BudgetError
-        If the device's memory is too small.
-    """
-    origin = origin_of(sample)
-    chosen = np.sort(np.random.default_rng(seed).choice(len(sample), n_clusters, replace=False))
-    with device.use("the rows that k-means is trained on") as xp:
-        points = (uploaded(xp, sample, np.float32) - xp.asarray(origin))[None]
-        centres = _lloyd(device, xp, points, points[:, xp.asarray(chosen)], _CENTROID_ITERATIONS)
-    found: NDArray[np.float32] = centres[0] + origin
-    return found
 
 
 def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, seed: int) -> Codebook:
@@ -79,7 +47,7 @@ def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, see
         chunks = points[:, xp.asarray(columns)].transpose(1, 0, 2)
         chunks = chunks * xp.asarray((~padding).astype(np.float32))[:, None, :]
         centres = chunks[xp.arange(n_chunks)[:, None], xp.asarray(np.stack(first))]
-        centres = _lloyd(device, xp, chunks, centres, ITERATIONS)
+        centres = lloyd_on(device, xp, chunks, centres, ITERATIONS)
     pivots = centres.transpose(1, 0, 2)[:, ~padding]  # chunk after chunk, as the components are
     return Codebook(np.ascontiguousarray(pivots) + origin, offsets)
 
@@ -142,7 +110,7 @@ def _columns(offsets: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np
     return np.where(padding, 0, starts[:-1, None] + places), padding
 
 
-def _lloyd(device: ArrayDevice, xp: Any, points: Any, centres: Any, iterations: int) -> NDArray[np.float32]:
+def lloyd_on(device: ArrayDevice, xp: Any, points: Any, centres: Any, iterations: int) -> NDArray[np.float32]:
     """Return the centres, float32 (batch, k, dim), of points (batch, n, dim) after some iterations.
 
     A centre that loses all its rows moves to a row that is far from its own, as in `builders.quantize.pq`.
