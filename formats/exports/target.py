@@ -15,7 +15,8 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.rows import EXPORT_NAME, ID_MAP_NAME, ExportedRows, Ids
 from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.entries import EntryVertices
-from indexmill.formats.graph.file import GraphFile, NodeBlock
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.nodes import NodeBlock
 
 __all__ = [
     "EXPORT_NAME",

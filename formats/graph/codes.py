@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, pages_for
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "CODE"
 #: A code is one byte a chunk, so a chunk has at most this many centres.

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "ENTR"
 

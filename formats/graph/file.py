@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.nodes import (
-    DTYPE_CODES,
-    NodeBlock,
-    NodeFormat,
-    check_block,
-    pack_nodes,
-    unpack_nodes,
-)
-from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PAGE_BYTES, PageFile, PageFileWriter, f64_from_bits
-
-__all__ = ["METRIC_CODES", "GraphFile", "NodeBlock", "NodeFormat", "write_graph"]
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat, check_block, pack_nodes, unpack_nodes
+from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, name_of
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "GRPH"
-#: Values of field ``metric``.
-METRIC_CODES = {"l2": 1, "ip": 2, "cosine": 3}
 #: Bytes of nodes turned into pages at a time.
 _BLOCK_BYTES = 1 << 20
 
@@ -203,8 +193,8 @@ class GraphFile:
     def _read_fields(self) -> None:
         file = self._file
         self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
-        self.metric = _name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES)))
-        dtype = _name_of(DTYPE_CODES, file.field("dtype", 1, len(DTYPE_CODES)))
+        self.metric = name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES)))
+        dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(DTYPE_CODES)))
         self.max_norm = f64_from_bits(file.field("max_norm"))
         dim, max_degree = file.field("dim", 1), file.field("max_degree")
         try:
@@ -216,7 +206,3 @@ class GraphFile:
         file.payload_bytes("nodes", f.n_pages(self.n_vertices) * PAGE_BYTES)
         if f.quantized:
             file.payload_bytes("scale", 8 * f.dim)
-
-
-def _name_of(codes: dict[str, Any], code: int) -> str:
-    return next(name for name, value in codes.items() if value == code)

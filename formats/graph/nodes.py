@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 
-#: Values of field ``dtype``.
-DTYPE_CODES = {"float32": 1, "float16": 2, "uint8": 3, "int8": 4, "sq16": 5, "sq8": 6}
 _ELEMENTS = {"float32": "<f4", "float16": "<f2", "uint8": "u1", "int8": "i1", "sq16": "<u2", "sq8": "u1"}
 #: Neighbours a list may hold.
 MAX_DEGREE = 512

@@ -10,7 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "IDMP"
 #: Values of field ``id_type``.

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, corrupt
-from indexmill.formats.pagefile.reader import content_digest, stamp_build_id
+from indexmill.formats.pagefile.reader import content_digest
+from indexmill.formats.pagefile.writer import stamp_build_id
 
 MANIFEST_NAME = "manifest.json"
 RUN_NAME = "run.json"

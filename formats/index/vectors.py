@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.file import METRIC_CODES
-from indexmill.formats.graph.nodes import DTYPE_CODES
-from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
+VECTORS_NAME = "vectors.imx"
 KIND = "VECT"
-#: Types of a stored component; codes of a scale belong to graph nodes alone.
-DTYPES = ("float32", "float16", "uint8", "int8")
 #: Bytes of pages handled at a time.
 _BLOCK_BYTES = 4 << 20
 
@@ -36,8 +35,8 @@ class RowFormat:
     dtype: str
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype: one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        if self.dtype not in PLAIN_DTYPES:
+            raise ValueError(f"dtype: one of {', '.join(PLAIN_DTYPES)}, not {self.dtype!r}")
         if not 1 <= self.dim < 2**28:
             raise ValueError(f"dim: 1..{2**28 - 1}, not {self.dim}")
 
@@ -220,11 +219,11 @@ class VectorsFile:
     def _read_fields(self) -> None:
         file = self._file
         self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
-        metric, dtype = file.field("metric", 1, len(METRIC_CODES)), file.field("dtype", 1, len(DTYPES))
-        self.metric = next(name for name, code in METRIC_CODES.items() if code == metric)
+        metric, dtype = file.field("metric", 1, len(METRIC_CODES)), file.field("dtype", 1, len(PLAIN_DTYPES))
+        self.metric = name_of(METRIC_CODES, metric)
         self.max_norm = f64_from_bits(file.field("max_norm"))
         try:
-            self.row_format = f = RowFormat(file.field("dim", 1), DTYPES[dtype - 1])
+            self.row_format = f = RowFormat(file.field("dim", 1), name_of(DTYPE_CODES, dtype))
         except ValueError as error:
             raise corrupt(self.path, "fields", "a vector that can exist", error) from error
         for name in ("vector_bytes", "rows_per_page", "pages_per_row"):

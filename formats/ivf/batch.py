@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, SectionWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter
 
 KIND = "IVFB"
 #: One entry of section ``directory``; pages count from the start of section ``lists``.

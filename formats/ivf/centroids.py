@@ -10,18 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
-from indexmill.formats.graph.file import METRIC_CODES
-from indexmill.formats.graph.nodes import DTYPE_CODES
-from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
+from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "CENT"
 CENTROIDS_NAME = "centroids.imx"
 Codec = Literal["flat", "sq8", "pq"]
 #: Values of field ``codec``.
 CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2}
-#: Types that flat lists keep as they are; the codes of field ``dtype``.
-STORED = ("float32", "float16", "uint8", "int8")
 MAX_LISTS = 1 << 24
 MAX_COPIES = 255
 #: Edges of a centroid in the graph over them.
@@ -55,7 +53,7 @@ class Centroids:
     centroids : float32 array, shape (n_lists, dim)
         Finite.
     dtype : str
-        Type of a vector's components before the codec, one of `STORED`.
+        Type of a vector's components before the codec, one of `PLAIN_DTYPES`.
     metric : {"l2", "ip", "cosine"}
     max_norm : float
         Largest Euclidean norm of an input vector (metric ip; else 0).
@@ -158,15 +156,13 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
     """
     with PageFile(path, KIND, build_id) as file:
         n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, 2**24)
-        dtypes = {code: name for name, code in DTYPE_CODES.items() if name in STORED}
-        metrics = {code: name for name, code in METRIC_CODES.items()}
+        dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(PLAIN_DTYPES)))
         codecs = {code: name for name, code in CODEC_CODES.items()}
-        dtype = dtypes[file.field("dtype", min(dtypes), max(dtypes))]
         codec = codecs[file.field("codec", 0, max(codecs))]
         made = Centroids(
             centroids=_floats(file, "centroids", (n_lists, dim)),
             dtype=dtype,
-            metric=metrics[file.field("metric", 1, max(metrics))],
+            metric=name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES))),
             max_norm=f64_from_bits(file.field("max_norm")),
             n_vectors=file.field("n_vectors", 1, 2**32 - 1),
             n_batches=file.field("n_batches", 1, MAX_BATCHES),

@@ -11,13 +11,10 @@ import pyarrow as pa
 from indexmill.formats.errors import FormatError
 from indexmill.formats.index.ids import read_ids
 from indexmill.formats.index.manifest import FileEntry, parse_manifest
-from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.batch import BatchFile, batch_name, batch_number
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, read_centroids
 from indexmill.formats.pagefile.frame import corrupt
-
-#: Exact vectors beside lists of codes.
-VECTORS_NAME = "vectors.imx"
 
 
 class IvfFiles:

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.blocks import bad_checksums, counts_of, entries_of, next_of
 from indexmill.formats.lsh.shape import OFFSET_BITS, LshShape, first_offset
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHB"
 _SAME = ("id_bits", "fingerprint_bits", "block_bytes")
@@ -88,14 +89,14 @@ class BucketsFile:
         skip = first * size - page * PAGE_BYTES
         data = self._file.read_pages("blocks", page, pages)[skip : skip + count * size]
         blocks = np.frombuffer(data, np.uint8).reshape(count, size)
-        bad = lsh_blocks.bad_checksums(blocks)
+        bad = bad_checksums(blocks)
         if len(bad):
             raise self.corrupt(first + int(bad[0]), "CRC32C", "that of its bytes", "another")
-        counts = lsh_blocks.counts_of(blocks)
+        counts = counts_of(blocks)
         bad = np.flatnonzero((counts < 1) | (counts > self.shape.capacity))
         if len(bad):
             raise self.corrupt(first + int(bad[0]), "count", f"1..{self.shape.capacity}", counts[bad[0]])
-        slots, _ = self.split(lsh_blocks.entries_of(blocks))
+        slots, _ = self.split(entries_of(blocks))
         bad = np.flatnonzero(slots >= self.shape.n_vectors)
         if len(bad):
             block = first + int(np.searchsorted(np.cumsum(counts), bad[0], side="right"))
@@ -136,8 +137,8 @@ class BucketsFile:
         entries = []
         while True:
             block = self.read(number, 1)
-            entries.append(lsh_blocks.entries_of(block))
-            pointer = int(lsh_blocks.next_of(block)[0])
+            entries.append(entries_of(block))
+            pointer = int(next_of(block)[0])
             if not pointer:
                 return np.concatenate(entries)
             after = self.block_number(pointer, f"{self.name(number)}: next pointer")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.blocks import next_of
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.lsh.shape import OFFSET_BITS, first_offset
 from indexmill.formats.pagefile.frame import corrupt
@@ -68,7 +68,7 @@ def _following(index: LshFiles) -> NDArray[np.int64]:
     step = _STEP_BYTES // index.shape.block_bytes
     for first in range(0, buckets.n_blocks, step):
         blocks = buckets.read(first, min(step, buckets.n_blocks - first))
-        pointers = lsh_blocks.next_of(blocks)
+        pointers = next_of(blocks)
         led = np.flatnonzero(pointers)
         numbers = _block_numbers(
             index, pointers[led], lambda i, f=first, m=led: f"{buckets.name(f + m[i])}: next pointer"

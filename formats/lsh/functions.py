@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import MOST_FUNCTIONS, MOST_RADII, MOST_TABLES, LshShape
-from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHF"
 

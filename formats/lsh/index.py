@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.index import ids
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.lsh import functions
 from indexmill.formats.lsh.buckets import BucketsFile
 from indexmill.formats.lsh.tables import TablesFile
@@ -46,7 +46,7 @@ class LshFiles:
         identity = self.manifest.page_file_build_id
         self.shape, self.functions, self.defaults = functions.read_functions(path / "functions.imx", identity)
         with ExitStack() as stack:
-            self.vectors = stack.enter_context(VectorsFile(path / "vectors.imx", identity))
+            self.vectors = stack.enter_context(VectorsFile(path / VECTORS_NAME, identity))
             self.tables = stack.enter_context(TablesFile(path / "tables.imx", self.shape, identity))
             self.buckets = stack.enter_context(BucketsFile(path / "buckets.imx", self.shape, identity))
             vector_ids, self.user_ids = ids.read_ids(path / "ids.imx", identity)
@@ -70,8 +70,8 @@ class LshFiles:
     def _check_agreement(self, n_ids: int) -> None:
         n, dim = self.shape.n_vectors, self.functions.dim
         for name, field, got, want in (
-            ("vectors.imx", "n_vectors", self.vectors.n_vectors, n),
-            ("vectors.imx", "dim", self.vectors.row_format.dim, dim),
+            (VECTORS_NAME, "n_vectors", self.vectors.n_vectors, n),
+            (VECTORS_NAME, "dim", self.vectors.row_format.dim, dim),
             ("ids.imx", "n_vertices", n_ids, n),
         ):
             if got != want:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHT"
 #: Pointers handled at a time: whole pages of them and of their bits.

@@ -21,30 +21,14 @@ from indexmill.formats.pagefile.frame import (
     CRC_SECTION,
     HEADER_CRC_SPAN,
     PAGE_BYTES,
-    VERSION,
     Section,
     checksum,
     corrupt,
-    f64_from_bits,
-    f64_to_bits,
     page_checksums,
     pages_for,
     unpack_footer,
     unpack_header,
 )
-from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter, stamp_build_id
-
-__all__ = [
-    "PAGE_BYTES",
-    "VERSION",
-    "PageFile",
-    "PageFileWriter",
-    "SectionWriter",
-    "content_digest",
-    "f64_from_bits",
-    "f64_to_bits",
-    "stamp_build_id",
-]
 
 #: Bytes read at a time when a whole file is streamed: a multiple of the page, large enough for any disk.
 _STREAM_BYTES = 4 << 20

@@ -22,8 +22,8 @@ from indexmill.formats.exports.target import ExportedIndex, Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, check_size, file_sha256, parse_manifest
 from indexmill.formats.index.metadata import METADATA_NAME
-from indexmill.formats.index.vectors import VectorsFile
-from indexmill.formats.ivf.index import VECTORS_NAME, IvfFiles, vectors_problems
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
+from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt

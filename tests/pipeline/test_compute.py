@@ -19,9 +19,9 @@ from tests.support.ivf import build_lists, make_vectors
 import indexmill
 from indexmill.builders import gpu as device_module
 from indexmill.builders.quantize.pq import train_pq
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.verify import verify_index
 from indexmill.pipeline.kinds.common import encode
 from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.directory import IndexFiles
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.imports.index import ForeignIndex
 
 DATA = Path(__file__).parents[1] / "data" / "diskann.zip"

@@ -27,10 +27,9 @@ from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, write_vectors
 from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
-from indexmill.formats.ivf.index import VECTORS_NAME
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.kinds.common.encode import encoded, trained
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary

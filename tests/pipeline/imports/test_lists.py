@@ -14,10 +14,10 @@ from tests.support.export import assert_same_answers
 from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.verify import verify_index
 
 QUERIES = 60
 

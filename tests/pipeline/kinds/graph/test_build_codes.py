@@ -13,8 +13,8 @@ import indexmill
 from indexmill.builders.quantize.scalar import comparable_codes
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.graph import VamanaParameters
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.spec import Parameters
