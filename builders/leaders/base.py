@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from indexmill.builders.distances import comparable
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import nearest_points
+from indexmill.builders.streams import LEADERS
 from indexmill.formats.errors import ConfigError
-
-#: Keeps the leaders apart from other draws with the same seed.
-_STREAM = 0x1EAD
 
 
 class LeaderIndex(Protocol):
@@ -72,7 +70,7 @@ def draw_leaders(n_vectors: int, n: int, seed: int) -> NDArray[np.int64]:
         raise ConfigError(
             f"leaders: expected 1 to {n_vectors:,}, one a vector at most, got {n:,}; ask for fewer"
         )
-    return np.sort(np.random.default_rng([seed, _STREAM]).choice(n_vectors, n, replace=False))
+    return np.sort(np.random.default_rng([seed, LEADERS]).choice(n_vectors, n, replace=False))
 
 
 def checked(vectors: NDArray[Any], leaders: NDArray[Any], fanout: int) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, 
 from indexmill.builders.nearest.byte_codes import ByteCodes, fit_codes, rank_exactly
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import nearest_points, origin_of
+from indexmill.builders.streams import LEADER_GROUPS
 from indexmill.formats.errors import ConfigError
 from indexmill.reader.threads import map_blocks
 
@@ -33,8 +34,6 @@ _LLOYD_STEPS = 8
 _FIT_VECTORS = 4096
 #: Candidates found by codes beyond those asked for, and share of the permitted disagreement that codes may cause.
 _SPARE, _LOST = 3, 0.1
-#: Keeps the first centroids apart from other draws with the same seed.
-_STREAM = 0x6209
 
 
 class LeaderGroups:
@@ -142,7 +141,9 @@ def _fit_groups(
 ) -> tuple[NDArray[np.float32], NDArray[np.uint32]]:
     """Cluster the leaders; returns the centroids and each leader's nearest centroid."""
     k = max(1, round(_GROUPS_PER_ROOT * len(points) ** 0.5))
-    first = np.random.default_rng([seed, _STREAM]).choice(len(points), min(k, len(points)), replace=False)
+    first = np.random.default_rng([seed, LEADER_GROUPS]).choice(
+        len(points), min(k, len(points)), replace=False
+    )
     centroids = points[np.sort(first)]
     for _ in range(_LLOYD_STEPS):
         group = nearest_points(points, centroids, 1, threads)[:, 0]

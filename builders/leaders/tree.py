@@ -19,13 +19,12 @@ from indexmill.builders.leaders.base import ExactLeaders, checked
 from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups
 from indexmill.builders.nearest.pairs import pairs_of
 from indexmill.builders.nearest.products import origin_of
+from indexmill.builders.streams import LEADER_TREE
 from indexmill.formats.errors import ConfigError
 from indexmill.reader.threads import map_blocks
 
 #: Depth of the eCP study.
 ECP_DEPTH = 3
-#: Keeps the samples apart from other draws with the same seed.
-_STREAM = 0x73EE
 
 
 class LeaderTree:
@@ -95,7 +94,7 @@ class LeaderTree:
 def _sample_levels(n_leaders: int, depth: int, seed: int) -> list[NDArray[np.int64]]:
     """Return the leaders of each level, ascending, from the top to all of them."""
     levels = [np.arange(n_leaders)]
-    rng = np.random.default_rng([seed, _STREAM])
+    rng = np.random.default_rng([seed, LEADER_TREE])
     for level in range(depth - 1, 0, -1):
         size = min(max(1, round(n_leaders ** (level / depth))), len(levels[0]))
         levels.insert(0, np.sort(rng.choice(levels[0], size, replace=False)))

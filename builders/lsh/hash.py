@@ -14,6 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.streams import HASH_FUNCTIONS
+
 #: Rows that a matrix product takes at a time: part of the result, see `builders.nearest.products.PRODUCT_ROWS`.
 PRODUCT_ROWS = 8192
 #: Tables that it takes at a time, from a multiple of it on: the functions of one alone are too few for BLAS.
@@ -48,15 +50,11 @@ def draw_functions(n_tables: int, n_functions: int, n_radii: int, dim: int, widt
     offsets = np.empty((n_radii, n_tables, n_functions), np.float32)
     multipliers = np.empty((n_tables, n_functions), np.uint64)
     for table in range(n_tables):
-        rng = np.random.default_rng([seed, _STREAM, table])
+        rng = np.random.default_rng([seed, HASH_FUNCTIONS, table])
         projections[table] = rng.standard_normal((n_functions, dim), np.float32)
         multipliers[table] = rng.integers(0, 2**64, n_functions, np.uint64) | np.uint64(1)
         offsets[:, table] = width * rng.random((n_radii, n_functions))
     return Drawn(projections, offsets, multipliers)
-
-
-#: Keeps these random numbers apart from those of other stages with the same seed.
-_STREAM = 0x15A
 
 
 def project(vectors: NDArray[np.float32], projections: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ from indexmill.builders.gpu import ArrayDevice
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
+from indexmill.builders.streams import CARVING
 from indexmill.reader.threads import map_blocks
 
 #: Vectors of a leaf, at most, and about: all pairs of a leaf are compared while it lies in a core's cache.
@@ -111,7 +112,7 @@ def carve_cells(
     """
 
     def leaves(first: int, _: int) -> tuple[NDArray[np.uint32], list[int]]:
-        mine = list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, _STREAM, numbers[first]], device))
+        mine = list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, CARVING, numbers[first]], device))
         return np.concatenate(mine), list(map(len, mine))
 
     found = list(map_blocks(leaves, len(cells), 1, threads))
@@ -121,7 +122,7 @@ def carve_cells(
 
 def first_leaders(n: int, fanouts: Sequence[int], seed: int) -> tuple[NDArray[np.int64], int]:
     """Return the rows of the leaders of the first level, ascending, and how many of them a vector goes to."""
-    return _draw(n, fanouts, np.random.default_rng([seed, _STREAM]))
+    return _draw(n, fanouts, np.random.default_rng([seed, CARVING]))
 
 
 def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
@@ -131,10 +132,6 @@ def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
         return 1 if cell <= LEAF_MOST or cell > _STUCK * n else _counts(cell, fanouts[1:])[1]
 
     return sum(cell * times(cell) for cell in cells)
-
-
-#: Keeps these random numbers apart from those of other steps with the same seed.
-_STREAM = 0xCA7E
 
 
 def _leaves(

@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.streams import APPENDED_ORDER
 from indexmill.builders.vamana.build import prune_long_lists, sort_lists
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
-
-#: Keeps the order of insertion apart from other draws with the same seed.
-_STREAM = 0xA99D
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def extend_graph(
     """
     n = len(vectors)
     changed = np.zeros(n, np.bool_)
-    rng = np.random.default_rng([seed, _STREAM, present])
+    rng = np.random.default_rng([seed, APPENDED_ORDER, present])
     order = (present + rng.permutation(n - present)).astype(np.uint32)
     distances = insert_vertices(
         vectors,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.streams import NAVIGATION_SAMPLE
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
@@ -21,8 +22,6 @@ from indexmill.formats.graph.navigation import Navigation
 NAVIGATION_VAMANA = VamanaParameters(max_degree=32, build_list_size=64, alpha=1.2)
 #: Sampled vertices at least, where there are as many: fewer would say less than the centroids.
 LEAST_SAMPLE = 1024
-#: Keeps the sample apart from other draws with the same seed.
-_STREAM = 0x7A71
 
 
 def navigation_size(fraction: float, n_vertices: int) -> int:
@@ -33,7 +32,7 @@ def navigation_size(fraction: float, n_vertices: int) -> int:
 def navigation_sample(fraction: float, n_vertices: int, seed: int) -> NDArray[np.uint32]:
     """Draw `navigation_size` vertices without replacement; returns them ascending, uint32."""
     size = navigation_size(fraction, n_vertices)
-    chosen = np.random.default_rng([seed, _STREAM]).choice(n_vertices, size, replace=False)
+    chosen = np.random.default_rng([seed, NAVIGATION_SAMPLE]).choice(n_vertices, size, replace=False)
     return np.sort(chosen).astype(np.uint32)
 
 
