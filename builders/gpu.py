@@ -1,7 +1,7 @@
 """Where matrix products run besides the processor: a GPU, through CuPy.
 
 All that runs there is written once, against the part of NumPy's interface that CuPy has, and gets its array module
-from an `ArrayDevice`; with NumPy in CuPy's place the same code runs in main memory, which is how it is tested where
+from a `Gpu`; with NumPy in CuPy's place the same code runs in main memory, which is how it is tested where
 there is no GPU. CuPy, because it has that interface, so that nothing is written twice; because a product of float32
 is one of float32 unless it is told otherwise; and because it is small, 300 MB beside CUDA's libraries.
 
@@ -28,11 +28,11 @@ _MOST_BYTES, _SHARE = 1 << 30, 4
 _LEAST_BYTES = 1 << 20
 #: CUBLAS_STATUS_NOT_INITIALIZED, with which no handle is made where there is no room for one, and _ALLOC_FAILED.
 _NO_MEMORY = (1, 3)
-#: Bytes of rows that travel to the device at once: few calls, and little main memory.
+#: Bytes of rows that travel to the GPU at once: few calls, and little main memory.
 _SENT_BYTES = 64 << 20
 
 
-class ArrayDevice:
+class Gpu:
     """Memory that arrays lie in, and the array module that computes there; one computation at a time.
 
     Parameters
@@ -67,7 +67,7 @@ class ArrayDevice:
 
     @contextmanager
     def use(self, what: str) -> Iterator[Any]:
-        """Hold the device for one computation, and get its array module; threads wait for each other.
+        """Hold the GPU for one computation, and get its array module; threads wait for each other.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class ArrayDevice:
             first = last
 
 
-def open_device(compute: str) -> ArrayDevice | None:
+def open_gpu(compute: str) -> Gpu | None:
     """Return where products run by the parameter of that name: None for ``"cpu"``.
 
     Raises
@@ -123,11 +123,11 @@ def open_device(compute: str) -> ArrayDevice | None:
     ConfigError
         If it is ``"cuda"`` and no GPU can be used.
     """
-    return None if compute == "cpu" else cuda_device()
+    return None if compute == "cpu" else cuda_gpu()
 
 
 @cache
-def cuda_device() -> ArrayDevice:
+def cuda_gpu() -> Gpu:
     """Return the GPU that CuPy takes by default (``CUDA_VISIBLE_DEVICES`` chooses another), having tried it.
 
     Raises
@@ -158,7 +158,7 @@ def cuda_device() -> ArrayDevice:
             "compute: cuda: products of float32 are rounded to TF32 here; unset CUPY_TF32 and NVIDIA_TF32_OVERRIDE"
         )
     pool = cupy.get_default_memory_pool()
-    return ArrayDevice(
+    return Gpu(
         cupy,
         properties["name"].decode(),
         lambda: int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()),
@@ -178,12 +178,12 @@ def _ran_out(error: Exception) -> bool:
 
 
 def uploaded(arrays: Any, rows: Any, dtype: Any) -> Any:
-    """Return rows of NumPy as an array of the device, converted there: bytes travel as bytes."""
+    """Return rows of NumPy as an array of the GPU, converted there: bytes travel as bytes."""
     return sent(arrays, rows).astype(dtype)
 
 
 def sent(arrays: Any, rows: Any) -> Any:
-    """Return rows of NumPy as an array of the device, having sent some after the other.
+    """Return rows of NumPy as an array of the GPU, having sent some after the other.
 
     For what travels at once CuPy pins as much main memory, rounded up to a power of two, and keeps it.
     """

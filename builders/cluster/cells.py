@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import MAX_DIM, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import PRODUCT_ROWS, nearest_points
@@ -45,16 +45,14 @@ class Cells:
     centroids : float32 array, shape (n_cells, dim)
     dtype : numpy dtype
         Of the vectors to come.
-    device : ArrayDevice, optional
+    gpu : Gpu, optional
         Where candidates are found, in place of here; distances computed here decide all the same.
     """
 
-    def __init__(
-        self, centroids: NDArray[np.float32], dtype: np.dtype[Any], device: ArrayDevice | None = None
-    ) -> None:
+    def __init__(self, centroids: NDArray[np.float32], dtype: np.dtype[Any], gpu: Gpu | None = None) -> None:
         self.centroids = centroids
-        self._panels, self._device = None, device
-        if device is None and dtype.name in ("uint8", "int8") and centroids.shape[1] <= MAX_DIM:
+        self._panels, self._gpu = None, gpu
+        if gpu is None and dtype.name in ("uint8", "int8") and centroids.shape[1] <= MAX_DIM:
             info = np.iinfo(dtype)
             rounded = np.clip(np.rint(centroids), info.min, info.max)
             self._panels = in_panels(comparable(rounded.astype(dtype)))
@@ -68,7 +66,7 @@ class Cells:
     def nearest_few(self, vectors: NDArray[Any], nprobe: int, threads: int = 1) -> NDArray[np.uint32]:
         """Return what `nearest_cells` does, for a few of them and bytes in a third of the time."""
         if self._panels is None or nprobe > _MOST_ROUNDED:
-            return nearest_cells(vectors, self.centroids, nprobe, threads, self._device)
+            return nearest_cells(vectors, self.centroids, nprobe, threads, self._gpu)
         bytes_ = comparable(vectors)
         fanout = min(2 * nprobe + 2, len(self.centroids))
         candidates = nearest_in_panels(bytes_, self._panels, fanout, threads)
@@ -98,7 +96,7 @@ def nearest_cells(
     centroids: NDArray[np.float32],
     nprobe: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `nprobe` nearest centroids of each vector, nearest first, ties by the smaller number.
 
@@ -108,7 +106,7 @@ def nearest_cells(
     centroids : float32 array, shape (n_cells, dim)
     nprobe : int
         At most n_cells.
-    device : ArrayDevice, optional
+    gpu : Gpu, optional
         Where candidates are found, up to 256 cells.
 
     Returns
@@ -124,8 +122,8 @@ def nearest_cells(
             parts.append(_ranked(some, centroids, everywhere, threads)[0][:, :nprobe])
         return np.concatenate(parts)
     fanout = min(nprobe + _SPARE, len(centroids))
-    if device is not None:
-        found = nearest_on(device, vectors, centroids, fanout)
+    if gpu is not None:
+        found = nearest_on(gpu, vectors, centroids, fanout)
     else:
         rows = PRODUCT_ROWS if threads == 1 else _PROBED  # of which products see tiles that are the same
         found = nearest_points(vectors, centroids, fanout, threads, block_rows=rows)

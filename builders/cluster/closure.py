@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.cells import nearest_cells
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 
 #: Marks places beyond a vector's last cell.
 NO_CELL = 0xFFFFFFFF
@@ -31,7 +31,7 @@ def closure_cells(
     centroids: NDArray[np.float32],
     copies: int,
     slack: float,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> NDArray[np.uint32]:
     """Return the cells of each vector, nearest first.
 
@@ -43,7 +43,7 @@ def closure_cells(
         F, at least 1.
     slack : float
         epsilon: a centroid may be 1 + epsilon times as far away as the nearest one.
-    device : ArrayDevice, optional
+    gpu : Gpu, optional
         Of `nearest_cells`.
 
     Returns
@@ -52,7 +52,7 @@ def closure_cells(
         `NO_CELL` where a vector has fewer.
     """
     wanted = min(_PER_COPY * copies, len(centroids))
-    candidates = nearest_cells(vectors, centroids, wanted, device=device)
+    candidates = nearest_cells(vectors, centroids, wanted, gpu=gpu)
     found = np.full((len(vectors), copies), NO_CELL, np.uint32)
     rows = np.require(vectors, np.float32, ["C", "W"])
     _choose(rows, np.require(centroids, np.float32, ["C", "W"]), candidates, (1.0 + slack) ** 2, found)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
-from indexmill.builders.gpu import ArrayDevice, uploaded
+from indexmill.builders.gpu import Gpu, uploaded
 from indexmill.builders.nearest.products import origin_of
 from indexmill.builders.quantize.gpu import lloyd_on
 
@@ -26,7 +26,7 @@ _GPU_ITERATIONS = 10
 
 
 def fit_centroids(
-    sample: NDArray[Any], n_clusters: int, seed: int, threads: int = 1, device: ArrayDevice | None = None
+    sample: NDArray[Any], n_clusters: int, seed: int, threads: int = 1, gpu: Gpu | None = None
 ) -> NDArray[np.float32]:
     """Cluster `sample` and return the centroids.
 
@@ -38,7 +38,7 @@ def fit_centroids(
     seed : int
     threads : int
         Does not reach the result.
-    device : ArrayDevice, optional
+    gpu : Gpu, optional
         Where they are computed, by another algorithm (`centroids_on`): not the same, but as good.
 
     Returns
@@ -54,8 +54,8 @@ def fit_centroids(
     if len(distinct := np.unique(rows[: 4 * n_clusters], axis=0)) < n_clusters:
         distinct = np.unique(rows, axis=0)
         n_clusters = min(n_clusters, len(distinct))
-    if device is not None and n_clusters < len(rows):
-        return centroids_on(device, rows, n_clusters, seed)
+    if gpu is not None and n_clusters < len(rows):
+        return centroids_on(gpu, rows, n_clusters, seed)
     with threadpool_limits(threads, user_api="openmp"):
         model = mini_batches(n_clusters, seed).fit(rows)
     return np.asarray(model.cluster_centers_, dtype=np.float32)
@@ -76,9 +76,7 @@ def mini_batches(n_clusters: int, seed: int) -> MiniBatchKMeans:
     )
 
 
-def centroids_on(
-    device: ArrayDevice, sample: NDArray[np.float32], n_clusters: int, seed: int
-) -> NDArray[np.float32]:
+def centroids_on(gpu: Gpu, sample: NDArray[np.float32], n_clusters: int, seed: int) -> NDArray[np.float32]:
     """Return the centroids of k-means from random rows, float32 (n_clusters, dim).
 
     Deviation from `fit_centroids`: all rows in every iteration where that takes mini-batches, so that fewer
@@ -95,12 +93,12 @@ def centroids_on(
     Raises
     ------
     BudgetError
-        If the device's memory is too small.
+        If the GPU's memory is too small.
     """
     origin = origin_of(sample)
     chosen = np.sort(np.random.default_rng(seed).choice(len(sample), n_clusters, replace=False))
-    with device.use("the rows that k-means is trained on") as xp:
+    with gpu.use("the rows that k-means is trained on") as xp:
         points = (uploaded(xp, sample, np.float32) - xp.asarray(origin))[None]
-        centres = lloyd_on(device, xp, points, points[:, xp.asarray(chosen)], _GPU_ITERATIONS)
+        centres = lloyd_on(gpu, xp, points, points[:, xp.asarray(chosen)], _GPU_ITERATIONS)
     found: NDArray[np.float32] = centres[0] + origin
     return found

@@ -1,4 +1,4 @@
-"""The nearest of some points for many vectors, on an `ArrayDevice`.
+"""The nearest of some points for many vectors, on a `Gpu`.
 
 As in `builders.nearest.products` scores are ``|p|^2 - 2 x.p``, by matrix products. Of uint8 they are exact: up to
 `EXACT_DIM` components every sum in a product of float32 is an integer of at most 2^24, which float32 holds; beyond,
@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice, uploaded
+from indexmill.builders.gpu import Gpu, uploaded
 from indexmill.builders.nearest.products import origin_of
 
 #: Components up to which all sums of a score of uint8 vectors, 255^2 dim at most, are exact in float32.
 EXACT_DIM = (1 << 24) // 255**2
 
 
-def nearest_on(
-    device: ArrayDevice, vectors: NDArray[Any], points: NDArray[Any], fanout: int
-) -> NDArray[np.uint32]:
+def nearest_on(gpu: Gpu, vectors: NDArray[Any], points: NDArray[Any], fanout: int) -> NDArray[np.uint32]:
     """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller index.
 
     Memory there: the points three times, and blocks of scores.
@@ -45,14 +43,14 @@ def nearest_on(
     Raises
     ------
     BudgetError
-        If the device's memory is too small.
+        If the GPU's memory is too small.
     """
     n, dim = vectors.shape
     exact = vectors.dtype == np.uint8 and points.dtype == np.uint8
     dtype = product_dtype(exact, dim)
     origin = np.zeros(dim, dtype) if exact else origin_of(points, vectors.dtype.kind in "iu")
     found = np.empty((n, fanout), np.uint32)
-    with device.use(f"the nearest of {len(points):,} points") as xp:
+    with gpu.use(f"the nearest of {len(points):,} points") as xp:
         centre = xp.asarray(origin)
         targets = uploaded(xp, points, dtype) - centre
         norms = (targets * targets).sum(axis=1)
@@ -62,10 +60,10 @@ def nearest_on(
             scores = xp.matmul(uploaded(xp, vectors[first:last], dtype) - centre, turned)
             scores += norms
             places = least(xp, bounded(xp, scores), fanout, len(points))
-            found[first:last] = device.host(places.astype(np.uint32))
+            found[first:last] = gpu.host(places.astype(np.uint32))
 
         a_row = dtype.itemsize * (len(points) + 2 * dim) + vectors.dtype.itemsize * dim + 12 * fanout + 32
-        device.blocks(n, a_row, block)
+        gpu.blocks(n, a_row, block)
     return found
 
 
@@ -87,7 +85,7 @@ def least(xp: Any, scores: Any, k: int, nothing: int) -> Any:
 
     Parameters
     ----------
-    scores : array of the device, shape (m, n), n at least 1
+    scores : array of the GPU, shape (m, n), n at least 1
         Destroyed. Infinite where there is no candidate.
     nothing : int
         Stands where there are no more candidates.

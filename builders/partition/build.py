@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 from indexmill.builders.partition.carve import LEAF_MEAN, carve
 from indexmill.builders.partition.choose import Copies, add_reversed
 from indexmill.builders.partition.gpu import leaf_lists_on
@@ -66,7 +66,7 @@ def build_partitioned(
     *,
     seed: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
     advance: Callable[[int], None] = lambda vertices: None,
     ended: Callable[[Step, int], None] = lambda step, copies: None,
 ) -> Graph:
@@ -84,7 +84,7 @@ def build_partitioned(
         `build_list_size` and `passes` are of no use here, but for linking what is unreachable.
     seed : int
         Decides the leaders.
-    device : ArrayDevice, optional
+    gpu : Gpu, optional
         Where vectors are compared with leaders and with each other; lists are chosen here all the same. The graph of
         uint8 vectors is then the same, bit for bit.
     advance : callable
@@ -98,14 +98,14 @@ def build_partitioned(
         The same for every number of threads.
     """
     n, r, rule = len(vectors), parameters.max_degree, parameters.rule
-    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, device=device)
+    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, gpu=gpu)
     n_copies = len(leaves.members)
     ended("carve", n_copies)
     copies, found = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
-    if device is None:
+    if gpu is None:
         lists = leaf_lists(vectors, leaves, found, copies.rows, threads)
     else:
-        lists = leaf_lists_on(device, vectors, leaves, found, copies.rows)
+        lists = leaf_lists_on(gpu, vectors, leaves, found, copies.rows)
     del leaves, copies.rows  # before the graph takes their place
     ended("compare", n_copies)
     order = copies.order

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
@@ -61,7 +61,7 @@ def carve(
     *,
     seed: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> Leaves:
     """Carve vectors into leaves of at most `LEAF_MOST`.
 
@@ -73,7 +73,7 @@ def carve(
     fanouts : sequence of int
         Leaders that a vector goes to, of the first level and those that follow; 1 beyond the last.
     seed : int
-    device : ArrayDevice, optional
+    gpu : Gpu, optional
         Where leaders are compared; uint8 vectors get the same leaves there.
 
     Returns
@@ -85,19 +85,17 @@ def carve(
     if n <= LEAF_MOST:
         return Leaves(np.arange(n, dtype=np.uint32), np.array([0, n]))
     rows, fanout = first_leaders(n, fanouts, seed)
-    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, device), len(rows))
+    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, gpu), len(rows))
     bounds = joined(starts)
     cells = list(_together(members, starts, bounds))
-    leaves = carve_cells(
-        vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, device=device
-    )
+    leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, gpu=gpu)
     return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
 
 
 def carve_cells(
     vectors: NDArray[Any], cells: Sequence[NDArray[np.uint32]], numbers: Sequence[int], n: int,
     fanouts: Sequence[int], *, seed: int, threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> Leaves:  # fmt: skip
     """Carve cells of the first level of `n` vectors on; parameters and memory as of `carve`.
 
@@ -112,7 +110,7 @@ def carve_cells(
     """
 
     def leaves(first: int, _: int) -> tuple[NDArray[np.uint32], list[int]]:
-        mine = list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, CARVING, numbers[first]], device))
+        mine = list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, CARVING, numbers[first]], gpu))
         return np.concatenate(mine), list(map(len, mine))
 
     found = list(map_blocks(leaves, len(cells), 1, threads))
@@ -136,7 +134,7 @@ def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
 
 def _leaves(
     vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int],
-    device: ArrayDevice | None,
+    gpu: Gpu | None,
 ) -> Iterator[NDArray[np.uint32]]:  # fmt: skip
     """Yield the leaves of a `cell`, which was carved from `parent` vectors."""
     if len(cell) <= LEAF_MOST:
@@ -152,12 +150,12 @@ def _leaves(
     leaders = vectors[cell[rows]]
     gathered = max(1, _GATHERED_BYTES // vectors[:1].nbytes // TILE_ROWS) * TILE_ROWS
     found = [
-        nearest_leaders(vectors[cell[first : first + gathered]], leaders, fanout, 1, device)
+        nearest_leaders(vectors[cell[first : first + gathered]], leaders, fanout, 1, gpu)
         for first in range(0, len(cell), gathered)
     ]
     members, starts = grouped(np.concatenate(found), len(rows))
     for i, part in enumerate(_together(members, starts, joined(starts))):
-        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], device)
+        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], gpu)
 
 
 def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
@@ -179,14 +177,14 @@ def nearest_leaders(
     leaders: NDArray[Any],
     fanout: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `fanout` leaders nearest to each vector, uint32 (m, fanout).
 
     Blocks of vectors may be told apart at multiples of `nearest.TILE_ROWS`, without a change of the result.
     """
-    if device is not None:
-        return nearest_on(device, vectors, leaders, fanout)
+    if gpu is not None:
+        return nearest_on(gpu, vectors, leaders, fanout)
     if fits_panels(vectors):
         return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
     return nearest_points(vectors, leaders, fanout, threads)

@@ -1,4 +1,4 @@
-"""The nearest others of every vector within its leaves, on an `ArrayDevice`: leaves of one size are one product.
+"""The nearest others of every vector within its leaves, on a `Gpu`: leaves of one size are one product.
 
 Scores are those of `builders.nearest.gpu`, so that lists of uint8 vectors are the processor's, bit for bit.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice, sent, uploaded
+from indexmill.builders.gpu import Gpu, sent, uploaded
 from indexmill.builders.nearest.gpu import bounded, least, product_dtype
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
@@ -27,7 +27,7 @@ _NO_PLACE = 0xFFFF
 
 
 def leaf_lists_on(
-    device: ArrayDevice, vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any]
+    gpu: Gpu, vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any]
 ) -> NDArray[np.uint32]:
     """Return the `k` nearest others of every copy of a vector, as `builders.partition.leaf_lists.leaf_lists` does.
 
@@ -51,24 +51,24 @@ def leaf_lists_on(
     Raises
     ------
     BudgetError
-        If the device's memory is too small.
+        If the GPU's memory is too small.
     """
     sizes = np.diff(leaves.starts)
     widths = -(-sizes // _WIDTH) * _WIDTH
     found = np.full((len(leaves.members), k), NOBODY, np.uint32)
     firsts = equal_rows(vectors)
-    with device.use("the products of a leaf") as xp:
-        source = _Rows(xp, vectors, vectors.nbytes <= device.free_bytes() // _KEPT)
+    with gpu.use("the products of a leaf") as xp:
+        source = _Rows(xp, vectors, vectors.nbytes <= gpu.free_bytes() // _KEPT)
         for width in np.unique(widths[sizes > 0]).tolist():
             alike = np.flatnonzero(widths == width)
-            fill = partial(_fill, device, xp, source, firsts, leaves, alike, width, rows, found)
+            fill = partial(_fill, gpu, xp, source, firsts, leaves, alike, width, rows, found)
             a_leaf = width * (source.dtype.itemsize * width + source.work_bytes + 12 * min(k, width) + 40)
-            device.blocks(len(alike), a_leaf, fill, _MOST_LEAVES)
+            gpu.blocks(len(alike), a_leaf, fill, _MOST_LEAVES)
     return found
 
 
 class _Rows:
-    """Vectors as rows for products, kept on the device or gathered here.
+    """Vectors as rows for products, kept on the GPU or gathered here.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class _Rows:
 
 
 def _fill(
-    device: ArrayDevice, xp: Any, source: _Rows, firsts: NDArray[np.uint32], leaves: Leaves,
+    gpu: Gpu, xp: Any, source: _Rows, firsts: NDArray[np.uint32], leaves: Leaves,
     alike: NDArray[np.int64], width: int, to: NDArray[Any], found: NDArray[np.uint32], first: int, last: int,
 ) -> None:  # fmt: skip
     """Fill the lists of the leaves `alike[first:last]`, of at most `width` members, by one batched product."""
@@ -117,7 +117,7 @@ def _fill(
     equal = np.nonzero(following >= 0)
     scores[(*map(xp.asarray, equal), xp.asarray(following[equal]))] = float(np.finfo(source.dtype).min)
     k = min(found.shape[1], width - 1)
-    places = device.host(least(xp, scores.reshape(-1, width), k, _NO_PLACE)).reshape(len(starts), width, k)
+    places = gpu.host(least(xp, scores.reshape(-1, width), k, _NO_PLACE)).reshape(len(starts), width, k)
     here = places != _NO_PLACE
     ids = leaves.members[np.where(here, starts[:, :, None] + places, 0)]
     found[to[slots[there]], :k] = np.where(here, ids, NOBODY)[there]

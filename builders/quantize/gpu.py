@@ -1,4 +1,4 @@
-"""Product quantization on an `ArrayDevice`, and Lloyd's algorithm as two matrix products.
+"""Product quantization on a `Gpu`, and Lloyd's algorithm as two matrix products.
 
 One product compares rows with centres; the sums of the rows of each centre are a second one, by a matrix that has a 1
 where a row belongs to a centre, which adds in one order where atomic additions would not. The chunks of a product
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice, uploaded
+from indexmill.builders.gpu import Gpu, uploaded
 from indexmill.builders.nearest.products import origin_of
 from indexmill.builders.quantize.pq import ITERATIONS, N_CENTRES, TRAINING_VECTORS, chunk_offsets
 from indexmill.formats.graph.codes import Codebook
@@ -22,7 +22,7 @@ from indexmill.formats.graph.codes import Codebook
 _MOST_ROWS = 1 << 16
 
 
-def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, seed: int) -> Codebook:
+def train_pq_on(gpu: Gpu, sample: NDArray[Any], n_chunks: int, *, seed: int) -> Codebook:
     """Train a codebook, as `builders.quantize.pq.train_pq` does: the same rows, first centres and iterations.
 
     Memory there: the training rows four times, and blocks of scores.
@@ -30,7 +30,7 @@ def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, see
     Raises
     ------
     BudgetError
-        If the device's memory is too small.
+        If the GPU's memory is too small.
     """
     chosen = np.linspace(0, len(sample) - 1, min(len(sample), TRAINING_VECTORS)).astype(np.int64)
     rows = sample[chosen]
@@ -42,18 +42,18 @@ def train_pq_on(device: ArrayDevice, sample: NDArray[Any], n_chunks: int, *, see
         np.sort(np.random.default_rng([seed, j]).choice(len(rows), min(N_CENTRES, len(rows)), replace=False))
         for j in range(n_chunks)
     ]
-    with device.use("the rows that a codebook is trained on") as xp:
+    with gpu.use("the rows that a codebook is trained on") as xp:
         points = uploaded(xp, rows, np.float32) - xp.asarray(origin)
         chunks = points[:, xp.asarray(columns)].transpose(1, 0, 2)
         chunks = chunks * xp.asarray((~padding).astype(np.float32))[:, None, :]
         centres = chunks[xp.arange(n_chunks)[:, None], xp.asarray(np.stack(first))]
-        centres = lloyd_on(device, xp, chunks, centres, ITERATIONS)
+        centres = lloyd_on(gpu, xp, chunks, centres, ITERATIONS)
     pivots = centres.transpose(1, 0, 2)[:, ~padding]  # chunk after chunk, as the components are
     return Codebook(np.ascontiguousarray(pivots) + origin, offsets)
 
 
 def encode_pq_on(
-    device: ArrayDevice,
+    gpu: Gpu,
     vectors: NDArray[Any],
     codebook: Codebook,
     advance: Callable[[int], None] = lambda vectors: None,
@@ -76,13 +76,13 @@ def encode_pq_on(
     Raises
     ------
     BudgetError
-        If the device's memory is too small.
+        If the GPU's memory is too small.
     """
     columns, padding = _columns(codebook.offsets)
     origin = origin_of(codebook.pivots)
     pivots = (codebook.pivots - origin)[:, columns].transpose(1, 2, 0)
     codes = np.empty((len(vectors), len(columns)), np.uint8) if out is None else out
-    with device.use("codes") as xp:
+    with gpu.use("codes") as xp:
         # Where a chunk is narrower than others its centres are 0 in the column that is not its own.
         turned = xp.asarray(np.where(padding[:, :, None], 0, pivots).astype(np.float32))
         norms = (turned * turned).sum(axis=1)[:, None, :]
@@ -93,11 +93,11 @@ def encode_pq_on(
             rows = uploaded(xp, vectors[first:last], np.float32) - centre
             scores = xp.matmul(rows[:, column].transpose(1, 0, 2), turned)
             scores += norms
-            codes[first:last] = device.host(scores.argmin(axis=2).astype(np.uint8)).T
+            codes[first:last] = gpu.host(scores.argmin(axis=2).astype(np.uint8)).T
             advance(last - first)
 
         a_row = columns.size * 8 + len(columns) * (4 * norms.shape[2] + 12) + 12 * vectors.shape[1]
-        device.blocks(len(vectors), a_row, block)
+        gpu.blocks(len(vectors), a_row, block)
     return codes
 
 
@@ -110,24 +110,24 @@ def _columns(offsets: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np
     return np.where(padding, 0, starts[:-1, None] + places), padding
 
 
-def lloyd_on(device: ArrayDevice, xp: Any, points: Any, centres: Any, iterations: int) -> NDArray[np.float32]:
+def lloyd_on(gpu: Gpu, xp: Any, points: Any, centres: Any, iterations: int) -> NDArray[np.float32]:
     """Return the centres, float32 (batch, k, dim), of points (batch, n, dim) after some iterations.
 
     A centre that loses all its rows moves to a row that is far from its own, as in `builders.quantize.pq`.
     """
-    norms = device.host((points * points).sum(axis=2))
+    norms = gpu.host((points * points).sum(axis=2))
     for _ in range(iterations):
-        sums, counts, errors = _grouped(device, xp, points, centres)
+        sums, counts, errors = _grouped(gpu, xp, points, centres)
         filled = (counts > 0)[:, :, None]
         centres = xp.where(filled, sums / xp.maximum(counts, 1)[:, :, None], centres).astype(np.float32)
-        empty = device.host(counts) == 0
+        empty = gpu.host(counts) == 0
         if empty.any():
-            centres = _refilled(device, xp, points, centres, empty, errors + norms)
-    return np.asarray(device.host(centres))
+            centres = _refilled(gpu, xp, points, centres, empty, errors + norms)
+    return np.asarray(gpu.host(centres))
 
 
-def _grouped(device: ArrayDevice, xp: Any, points: Any, centres: Any) -> tuple[Any, Any, NDArray[np.float32]]:
-    """Return each centre's sum and number of rows, on the device, and here the scores of rows at their centres."""
+def _grouped(gpu: Gpu, xp: Any, points: Any, centres: Any) -> tuple[Any, Any, NDArray[np.float32]]:
+    """Return each centre's sum and number of rows, on the GPU, and here the scores of rows at their centres."""
     batch, n, dim = points.shape
     k = centres.shape[1]
     turned = centres.transpose(0, 2, 1) * -2.0
@@ -141,19 +141,19 @@ def _grouped(device: ArrayDevice, xp: Any, points: Any, centres: Any) -> tuple[A
         scores = xp.matmul(some, turned)
         scores += squares
         labels = scores.argmin(axis=2)
-        lowest = device.host(scores.min(axis=2))
+        lowest = gpu.host(scores.min(axis=2))
         belongs = (labels[:, None, :] == numbers).astype(np.float32)
         more, members = xp.matmul(belongs, some), belongs.sum(axis=2)
         errors[:, first:last] = lowest
         xp.add(sums, more, out=sums)
         xp.add(counts, members, out=counts)
 
-    device.blocks(n, batch * (9 * k + 8 * dim + 24), block, _MOST_ROWS)
+    gpu.blocks(n, batch * (9 * k + 8 * dim + 24), block, _MOST_ROWS)
     return sums, counts, errors
 
 
 def _refilled(
-    device: ArrayDevice,
+    gpu: Gpu,
     xp: Any,
     points: Any,
     centres: Any,
@@ -161,8 +161,8 @@ def _refilled(
     distances: NDArray[np.float32],
 ) -> Any:
     """Return centres of which the empty ones are the rows farthest from theirs, ties by the smaller row."""
-    known = device.host(centres)
+    known = gpu.host(centres)
     for j in np.flatnonzero(empty.any(axis=1)).tolist():
         farthest = np.argsort(-distances[j], kind="stable")[: int(empty[j].sum())]
-        known[j, empty[j]] = device.host(points[j, xp.asarray(farthest)])
+        known[j, empty[j]] = gpu.host(points[j, xp.asarray(farthest)])
     return xp.asarray(known)

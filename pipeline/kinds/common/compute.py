@@ -6,7 +6,7 @@ never stands: it is settled when a build begins.
 
 from __future__ import annotations
 
-from indexmill.builders.gpu import open_device
+from indexmill.builders.gpu import open_gpu
 from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.spec import AnyParameters, BuildSpec, IvfParameters, LshParameters, Parameters
 
@@ -25,7 +25,7 @@ def settled(spec: BuildSpec) -> BuildSpec:
     compute = p.compute
     if compute == "auto":
         compute = "cuda" if spec.executor == "local" and _has_gpu() else "cpu"
-    open_device(compute)
+    open_gpu(compute)
     return _computing(spec, p, compute)
 
 
@@ -41,16 +41,16 @@ def _computing(spec: BuildSpec, p: Parameters | IvfParameters, compute: str) -> 
 
 def _has_gpu() -> bool:
     try:
-        open_device("cuda")
+        open_gpu("cuda")
     except ConfigError:
         return False
     return True
 
 
-def device_facts(p: AnyParameters) -> tuple[str | None, dict[str, str]]:
+def gpu_facts(p: AnyParameters) -> tuple[str | None, dict[str, str]]:
     """Return the name of the GPU that a build uses, None without one, and the versions that decide what it computes."""
-    device = None if isinstance(p, LshParameters) else open_device(p.compute)
-    return (None, {}) if device is None else (device.name, device.software)
+    gpu = None if isinstance(p, LshParameters) else open_gpu(p.compute)
+    return (None, {}) if gpu is None else (gpu.name, gpu.software)
 
 
 def compute_key(p: AnyParameters) -> dict[str, str]:
@@ -58,5 +58,5 @@ def compute_key(p: AnyParameters) -> dict[str, str]:
 
     GPUs of two models may round differently, so a work directory that both see has a stage for each.
     """
-    name, software = device_facts(p)
+    name, software = gpu_facts(p)
     return {} if name is None else {"compute": "cuda", "gpu": name, **software}

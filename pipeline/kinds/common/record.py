@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest
-from indexmill.pipeline.kinds.common.compute import device_facts
+from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.graph.emit import RECORD
 from indexmill.pipeline.mill.store import software_versions
@@ -30,7 +30,7 @@ def emitted_manifest(p: AnyParameters, summary: InputSummary, emitted: Path) -> 
             "dtype": summary.dtype,
             "fingerprint": summary.fingerprint,
         },
-        software=software_versions() | device_facts(p)[1],
+        software=software_versions() | gpu_facts(p)[1],
         certificate=None,
         files=tuple(FileEntry(**file) for file in made["files"]),
         **{key: made[key] for key in ("layout", "graph", "lsh", "ivf") if key in made},
@@ -51,7 +51,7 @@ def run_record(
     peak_memory, peak_scratch : int
         Bytes: anonymous memory of all processes, and files in the work directory.
     """
-    gpu, _ = device_facts(spec.parameters)
+    gpu, _ = gpu_facts(spec.parameters)
     return {
         "started": started,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},

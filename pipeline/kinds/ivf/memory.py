@@ -22,7 +22,7 @@ from indexmill.pipeline.kinds.graph.budget import (
     task_bounds,
 )
 from indexmill.pipeline.kinds.graph.memory import exact_bytes, ids_bytes, ingest_bytes, workers_bytes
-from indexmill.pipeline.kinds.ivf.tasks import DEVICE_BLOCK_BYTES, GRAPH_FROM
+from indexmill.pipeline.kinds.ivf.tasks import GPU_BLOCK_BYTES, GRAPH_FROM
 from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.mill.external_sort import STEP_BYTES
 from indexmill.pipeline.spec import IvfParameters
@@ -123,7 +123,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
             p.copies * rows * (shape.row_bytes + shape.stored_bytes * (p.copies > 1) + 64)
             + 2 * centroids
             + (4 << 20)
-            + 3 * DEVICE_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
+            + 3 * GPU_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
         )
         + threads,
         "lists": min(workers, len(cut), MOST_NARROW)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from indexmill.builders.cluster.cells import Cells, nearest_cells
 from indexmill.builders.cluster.closure import NO_CELL, cell_sizes, closure_cells
 from indexmill.builders.cluster.kmeans import fit_centroids
-from indexmill.builders.gpu import ArrayDevice, open_device
+from indexmill.builders.gpu import Gpu, open_gpu
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.quantize.scalar import Scale, fit_scale
 from indexmill.formats.chunks.reader import Records
@@ -49,7 +49,7 @@ GRAPH_FROM = 16384
 #: Rows whose cells are found, or that are encoded, at a time.
 _BLOCK = 8192
 #: The same on a GPU, which cuts them by its own memory; and bytes of float32 that go there to be encoded.
-_DEVICE_BLOCK, DEVICE_BLOCK_BYTES = 1 << 17, 16 << 20
+_GPU_BLOCK, GPU_BLOCK_BYTES = 1 << 17, 16 << 20
 
 
 class Batch(NamedTuple):
@@ -65,9 +65,9 @@ def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
     """Write ``centroids.npy``, ``scale.npy`` or ``codebook.npz`` as the codec needs them, ``graph.npz`` of many."""
-    directory, device = Path(out), open_device(p.compute)
+    directory, gpu = Path(out), open_gpu(p.compute)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    centroids = fit_centroids(rows, p.lists, p.seed, threads, device) if given is None else given
+    centroids = fit_centroids(rows, p.lists, p.seed, threads, gpu) if given is None else given
     np.save(directory / "centroids.npy", centroids)
     if len(centroids) >= GRAPH_FROM:
         graph = LeaderGraph(centroids, seed=p.seed, threads=threads).graph
@@ -80,9 +80,9 @@ def centroids_task(
         scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), 8)
         np.save(directory / "scale.npy", np.stack([scale.minimum, scale.step]))
     if p.codec == "pq":
-        cells = nearest_cells(rows, centroids, 1, threads, device)[:, 0]
+        cells = nearest_cells(rows, centroids, 1, threads, gpu)[:, 0]
         residuals = np.asarray(rows, np.float32) - centroids[cells]
-        book = trained(residuals, p.pq_bytes, p.seed, device, threads)
+        book = trained(residuals, p.pq_bytes, p.seed, gpu, threads)
         np.savez(directory / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
 
 
@@ -112,15 +112,15 @@ def _load_graph(directory: Path) -> CellGraph | None:
 def assign_task(vectors: str, centroids: str, p: IvfParameters, first: int, last: int, out: str) -> None:
     """Write the cells of each of the rows `first` to `last` as .npy, uint32 (rows, copies): see `closure_cells`."""
     rows, centres = np.load(vectors, mmap_mode="r")[first:last], load_centroids(Path(centroids))
-    device = open_device(p.compute)
-    cells, block = Cells(centres, rows.dtype, device), _BLOCK if device is None else _DEVICE_BLOCK
+    gpu = open_gpu(p.compute)
+    cells, block = Cells(centres, rows.dtype, gpu), _BLOCK if gpu is None else _GPU_BLOCK
     labels = np.empty((len(rows), p.copies), np.uint32)
     for at in range(0, len(rows), block):
         some = np.asarray(rows[at : at + block])
         if p.copies == 1:
             labels[at : at + block, 0] = cells.nearest(some)
         else:
-            labels[at : at + block] = closure_cells(some, centres, p.copies, p.closure, device)
+            labels[at : at + block] = closure_cells(some, centres, p.copies, p.closure, gpu)
     with open(out, "wb") as file:
         np.save(file, labels)
 
@@ -152,7 +152,7 @@ def pack_task(
     stored = np.load(vectors, mmap_mode="r")[first:last]
     rows = _encoded(
         stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory),
-        open_device(compute),
+        open_gpu(compute),
     )  # fmt: skip
     records = Records(places[cells], (first + vector).astype(np.uint32), rows)
     write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
@@ -164,21 +164,21 @@ def _encoded(
     cells: NDArray[np.uint32],
     scale: NDArray[np.float32] | None,
     codebook: Codebook | None,
-    device: ArrayDevice | None,
+    gpu: Gpu | None,
 ) -> NDArray[np.uint8]:
     """Return the rows of lists, uint8 (m, row_bytes)."""
     if scale is None and codebook is None:
         return np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
     parts = []
-    on_device = device is not None and codebook is not None
-    block = max(_BLOCK, DEVICE_BLOCK_BYTES // (4 * vectors.shape[1])) if on_device else _BLOCK
+    on_gpu = gpu is not None and codebook is not None
+    block = max(_BLOCK, GPU_BLOCK_BYTES // (4 * vectors.shape[1])) if on_gpu else _BLOCK
     for at in range(0, len(vectors), block):
         some = np.asarray(vectors[at : at + block], np.float32)
         if scale is not None:
             parts.append(Scale(scale[0], scale[1], 8).encode(some))
         elif codebook is not None:
             residuals = some - centroids[cells[at : at + block]]
-            parts.append(encoded(residuals, codebook, device))
+            parts.append(encoded(residuals, codebook, gpu))
     return np.concatenate(parts)
 
 

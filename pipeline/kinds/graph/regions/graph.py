@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import open_device
+from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import CANDIDATES, FANOUTS
 from indexmill.builders.partition.carve import carve_cells
 from indexmill.builders.partition.choose import Copies
@@ -88,16 +88,16 @@ def leaves_task(
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=room.buffer_bytes)[1:]
     cells, numbers = cells_of(leaders[names], plan, region)
-    device = open_device(p.compute)
+    gpu = open_gpu(p.compute)
     leaves = carve_cells(
-        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=device
+        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, gpu=gpu
     )
     del cells
     copies = Copies(leaves.members, len(names))
-    if device is None:
+    if gpu is None:
         lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
     else:
-        lists = leaf_lists_on(device, vectors, leaves, int(plan.found), copies.rows)
+        lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
     del leaves
     at = np.empty(len(names), np.uint32)
     at[copies.order] = np.arange(len(names), dtype=np.uint32)
