@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, pages_for
-from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "CODE"
@@ -111,7 +110,7 @@ def write_codes(
             raise ValueError(f"codes: {written} rows for {n_vertices} vertices")
 
 
-class CodesFile:
+class CodesFile(KindFile):
     """An opened codes.imx: the codebook is read, codes are read block by block.
 
     Attributes
@@ -125,35 +124,27 @@ class CodesFile:
         If the file is not an intact codes.imx.
     """
 
-    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
-        with ExitStack() as stack:
-            self._file = file = stack.enter_context(PageFile(path, KIND, build_id))
-            self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
-            dim = file.field("dim", 1)
-            self._n_chunks = file.field("n_chunks", 1, dim)
-            self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
-            offsets = np.frombuffer(file.section("offsets", 4 * (self._n_chunks + 1)), dtype="<u4")
-            if not _offsets_fit(offsets, dim):
-                what = f"strictly increasing from 0 to {dim}"
-                raise corrupt(path, "section 'offsets'", what, offsets.tolist())
-            rotation = self._rotation(dim) if file.has_section("rotation") else None
-            name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
-            pivots = np.frombuffer(file.section(name, 4 * self._n_centres * dim), dtype="<f4")
-            if not np.isfinite(pivots).all():
-                raise corrupt(path, f"section '{name}'", "finite numbers", "NaN or infinity")
-            self.codebook = Codebook(pivots.reshape(-1, dim), offsets, rotation)
-            file.payload_bytes("codes", self.n_vertices * self._n_chunks)
-            self._stack = stack.pop_all()
+    kind = KIND
 
-    def __enter__(self) -> CodesFile:
-        return self
+    def _read_fields(self, file: PageFile) -> None:
+        self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
+        dim = file.field("dim", 1)
+        self._n_chunks = file.field("n_chunks", 1, dim)
+        self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
+        offsets = np.frombuffer(file.section("offsets", 4 * (self._n_chunks + 1)), dtype="<u4")
+        if not _offsets_fit(offsets, dim):
+            what = f"strictly increasing from 0 to {dim}"
+            raise corrupt(self.path, "section 'offsets'", what, offsets.tolist())
+        rotation = self._rotation(file, dim) if file.has_section("rotation") else None
+        name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
+        pivots = np.frombuffer(file.section(name, 4 * self._n_centres * dim), dtype="<f4")
+        if not np.isfinite(pivots).all():
+            raise corrupt(self.path, f"section '{name}'", "finite numbers", "NaN or infinity")
+        self.codebook = Codebook(pivots.reshape(-1, dim), offsets, rotation)
+        file.payload_bytes("codes", self.n_vertices * self._n_chunks)
 
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
-
-    def _rotation(self, dim: int) -> NDArray[np.float32]:
-        found = np.frombuffer(self._file.section("rotation", 4 * dim * dim), dtype="<f4").reshape(dim, dim).T
+    def _rotation(self, file: PageFile, dim: int) -> NDArray[np.float32]:
+        found = np.frombuffer(file.section("rotation", 4 * dim * dim), dtype="<f4").reshape(dim, dim).T
         if not _has_unit_columns(found):
             raise corrupt(self.path, "section 'rotation'", "rows of length 1", "others")
         return found
@@ -173,7 +164,7 @@ class CodesFile:
         """
         start, end = first * self._n_chunks, (first + count) * self._n_chunks
         page = start // PAGE_BYTES
-        data = self._file.read_pages("codes", page, pages_for(end) - page)
+        data = self.file.read_pages("codes", page, pages_for(end) - page)
         codes = np.frombuffer(data, np.uint8)[start - page * PAGE_BYTES :][: end - start]
         codes = codes.reshape(count, self._n_chunks)
         if codes.size and codes.max() >= self._n_centres:

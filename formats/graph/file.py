@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat, check_block, pack_nodes, unpack_nodes
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, name_of
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
-from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "GRPH"
@@ -104,7 +104,7 @@ def _whole_pages(
         yield NodeBlock.concatenate(waiting)
 
 
-class GraphFile:
+class GraphFile(KindFile):
     """An opened graph.imx; pages are checked as they are read.
 
     Attributes
@@ -121,36 +121,14 @@ class GraphFile:
         If the file is not an intact graph.imx.
     """
 
-    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            self._read_fields()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> GraphFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    @property
-    def page_file(self) -> PageFile:
-        """The frame around the nodes."""
-        return self._file
+    kind = KIND
 
     def scale(self) -> ScaleArrays | None:
         """Return minimum and step, float32 (dim,), of sq16 and sq8 components; None for other types."""
         if not self.node_format.quantized:
             return None
         dim = self.node_format.dim
-        both = np.frombuffer(self._file.section("scale", 8 * dim), dtype="<f4")
+        both = np.frombuffer(self.file.section("scale", 8 * dim), dtype="<f4")
         return both[:dim], both[dim:]
 
     def read_nodes(self, first: int, count: int) -> NodeBlock:
@@ -168,7 +146,7 @@ class GraphFile:
         f = self.node_format
         group = first // f.nodes_per_group
         n_groups = -(-(first + count) // f.nodes_per_group) - group if count else 0
-        pages = self._file.read_pages("nodes", group * f.pages_per_node, n_groups * f.pages_per_node)
+        pages = self.file.read_pages("nodes", group * f.pages_per_node, n_groups * f.pages_per_node)
         skip = first - group * f.nodes_per_group
         block = unpack_nodes(f, pages)[skip : skip + count]
         try:
@@ -190,8 +168,7 @@ class GraphFile:
         for first in range(0, self.n_vertices, most):
             yield self.read_nodes(first, min(most, self.n_vertices - first))
 
-    def _read_fields(self) -> None:
-        file = self._file
+    def _read_fields(self, file: PageFile) -> None:
         self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
         self.metric = name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES)))
         dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(DTYPE_CODES)))

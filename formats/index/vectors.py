@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
-from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 VECTORS_NAME = "vectors.imx"
@@ -134,7 +134,7 @@ def _blocks(row_format: RowFormat, n: int) -> Iterable[slice]:
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
 
-class VectorsFile:
+class VectorsFile(KindFile):
     """An opened vectors.imx; pages are checked as they are read.
 
     Attributes
@@ -150,24 +150,7 @@ class VectorsFile:
         If the file is not an intact vectors.imx.
     """
 
-    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            self._read_fields()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> VectorsFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    kind = KIND
 
     def read(self, first: int, count: int) -> NDArray[Any]:
         """Return the vectors of slots `first` to ``first + count``, shape (count, dim).
@@ -184,7 +167,7 @@ class VectorsFile:
         f = self.row_format
         group = first // f.rows_per_group
         n_groups = -(-(first + count) // f.rows_per_group) - group if count else 0
-        pages = self._file.read_pages("vectors", group * f.pages_per_row, n_groups * f.pages_per_row)
+        pages = self.file.read_pages("vectors", group * f.pages_per_row, n_groups * f.pages_per_row)
         skip = first - group * f.rows_per_group
         return f.unpack(pages)[skip : skip + count]
 
@@ -206,7 +189,7 @@ class VectorsFile:
         for first in range(0, len(slots), step):
             groups, places = np.divmod(slots[first : first + step].astype(np.int64), f.rows_per_group)
             numbers = groups[:, None] * f.pages_per_row + np.arange(f.pages_per_row)
-            pages = self._file.take_pages("vectors", numbers.ravel())
+            pages = self.file.take_pages("vectors", numbers.ravel())
             rows = f.unpack(pages.tobytes()).reshape(len(groups), f.rows_per_group, f.dim)
             found[first : first + step] = rows[np.arange(len(groups)), places]
         return found
@@ -216,8 +199,7 @@ class VectorsFile:
         for rows in _blocks(self.row_format, self.n_vectors):
             yield rows.start, self.read(rows.start, rows.stop - rows.start)
 
-    def _read_fields(self) -> None:
-        file = self._file
+    def _read_fields(self, file: PageFile) -> None:
         self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
         metric, dtype = file.field("metric", 1, len(METRIC_CODES)), file.field("dtype", 1, len(PLAIN_DTYPES))
         self.metric = name_of(METRIC_CODES, metric)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter
 
 KIND = "IVFB"
@@ -143,7 +142,7 @@ class _Lists:
             raise ValueError(f"{self._missing} vectors fewer than the sizes of the lists say")
 
 
-class BatchFile:
+class BatchFile(KindFile):
     """An opened batch file: header and directory are checked, lists are read one by one.
 
     Attributes
@@ -159,6 +158,8 @@ class BatchFile:
         If the file is not an intact batch of this index.
     """
 
+    kind = KIND
+
     def __init__(
         self,
         path: str | Path,
@@ -168,26 +169,19 @@ class BatchFile:
         build_id: bytes | None = None,
         copies: int = 1,
     ) -> None:
-        self.path = Path(path)
-        with ExitStack() as stack:
-            self.file = file = stack.enter_context(PageFile(path, KIND, build_id))
-            self.number = file.field("batch", number, number)
-            self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
-            self.first_vector = file.field("first_vector", 0, 2**32 - 1 - self.n_vectors)
-            n = self.n_vectors
-            self.n_rows = n if copies == 1 else file.field("n_rows", n, n * copies)
-            file.field("n_lists", n_lists, n_lists)
-            self.row_bytes = file.field("row_bytes", row_bytes, row_bytes)
-            self.directory = np.frombuffer(file.section("directory", ENTRY.itemsize * n_lists), ENTRY)
-            self._check_directory()
-            file.payload_bytes("lists", self.lists_bytes)
-            self._stack = stack.pop_all()
+        self.number, self._n_lists, self.row_bytes, self._copies = number, n_lists, row_bytes, copies
+        super().__init__(path, build_id)
 
-    def __enter__(self) -> BatchFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
+    def _read_fields(self, file: PageFile) -> None:
+        file.field("batch", self.number, self.number)
+        n = self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
+        self.first_vector = file.field("first_vector", 0, 2**32 - 1 - n)
+        self.n_rows = n if self._copies == 1 else file.field("n_rows", n, n * self._copies)
+        file.field("n_lists", self._n_lists, self._n_lists)
+        file.field("row_bytes", self.row_bytes, self.row_bytes)
+        self.directory = np.frombuffer(file.section("directory", ENTRY.itemsize * self._n_lists), ENTRY)
+        self._check_directory()
+        file.payload_bytes("lists", self.lists_bytes)
 
     @property
     def lists_bytes(self) -> int:

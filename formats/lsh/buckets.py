@@ -12,7 +12,7 @@ from indexmill.formats.errors import CorruptFile
 from indexmill.formats.lsh.blocks import bad_checksums, counts_of, entries_of, next_of
 from indexmill.formats.lsh.shape import OFFSET_BITS, LshShape, first_offset
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHB"
@@ -39,7 +39,7 @@ def write_buckets(
             raise ValueError(f"blocks: {n_blocks}, not {section.payload_bytes / shape.block_bytes}")
 
 
-class BucketsFile:
+class BucketsFile(KindFile):
     """An opened buckets.imx; whatever is read is checked.
 
     Attributes
@@ -52,28 +52,17 @@ class BucketsFile:
         If the file is not an intact buckets.imx of an index of that shape.
     """
 
+    kind = KIND
+
     def __init__(self, path: str | Path, shape: LshShape, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
         self.shape = shape
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            shape.check_fields(self._file, *_SAME, "n_entries")
-            self.n_blocks = self._file.field("n_blocks", 1, shape.n_entries)
-            self.longest_chain = self._file.field("longest_chain", 1, self.n_blocks)
-            self._file.payload_bytes("blocks", self.n_blocks * shape.block_bytes)
-        except BaseException:
-            self._file.close()
-            raise
+        super().__init__(path, build_id)
 
-    def __enter__(self) -> BucketsFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def _read_fields(self, file: PageFile) -> None:
+        self.shape.check_fields(file, *_SAME, "n_entries")
+        self.n_blocks = file.field("n_blocks", 1, self.shape.n_entries)
+        self.longest_chain = file.field("longest_chain", 1, self.n_blocks)
+        file.payload_bytes("blocks", self.n_blocks * self.shape.block_bytes)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
         """Return `count` blocks from block `first` on, uint8 (count, block_bytes), checked but for their pointers.
@@ -87,7 +76,7 @@ class BucketsFile:
         page = first * size // PAGE_BYTES
         pages = -(-(first + count) * size // PAGE_BYTES) - page
         skip = first * size - page * PAGE_BYTES
-        data = self._file.read_pages("blocks", page, pages)[skip : skip + count * size]
+        data = self.file.read_pages("blocks", page, pages)[skip : skip + count * size]
         blocks = np.frombuffer(data, np.uint8).reshape(count, size)
         bad = bad_checksums(blocks)
         if len(bad):

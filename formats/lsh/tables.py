@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHT"
@@ -39,7 +39,7 @@ def write_tables(path: str | Path, shape: LshShape, pointers: NDArray[np.uint64]
                 section.write(np.packbits(block != 0, bitorder="little"))
 
 
-class TablesFile:
+class TablesFile(KindFile):
     """An opened tables.imx; pages are checked as they are read.
 
     Raises
@@ -48,35 +48,24 @@ class TablesFile:
         If the file is not an intact tables.imx of an index of that shape.
     """
 
+    kind = KIND
+
     def __init__(self, path: str | Path, shape: LshShape, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
         self.shape = shape
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            shape.check_fields(self._file)
-            self.n_buckets = self._file.field("n_buckets", 1, shape.n_pointers)
-            self._file.payload_bytes("pointers", 8 * shape.n_pointers)
-            self._file.payload_bytes("occupied", shape.bitmap_bytes)
-        except BaseException:
-            self._file.close()
-            raise
+        super().__init__(path, build_id)
 
-    def __enter__(self) -> TablesFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def _read_fields(self, file: PageFile) -> None:
+        self.shape.check_fields(file)
+        self.n_buckets = file.field("n_buckets", 1, self.shape.n_pointers)
+        file.payload_bytes("pointers", 8 * self.shape.n_pointers)
+        file.payload_bytes("occupied", self.shape.bitmap_bytes)
 
     def pointers(self, first: int, count: int) -> NDArray[np.uint64]:
         """Return `count` entries of section ``pointers`` from entry `first` on."""
         page = 8 * first // PAGE_BYTES
         pages = -(-8 * (first + count) // PAGE_BYTES) - page if count else 0
         skip = first - page * PAGE_BYTES // 8
-        return np.frombuffer(self._file.read_pages("pointers", page, pages), "<u8")[skip : skip + count]
+        return np.frombuffer(self.file.read_pages("pointers", page, pages), "<u8")[skip : skip + count]
 
     def pointer(self, radius: int, table: int, bucket: int) -> int:
         """Return the pointer of one bucket."""
@@ -85,7 +74,7 @@ class TablesFile:
 
     def occupied(self) -> NDArray[np.uint8]:
         """Return the occupancy bitmap, bits from the least on."""
-        return np.frombuffer(self._file.section("occupied"), np.uint8)
+        return np.frombuffer(self.file.section("occupied"), np.uint8)
 
     def all_pointers(self) -> NDArray[np.uint64]:
         """Return all pointers, checked against the bitmap.

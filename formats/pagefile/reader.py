@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,6 +218,48 @@ class PageFile:
             parts.append(part)
             offset, count = offset + len(part), count - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class KindFile:
+    """A page file of one kind, opened: a subclass checks the fields and reads the sections of its kind.
+
+    Attributes
+    ----------
+    path : Path
+    file : PageFile
+        The frame around the sections.
+
+    Raises
+    ------
+    FormatError
+        If it is not an intact file of that kind.
+    """
+
+    #: Kind that the file must have.
+    kind: ClassVar[str]
+
+    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        self.file = PageFile(path, self.kind, build_id)
+        try:
+            self._read_fields(self.file)
+        except BaseException:
+            self.file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _read_fields(self, file: PageFile) -> None:
+        """Set the attributes that the header says, each checked."""
+        raise NotImplementedError
 
 
 def content_digest(path: str | Path) -> str:
