@@ -1,9 +1,8 @@
 """k-means centroids from a sample (scikit-learn's MiniBatchKMeans).
 
-The number of steps is fixed and the first centroids are rows drawn at random, for two reasons. Stopping early would
-make the result depend on a sum whose rounding depends on the number of threads; without it threads reach nothing.
-And k-means++ takes as long as all steps together, for an error that is no smaller after them (1,024 centroids of
-100,000 SIFT vectors: within 0.1%).
+The number of steps is fixed, because early stopping would depend on a sum whose rounding depends on the number of
+threads. The first centroids are rows drawn at random, because k-means++ takes as long as all steps together and does
+not reduce the error after them (1,024 centroids of 100,000 SIFT vectors: within 0.1%).
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def fit_centroids(
     ----------
     sample : array, shape (n_sample, dim)
     n_clusters : int
-        Wanted; fewer come back when the sample has fewer distinct rows.
+        Wanted number; fewer are returned if the sample has fewer distinct rows.
     seed : int
     threads : int
-        Does not reach the result.
+        Does not change the result.
     gpu : Gpu, optional
-        Where they are computed, by another algorithm (`centroids_on`): not the same, but as good.
+        Computes other centroids of equal quality, by `centroids_on`.
 
     Returns
     -------
@@ -62,7 +61,7 @@ def fit_centroids(
 
 
 def mini_batches(n_clusters: int, seed: int) -> MiniBatchKMeans:
-    """Return the model that `fit_centroids` fits; a batch has two rows a centroid, and 1,024 at least."""
+    """Return the model that `fit_centroids` fits; a batch has two rows for each centroid, at least 1,024."""
     return MiniBatchKMeans(
         n_clusters=n_clusters,
         init="random",
@@ -72,17 +71,17 @@ def mini_batches(n_clusters: int, seed: int) -> MiniBatchKMeans:
         max_iter=PASSES,
         tol=0,
         max_no_improvement=None,
-        compute_labels=False,  # nobody asks for them; they take as long as a pass
+        compute_labels=False,  # unused, and as slow as a pass
     )
 
 
 def centroids_on(gpu: Gpu, sample: NDArray[np.float32], n_clusters: int, seed: int) -> NDArray[np.float32]:
     """Return the centroids of k-means from random rows, float32 (n_clusters, dim).
 
-    Deviation from `fit_centroids`: all rows in every iteration where that takes mini-batches, so that fewer
-    iterations find centroids that are as good.
+    Deviation from `fit_centroids`: every iteration uses all rows instead of a mini-batch, so fewer iterations reach
+    the same quality.
 
-    Memory there: the sample three times, the centroids eight times, and blocks of scores.
+    GPU memory: the sample three times, the centroids eight times, and blocks of scores.
 
     Parameters
     ----------

@@ -15,31 +15,31 @@ from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
 from indexmill.reader.threads import run_blocks
 
-#: As the navigation graph's, with less slack: vertices are few, and short lists make short searches.
+#: Like the navigation graph's, with less slack: there are few vertices, and short lists make short searches.
 LEADER_VAMANA = VamanaParameters(max_degree=32, build_list_size=64, alpha=1.1)
-#: Candidates a search keeps.
+#: Candidates that a search keeps.
 DEFAULT_LIST_SIZE = 32
-#: Vectors a thread takes at a time.
+#: Vectors of a task.
 _BLOCK = 4096
 
 
 class LeaderGraph:
-    """A graph over leaders.
+    """Index over leaders that searches a graph greedily.
 
     Parameters
     ----------
     leaders : array, shape (n_leaders, dim)
-        uint8 leaders stay uint8: distances are exact, and four times as many fit a cache.
+        uint8 leaders stay uint8: distances are exact, and a cache holds four times as many.
     list_size : int
-        L, candidates a search keeps; a larger fanout raises it.
+        L, candidates that a search keeps; at least the fanout.
     seed : int
     threads : int
-        Does not reach the result.
+        Does not change the result.
 
     Notes
     -----
-    Memory: the leaders, and 132 bytes each for the graph; while it is built 300 bytes each. A thread at work holds
-    less than 1 MiB.
+    Memory: the leaders and 132 bytes a leader for the graph, 300 bytes during the build. Each thread holds less than
+    1 MiB.
     """
 
     def __init__(

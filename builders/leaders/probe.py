@@ -1,7 +1,8 @@
-"""Nearest members of chosen groups, for many vectors at once.
+"""Nearest points in chosen groups of points, for many vectors at once: the common step of trees and groups.
 
-The step that `LeaderTree` and `LeaderGroups` share. Vectors are taken a block at a time and gathered group by group,
-so that a group's points are read once for all vectors that probe it and stay in a core's own cache.
+A block of vectors is gathered group by group, so that the points of a group are read once for all vectors that probe it
+and stay in a core's own cache. uint8 points are compared in integers, exactly; float32 points by matrix products, which
+cost a tenth of single distances.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from indexmill.builders.nearest.panels import (
 )
 from indexmill.builders.nearest.products import augment, keep_nearest, with_one
 
-#: Vectors of one block. Part of the result: the last bits of a float product may depend on the rows it is made of.
+#: Vectors of a block. It affects results: the last bits of a float32 product may depend on its shape.
 PROBE_BLOCK = 8192
-#: Rows whose groups are chosen together: their scores stay in a core's own cache.
+#: Rows whose groups are chosen together, so that their scores stay in a core's own cache.
 _CHOSEN_ROWS = 512
-#: Rows of one product: with a group of a few hundred members they stay in a core's own cache.
+#: Rows of a product, which stay in a core's own cache with a group of a few hundred points.
 _TILE_ROWS = 1024
-#: Members of one product at most, for the same reason and to bound memory.
+#: Most points of a product, for the same reason and to bound memory.
 _TILE_MEMBERS = 1024
 
 
 class Groups(Protocol):
-    """Points in groups. Scores are squared distances less a term of the row's own."""
+    """Points in groups. A score is a squared distance minus a term that depends on the row alone."""
 
     @property
     def n_groups(self) -> int:
@@ -48,17 +49,17 @@ class Groups(Protocol):
         ...
 
     def prepared(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """Return vectors, (m, dim) of the points' type, as the methods below take them."""
+        """Return vectors (m, dim), of the points' type, in the form that the other methods take."""
         ...
 
     def scores(self, prepared: NDArray[Any], group: int) -> NDArray[Any]:
-        """Return the scores of all rows and all points of one group, (m, size)."""
+        """Return the scores of all rows with all points of a group, (m, size)."""
         ...
 
     def nearest(self, prepared: NDArray[Any], pairs: Pairs, fanout: int) -> NDArray[np.uint32]:
         """Return the `fanout` points nearest to each row among the groups it probes, (m, fanout).
 
-        Nearest first, ties by the smaller id; rows that probe fewer points end in `NOTHING`.
+        Nearest first, ties by the smaller id. Rows that probe fewer than `fanout` points end in `NOTHING`.
         """
         ...
 
@@ -91,7 +92,7 @@ class ByteGroups:
         return int(self._sizes.sum())
 
     def prepared(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """See `Groups`; here they are taken as they are."""
+        """See `Groups`; returned unchanged."""
         return vectors
 
     def scores(self, prepared: NDArray[Any], group: int) -> NDArray[Any]:
@@ -170,7 +171,7 @@ class FloatGroups:
         return len(self._ids)
 
     def prepared(self, vectors: NDArray[Any]) -> NDArray[Any]:
-        """See `Groups`; float32 (m, dim + 1), less the origin and with a column of ones."""
+        """See `Groups`; float32 (m, dim + 1), minus the origin and with a column of ones."""
         return with_one(vectors - self._origin)
 
     def scores(self, prepared: NDArray[Any], group: int) -> NDArray[Any]:
@@ -189,21 +190,21 @@ class FloatGroups:
             members = self._ids[self._starts[g] : self._starts[g + 1]]
             probing = pairs.rows[pairs.starts[g] : pairs.starts[g + 1]]
             for first in range(0, len(probing), _TILE_ROWS):
-                mine = probing[first : first + _TILE_ROWS]
-                np.take(prepared, mine, axis=0, out=gathered[: len(mine)], mode="clip")
+                rows = probing[first : first + _TILE_ROWS]
+                np.take(prepared, rows, axis=0, out=gathered[: len(rows)], mode="clip")
                 for at in range(0, len(members), _TILE_MEMBERS):
-                    some = members[at : at + _TILE_MEMBERS]
-                    tile = scores[: len(mine) * len(some)].reshape(len(mine), len(some))
+                    ids = members[at : at + _TILE_MEMBERS]
+                    tile = scores[: len(rows) * len(ids)].reshape(len(rows), len(ids))
                     points = self._augmented[g][:, at : at + _TILE_MEMBERS]
-                    np.matmul(gathered[: len(mine)], points, out=tile)
-                    keep_nearest(tile, mine, some, distances, found)
+                    np.matmul(gathered[: len(rows)], points, out=tile)
+                    keep_nearest(tile, rows, ids, distances, found)
         return found
 
 
 def make_groups(
     points: NDArray[Any], group: NDArray[np.uint32], n_groups: int, origin: NDArray[np.float32]
 ) -> Groups:
-    """Put uint8 or float32 points (n, dim) into the groups that `group` (n,) names; `origin` as for `augment`."""
+    """Return points, uint8 or float32 (n, dim), in the groups named by `group` (n,); `origin` as for `FloatGroups`."""
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(n_groups + 1)).astype(np.int64)
     if fits_panels(points):
@@ -212,9 +213,9 @@ def make_groups(
 
 
 def pairs_within(centroids: Groups, prepared: NDArray[Any], slack: float) -> Pairs:
-    """Return the pairs of rows that probe every group scored at most `slack` above their best.
+    """Return the pairs of rows and the groups whose centroid scores at most `slack` above the row's best one.
 
-    `centroids` holds them all in one group.
+    `centroids` holds all centroids in one group.
     """
     n_groups, counts, parts = 0, np.empty(len(prepared), np.int64), []
     for first in range(0, len(prepared), _CHOSEN_ROWS):
@@ -229,13 +230,13 @@ def pairs_within(centroids: Groups, prepared: NDArray[Any], slack: float) -> Pai
 
 @njit(nogil=True, cache=True)
 def _choose(scores: Any, limits: Any, counts: Any) -> Any:  # pragma: no cover - compiled
-    """Return the groups within reach, row after row; writes how many to `counts`."""
+    """Return the groups within the limits, row after row; write their numbers to `counts`."""
     m, k = scores.shape
     chosen, at = np.empty(m * k + 1, np.uint32), 0
     for i in range(m):
         limit, before = limits[i], at
         for g in range(k):
-            chosen[at] = g  # no branch: what is written beyond reach is written over
+            chosen[at] = g  # without a branch: a group beyond the limit is overwritten
             at += scores[i, g] <= limit
         counts[i] = at - before
     return chosen[:at].copy()
@@ -258,8 +259,8 @@ def _by_group(counts: Any, chosen: Any, n_groups: int) -> Any:  # pragma: no cov
 
 
 def fill_up(prepared: NDArray[Any], groups: Groups, found: NDArray[np.uint32]) -> None:
-    """Let rows of `found` (m, fanout) that end in `NOTHING` look in all groups; for few rows."""
+    """Search all groups for the rows of `found` (m, fanout) that end in `NOTHING`; meant for few rows."""
     short = np.flatnonzero(found[:, -1] == NOTHING)
     if len(short):
-        everywhere = np.tile(np.arange(groups.n_groups, dtype=np.uint32), (len(short), 1))
-        found[short] = groups.nearest(prepared[short], pairs_of(everywhere, groups.n_groups), found.shape[1])
+        all_groups = np.tile(np.arange(groups.n_groups, dtype=np.uint32), (len(short), 1))
+        found[short] = groups.nearest(prepared[short], pairs_of(all_groups, groups.n_groups), found.shape[1])

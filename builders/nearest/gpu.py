@@ -1,12 +1,11 @@
-"""The nearest of some points for many vectors, on a `Gpu`.
+"""Nearest of a few points to many vectors, on a `Gpu`.
 
-As in `builders.nearest.products` scores are ``|p|^2 - 2 x.p``, by matrix products. Of uint8 they are exact: up to
-`EXACT_DIM` components every sum in a product of float32 is an integer of at most 2^24, which float32 holds; beyond,
-products are float64, which holds them for any dimension. Other vectors are moved near zero first, where float32
-loses least.
+As in `builders.nearest.products`, scores are ``|p|^2 - 2 x.p``, by matrix products. For uint8 vectors they are exact:
+up to `EXACT_DIM` components every float32 sum is an integer of at most 2^24, which float32 represents; beyond, products
+are float64, which is exact for any dimension. Other vectors are first moved near zero, where float32 loses least.
 
-The k least of a row are found by k searches for the least, each of which takes out what it found: the first of equal
-ones, so that ties go to the smaller index, and k is small.
+The k least scores of a row are found by k searches for the least, each of which removes its answer. Ties go to the
+smaller index, and k is small.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ EXACT_DIM = (1 << 24) // 255**2
 def nearest_on(gpu: Gpu, vectors: NDArray[Any], points: NDArray[Any], fanout: int) -> NDArray[np.uint32]:
     """Return the `fanout` points nearest to each vector, nearest first, ties by the smaller index.
 
-    Memory there: the points three times, and blocks of scores.
+    GPU memory: the points three times, and blocks of scores.
 
     Parameters
     ----------
     vectors : array, shape (n_vectors, dim)
     points : array, shape (n_points, dim)
-        If both are uint8 the result is exact.
+        The result is exact if both arrays are uint8.
     fanout : int
         At most n_points.
 
@@ -68,14 +67,14 @@ def nearest_on(gpu: Gpu, vectors: NDArray[Any], points: NDArray[Any], fanout: in
 
 
 def product_dtype(exact: bool, dim: int) -> np.dtype[Any]:
-    """Return the type of products: float32 unless they are of bytes and it would round them."""
+    """Return the type of products: float32, unless it would round products of bytes."""
     return np.dtype(np.float64 if exact and dim > EXACT_DIM else np.float32)
 
 
 def bounded(xp: Any, scores: Any) -> Any:
-    """Return scores without NaN and infinity, which stands for what is no candidate; in place.
+    """Replace NaN and infinity, which means no candidate, by the largest finite number, in place; return the scores.
 
-    What overflows is as far as can be, and as near to any point as to another.
+    A vector that overflows is then equally far from all points.
     """
     return xp.fmin(scores, float(np.finfo(scores.dtype).max), out=scores)
 
@@ -86,9 +85,9 @@ def least(xp: Any, scores: Any, k: int, nothing: int) -> Any:
     Parameters
     ----------
     scores : array of the GPU, shape (m, n), n at least 1
-        Destroyed. Infinite where there is no candidate.
+        Overwritten. Infinity means no candidate.
     nothing : int
-        Stands where there are no more candidates.
+        Fills the places after the last candidate.
     """
     rows = xp.arange(len(scores))
     places = xp.empty((len(scores), k), np.int64)

@@ -1,8 +1,8 @@
 """Product quantization on a `Gpu`, and Lloyd's algorithm as two matrix products.
 
-One product compares rows with centres; the sums of the rows of each centre are a second one, by a matrix that has a 1
-where a row belongs to a centre, which adds in one order where atomic additions would not. The chunks of a product
-quantizer are a batch of products; k-means is a batch of one.
+One product compares rows with centres. A second one sums the rows of each centre, by a matrix of ones where a row
+belongs to a centre: unlike atomic additions, it adds in a fixed order. The chunks of a product quantizer are a batch of
+products; k-means is a batch of one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from indexmill.builders.nearest.products import origin_of
 from indexmill.builders.quantize.pq import ITERATIONS, N_CENTRES, TRAINING_VECTORS, chunk_offsets
 from indexmill.formats.graph.codes import Codebook
 
-#: Rows of a product at most: its float32 sums are added up in float64.
+#: Most rows of a product, whose float32 sums are then added in float64.
 _MOST_ROWS = 1 << 16
 
 
 def train_pq_on(gpu: Gpu, sample: NDArray[Any], n_chunks: int, *, seed: int) -> Codebook:
-    """Train a codebook, as `builders.quantize.pq.train_pq` does: the same rows, first centres and iterations.
+    """Train a codebook with the rows, first centres and iterations of `builders.quantize.pq.train_pq`.
 
-    Memory there: the training rows four times, and blocks of scores.
+    GPU memory: the training rows four times, and blocks of scores.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def train_pq_on(gpu: Gpu, sample: NDArray[Any], n_chunks: int, *, seed: int) -> 
         chunks = chunks * xp.asarray((~padding).astype(np.float32))[:, None, :]
         centres = chunks[xp.arange(n_chunks)[:, None], xp.asarray(np.stack(first))]
         centres = lloyd_on(gpu, xp, chunks, centres, ITERATIONS)
-    pivots = centres.transpose(1, 0, 2)[:, ~padding]  # chunk after chunk, as the components are
+    pivots = centres.transpose(1, 0, 2)[:, ~padding]  # chunk after chunk: the order of components
     return Codebook(np.ascontiguousarray(pivots) + origin, offsets)
 
 
@@ -59,15 +59,15 @@ def encode_pq_on(
     advance: Callable[[int], None] = lambda vectors: None,
     out: NDArray[np.uint8] | None = None,
 ) -> NDArray[np.uint8]:
-    """Encode vectors: the nearest centre of each chunk, ties by the smaller index, as `builders.quantize.pq.encode_pq`.
+    """Encode vectors as `builders.quantize.pq.encode_pq`: the nearest centre of each chunk, ties by the smaller index.
 
-    Memory there: the codebook, and blocks of scores.
+    GPU memory: the codebook, and blocks of scores.
 
     Parameters
     ----------
     vectors : array, shape (n_vectors, dim)
     out : uint8 array, shape (n_vectors, M), optional
-        Where to put the codes, a mapped file for instance.
+        Receives the codes; may be a mapped file.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def encode_pq_on(
     pivots = (codebook.pivots - origin)[:, columns].transpose(1, 2, 0)
     codes = np.empty((len(vectors), len(columns)), np.uint8) if out is None else out
     with gpu.use("codes") as xp:
-        # Where a chunk is narrower than others its centres are 0 in the column that is not its own.
+        # The padding column of a narrower chunk is 0 in its centres.
         turned = xp.asarray(np.where(padding[:, :, None], 0, pivots).astype(np.float32))
         norms = (turned * turned).sum(axis=1)[:, None, :]
         turned *= -2.0
@@ -102,7 +102,7 @@ def encode_pq_on(
 
 
 def _columns(offsets: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the components of each chunk, (M, widest), and where they are padding: chunks differ by one at most."""
+    """Return the components of each chunk, (M, widest), and which of them are padding: sizes differ by at most one."""
     starts = offsets.astype(np.int64)
     widths = np.diff(starts)
     places = np.arange(widths.max())
@@ -111,9 +111,9 @@ def _columns(offsets: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def lloyd_on(gpu: Gpu, xp: Any, points: Any, centres: Any, iterations: int) -> NDArray[np.float32]:
-    """Return the centres, float32 (batch, k, dim), of points (batch, n, dim) after some iterations.
+    """Return the centres, float32 (batch, k, dim), of points (batch, n, dim) after Lloyd's iterations.
 
-    A centre that loses all its rows moves to a row that is far from its own, as in `builders.quantize.pq`.
+    A centre that loses all its rows moves to the row farthest from its centre, as in `builders.quantize.pq`.
     """
     norms = gpu.host((points * points).sum(axis=2))
     for _ in range(iterations):
@@ -127,7 +127,7 @@ def lloyd_on(gpu: Gpu, xp: Any, points: Any, centres: Any, iterations: int) -> N
 
 
 def _grouped(gpu: Gpu, xp: Any, points: Any, centres: Any) -> tuple[Any, Any, NDArray[np.float32]]:
-    """Return each centre's sum and number of rows, on the GPU, and here the scores of rows at their centres."""
+    """Return each centre's sum and number of rows, on the GPU, and each row's least score, in main memory."""
     batch, n, dim = points.shape
     k = centres.shape[1]
     turned = centres.transpose(0, 2, 1) * -2.0
@@ -160,7 +160,7 @@ def _refilled(
     empty: NDArray[np.bool_],
     distances: NDArray[np.float32],
 ) -> Any:
-    """Return centres of which the empty ones are the rows farthest from theirs, ties by the smaller row."""
+    """Return the centres with empty ones replaced by the rows farthest from their centre, ties by the smaller row."""
     known = gpu.host(centres)
     for j in np.flatnonzero(empty.any(axis=1)).tolist():
         farthest = np.argsort(-distances[j], kind="stable")[: int(empty[j].sum())]

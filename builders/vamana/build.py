@@ -2,12 +2,15 @@
 
 Vertices are inserted in a random order, batch by batch (see `builders.vamana.insert`).
 
-Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the graph, 16 bytes a vertex of bookkeeping, and a
-batch's edges.
-Deviations from the paper: one pass, at the given alpha, unless two are asked for, whose first one is at alpha 1 as in
-the paper; squared distances in the prune (see `builders.vamana.prune`); lists may grow to 1.3 R before they are
-pruned, as in DiskANN's code; a last step links vertices that the medoid cannot reach (see
-`builders.vamana.connect`).
+Memory: the vectors, ``4 * 1.3 R`` bytes a vertex for the graph, 16 bytes a vertex for bookkeeping, and the edges of a
+batch.
+
+Deviations from the paper:
+
+- One pass at the given alpha by default. With two passes, the first has alpha 1, as in the paper.
+- The prune compares squared distances (see `builders.vamana.prune`).
+- Lists may grow to 1.3 R before they are pruned, as in DiskANN's code.
+- A last step links vertices that the medoid cannot reach (see `builders.vamana.connect`).
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candid
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
 
-#: Lists may grow by this factor before they are pruned back to R: fewer prunes for a little memory.
+#: Growth of lists before they are pruned back to R: fewer prunes for a little memory.
 GRAPH_SLACK = 1.3
-#: Vertices a thread takes at a time.
+#: Vertices of a task.
 _BLOCK = 512
 
 
@@ -50,13 +53,14 @@ def build_vamana(
     ----------
     vectors : float32, float16, uint8 or int8 array, shape (n_vectors, dim), C-contiguous
     entry : int
-        Where searches start: the medoid.
+        Vertex where searches start: the medoid.
+    parameters : VamanaParameters
     seed : int
         Decides the order of insertion.
     codes : uint8 array, shape (n_vectors, dim), optional
         See `builders.vamana.insert.insert_vertices`.
     advance : callable
-        Told the number of vertices inserted after each batch of each pass.
+        Called after each batch of each pass with the number of vertices inserted.
 
     Returns
     -------
@@ -69,9 +73,17 @@ def build_vamana(
     order = np.arange(n, dtype=np.uint32)
     np.random.default_rng(seed).shuffle(order)
     for alpha in parameters.alphas:
-        this = replace(parameters, alpha=alpha)
+        with_alpha = replace(parameters, alpha=alpha)
         insert_vertices(
-            vectors, neighbours, degrees, order, entry, this, codes=codes, threads=threads, advance=advance
+            vectors,
+            neighbours,
+            degrees,
+            order,
+            entry,
+            with_alpha,
+            codes=codes,
+            threads=threads,
+            advance=advance,
         )
     prune_long_lists(vectors, neighbours, degrees, parameters, threads)
     neighbours = _compact(neighbours, degrees, r)
@@ -81,7 +93,7 @@ def build_vamana(
 
 
 def list_capacity(max_degree: int) -> int:
-    """Return the columns of a growing graph's neighbour array: lists outgrow R before they are pruned."""
+    """Return the columns of a growing graph's neighbour array, whose lists outgrow R before they are pruned."""
     return max(max_degree + 1, int(GRAPH_SLACK * max_degree))
 
 
@@ -92,7 +104,7 @@ def prune_long_lists(
     p: VamanaParameters,
     threads: int,
 ) -> None:
-    """Bring every list that grew past R back to R."""
+    """Prune every list that is longer than R to R."""
     long = np.flatnonzero(degrees > p.max_degree)
 
     def block(first: int, last: int) -> None:
@@ -118,7 +130,7 @@ def _prune_rows(
 def _compact(
     neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], max_degree: int
 ) -> NDArray[np.uint32]:
-    """Return rows cut to `max_degree`, zeros after the last neighbour, in the memory of the wider ones."""
+    """Return the lists in `max_degree` columns, filled up with zeros, in the memory of the wider array."""
     n = len(neighbours)
     flat = neighbours.reshape(-1)
     _move_rows(flat, degrees, neighbours.shape[1], max_degree)
@@ -139,7 +151,7 @@ def sort_lists(
     threads: int = 1,
     rows: NDArray[np.int64] | None = None,
 ) -> None:
-    """Put every list, or those of `rows`, in ascending order of (distance, id): layouts read nearness off it."""
+    """Sort every list, or those of `rows`, by (distance, id): layouts rely on this order."""
 
     def block(first: int, last: int) -> None:
         chosen = np.arange(first, last) if rows is None else rows[first:last]

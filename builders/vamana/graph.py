@@ -12,20 +12,20 @@ from indexmill.builders.vamana.prune import PruneRule
 
 @dataclass(frozen=True)
 class VamanaParameters:
-    """Shape of the graph.
+    """Parameters of a build.
 
     Attributes
     ----------
     max_degree : int
         R, at least 2.
     build_list_size : int
-        L, candidates of the search that feeds the prune.
+        L, candidates of the search whose visited vertices are pruned.
     alpha : float
         Slack of the prune, at least 1.
     passes : int
-        Times every vertex is inserted: 1, or 2 as in the paper, the first time with a slack of 1.
+        Insertions of every vertex: 1, or 2 as in the paper, the first with a slack of 1.
     saturate : bool
-        Whether the prune fills free places.
+        Whether the prune fills free places of a list.
     """
 
     max_degree: int
@@ -36,7 +36,7 @@ class VamanaParameters:
 
     @property
     def rule(self) -> PruneRule:
-        """How the prune chooses."""
+        """Rule of the prune."""
         return PruneRule(self.alpha, self.saturate)
 
     @property
@@ -57,7 +57,7 @@ class Graph:
     entry : int
         Vertex from which every other one can be reached.
     edges_added : int
-        Edges that this took (`builders.vamana.connect`).
+        Edges added to reach every vertex (`builders.vamana.connect`).
     """
 
     neighbours: NDArray[np.uint32]
