@@ -48,15 +48,15 @@ KINDS = {
 
 
 def page_file_kind(name: str) -> str | None:
-    """Return the kind of the page file of an index called `name`; None for files of other forms."""
+    """Return the kind of an index's page file by its name; None for files that are not page files."""
     return batch.KIND if batch.batch_number(name) is not None else KINDS.get(name)
 
 
 def verify_index(directory: str | Path) -> list[str]:
-    """Read every byte of an index and return what is wrong with it, one message each; empty if nothing is.
+    """Read every byte of an index, and return one message for each problem.
 
-    Three looks: each file's SHA-256 and the build id against the manifest, each page's CRC, and what every
-    part means. run.json is not looked at. Memory is that of `IndexFiles`.
+    Three passes: the SHA-256 of each file and the build id against the manifest, the CRC of each page, and the meaning
+    of all parts. run.json is ignored. Memory: that of the opened index, such as `IndexFiles`.
     """
     directory = Path(directory)
     try:
@@ -64,14 +64,14 @@ def verify_index(directory: str | Path) -> list[str]:
     except FormatError as error:
         return [str(error)]
     problems = [*_digest_problems(directory, manifest), *_page_problems(directory, manifest)]
-    look = {"graph": _check_graph, "lsh": _check_lsh, "ivf": _check_ivf}[manifest.kind]
+    check = {"graph": _check_graph, "lsh": _check_lsh, "ivf": _check_ivf}[manifest.kind]
     try:
-        n = look(directory, problems)
+        n = check(directory, problems)
         if any(entry.name == METADATA_NAME for entry in manifest.files):
             _check_metadata(directory / METADATA_NAME, n)
     except (FormatError, OSError) as error:
         problems.append(str(error))
-    return list(dict.fromkeys(problems))  # a damaged page is seen by more than one look
+    return list(dict.fromkeys(problems))  # several passes may find the same damage
 
 
 def _check_graph(directory: Path, problems: list[str]) -> int:
@@ -81,7 +81,7 @@ def _check_graph(directory: Path, problems: list[str]) -> int:
 
 
 def _check_lsh(directory: Path, problems: list[str]) -> int:
-    with LshFiles(directory) as index:  # what chains hold is left to the reader's check
+    with LshFiles(directory) as index:  # chains are left to the reader's check
         return index.shape.n_vectors
 
 

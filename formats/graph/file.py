@@ -1,4 +1,4 @@
-"""graph.imx: node blocks in slot order, a vector and its neighbour list each (docs/formats/graph.md)."""
+"""graph.imx: nodes in slot order, each with its vector and neighbour list (docs/formats/graph.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "GRPH"
-#: Bytes of nodes turned into pages at a time.
+#: Bytes of nodes converted to pages at a time.
 _BLOCK_BYTES = 1 << 20
 
 #: Minimum and step of each component, float32 arrays of shape (dim,).
@@ -31,24 +31,24 @@ def write_graph(
     max_norm: float = 0.0,
     scale: ScaleArrays | None = None,
 ) -> None:
-    """Write graph.imx from blocks of nodes in slot order; memory is one block and 4 MiB of pages.
+    """Write graph.imx from blocks of nodes in slot order. Memory: one block and 4 MiB of pages.
 
     Parameters
     ----------
     n_vertices : int
-        Total nodes of `blocks`.
+        Total number of nodes of `blocks`.
     metric : {"l2", "ip", "cosine"}
     blocks : iterable of NodeBlock
-        Of any sizes; entries of ``neighbours`` beyond a node's degree are ignored.
+        Of any size; entries of ``neighbours`` beyond a node's degree are ignored.
     max_norm : float
-        Largest Euclidean norm of an input vector (metric ip).
+        Largest Euclidean norm of an input vector, for metric ip.
     scale : tuple of two float32 arrays, shape (dim,), optional
-        Minimum and step of each component; given exactly for sq16 and sq8.
+        Minimum and step of each component, for sq16 and sq8 only.
 
     Raises
     ------
     ValueError
-        If a block's shapes, types, degrees or slots do not fit, or the number of nodes differs.
+        If shapes, types, degrees or slots of a block are invalid, or the number of nodes differs.
     """
     if not 1 <= n_vertices < 2**32:
         raise ValueError(f"a graph has 1 to 2^32 - 1 vertices, not {n_vertices}")
@@ -81,7 +81,7 @@ def write_graph(
 def _whole_pages(
     node_format: NodeFormat, n_vertices: int, blocks: Iterable[NodeBlock]
 ) -> Iterator[NodeBlock]:
-    """Check blocks and cut them anew so that each but the last one fills whole pages."""
+    """Check blocks, and yield their nodes in blocks of whole pages, except the last one."""
     group = node_format.nodes_per_group
     most = max(group, _BLOCK_BYTES // node_format.group_bytes * group)
     waiting: list[NodeBlock] = []
@@ -158,7 +158,7 @@ class GraphFile(KindFile):
             ) from error
 
     def read_all(self) -> NodeBlock:
-        """Return all nodes; memory is the whole file."""
+        """Return all nodes. Memory: the whole file."""
         return self.read_nodes(0, self.n_vertices)
 
     def blocks(self) -> Iterator[NodeBlock]:

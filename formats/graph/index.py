@@ -14,9 +14,9 @@ from indexmill.formats.pagefile.frame import corrupt
 
 
 class IndexFiles:
-    """All parts of one index, opened; every page file carries the manifest's build id.
+    """All parts of one graph index, opened; every page file has the manifest's build id.
 
-    Codes, entry vertices, navigation graph and ids are read whole; nodes are read through `graph`.
+    Codes, entry vertices, navigation graph and ids are read completely; nodes are read through `graph`.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class IndexFiles:
     vector_ids : uint32 array, shape (n_vertices,)
         Vector id of each slot.
     user_ids : pyarrow Array or None
-        User id of each slot; None if the vector id is the user id.
+        User id of each slot; None if user ids are the vector ids.
 
     Raises
     ------

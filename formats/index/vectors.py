@@ -1,4 +1,4 @@
-"""vectors.imx: the vectors of an index in slot order, several a page (docs/formats/lsh.md)."""
+"""vectors.imx: the vectors of an index in slot order (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from indexmill.formats.pagefile.writer import PageFileWriter
 
 VECTORS_NAME = "vectors.imx"
 KIND = "VECT"
-#: Bytes of pages handled at a time.
+#: Bytes of pages read or written at a time.
 _BLOCK_BYTES = 4 << 20
 
 
@@ -52,25 +52,25 @@ class RowFormat:
 
     @property
     def rows_per_page(self) -> int:
-        """Vectors that fit a page; 0 when one is larger than a page."""
+        """Vectors on a page; 0 if a vector is larger than a page."""
         return PAGE_BYTES // self.vector_bytes
 
     @property
     def pages_per_row(self) -> int:
-        """Pages a vector needs; 1 when several share a page."""
+        """Pages of a vector; 1 if several vectors share a page."""
         return -(-self.vector_bytes // PAGE_BYTES)
 
     @property
     def rows_per_group(self) -> int:
-        """Vectors that are read together: `rows_per_page`, or 1."""
+        """Vectors read together: those of a page, or 1."""
         return max(1, self.rows_per_page)
 
     def n_pages(self, n_vectors: int) -> int:
-        """Pages of section ``vectors``."""
+        """Return the number of pages of section ``vectors``."""
         return -(-n_vectors // self.rows_per_group) * self.pages_per_row
 
     def pack(self, vectors: NDArray[Any]) -> NDArray[np.uint8]:
-        """Return the pages of `vectors`, shape (m, dim), the first of which starts a page."""
+        """Return the pages of `vectors`, shape (m, dim), of which the first starts a page: uint8."""
         group = self.rows_per_group
         n_groups = -(-len(vectors) // group)
         pages = np.zeros((n_groups, self.pages_per_row * PAGE_BYTES), np.uint8)
@@ -81,7 +81,7 @@ class RowFormat:
         return pages.reshape(-1)
 
     def unpack(self, pages: bytes) -> NDArray[Any]:
-        """Return all places of whole pages, shape (places, dim); those of no vector are zero."""
+        """Return all places of whole pages, shape (places, dim); unused places are zero."""
         group, used = self.rows_per_group, self.dim * self.element_dtype.itemsize
         data = np.frombuffer(pages, np.uint8).reshape(-1, self.pages_per_row * PAGE_BYTES)
         rows = data[:, : group * self.vector_bytes].reshape(-1, self.vector_bytes)
@@ -96,18 +96,20 @@ def write_vectors(
     vectors: NDArray[Any],
     max_norm: float = 0.0,
 ) -> None:
-    """Write vectors.imx; `vectors`, shape (n_vectors, dim), may be a mapped file. Memory: two blocks of 4 MiB.
+    """Write vectors.imx. Memory: two blocks of 4 MiB.
 
     Parameters
     ----------
+    vectors : array, shape (n_vectors, dim)
+        May be a mapped file.
     metric : {"l2", "ip", "cosine"}
     max_norm : float
-        Largest Euclidean norm of an input vector (metric ip).
+        Largest Euclidean norm of an input vector, for metric ip.
 
     Raises
     ------
     ValueError
-        If shape or type of `vectors` differ from the format.
+        If the shape or type of `vectors` differs from the format.
     """
     if vectors.shape != (n_vectors, row_format.dim) or vectors.dtype.name != row_format.dtype:
         raise ValueError(f"vectors: {n_vectors} of {row_format}, not {vectors.dtype} {vectors.shape}")
@@ -129,7 +131,7 @@ def write_vectors(
 
 
 def _blocks(row_format: RowFormat, n: int) -> Iterable[slice]:
-    """Rows that are handled together; they start pages."""
+    """Return the slices of rows that are read or written together; each starts a page."""
     step = row_format.rows_per_group * max(1, _BLOCK_BYTES // (row_format.pages_per_row * PAGE_BYTES))
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
@@ -172,7 +174,7 @@ class VectorsFile(KindFile):
         return f.unpack(pages)[skip : skip + count]
 
     def take(self, slots: NDArray[np.uint32]) -> NDArray[Any]:
-        """Return the vectors of some slots, in any order, (len(slots), dim). Memory: beside them 8 MiB of pages.
+        """Return the vectors of `slots`, in any order, (len(slots), dim). Memory: the result, and 8 MiB of pages.
 
         Raises
         ------
@@ -195,7 +197,7 @@ class VectorsFile(KindFile):
         return found
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield (first slot, vectors) from front to back, about 4 MiB at a time."""
+        """Yield (first slot, vectors) in slot order, approximately 4 MiB at a time."""
         for rows in _blocks(self.row_format, self.n_vectors):
             yield rows.start, self.read(rows.start, rows.stop - rows.start)
 
