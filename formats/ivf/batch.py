@@ -1,4 +1,4 @@
-"""batch-*.imx: the inverted lists of one batch, page-aligned, longest first (docs/formats/ivf.md)."""
+"""batch-*.imx: the inverted lists of one batch, aligned to pages, longest first (docs/formats/ivf.md)."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ def batch_name(number: int) -> str:
 
 
 def batch_number(name: str) -> int | None:
-    """Return the number of the batch whose file has this name, None for other files."""
+    """Return the number of the batch whose file has this name; None for other files."""
     match = _NAME.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def ids_offset(sizes: NDArray[Any], row_bytes: int) -> NDArray[np.int64]:
-    """Return where the ids of lists of these sizes begin, in bytes after their first row."""
+    """Return the offset of the ids in lists of these sizes, in bytes from the first row."""
     return -(-sizes.astype(np.int64) * row_bytes // 4) * 4
 
 
 def list_pages(sizes: NDArray[Any], row_bytes: int) -> NDArray[np.int64]:
-    """Return the pages of lists of these sizes."""
+    """Return the number of pages of lists of these sizes."""
     return -(-(ids_offset(sizes, row_bytes) + 4 * sizes.astype(np.int64)) // PAGE_BYTES)
 
 
 def longest_first(sizes: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the lists in file order: longest first, equal ones by number; `sizes` is by number."""
+    """Return the numbers of lists in file order: longest first, ties by number; `sizes` is by number."""
     return np.argsort(-sizes.astype(np.int64), kind="stable").astype(np.uint32)
 
 
 def make_directory(sizes: NDArray[Any], row_bytes: int) -> NDArray[np.void]:
-    """Return the directory of a batch whose lists, by number, have these sizes: structured array of `ENTRY`."""
+    """Return the directory of a batch, a structured array of `ENTRY`; `sizes` is by the number of the list."""
     order = longest_first(sizes)
     directory = np.zeros(len(order), ENTRY)
     directory["list"], directory["size"] = order, sizes[order]
@@ -64,18 +64,18 @@ def write_batch(
     pieces: Iterable[tuple[NDArray[np.uint32], NDArray[np.uint8]]],
     n_vectors: int | None = None,
 ) -> None:
-    """Write the file of one batch, streamed; memory is one piece and the ids of one list.
+    """Write the file of one batch, streamed. Memory: one piece, and the ids of one list.
 
     Parameters
     ----------
     number, first_vector : int
-        Batch `number` holds the vectors from id `first_vector` on.
+        Number of the batch, and the least vector id in it.
     sizes : integer array, shape (n_lists,)
         Rows of each list, by number.
     pieces : iterable of (ids, rows)
-        uint32 (m,) and uint8 (m, row_bytes): list after list in file order, ids ascending within one.
+        uint32 (m,) and uint8 (m, row_bytes): list after list in file order, ids ascending within a list.
     n_vectors : int, optional
-        Vectors of the batch, where some lie in several lists; default: as many as rows.
+        Vectors of the batch, if some are in several lists; by default the number of rows.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def write_batch(
 
 
 class _Lists:
-    """Cuts pieces into lists, and puts ids behind the rows of each."""
+    """Writer that divides pieces into lists, and writes the ids after the rows of each."""
 
     def __init__(self, section: SectionWriter, sizes: list[int], row_bytes: int) -> None:
         self._section, self._sizes, self._row_bytes = section, sizes, row_bytes
@@ -126,7 +126,7 @@ class _Lists:
                 self._end()
 
     def _end(self) -> None:
-        """Write the ids of a list that has all its rows, fill its last page, and turn to the next one."""
+        """Write the ids of a complete list, fill its last page, and begin the next list."""
         size = np.array(self._sizes[self._at])
         gap = int(ids_offset(size, self._row_bytes)) - int(size) * self._row_bytes
         self._section.write(bytes(gap))
@@ -143,12 +143,12 @@ class _Lists:
 
 
 class BatchFile(KindFile):
-    """An opened batch file: header and directory are checked, lists are read one by one.
+    """An opened batch file; header and directory are checked at once, lists are read one by one.
 
     Attributes
     ----------
     number, first_vector, n_vectors, n_rows, row_bytes : int
-        Rows of all lists are more than vectors where some lie in several.
+        There are more rows than vectors if some vectors are in several lists.
     directory : structured array of `ENTRY`, shape (n_lists,)
         In file order.
 
@@ -206,7 +206,7 @@ class BatchFile(KindFile):
             )
 
     def read_list(self, place: int) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Return ids, uint32 (size,), and rows, uint8 (size, row_bytes), of the list at a place of the directory.
+        """Return the ids, uint32 (size,), and rows, uint8 (size, row_bytes), of the list at `place` in the directory.
 
         Raises
         ------
@@ -223,11 +223,12 @@ class BatchFile(KindFile):
         return ids, rows
 
     def check_ids(self, ids: NDArray[np.uint32], starts: NDArray[np.int64]) -> None:
-        """Refuse ids, of lists that begin at `starts`, that are not of this batch or do not ascend in a list.
+        """Check the ids of consecutive lists that start at `starts`.
 
         Raises
         ------
         CorruptFile
+            If an id is not of this batch, or ids do not ascend within a list.
         """
         if not len(ids):
             return

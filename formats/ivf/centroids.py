@@ -1,4 +1,4 @@
-"""centroids.imx: what the batches of an IVF index share, centroids and the codec of lists (docs/formats/ivf.md)."""
+"""centroids.imx: the data shared by all batches of an IVF index: centroids and codec (docs/formats/ivf.md)."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Codec = Literal["flat", "sq8", "pq"]
 CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2}
 MAX_LISTS = 1 << 24
 MAX_COPIES = 255
-#: Edges of a centroid in the graph over them.
+#: Most neighbours of a centroid in the graph of centroids.
 MAX_DEGREE = 512
-#: As many as the decimal digits of a batch file's name can tell.
+#: Most batches, by the decimal digits in the name of a batch file.
 MAX_BATCHES = 10**6
 
 
 @dataclass(frozen=True, eq=False)
 class CellGraph:
-    """A graph over the centroids, searched in memory for those near a query.
+    """A graph over the centroids, searched in memory for the centroids near a query.
 
     Attributes
     ----------
     neighbours : uint32 array, shape (n_lists, degree)
-        Filled up with the centroid's own number.
+        Short lists are padded with the centroid's own number.
     entry : int
-        Where a search starts.
+        Centroid where a search starts.
     """
 
     neighbours: NDArray[np.uint32]
@@ -46,7 +46,7 @@ class CellGraph:
 
 @dataclass(frozen=True, eq=False)
 class Centroids:
-    """What the batches share.
+    """Data shared by all batches.
 
     Attributes
     ----------
@@ -56,17 +56,17 @@ class Centroids:
         Type of a vector's components before the codec, one of `PLAIN_DTYPES`.
     metric : {"l2", "ip", "cosine"}
     max_norm : float
-        Largest Euclidean norm of an input vector (metric ip; else 0).
+        Largest Euclidean norm of an input vector for metric ip, else 0.
     n_vectors, n_batches : int
     codec : {"flat", "sq8", "pq"}
     scale : float32 array, shape (2, dim), or None
-        sq8: minimum and step of each component.
+        Minimum and step of each component, for sq8.
     codebook : Codebook or None
-        pq: of residuals, a vector less the centroid of its list.
+        Codebook of residuals, the vectors minus their list's centroid, for pq.
     copies : int
-        Lists that a vector lies in at most.
+        Most lists of a vector.
     graph : CellGraph or None
-        Where centroids are many.
+        Graph over the centroids, if there are many.
     """
 
     centroids: NDArray[np.float32]
@@ -88,12 +88,12 @@ class Centroids:
 
     @property
     def dim(self) -> int:
-        """Components of a stored vector, one more than the user's under inner product."""
+        """Components of a stored vector: for inner product, one more than the user's vectors have."""
         return int(self.centroids.shape[1])
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a vector in a list, without its id."""
+        """Bytes of a row, without its id."""
         if self.codebook is not None:
             return len(self.codebook.offsets) - 1
         return self.dim * (1 if self.codec == "sq8" else np.dtype(self.dtype).itemsize)
@@ -105,7 +105,7 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
     Raises
     ------
     ValueError
-        If the codec lacks its parameters or something has another shape.
+        If parameters of the codec are missing, or an array has the wrong shape.
     """
     if (made.scale is not None) != (made.codec == "sq8") or (made.codebook is not None) != (
         made.codec == "pq"
@@ -147,7 +147,7 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
 
 
 def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids:
-    """Read centroids.imx whole, every page checked.
+    """Read all of centroids.imx, every page checked.
 
     Raises
     ------

@@ -22,12 +22,12 @@ _SAME = ("id_bits", "fingerprint_bits", "block_bytes")
 def write_buckets(
     path: str | Path, shape: LshShape, n_blocks: int, longest_chain: int, blocks: Iterable[NDArray[np.uint8]]
 ) -> None:
-    """Write buckets.imx of sealed blocks, in pieces uint8 (m, block_bytes), `n_blocks` in all.
+    """Write buckets.imx from `n_blocks` sealed blocks, in pieces uint8 (m, block_bytes).
 
     Raises
     ------
     ValueError
-        If there are more or fewer.
+        If there are more or fewer blocks.
     """
     fields = dict(shape.fields()) | {name: getattr(shape, name) for name in _SAME}
     fields |= {"n_blocks": n_blocks, "n_entries": shape.n_entries, "longest_chain": longest_chain}
@@ -40,7 +40,7 @@ def write_buckets(
 
 
 class BucketsFile(KindFile):
-    """An opened buckets.imx; whatever is read is checked.
+    """An opened buckets.imx; all data read is checked.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class BucketsFile(KindFile):
         file.payload_bytes("blocks", self.n_blocks * self.shape.block_bytes)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Return `count` blocks from block `first` on, uint8 (count, block_bytes), checked but for their pointers.
+        """Return `count` blocks from block `first` on, uint8 (count, block_bytes), checked except for their pointers.
 
         Raises
         ------
         CorruptFile
-            If a page or a block has another checksum, a count is no count, or a slot is none.
+            If the checksum of a page or a block differs, or a count or a slot is out of range.
         """
         size = self.shape.block_bytes
         page = first * size // PAGE_BYTES
@@ -103,7 +103,7 @@ class BucketsFile(KindFile):
         Raises
         ------
         CorruptFile
-            If no block begins there, or its run leaves the section.
+            If no block starts there, or its run exceeds the section.
         """
         size = self.shape.block_bytes
         offset, run = pointer & (1 << OFFSET_BITS) - 1, pointer >> OFFSET_BITS
@@ -120,7 +120,7 @@ class BucketsFile(KindFile):
         Raises
         ------
         CorruptFile
-            If a block is damaged, or a pointer does not lead on: never an endless loop.
+            If a block is damaged, or a pointer does not lead to a later block, so that a cycle never loops.
         """
         number = self.block_number(pointer, where)
         entries = []
@@ -138,9 +138,9 @@ class BucketsFile(KindFile):
             number = after
 
     def name(self, block: int) -> str:
-        """Return what an error calls block number `block`."""
+        """Return the name of block number `block` in errors."""
         return f"block {block} (offset {first_offset() + block * self.shape.block_bytes})"
 
     def corrupt(self, block: int, what: str, expected: object, got: object) -> CorruptFile:
-        """Return the error for something wrong in block number `block`."""
+        """Return the error for damage in block number `block`."""
         return corrupt(self.path, f"{self.name(block)}: {what}", expected, got)

@@ -18,9 +18,9 @@ from indexmill.formats.pagefile.frame import corrupt
 
 
 class LshFiles:
-    """All parts of one LSH index, opened; every page file carries the manifest's build id.
+    """All parts of one LSH index, opened; every page file has the manifest's build id.
 
-    Functions and ids are read whole; vectors, tables and buckets as they are asked for.
+    Functions and ids are read completely; vectors, tables and buckets on demand.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class LshFiles:
     tables : TablesFile
     buckets : BucketsFile
     user_ids : pyarrow Array or None
-        User id of each slot; None if the vector id, which is the slot, is the user id.
+        User id of each slot; None if user ids are the vector ids, which are the slots.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class LshFiles:
                 raise corrupt(self.path / name, f"field {field!r}", f"{want} as in functions.imx", got)
 
     def cells(self, table: int, vectors: NDArray[np.floating | np.integer]) -> NDArray[np.float64]:
-        """Return t, float64 (n_radii, n_functions, n_vectors): where `vectors` lie in the grids of one table."""
+        """Return the grid positions t of `vectors` in one table, float64 (n_radii, n_functions, n_vectors)."""
         f = self.functions
         projected = (f.projections[table] @ vectors.astype(np.float32).T).astype(np.float64)
         offsets = f.offsets[:, table, :, None].astype(np.float64)

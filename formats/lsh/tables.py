@@ -1,4 +1,4 @@
-"""tables.imx: where the chain of each bucket begins, and which buckets are empty (docs/formats/lsh.md)."""
+"""tables.imx: the pointer to the chain of each bucket, and a bitmap of occupied buckets (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from indexmill.formats.pagefile.reader import KindFile, PageFile
 from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHT"
-#: Pointers handled at a time: whole pages of them and of their bits.
+#: Pointers read or written at a time: whole pages of pointers and of bits.
 _BLOCK = 1 << 19
 
 
 def write_tables(path: str | Path, shape: LshShape, pointers: NDArray[np.uint64]) -> None:
-    """Write tables.imx; `pointers`, shape (n_radii, n_tables, 2^u), may be a mapped file. Memory: blocks of 4 MiB.
+    """Write tables.imx. Memory: blocks of 4 MiB.
+
+    Parameters
+    ----------
+    pointers : uint64 array, shape (n_radii, n_tables, 2^u)
+        May be a mapped file.
 
     Raises
     ------
     ValueError
-        If there are more or fewer.
+        If there are more or fewer pointers.
     """
     flat = pointers.reshape(-1)
     if len(flat) != shape.n_pointers:
@@ -73,7 +78,7 @@ class TablesFile(KindFile):
         return int(self.pointers(entry, 1)[0])
 
     def occupied(self) -> NDArray[np.uint8]:
-        """Return the occupancy bitmap, bits from the least on."""
+        """Return the bitmap of occupied buckets, uint8, lowest bit first."""
         return np.frombuffer(self.file.section("occupied"), np.uint8)
 
     def all_pointers(self) -> NDArray[np.uint64]:
@@ -82,7 +87,7 @@ class TablesFile(KindFile):
         Raises
         ------
         CorruptFile
-            At the first bucket of which the two say different things.
+            At the first bucket where pointers and bitmap disagree.
         """
         pointers = self.pointers(0, self.shape.n_pointers)
         bits = np.unpackbits(self.occupied(), bitorder="little")

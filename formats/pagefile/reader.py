@@ -1,7 +1,7 @@
-"""Page files: the frame of every ``.imx`` file (docs/formats/pagefile.md).
+"""Reader of page files, the frame of every ``.imx`` file (docs/formats/pagefile.md).
 
-`PageFileWriter` streams sections out, `PageFile` reads them back. A CRC32C covers every byte of a file: the
-header's own, the footer's own, one a page in section ``crc``, and the footer's over that section.
+Every byte of a file is covered by a CRC32C: the header's own, the footer's own, one for each page in section ``crc``,
+and the footer's over that section. `pagefile.writer` writes page files.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from indexmill.formats.pagefile.frame import (
     unpack_header,
 )
 
-#: Bytes read at a time when a whole file is streamed: a multiple of the page, large enough for any disk.
+#: Bytes read at a time when a whole file is streamed, a multiple of the page.
 _STREAM_BYTES = 4 << 20
 
 
 class PageFile:
-    """An opened page file: header and footer are checked when it is opened, a page's CRC whenever it is read.
+    """An opened page file; header and footer are checked when it is opened, every page when it is read.
 
     Parameters
     ----------
     path : str or Path
     kind : str
-        The kind it must have.
+        The kind that the file must have.
     build_id : bytes, optional
-        The 16 bytes it must carry; unchecked if absent.
+        The 16 bytes that the file must have; not checked by default.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class PageFile:
         return self.header.fields
 
     def field(self, name: str, least: int = 0, greatest: int = 2**64 - 1) -> int:
-        """Return the field `name`; raises `CorruptFile` if it is absent or outside [least, greatest]."""
+        """Return field `name`; raises `CorruptFile` if it is missing or outside [least, greatest]."""
         value = self.fields.get(name)
         if value is None or not least <= value <= greatest:
             got = "nothing" if value is None else value
@@ -93,11 +93,11 @@ class PageFile:
         return value
 
     def has_section(self, name: str) -> bool:
-        """Whether the file has a section `name`."""
+        """Return whether the file has a section `name`."""
         return name in self._sections
 
     def payload_bytes(self, name: str, expected: int | None = None) -> int:
-        """Payload of section `name`; raises `CorruptFile` if it is absent or not `expected` bytes long."""
+        """Return the payload bytes of section `name`; raises `CorruptFile` if it is missing or not as `expected`."""
         if name not in self._sections:
             raise corrupt(self.path, "section table", f"a section {name!r}", sorted(self._sections))
         got = self._sections[name].payload_bytes
@@ -106,12 +106,12 @@ class PageFile:
         return got
 
     def section_entry(self, name: str) -> Section:
-        """Where section `name` lies; raises `CorruptFile` if it is absent."""
+        """Return the table entry of section `name`; raises `CorruptFile` if it is missing."""
         self.payload_bytes(name)
         return self._sections[name]
 
     def stored_checksums(self, first: int, count: int) -> NDArray[np.uint32]:
-        """CRC32Cs of `count` pages of the file from page `first` on, as section ``crc`` has them."""
+        """Return the CRC32Cs in section ``crc`` of `count` pages of the file, from page `first` on."""
         crc_at = self._sections[CRC_SECTION].first_page * PAGE_BYTES
         return np.frombuffer(self._read(crc_at + 4 * (first - 1), 4 * count), dtype="<u4")
 
@@ -121,12 +121,12 @@ class PageFile:
         Parameters
         ----------
         expected : int, optional
-            Bytes it must have, checked before anything is read.
+            Required bytes, checked before anything is read.
 
         Raises
         ------
         CorruptFile
-            If it is absent, has another size or a page's CRC differs.
+            If it is missing or has another size, or a page's CRC differs.
         """
         payload = self.payload_bytes(name, expected)
         return self.read_pages(name, 0, pages_for(payload))[:payload]
@@ -139,7 +139,7 @@ class PageFile:
         IndexError
             If the section has fewer pages.
         CorruptFile
-            If a page's CRC differs; the message has its number in the file.
+            If a page's CRC differs; the message has the page's number in the file.
         """
         self.payload_bytes(section)
         entry = self._sections[section]
@@ -148,16 +148,16 @@ class PageFile:
         return self._checked_pages(entry.first_page + first, count)
 
     def take_pages(self, section: str, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return pages of `section` by number, in any order, (len(numbers), 4096), each checked.
+        """Return pages of `section` by number, in any order: uint8 (len(numbers), 4096), each checked.
 
-        Memory: twice what it returns, and 4 bytes for each page between the first and the last.
+        Memory: twice the result, and 4 bytes for each page between the least and the greatest number.
 
         Raises
         ------
         IndexError
             If the section has no such page.
         CorruptFile
-            If a page's CRC differs; the message has its number in the file.
+            If a page's CRC differs; the message has the page's number in the file.
         """
         entry = self.section_entry(section)
         if not len(numbers):
@@ -172,12 +172,12 @@ class PageFile:
         return np.asarray(data)
 
     def verify(self) -> None:
-        """Read the whole file and check every page; memory is a few MiB.
+        """Read the whole file and check every page. Memory: a few MiB.
 
         Raises
         ------
         CorruptFile
-            At the first page whose bytes differ from what was written.
+            At the first page whose bytes differ from those written.
         """
         crc = self._sections[CRC_SECTION]
         at, end = crc.first_page * PAGE_BYTES, self.header.file_bytes - PAGE_BYTES
@@ -192,7 +192,7 @@ class PageFile:
             self._checked_pages(page, min(step, crc.first_page - page))
 
     def _checked_pages(self, first: int, count: int) -> bytes:
-        """Pages of the file by number, none of section ``crc``."""
+        """Return pages of the file by number, none of section ``crc``, each checked."""
         data = self._read(first * PAGE_BYTES, count * PAGE_BYTES)
         stored = self.stored_checksums(first, count)
         computed = page_checksums(memoryview(data))
@@ -202,7 +202,7 @@ class PageFile:
     def _compare(
         self, pages: NDArray[np.int64], stored: NDArray[np.uint32], computed: NDArray[np.uint32]
     ) -> None:
-        """Refuse the first of some pages of the file whose CRC differs."""
+        """Raise `CorruptFile` for the first of these pages of the file whose CRC differs."""
         bad = np.flatnonzero(stored != computed)
         if len(bad):
             page = int(pages[bad[0]])
@@ -263,7 +263,7 @@ class KindFile:
 
 
 def content_digest(path: str | Path) -> str:
-    """SHA-256 (hex) of a file, taking a ``.imx`` file's build id and header CRC as zero (manifest.md)."""
+    """Return the SHA-256 (hex) of a file, with the build id and header CRC of ``.imx`` files as zero (manifest.md)."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         if Path(path).suffix == ".imx":
