@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
+from indexmill.formats.verify import verify_index
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards

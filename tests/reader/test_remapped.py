@@ -14,8 +14,8 @@ from tests.oracles.relaid import write_relaid
 from tests.oracles.small_index import write_small_index
 
 import indexmill
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import CorruptFile, InputError
+from indexmill.formats.verify import verify_index
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import CacheInfo, Index
 

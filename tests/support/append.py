@@ -10,7 +10,8 @@ import numpy as np
 from tests.oracles.vamana import reachable
 
 import indexmill
-from indexmill.formats.directory import IndexFiles, verify_index
+from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.verify import verify_index
 from indexmill.reader import _native
 
 SMALL = {"R": 12, "L": 30, "pq_bytes": 6, "entries": 16, "workers": 1}

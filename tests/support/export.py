@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.vamana.greedy import search_rows
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.ivf.centroids import Centroids
 
 K = 10

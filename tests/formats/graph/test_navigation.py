@@ -24,10 +24,11 @@ from indexmill.builders.vamana.navigation import (
     navigation_sample,
     navigation_size,
 )
-from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.navigation import Navigation, read_navigation, write_navigation
 from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.verify import verify_index
 from indexmill.jobs.jobfile import make_spec
 from indexmill.pipeline.kinds.graph.memory import check_memory
 from indexmill.pipeline.kinds.graph.shape import GraphShape

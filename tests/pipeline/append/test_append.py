@@ -21,7 +21,7 @@ from tests.support.append import (
 )
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
+from indexmill.formats.graph.index import IndexFiles
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])

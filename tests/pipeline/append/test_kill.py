@@ -14,7 +14,7 @@ import pytest
 from tests.support.append import build, data_files, points
 
 import indexmill
-from indexmill.formats.directory import verify_index
+from indexmill.formats.verify import verify_index
 from indexmill.pipeline.mill.publish import check_output
 
 # Kills its own process after the named step of an append, or before the n-th rename of a publish on a file system that

@@ -23,8 +23,8 @@ from tests.support.append import (
 from tests.support.cli import run, run_json
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, InputError, OutputExistsError
+from indexmill.formats.graph.index import IndexFiles
 
 LARGE, LITTLE = points(900, 1), points(300, 2)
 BOTH = np.concatenate([LARGE, LITTLE])

@@ -22,7 +22,6 @@ from tests.support.append import (
 )
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import (
     BudgetError,
     ConfigError,
@@ -31,6 +30,7 @@ from indexmill.formats.errors import (
     InputError,
     OutputExistsError,
 )
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.pipeline.mill.publish import output_lock
 
 OLD, NEW = points(900, 1), points(200, 2)

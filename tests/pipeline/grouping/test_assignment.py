@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.leaders import ExactLeaders
+from indexmill.builders.leaders.base import ExactLeaders
 from indexmill.formats.chunks import tempfiles
 from indexmill.formats.chunks.tally import Tally, create, forget
 from indexmill.formats.chunks.tempfiles import member_dtype

@@ -21,8 +21,8 @@ from tests.support.imports import clustered_rows, lists_of, unpack_diskann
 import indexmill
 from indexmill.builders.vamana.adopt import adopt_lists
 from indexmill.builders.vamana.connect import count_unreachable
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 

@@ -13,8 +13,8 @@ from tests.support.append import assert_sound, build, data_files, manifest, poin
 from tests.support.cli import run
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES

@@ -11,7 +11,8 @@ import pytest
 from tests.support.append import assert_sound, build, data_files, manifest, points, recall
 
 import indexmill
-from indexmill.formats.directory import IndexFiles, verify_index
+from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.verify import verify_index
 from indexmill.layout.portfolio import ORDERS
 from indexmill.reader import _native
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from tests.pipeline.test_build import assert_sound, build, clustered, data_files
 from tests.pipeline.test_kill import Driver
-from tests.support.gpu import strict_device
+from tests.support.gpu import strict_gpu
 
-from indexmill.builders import gpu as device_module
+from indexmill.builders import gpu as gpu_module
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
@@ -111,8 +111,8 @@ def test_a_graph_cut_into_shards_by_its_job_is_still_cut_into_shards(
 def test_leaders_and_leaves_are_compared_where_the_job_says(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    vectors, gpu = clustered(4000, 12, dtype), strict_device()[0]
-    monkeypatch.setattr(device_module, "cuda_device", lambda: gpu)
+    vectors, gpu = clustered(4000, 12, dtype), strict_gpu()[0]
+    monkeypatch.setattr(gpu_module, "cuda_gpu", lambda: gpu)
     whole = build(tmp_path / "whole", vectors, builder="partition", compute="cuda")
     request.getfixturevalue("small_rooms")
     at_work, used, run, use = [""], [], Mill._run, gpu.use

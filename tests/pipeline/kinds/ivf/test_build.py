@@ -15,9 +15,9 @@ from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, files_of, make_
 
 from indexmill.builders.cluster import cells as cells_module
 from indexmill.builders.cluster.cells import Cells, nearest_cells
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.verify import verify_index
 from indexmill.jobs.jobfile import make_spec, resolve
 from indexmill.jobs.search.opening import open_index
 from indexmill.pipeline.build import run_build
