@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles.small_index import SmallIndex, write_small_index
-from tests.support.append import data_files
+from tests.support.builds import data_files
 from tests.support.cli import run, run_json
 from tests.support.export import id_map, record, stored_graph
 

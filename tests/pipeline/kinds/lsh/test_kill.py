@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_kill import Driver
-from tests.support.lsh import clusters, data_files
+from tests.support.builds import data_files
+from tests.support.kill import Driver
+from tests.support.lsh import clusters
 
 STAGES = ["ingest", "sample", "solve", "hash", "chain", "emit", "certify"]
 TABLES = 3
