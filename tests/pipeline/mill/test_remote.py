@@ -24,7 +24,7 @@ VECTORS = clustered(900, 8)
 @pytest.fixture(scope="module")
 def server() -> Iterator[FlakyServer]:
     with flaky_server() as running:
-        running.failing = lambda request: request % 50 < 5  # in a row: more than Arrow's own client tries
+        running.failing = lambda request: request % 50 < 5  # several in a row
         yield running
 
 
