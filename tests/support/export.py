@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from tests.oracles.ivf import squares
+from tests.support.forks import run_forked
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.vamana.greedy import search_rows
@@ -92,9 +92,12 @@ def permuted_lists(index: Path, out: Path) -> Path:
     return rewrite_graph(index, out, shuffle)
 
 
-def paste(code: str, python: str = sys.executable) -> str:
-    """Run a snippet as a user would who pastes it; returns what it printed."""
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+def paste(code: str, python: str | None = None) -> str:
+    """Run a snippet as a user would who pastes it, in `python` or this one; return what it printed."""
+    if python is None:
+        done = run_forked(code)
+    else:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

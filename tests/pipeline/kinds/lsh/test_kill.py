@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,10 @@ TABLES = 3
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
     path = tmp_path_factory.mktemp("kill") / "v.npy"
     np.save(path, clusters(600, 8))
-    driver = Driver(path)
-    yield driver
-    driver.close()
+    return Driver(path)
 
 
 @pytest.fixture(scope="module")
