@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import SMALL, run, run_json
 from tests.support.gpu import gpu_problem, strict_gpu
 from tests.support.ivf import build_lists, make_vectors

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.conftest import Clustered
 from tests.oracles.relaid import write_relaid
 from tests.oracles.small_index import write_small_index
+from tests.support.clusters import Clustered
 
 import indexmill
 from indexmill.formats.errors import CorruptFile, InputError

@@ -34,10 +34,6 @@ def build(out: Path, vectors: Any, **parameters: Any) -> Path:
     return out
 
 
-def data_files(index: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in index.iterdir() if p.name != "run.json"}
-
-
 def manifest(index: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((index / "manifest.json").read_text())
     return found

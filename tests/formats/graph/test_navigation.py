@@ -16,7 +16,7 @@ from tests.oracles.hostile import field_offset, patch_page_file, section_offset
 from tests.oracles.navigation import navigation_search
 from tests.oracles.search import SearchOracle
 from tests.oracles.small_index import random_navigation, write_small_index
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files
+from tests.support.builds import assert_sound, build, clustered, data_files
 
 from indexmill.builders.vamana.navigation import (
     build_navigation,

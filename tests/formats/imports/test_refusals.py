@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.formats.imports.test_faiss import make_hnsw, make_nsg
 from tests.oracles.foreign import bin_bytes
+from tests.support.faiss_graphs import make_hnsw, make_nsg
 from tests.support.imports import clustered_rows, read_all, unpack_diskann
 
 import indexmill

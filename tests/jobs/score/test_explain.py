@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import build, data_files, points
+from tests.support.append import build, points
+from tests.support.builds import data_files
 from tests.support.cli import run
 
 import indexmill

@@ -10,16 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import (
-    SMALL,
-    assert_sound,
-    build,
-    data_files,
-    manifest,
-    points,
-    recall,
-    run_record,
-)
+from tests.support.append import SMALL, assert_sound, build, manifest, points, recall, run_record
+from tests.support.builds import data_files
 from tests.support.cli import run, run_json
 
 import indexmill

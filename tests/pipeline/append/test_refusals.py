@@ -12,14 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import (
-    DIM,
-    SMALL,
-    build,
-    data_files,
-    manifest,
-    points,
-)
+from tests.support.append import DIM, SMALL, build, manifest, points
+from tests.support.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import (

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracles.foreign import read_disk_index, write_disk_index
 from tests.oracles.vamana import reachable
-from tests.support.append import assert_sound, data_files, manifest, run_record
+from tests.support.append import assert_sound, manifest, run_record
+from tests.support.builds import data_files
 from tests.support.cli import run, run_json
 from tests.support.imports import clustered_rows, lists_of, unpack_diskann
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.append import build, data_files, manifest, points
+from tests.support.append import build, manifest, points
+from tests.support.builds import data_files
 from tests.support.cli import run
 
 import indexmill

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.support.append import assert_sound, build, data_files, manifest, points, recall
+from tests.support.append import assert_sound, build, manifest, points, recall
+from tests.support.builds import data_files
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import run
 
 import indexmill

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.memory import peak_growth
 from typer.testing import CliRunner
 
