@@ -82,6 +82,10 @@ def parse_size(value: Any) -> Any:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Metric = Literal["l2", "ip", "cosine"]
+AnyMetric = Annotated[Metric, Field(description="Euclidean distance, inner product or cosine.")]
+Seed = Annotated[
+    int, Field(ge=0, lt=2**32, description="Random seed; equal input, parameters and seed give equal bytes.")
+]
 Order = Literal[
     "star", "identity", "random", "breadth-first", "bnp", "bnf", "kmeans-pages", "gorder", "gorder-windowed", "margo",
     "graph-bisection", "restream", "polish",
@@ -100,26 +104,81 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    kind: Literal["graph"] = "graph"
-    builder: Literal["vamana", "partition"] = "vamana"
-    max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
-    build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
-    alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
-    saturate: bool = True
-    passes: Annotated[int, Field(ge=1, le=2)] = DEFAULT_PASSES
-    build_codes: BuildCodes = "none"
-    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
-    pq_rotation: Literal["none", "opq"] = "none"
-    order: Order = "star"
-    node_dtype: NodeDtype = "same"
-    metric: Metric = "l2"
-    entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES
-    navigation: Annotated[float, Field(ge=0, le=0.1)] = DEFAULT_NAVIGATION
-    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
-    shard_vectors: Annotated[int, Field(ge=64)] | None = None
-    overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
-    compute: Annotated[Compute, Field(alias="device")] = "cpu"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    kind: Annotated[
+        Literal["graph"],
+        Field(description="Kind of index: a graph, hash tables, or inverted lists for joins."),
+    ] = "graph"
+    builder: Annotated[
+        Literal["vamana", "partition"],
+        Field(
+            description="How the graph is built, by searches or, faster, by comparing all pairs of small sets."
+        ),
+    ] = "vamana"
+    max_degree: Annotated[int, Field(alias="R", ge=2, le=512, description="Most neighbours of a vertex.")] = (
+        DEFAULT_MAX_DEGREE
+    )
+    build_list_size: Annotated[
+        int, Field(alias="L", ge=4, le=4096, description="Candidates kept while building.")
+    ] = DEFAULT_BUILD_LIST_SIZE
+    alpha: Annotated[float, Field(ge=1.0, le=4.0, description="Pruning slack.")] = DEFAULT_ALPHA
+    saturate: Annotated[
+        bool,
+        Field(
+            description="Fill neighbour lists that pruning left short with the nearest pruned candidates, which saves "
+            "page reads."
+        ),
+    ] = True
+    passes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=2,
+            description="vamana: how often every vertex is inserted, 1 or 2; with 2, as in the paper, the first pass "
+            "has no slack.",
+        ),
+    ] = DEFAULT_PASSES
+    build_codes: Annotated[
+        BuildCodes,
+        Field(
+            description="vamana: codes that searches of the build compare instead of the vectors; sq8, a byte a "
+            "component, is faster for float vectors."
+        ),
+    ] = "none"
+    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES, description="Bytes of a PQ code.")] = DEFAULT_PQ_BYTES
+    pq_rotation: Annotated[
+        Literal["none", "opq"],
+        Field(description="Rotation of the vectors before they are coded; opq makes codes more exact."),
+    ] = "none"
+    order: Annotated[Order, Field(description="Order of the vertices on the pages.")] = "star"
+    node_dtype: Annotated[
+        NodeDtype, Field(description="Type of the vectors on the pages, that of the input or a smaller one.")
+    ] = "same"
+    metric: AnyMetric = "l2"
+    entries: Annotated[
+        int, Field(ge=1, le=65536, description="Entry vertices that searches choose their start from.")
+    ] = DEFAULT_ENTRIES
+    navigation: Annotated[
+        float, Field(ge=0, le=0.1, description="Share of the vectors in the navigation graph; 0 for none.")
+    ] = DEFAULT_NAVIGATION
+    sample_vectors: Annotated[
+        int, Field(ge=256, description="Vectors that codes and centroids are trained on.")
+    ] = DEFAULT_SAMPLE
+    shard_vectors: Annotated[
+        Annotated[int, Field(ge=64)] | None,
+        Field(description="Vectors of a shard; default: as many as the memory allows."),
+    ] = None
+    overlap: Annotated[
+        float, Field(ge=0, le=1, description="Share of the vectors that belong to a second shard.")
+    ] = DEFAULT_OVERLAP
+    compute: Annotated[
+        Compute,
+        Field(
+            alias="device",
+            description="graph, ivf: processor that compares leaves and makes centroids and codes; cuda: a GPU, by "
+            "CuPy, with other bytes as a result; auto: a GPU if there is one.",
+        ),
+    ] = "cpu"
+    seed: Seed = 1
 
     @model_validator(mode="after")
     def _only_vamana_inserts(self) -> Parameters:
@@ -138,20 +197,69 @@ class LshParameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     kind: Literal["lsh"] = "lsh"
-    metric: Metric = "l2"
-    ratio: Annotated[float, Field(alias="c", gt=1, le=16)] = DEFAULT_RATIO
-    width: Annotated[float, Field(alias="w", ge=1e-3, le=1000)] = DEFAULT_WIDTH
-    gamma: Annotated[float, Field(gt=0, le=4)] = DEFAULT_GAMMA
-    success: Annotated[float | None, Field(gt=0, lt=1)] = None
-    n_functions: Annotated[int | None, Field(alias="m", ge=1, le=256)] = None
-    n_tables: Annotated[int | None, Field(alias="L", ge=1, le=65535)] = None
-    n_radii: Annotated[int | None, Field(ge=1, le=256)] = None
-    first_radius: Annotated[float | None, Field(ge=1e-30, lt=1e30)] = None
-    candidates: Annotated[int | None, Field(alias="S", ge=1, lt=2**32)] = None
-    probes: Annotated[int, Field(ge=0, le=65535)] = 0
-    hash_bits: Annotated[int | None, Field(ge=0, le=31)] = None
-    block_bytes: Literal[128, 256, 512, 1024, 2048, 4096] = DEFAULT_BLOCK_BYTES
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    metric: AnyMetric = "l2"
+    ratio: Annotated[
+        float, Field(alias="c", gt=1, le=16, description="Approximation ratio, and step between radii.")
+    ] = DEFAULT_RATIO
+    width: Annotated[float, Field(alias="w", ge=1e-3, le=1000, description="Bucket width, in radii.")] = (
+        DEFAULT_WIDTH
+    )
+    gamma: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=4,
+            description="Scale of the functions of a compound hash; less: fewer tables, more candidates.",
+        ),
+    ] = DEFAULT_GAMMA
+    success: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            lt=1,
+            description="Probability that a vector within the radius shares a bucket with the query; decides the "
+            f"number of tables. (default {DEFAULT_SUCCESS})",
+        ),
+    ] = None
+    n_functions: Annotated[
+        int | None,
+        Field(alias="m", ge=1, le=256, description="Functions of a compound hash; default: solved."),
+    ] = None
+    n_tables: Annotated[
+        int | None, Field(alias="L", ge=1, le=65535, description="Tables of each radius; default: solved.")
+    ] = None
+    n_radii: Annotated[
+        int | None, Field(ge=1, le=256, description="Radii; default: up to the extent of the vectors.")
+    ] = None
+    first_radius: Annotated[
+        float | None,
+        Field(ge=1e-30, lt=1e30, description="Least radius; default: from sampled nearest distances."),
+    ] = None
+    candidates: Annotated[
+        int | None,
+        Field(
+            alias="S",
+            ge=1,
+            lt=2**32,
+            description="Most distances a search computes in a radius; default: solved.",
+        ),
+    ] = None
+    probes: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=65535,
+            description="Further buckets of each table that a search looks at, for fewer tables.",
+        ),
+    ] = 0
+    hash_bits: Annotated[
+        int | None,
+        Field(ge=0, le=31, description="Bits that choose a bucket; default: as many as fill blocks."),
+    ] = None
+    block_bytes: Annotated[
+        Literal[128, 256, 512, 1024, 2048, 4096], Field(description="Bytes of a bucket block.")
+    ] = DEFAULT_BLOCK_BYTES
+    seed: Seed = 1
 
     @model_validator(mode="after")
     def _tables_are_said_once(self) -> LshParameters:
@@ -168,17 +276,44 @@ class IvfParameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     kind: Literal["ivf"] = "ivf"
-    lists: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LISTS
-    codec: Literal["flat", "sq8", "pq"] = "flat"
-    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
-    batch_vectors: Annotated[int, Field(ge=64)] | None = None
-    metric: Metric = "l2"
-    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
-    copies: Annotated[int, Field(ge=1, le=255)] = 1
-    closure: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = DEFAULT_CLOSURE
-    keep_vectors: bool = False
-    compute: Annotated[Compute, Field(alias="device")] = "cpu"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    lists: Annotated[int, Field(ge=1, le=1 << 20, description="Inverted lists.")] = DEFAULT_LISTS
+    codec: Annotated[
+        Literal["flat", "sq8", "pq"],
+        Field(description="What lists hold: vectors as they are, a byte a component, or PQ codes."),
+    ] = "flat"
+    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES, description="Bytes of a PQ code.")] = DEFAULT_PQ_BYTES
+    batch_vectors: Annotated[
+        Annotated[int, Field(ge=64)] | None,
+        Field(description="Vectors of a batch; default: two batches fill half the memory of a join."),
+    ] = None
+    metric: AnyMetric = "l2"
+    sample_vectors: Annotated[
+        int, Field(ge=256, description="Vectors that codes and centroids are trained on.")
+    ] = DEFAULT_SAMPLE
+    copies: Annotated[
+        int, Field(ge=1, le=255, description="Most lists that hold a vector, those near it on all sides.")
+    ] = 1
+    closure: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100,
+            allow_inf_nan=False,
+            description="With copies: a further list's centroid is at most 1 + CLOSURE times as far as the nearest.",
+        ),
+    ] = DEFAULT_CLOSURE
+    keep_vectors: Annotated[
+        bool, Field(description="Keep exact vectors beside codes, so that searches can rerank.")
+    ] = False
+    compute: Annotated[
+        Compute,
+        Field(
+            alias="device",
+            description="graph, ivf: processor that compares leaves and makes centroids and codes; cuda: a GPU, by "
+            "CuPy, with other bytes as a result; auto: a GPU if there is one.",
+        ),
+    ] = "cpu"
+    seed: Seed = 1
 
     @model_validator(mode="after")
     def _flat_lists_are_the_vectors(self) -> IvfParameters:
@@ -212,21 +347,40 @@ class BuildSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input: Annotated[
-        list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
+        list[str],
+        BeforeValidator(lambda v: [v] if isinstance(v, str) else v),
+        Field(
+            min_length=1,
+            description="Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, u8bin, i8bin or HDF5; a path, glob or URL. "
+            "May repeat.",
+        ),
     ]
-    column: str | None = None
-    id_column: str | None = None
-    metadata_columns: list[str] = []
-    out: str
-    centroids: str | None = None
+    column: Annotated[str | None, Field(description="Vector column; default: the only one that fits.")] = None
+    id_column: Annotated[str | None, Field(description="Column of user ids.")] = None
+    metadata_columns: Annotated[list[str], Field(description="Columns to keep beside the vectors.")] = []
+    out: Annotated[str, Field(description="Index directory to write.")]
+    centroids: Annotated[
+        str | None, Field(description="Centroids to use, in any input format; default: trained.")
+    ] = None
     parameters: AnyParameters = Parameters()
-    memory: Size = DEFAULT_MEMORY
-    scratch: Size | None = None
-    workers: Annotated[int, Field(ge=1, le=1024)] = 2
-    executor: ExecutorName = "local"
-    ray_address: str | None = None
-    work: str | None = None
-    force: bool = False
+    memory: Annotated[Size, Field(description="Memory budget, such as 500MB.")] = DEFAULT_MEMORY
+    scratch: Annotated[
+        Size | None,
+        Field(description="Most bytes in the work directory; default: what such a build may need."),
+    ] = None
+    workers: Annotated[int, Field(ge=1, le=1024, description="Threads, on each machine.")] = 2
+    executor: Annotated[ExecutorName, Field(description="Where tasks run.")] = "local"
+    ray_address: Annotated[
+        str | None,
+        Field(description="Ray cluster to join; default: RAY_ADDRESS, else one started on this machine."),
+    ] = None
+    work: Annotated[
+        str | None,
+        Field(
+            description="Directory that keeps finished stages for builds that share them; default: removed at the end."
+        ),
+    ] = None
+    force: Annotated[bool, Field(description="Replace an output that exists.")] = False
 
     @model_validator(mode="after")
     def _out_is_not_an_input(self) -> BuildSpec:

@@ -48,7 +48,7 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
 
     hold_little()  # before anything imports numpy or Arrow
     from indexmill.formats.exports.targets import TARGETS
-    from indexmill.jobs.cli.options import one_of
+    from indexmill.jobs.choices import one_of
     from indexmill.pipeline.export.run import ExportOptions
 
     return ExportOptions(one_of(to, tuple(TARGETS), "to"), out, one_of(ids, ("user", "slot"), "ids"), force)

@@ -125,8 +125,8 @@ def append(
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.sources.source import array_source
-    from indexmill.jobs.api.extend import open_files
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.append import open_files
+    from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_append
 
     paths = _paths(vectors)
@@ -180,7 +180,7 @@ def merge(
     IndexmillError
         Of the kind that tells what to change; both indexes are then as they were.
     """
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_merge
 
     options = run_options(out, memory, workers, force)
@@ -243,7 +243,7 @@ def lay_out(
         Of the kind that tells what to change; the index is then as it was.
     """
     from indexmill.jobs.api.layout import layout_request
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
 
@@ -434,14 +434,14 @@ def join(
     IndexmillError
         Of the kind that tells what to change.
     """
-    from indexmill.jobs.api.joining import join_files
+    from indexmill.jobs.api.joining import JoinRequest, join_files
 
+    request = JoinRequest(
+        k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory, workers=workers,
+        work=work, executor=executor, ray_address=ray_address, platform=platform, force=force,
+    )  # fmt: skip
     with _listener(progress) as bars:
-        return join_files(
-            queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
-            workers=workers, work=work, force=force, progress=bars, executor=executor, ray_address=ray_address,
-            platform=platform,
-        )  # fmt: skip
+        return join_files(queries, index, out, request, bars)
 
 
 def truth(
@@ -578,10 +578,11 @@ def open(
     ConfigError
         If the index does not know the engine, `vectors` or `tables`.
     """
+    from indexmill.jobs.kinds.opening import open_any
     from indexmill.jobs.search.engines import check_engine
-    from indexmill.jobs.search.opening import open_any
 
-    return open_any(Path(path), check_engine(engine, "engine", with_memory=True), vectors, tables)
+    engine = check_engine(engine, "engine", with_memory=True)
+    return open_any(Path(path), engine, vectors=vectors, tables=tables)
 
 
 def _job(
@@ -615,7 +616,7 @@ def _job(
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:
     """Open what a job for graphs has written."""
-    from indexmill.jobs.search.opening import open_index
+    from indexmill.jobs.kinds.opening import open_index
 
     return open_index(Path(path))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.cli.options import one_of
+from indexmill.jobs.choices import one_of, size_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +37,6 @@ def tune_request(
         Naming the option.
     """
     from indexmill.pipeline.relayout.tuning import as_given
-    from indexmill.pipeline.spec import parse_size
     from indexmill.pipeline.tune.report import TuneRequest
     from indexmill.pipeline.tune.run import EFFORTS
 
@@ -46,10 +45,7 @@ def tune_request(
         raise ConfigError(f"target_recall: expected more than 0 and less than 1, got {target_recall}")
     if max_reads is not None and not 1 <= max_reads < math.inf:
         raise ConfigError(f"max_reads: a search reads at least one page, and finitely many, got {max_reads}")
-    try:
-        most = None if max_memory is None else int(parse_size(max_memory))
-    except ValueError as error:
-        raise ConfigError(f"max_memory: {error}") from None
+    most = None if max_memory is None else size_of(max_memory, "max_memory")
     given = as_given(queries, None)
     asked = None if given is None else given.vectors
     return TuneRequest(spec, target_recall, k, max_reads, most, effort, asked, work)

@@ -76,3 +76,32 @@ def find_profile(path: str | Path) -> DeviceProfile | None:
     from indexmill.formats.device import read_profile
 
     return read_profile(kept)
+
+
+def device_profile(index: Path, given: Path | None, engine: str) -> tuple[DeviceProfile | None, str | None]:
+    """Find the profile of the device that an index is read from, or say how to get one.
+
+    A profile that is named counts first, then that of a simulated engine, then the one kept for the device under
+    the index; a kept one that cannot be used is no more than a hint.
+
+    Raises
+    ------
+    InputError, FormatError, ConfigError
+        If a named profile cannot be read.
+    """
+    from indexmill.formats.device import read_profile
+    from indexmill.formats.errors import IndexmillError
+    from indexmill.jobs.search.engines import simulated_profile
+    from indexmill.pipeline.devices import profile_path
+
+    if given is not None:
+        return read_profile(profile_path(given)), None
+    simulated = simulated_profile(engine)
+    if simulated is not None:  # what was measured for it is of another device
+        return read_profile(simulated).model_copy(update={"measured": None}), None
+    try:
+        found = find_profile(index)
+    except IndexmillError as error:
+        return None, f"device: {error}"
+    hint = f"device: not measured yet; run: indexmill device {index}" if found is None else None
+    return found, hint

@@ -21,7 +21,7 @@ from indexmill.jobs.compare.costs import layout_cells
 from indexmill.jobs.compare.provenance import in_page_edges
 from indexmill.jobs.devices.profiles import kept_profile_path
 from indexmill.jobs.score.graph import Setting, score, with_device
-from indexmill.jobs.score.truth import load_queries, sample_queries
+from indexmill.jobs.score.queries import load_queries, sample_queries
 
 KEYS = {
     "L",

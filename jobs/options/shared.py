@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from indexmill.formats.errors import ConfigError
 from indexmill.reader.choices import DEFAULT_POLICY, ENGINES, ENTRIES, POLICIES, SIMULATED
-
-T = TypeVar("T")
-Name = TypeVar("Name", bound=str)
 
 IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
@@ -82,54 +77,3 @@ Force = Annotated[bool, typer.Option("--force", help="Replace an output that exi
 def examples(*lines: str) -> str:
     """Format example commands for the end of a help page."""
     return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)])
-
-
-def one_of(value: str, choices: Sequence[Name], flag: str) -> Name:
-    """Return `value` if it is one of `choices`.
-
-    Raises
-    ------
-    ConfigError
-        Naming the flag, the value and the nearest choice.
-    """
-    for choice in choices:
-        if choice == value:
-            return choice
-    from indexmill.jobs.jobfile import nearest
-
-    raise ConfigError(
-        f"{flag}: expected one of {', '.join(choices)}, got {value!r}; {nearest(value, choices)}"
-    )
-
-
-def split_names(text: str | None) -> list[str] | None:
-    """Split ``"a,b"`` into names; None stays None."""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
-
-
-def split_choices(text: str, choices: Sequence[str], flag: str) -> list[str]:
-    """Split a list of words and check that each is one of `choices`; a word counts once."""
-    names = [one_of(name, choices, flag) for name in split_names(text) or []]
-    return _not_empty(list(dict.fromkeys(names)), flag)
-
-
-def split_sizes(text: str, flag: str) -> list[int]:
-    """Split ``"20,50"`` into positive integers, in the order given; a size may repeat, to warm up.
-
-    Raises
-    ------
-    ConfigError
-        If a part is no positive integer.
-    """
-    sizes = []
-    for part in split_names(text) or []:
-        if not part.isdecimal() or int(part) < 1:
-            raise ConfigError(f"{flag}: expected positive integers such as 20,50,100; got {part!r}")
-        sizes.append(int(part))
-    return _not_empty(sizes, flag)
-
-
-def _not_empty(values: list[T], flag: str) -> list[T]:
-    if not values:
-        raise ConfigError(f"{flag}: the list is empty")
-    return values
