@@ -1,4 +1,6 @@
-"""The parameters of one build: every name, default and limit, defined once.
+"""The parameters of one build: every name, default, limit and description, defined once.
+
+A string below a field is its description, which help pages show.
 
 Job files, the command line and the Python API all end in a `BuildSpec`. What decides bytes is in
 `Parameters`; where things lie and how they run (`out`, `workers`, `executor` ...) is beside it, because it must
@@ -82,10 +84,6 @@ def parse_size(value: Any) -> Any:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 Metric = Literal["l2", "ip", "cosine"]
-AnyMetric = Annotated[Metric, Field(description="Euclidean distance, inner product or cosine.")]
-Seed = Annotated[
-    int, Field(ge=0, lt=2**32, description="Random seed; equal input, parameters and seed give equal bytes.")
-]
 Order = Literal[
     "star", "identity", "random", "breadth-first", "bnp", "bnf", "kmeans-pages", "gorder", "gorder-windowed", "margo",
     "graph-bisection", "restream", "polish",
@@ -102,83 +100,52 @@ BUILDERS_OF_ALL_TYPES = ("vamana",)
 class Parameters(BaseModel):
     """Everything but the input that decides the bytes of an index."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    kind: Annotated[
-        Literal["graph"],
-        Field(description="Kind of index: a graph, hash tables, or inverted lists for joins."),
-    ] = "graph"
-    builder: Annotated[
-        Literal["vamana", "partition"],
-        Field(
-            description="How the graph is built, by searches or, faster, by comparing all pairs of small sets."
-        ),
-    ] = "vamana"
-    max_degree: Annotated[int, Field(alias="R", ge=2, le=512, description="Most neighbours of a vertex.")] = (
-        DEFAULT_MAX_DEGREE
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
     )
-    build_list_size: Annotated[
-        int, Field(alias="L", ge=4, le=4096, description="Candidates kept while building.")
-    ] = DEFAULT_BUILD_LIST_SIZE
-    alpha: Annotated[float, Field(ge=1.0, le=4.0, description="Pruning slack.")] = DEFAULT_ALPHA
-    saturate: Annotated[
-        bool,
-        Field(
-            description="Fill neighbour lists that pruning left short with the nearest pruned candidates, which saves "
-            "page reads."
-        ),
-    ] = True
-    passes: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=2,
-            description="vamana: how often every vertex is inserted, 1 or 2; with 2, as in the paper, the first pass "
-            "has no slack.",
-        ),
-    ] = DEFAULT_PASSES
-    build_codes: Annotated[
-        BuildCodes,
-        Field(
-            description="vamana: codes that searches of the build compare instead of the vectors; sq8, a byte a "
-            "component, is faster for float vectors."
-        ),
-    ] = "none"
-    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES, description="Bytes of a PQ code.")] = DEFAULT_PQ_BYTES
-    pq_rotation: Annotated[
-        Literal["none", "opq"],
-        Field(description="Rotation of the vectors before they are coded; opq makes codes more exact."),
-    ] = "none"
-    order: Annotated[Order, Field(description="Order of the vertices on the pages.")] = "star"
-    node_dtype: Annotated[
-        NodeDtype, Field(description="Type of the vectors on the pages, that of the input or a smaller one.")
-    ] = "same"
-    metric: AnyMetric = "l2"
-    entries: Annotated[
-        int, Field(ge=1, le=65536, description="Entry vertices that searches choose their start from.")
-    ] = DEFAULT_ENTRIES
-    navigation: Annotated[
-        float, Field(ge=0, le=0.1, description="Share of the vectors in the navigation graph; 0 for none.")
-    ] = DEFAULT_NAVIGATION
-    sample_vectors: Annotated[
-        int, Field(ge=256, description="Vectors that codes and centroids are trained on.")
-    ] = DEFAULT_SAMPLE
-    shard_vectors: Annotated[
-        Annotated[int, Field(ge=64)] | None,
-        Field(description="Vectors of a shard; default: as many as the memory allows."),
-    ] = None
-    overlap: Annotated[
-        float, Field(ge=0, le=1, description="Share of the vectors that belong to a second shard.")
-    ] = DEFAULT_OVERLAP
-    compute: Annotated[
-        Compute,
-        Field(
-            alias="device",
-            description="graph, ivf: processor that compares leaves and makes centroids and codes; cuda: a GPU, by "
-            "CuPy, with other bytes as a result; auto: a GPU if there is one.",
-        ),
-    ] = "cpu"
-    seed: Seed = 1
+
+    kind: Literal["graph"] = "graph"
+    """Kind of index: a graph, hash tables, or inverted lists for joins."""
+    builder: Literal["vamana", "partition"] = "vamana"
+    """How the graph is built, by searches or, faster, by comparing all pairs of small sets."""
+    max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
+    """Most neighbours of a vertex."""
+    build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
+    """Candidates kept while building."""
+    alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
+    """Pruning slack."""
+    saturate: bool = True
+    """Fill neighbour lists that pruning left short with the nearest pruned candidates, which saves page reads."""
+    passes: Annotated[int, Field(ge=1, le=2)] = DEFAULT_PASSES
+    """vamana: how often every vertex is inserted, 1 or 2; with 2, as in the paper, the first pass has no slack."""
+    build_codes: BuildCodes = "none"
+    """vamana: codes that searches of the build compare instead of the vectors; sq8, a byte a component, is faster
+    for float vectors."""
+    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
+    """Bytes of a PQ code."""
+    pq_rotation: Literal["none", "opq"] = "none"
+    """Rotation of the vectors before they are coded; opq makes codes more exact."""
+    order: Order = "star"
+    """Order of the vertices on the pages."""
+    node_dtype: NodeDtype = "same"
+    """Type of the vectors on the pages, that of the input or a smaller one."""
+    metric: Metric = "l2"
+    """Euclidean distance, inner product or cosine."""
+    entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES
+    """Entry vertices that searches choose their start from."""
+    navigation: Annotated[float, Field(ge=0, le=0.1)] = DEFAULT_NAVIGATION
+    """Share of the vectors in the navigation graph; 0 for none."""
+    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
+    """Vectors that codes and centroids are trained on."""
+    shard_vectors: Annotated[int, Field(ge=64)] | None = None
+    """Vectors of a shard; default: as many as the memory allows."""
+    overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
+    """Share of the vectors that belong to a second shard."""
+    compute: Annotated[Compute, Field(alias="device")] = "cpu"
+    """graph, ivf: processor that compares leaves and makes centroids and codes; cuda: a GPU, by CuPy, with other bytes
+    as a result; auto: a GPU if there is one."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Random seed; equal input, parameters and seed give equal bytes."""
 
     @model_validator(mode="after")
     def _only_vamana_inserts(self) -> Parameters:
@@ -194,24 +161,18 @@ class Parameters(BaseModel):
 class LshParameters(BaseModel):
     """Everything but the input that decides the bytes of an LSH index; what is None is solved for."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
     kind: Literal["lsh"] = "lsh"
-    metric: AnyMetric = "l2"
-    ratio: Annotated[
-        float, Field(alias="c", gt=1, le=16, description="Approximation ratio, and step between radii.")
-    ] = DEFAULT_RATIO
-    width: Annotated[float, Field(alias="w", ge=1e-3, le=1000, description="Bucket width, in radii.")] = (
-        DEFAULT_WIDTH
-    )
-    gamma: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=4,
-            description="Scale of the functions of a compound hash; less: fewer tables, more candidates.",
-        ),
-    ] = DEFAULT_GAMMA
+    metric: Metric = "l2"
+    ratio: Annotated[float, Field(alias="c", gt=1, le=16)] = DEFAULT_RATIO
+    """Approximation ratio, and step between radii."""
+    width: Annotated[float, Field(alias="w", ge=1e-3, le=1000)] = DEFAULT_WIDTH
+    """Bucket width, in radii."""
+    gamma: Annotated[float, Field(gt=0, le=4)] = DEFAULT_GAMMA
+    """Scale of the functions of a compound hash; less: fewer tables, more candidates."""
     success: Annotated[
         float | None,
         Field(
@@ -221,45 +182,23 @@ class LshParameters(BaseModel):
             f"number of tables. (default {DEFAULT_SUCCESS})",
         ),
     ] = None
-    n_functions: Annotated[
-        int | None,
-        Field(alias="m", ge=1, le=256, description="Functions of a compound hash; default: solved."),
-    ] = None
-    n_tables: Annotated[
-        int | None, Field(alias="L", ge=1, le=65535, description="Tables of each radius; default: solved.")
-    ] = None
-    n_radii: Annotated[
-        int | None, Field(ge=1, le=256, description="Radii; default: up to the extent of the vectors.")
-    ] = None
-    first_radius: Annotated[
-        float | None,
-        Field(ge=1e-30, lt=1e30, description="Least radius; default: from sampled nearest distances."),
-    ] = None
-    candidates: Annotated[
-        int | None,
-        Field(
-            alias="S",
-            ge=1,
-            lt=2**32,
-            description="Most distances a search computes in a radius; default: solved.",
-        ),
-    ] = None
-    probes: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=65535,
-            description="Further buckets of each table that a search looks at, for fewer tables.",
-        ),
-    ] = 0
-    hash_bits: Annotated[
-        int | None,
-        Field(ge=0, le=31, description="Bits that choose a bucket; default: as many as fill blocks."),
-    ] = None
-    block_bytes: Annotated[
-        Literal[128, 256, 512, 1024, 2048, 4096], Field(description="Bytes of a bucket block.")
-    ] = DEFAULT_BLOCK_BYTES
-    seed: Seed = 1
+    n_functions: Annotated[int | None, Field(alias="m", ge=1, le=256)] = None
+    """Functions of a compound hash; default: solved."""
+    n_tables: Annotated[int | None, Field(alias="L", ge=1, le=65535)] = None
+    """Tables of each radius; default: solved."""
+    n_radii: Annotated[int | None, Field(ge=1, le=256)] = None
+    """Radii; default: up to the extent of the vectors."""
+    first_radius: Annotated[float | None, Field(ge=1e-30, lt=1e30)] = None
+    """Least radius; default: from sampled nearest distances."""
+    candidates: Annotated[int | None, Field(alias="S", ge=1, lt=2**32)] = None
+    """Most distances that a search computes in a radius; default: solved."""
+    probes: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Further buckets of each table that a search looks at, for fewer tables."""
+    hash_bits: Annotated[int | None, Field(ge=0, le=31)] = None
+    """Bits that choose a bucket; default: as many as fill blocks."""
+    block_bytes: Literal[128, 256, 512, 1024, 2048, 4096] = DEFAULT_BLOCK_BYTES
+    """Bytes of a bucket block."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
     @model_validator(mode="after")
     def _tables_are_said_once(self) -> LshParameters:
@@ -273,47 +212,28 @@ class LshParameters(BaseModel):
 class IvfParameters(BaseModel):
     """Everything but the input and given centroids that decides the bytes of an IVF index."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
     kind: Literal["ivf"] = "ivf"
-    lists: Annotated[int, Field(ge=1, le=1 << 20, description="Inverted lists.")] = DEFAULT_LISTS
-    codec: Annotated[
-        Literal["flat", "sq8", "pq"],
-        Field(description="What lists hold: vectors as they are, a byte a component, or PQ codes."),
-    ] = "flat"
-    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES, description="Bytes of a PQ code.")] = DEFAULT_PQ_BYTES
-    batch_vectors: Annotated[
-        Annotated[int, Field(ge=64)] | None,
-        Field(description="Vectors of a batch; default: two batches fill half the memory of a join."),
-    ] = None
-    metric: AnyMetric = "l2"
-    sample_vectors: Annotated[
-        int, Field(ge=256, description="Vectors that codes and centroids are trained on.")
-    ] = DEFAULT_SAMPLE
-    copies: Annotated[
-        int, Field(ge=1, le=255, description="Most lists that hold a vector, those near it on all sides.")
-    ] = 1
-    closure: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=100,
-            allow_inf_nan=False,
-            description="With copies: a further list's centroid is at most 1 + CLOSURE times as far as the nearest.",
-        ),
-    ] = DEFAULT_CLOSURE
-    keep_vectors: Annotated[
-        bool, Field(description="Keep exact vectors beside codes, so that searches can rerank.")
-    ] = False
-    compute: Annotated[
-        Compute,
-        Field(
-            alias="device",
-            description="graph, ivf: processor that compares leaves and makes centroids and codes; cuda: a GPU, by "
-            "CuPy, with other bytes as a result; auto: a GPU if there is one.",
-        ),
-    ] = "cpu"
-    seed: Seed = 1
+    lists: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LISTS
+    """Inverted lists."""
+    codec: Literal["flat", "sq8", "pq"] = "flat"
+    """What lists hold: vectors as they are, a byte a component, or PQ codes."""
+    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
+    batch_vectors: Annotated[int, Field(ge=64)] | None = None
+    """Vectors of a batch; default: two batches fill half the memory of a join."""
+    metric: Metric = "l2"
+    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
+    copies: Annotated[int, Field(ge=1, le=255)] = 1
+    """Most lists that hold a vector, those near it on all sides."""
+    closure: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = DEFAULT_CLOSURE
+    """With copies: a further list's centroid is at most 1 + CLOSURE times as far as the nearest."""
+    keep_vectors: bool = False
+    """Keep exact vectors beside codes, so that searches can rerank."""
+    compute: Annotated[Compute, Field(alias="device")] = "cpu"
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 
     @model_validator(mode="after")
     def _flat_lists_are_the_vectors(self) -> IvfParameters:
@@ -344,43 +264,37 @@ AnyParameters = Annotated[
 class BuildSpec(BaseModel):
     """One build: input, output, parameters and how to run it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     input: Annotated[
-        list[str],
-        BeforeValidator(lambda v: [v] if isinstance(v, str) else v),
-        Field(
-            min_length=1,
-            description="Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, u8bin, i8bin or HDF5; a path, glob or URL. "
-            "May repeat.",
-        ),
+        list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
     ]
-    column: Annotated[str | None, Field(description="Vector column; default: the only one that fits.")] = None
-    id_column: Annotated[str | None, Field(description="Column of user ids.")] = None
-    metadata_columns: Annotated[list[str], Field(description="Columns to keep beside the vectors.")] = []
-    out: Annotated[str, Field(description="Index directory to write.")]
-    centroids: Annotated[
-        str | None, Field(description="Centroids to use, in any input format; default: trained.")
-    ] = None
+    """Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, u8bin, i8bin or HDF5; a path, glob or URL. May repeat."""
+    column: str | None = None
+    """Vector column; default: the only one that fits."""
+    id_column: str | None = None
+    """Column of user ids."""
+    metadata_columns: list[str] = []
+    """Columns to keep beside the vectors."""
+    out: str
+    """Index directory to write."""
+    centroids: str | None = None
+    """Centroids to use, in any input format; default: trained."""
     parameters: AnyParameters = Parameters()
-    memory: Annotated[Size, Field(description="Memory budget, such as 500MB.")] = DEFAULT_MEMORY
-    scratch: Annotated[
-        Size | None,
-        Field(description="Most bytes in the work directory; default: what such a build may need."),
-    ] = None
-    workers: Annotated[int, Field(ge=1, le=1024, description="Threads, on each machine.")] = 2
-    executor: Annotated[ExecutorName, Field(description="Where tasks run.")] = "local"
-    ray_address: Annotated[
-        str | None,
-        Field(description="Ray cluster to join; default: RAY_ADDRESS, else one started on this machine."),
-    ] = None
-    work: Annotated[
-        str | None,
-        Field(
-            description="Directory that keeps finished stages for builds that share them; default: removed at the end."
-        ),
-    ] = None
-    force: Annotated[bool, Field(description="Replace an output that exists.")] = False
+    memory: Size = DEFAULT_MEMORY
+    """Memory budget, such as 500MB."""
+    scratch: Size | None = None
+    """Most bytes in the work directory; default: what such a build may need."""
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    """Threads, on each machine."""
+    executor: ExecutorName = "local"
+    """Where tasks run."""
+    ray_address: str | None = None
+    """Ray cluster to join; default: RAY_ADDRESS, else one started on this machine."""
+    work: str | None = None
+    """Directory that keeps finished stages for builds that share them; default: removed at the end."""
+    force: bool = False
+    """Replace an output that exists."""
 
     @model_validator(mode="after")
     def _out_is_not_an_input(self) -> BuildSpec:

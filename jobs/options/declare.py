@@ -27,6 +27,8 @@ from typer.core import TyperCommand, TyperGroup
 T = TypeVar("T")
 #: Name, function and examples of each command of a group.
 Commands: TypeAlias = tuple[tuple[str, Callable[[Any], None], str], ...]
+#: What an option takes, where it does not say so itself.
+_METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME"}
 #: Where help pages show what a command writes; ``--help`` stands there too, where there are panels.
 OUTPUT_PANEL = "Output"
 
@@ -59,9 +61,11 @@ class Group(Protocol):
 
 def option(name: str, kind: Any, default: Any, info: Any, panel: str | None = None) -> inspect.Parameter:
     """Return the parameter of one option or argument; `info` is what ``typer.Option`` or ``typer.Argument`` gave."""
-    if panel is not None and info.rich_help_panel is None and not _is_argument(info):
-        info = copy.copy(info)  # one annotation may serve several commands
-        info.rich_help_panel = panel
+    info = copy.copy(info)  # one annotation may serve several commands
+    if not _is_argument(info):
+        info.rich_help_panel = info.rich_help_panel or panel
+        taken = [word for one, word in _METAVARS.items() if one in (get_args(kind) or (kind,))]
+        info.metavar = info.metavar or (taken[0] if taken else None)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )

@@ -75,7 +75,7 @@ class JobOptions:
             short = field.alias if field.alias not in shorts and len(field.alias or "") == 1 else None
             shorts |= {short} if short else set()
             found[name] = _parameter(name, field, panel, short, name in cls.TUNED)
-        return [found[name] for name in cls.NAMES or found]
+        return [one for name, one in found.items() if not cls.NAMES or name in cls.NAMES]
 
     def spec(self, job: Path | None = None, **more: Any) -> BuildSpec:
         """Merge a job file, the options and `more` of them into the job.
@@ -127,7 +127,7 @@ def _parameter(name: str, field: FieldInfo, panel: str, short: str | None, tuned
     if name == "kind":
         choices = list(_KIND_PANELS)
     kind = str if is_size else type(get_args(kind)[0]) if get_origin(kind) is Literal else kind
-    words = [field.description or ""]
+    words = [" ".join((field.description or "").split())]
     metavar = _METAVARS.get(name, "SIZE" if is_size else {int: "N", float: "X"}.get(kind, "NAME"))
     if choices and len("|".join(choices)) <= _WIDEST:
         metavar = "|".join(choices)
@@ -135,7 +135,7 @@ def _parameter(name: str, field: FieldInfo, panel: str, short: str | None, tuned
         words = [f"{words[0].removesuffix('.')}: {', '.join(choices[:-1])} or {choices[-1]}."]
     if tuned:
         words.append("(default tuned)")
-    elif (field.default is not None and kind in (int, float, str)) or field.default is True:
+    elif not field.is_required() and field.default not in (None, []) and field.default is not False:
         words.append(f"(default {_in_words(field.default, is_size)})")
     flags = [f"-{short}"] if short else []
     if kind is not bool or not field.default:

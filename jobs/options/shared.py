@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from indexmill.reader.choices import DEFAULT_POLICY, ENGINES, ENTRIES, POLICIES, SIMULATED
+from indexmill.reader.choices import (
+    DEFAULT_BEAM_WIDTH,
+    DEFAULT_INFLIGHT,
+    DEFAULT_POLICY,
+    ENGINES,
+    ENTRIES,
+    POLICIES,
+    SIMULATED,
+)
 
 IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
@@ -34,30 +42,33 @@ EntryList = Annotated[
     ),
 ]
 BeamWidth = Annotated[
-    int | None, typer.Option(min=1, help="Page reads a query has in flight at most. (default 8)")
+    int | None,
+    typer.Option(min=1, help=f"Most page reads that a query has in flight. (default {DEFAULT_BEAM_WIDTH})"),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="Search threads.")]
-InFlight = Annotated[int | None, typer.Option(min=1, help="Queries a thread interleaves. (default 8)")]
+InFlight = Annotated[
+    int | None, typer.Option(min=1, help=f"Queries that a thread interleaves. (default {DEFAULT_INFLIGHT})")
+]
 Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}FILE with the profile of a device (see"
-        " `indexmill device`), or the name of one that is shipped, such as xlfdd, in place of FILE.",
+        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}PROFILE with a file of `indexmill device` or a "
+        "shipped profile such as xlfdd.",
     ),
 ]
 Allow = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE.npy",
-        help="Vectors that may be returned: an array of one boolean a vector, or of vector ids.",
+        help="Vectors that may be returned: an array of one boolean for each vector, or of vector ids.",
     ),
 ]
 Deterministic = Annotated[
     bool,
     typer.Option(
         "--deterministic/--no-deterministic",
-        help="Take reads up in the order in which they were chosen, so that a search repeats bit for bit.",
+        help="Handle reads in the order in which they were chosen, so that a search repeats bit for bit.",
     ),
 ]
 Memory = Annotated[
