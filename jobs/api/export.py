@@ -19,10 +19,10 @@ _PARTS = {
     "graph": "neighbour lists",
     "codes": "PQ codes and their codebook",
     "clusters": "centroids and the vectors of each, or buckets of hashes",
-    "order": "where a vector stands",
-    "pages": "what shares a page of 4096 bytes",
+    "order": "place of a vector in the file",
+    "pages": "which vectors share a page of 4096 bytes",
     "entries": "vertices that searches start at",
-    "ids": "user ids, by which the engine calls vectors; with bits, whole numbers from 0 on of so many",
+    "ids": "user ids, by which the engine names vectors; a number of bits means whole numbers from 0 up of that width",
     "metadata": "the columns that came with the vectors",
 }
 #: Those that an index of each kind has.

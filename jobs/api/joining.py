@@ -76,7 +76,7 @@ def join_files(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.jobs.search.results import check_writable
@@ -103,7 +103,7 @@ def plan_files(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
     from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.pipeline.join.plan import plan_join
@@ -131,7 +131,7 @@ def truth_of(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
     size = _memory(memory)
     from indexmill.formats.index.manifest import MANIFEST_NAME

@@ -71,7 +71,7 @@ def _show_table(console: Console, report: TuneReport) -> None:
     where = "the input" if asked.queries is None else "the caller"
     title = (
         f"page reads a query at recall@{asked.k} {asked.target_recall:g}: {report.n_queries // 2:,} queries from "
-        f"{where}, which tuned nothing; {report.n_vectors:,} vectors foretold from samples"
+        f"{where}, which tuned nothing; {report.n_vectors:,} vectors extrapolated from samples"
     )
     console.print(title, markup=False, soft_wrap=True)
     samples = [f"{size:,}" for size in report.sizes]
@@ -106,7 +106,7 @@ def _words(report: TuneReport, row: TuneRow) -> list[str]:
     if math.isfinite(reads[-1] - reads[0]):
         lines.append(
             f"its page reads grew from {reads[0]:.1f} to {reads[-1]:.1f} over {math.log2(last / report.sizes[0]):.1f} "
-            f"doublings of the vectors; that is carried on over {math.log2(report.n_vectors / last):.1f} more"
+            f"doublings of the vectors; extrapolated over {math.log2(report.n_vectors / last):.1f} more"
         )
     high = row.outlook.interval()[1]
     if asked.max_reads is not None and high is not None and high > asked.max_reads:
@@ -163,5 +163,5 @@ def _absolute(path: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Numbers, truths, strings and lists of them are alike in TOML and JSON, but for one character."""
+    """Numbers, booleans, strings and lists of them are the same in TOML and JSON, except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,1 +1,1 @@
-"""The demonstration: `python -m indexmill.jobs.demo`. Imports whatever of jobs a user would."""
+"""The demonstration: `python -m indexmill.jobs.demo`. Nothing imports it."""

@@ -19,7 +19,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 def device_of(path: str | Path, mounts: Path = MOUNTS) -> str:
     """Name what `path` lies on: the source of its mount, such as ``"/dev/nvme0n1p2"`` or ``"server:/export"``.
 
-    A mount whose source is a mere word is told by its place too (``"overlay at /"``); without a mount table, or
+    A mount with a mere word as its source is named with its place too (``"overlay at /"``); without a mount table, or
     without `path` in it, the system's device number stands for the name. A block device is its own name.
     """
     real = Path(os.path.realpath(path))
@@ -82,7 +82,7 @@ def device_profile(index: Path, given: Path | None, engine: str) -> tuple[Device
     """Find the profile of the device that an index is read from, or say how to get one.
 
     A profile that is named counts first, then that of a simulated engine, then the one kept for the device under
-    the index; a kept one that cannot be used is no more than a hint.
+    the index; if that one cannot be used, a hint says so.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from indexmill.formats.errors import ConfigError, InputError
 from indexmill.jobs.choices import one_of, size_of, split_choices, split_integers
 from indexmill.jobs.console.tables import facts, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
-from indexmill.jobs.options.declare import OUTPUT_PANEL
+from indexmill.jobs.options.declare import KIND_PANELS, OUTPUT_PANEL
 from indexmill.jobs.options.shared import Allow, BeamWidth, Deterministic, EntryList, Policy, PolicyList
 from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY, ENTRIES, POLICIES
 
@@ -42,7 +42,6 @@ SHOWN = {
     },
 }
 PLANNED = {"build_list_size": "L", "policy": "policy", "beam_width": "beam_width"}
-_PANEL = "Graph (kind graph)"
 #: List sizes that are measured without --sweep and -L.
 DEFAULT_SIZES = (20, 50, 100)
 #: Word of --cache-from for the first half of --queries.
@@ -53,7 +52,7 @@ HALF = "half"
 class SearchFlags(OwnFlags):
     """Options of `search` for graphs."""
 
-    PANEL: ClassVar = _PANEL
+    PANEL: ClassVar = KIND_PANELS[NAME]
     radius: Annotated[
         float | None,
         typer.Option(
@@ -120,7 +119,7 @@ class SweepFlags:
 class ScoreFlags:
     """Options of `score` for graphs."""
 
-    PANEL: ClassVar = _PANEL
+    PANEL: ClassVar = KIND_PANELS[NAME]
     sizes: Annotated[
         str | None,
         typer.Option(

@@ -12,6 +12,7 @@ import typer
 from indexmill.jobs.choices import split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
+from indexmill.jobs.options.declare import KIND_PANELS
 from indexmill.reader.choices import DEFAULT_NPROBE, DEFAULT_RERANK
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ SHOWN = {
     "certificate": {"k": int, "nprobe": list, "recall": list},
 }
 PLANNED = {"nprobe": "nprobe"}
-_PANEL = "Inverted lists (kind ivf)"
 #: Numbers of lists that are measured by default, as far as there are so many.
 DEFAULT_PROBES = (1, 4, 16, 64)
 
@@ -53,7 +53,7 @@ Rerank = Annotated[
 class SearchFlags(OwnFlags):
     """Options of `search` for lists."""
 
-    PANEL: ClassVar = _PANEL
+    PANEL: ClassVar = KIND_PANELS[NAME]
     nprobe: Annotated[
         int | None,
         typer.Option(min=1, help=f"Lists of nearest centroids to scan. (default {DEFAULT_NPROBE})"),
@@ -66,7 +66,7 @@ class SearchFlags(OwnFlags):
 class ScoreFlags:
     """Options of `score` for lists."""
 
-    PANEL: ClassVar = _PANEL
+    PANEL: ClassVar = KIND_PANELS[NAME]
     nprobe: Annotated[
         str | None,
         typer.Option(

@@ -13,6 +13,7 @@ import typer
 from indexmill.jobs.choices import one_of, split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
+from indexmill.jobs.options.declare import KIND_PANELS
 from indexmill.reader import choices
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ SHOWN = {
     },
 }
 PLANNED = {"candidates": "candidates", "probes": "probes"}
-_PANEL = "Hash tables (kind lsh)"
 #: Shares of the candidates that the index was built for which are measured by default.
 DEFAULT_SHARES = (0.25, 0.5, 1, 2)
 
@@ -59,7 +59,7 @@ def _place(flag: str, what: str, default: str) -> Any:
 class SearchFlags(OwnFlags):
     """Options of `search` for hash tables."""
 
-    PANEL: ClassVar = _PANEL
+    PANEL: ClassVar = KIND_PANELS[NAME]
     candidates: Annotated[
         int | None,
         typer.Option(
@@ -89,7 +89,7 @@ class SearchFlags(OwnFlags):
 class ScoreFlags:
     """Options of `score` for hash tables."""
 
-    PANEL: ClassVar = _PANEL
+    PANEL: ClassVar = KIND_PANELS[NAME]
     candidates: Annotated[
         str | None,
         typer.Option(

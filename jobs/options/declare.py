@@ -31,6 +31,12 @@ Commands: TypeAlias = tuple[tuple[str, Callable[[Any], None], str], ...]
 _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME"}
 #: Where help pages show what a command writes; ``--help`` stands there too, where there are panels.
 OUTPUT_PANEL = "Output"
+#: And the options that only indexes of one kind take.
+KIND_PANELS = {
+    "graph": "Graph (kind graph)",
+    "lsh": "Hash tables (kind lsh)",
+    "ivf": "Inverted lists (kind ivf)",
+}
 
 
 class Model(Protocol):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_
 import typer
 
 from indexmill.jobs.choices import split_names
-from indexmill.jobs.options.declare import OUTPUT_PANEL, option
+from indexmill.jobs.options.declare import KIND_PANELS, OUTPUT_PANEL, option
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -22,22 +22,16 @@ JobFile = Annotated[
     Path | None,
     typer.Argument(metavar="JOB", help="Job file (TOML). A flag overrides what the file says."),
 ]
-#: What only indexes of one kind have.
-_KIND_PANELS = {
-    "graph": "Graph (kind graph)",
-    "lsh": "Hash tables (kind lsh)",
-    "ivf": "Inverted lists (kind ivf)",
-}
 #: Panels of help pages in their order, and the options that stand there whatever kinds have them. Any other stands with
 #: its kind, or under "Index" if several kinds have it.
 _PANELS: dict[str, tuple[str, ...]] = {
     "Input": ("input", "column", "id_column", "metadata_columns"),
     "Index": ("kind",),
-    _KIND_PANELS["graph"]: (),
+    KIND_PANELS["graph"]: (),
     "Codes": ("pq_bytes", "pq_rotation"),
     "Layout": ("order", "node_dtype"),
-    _KIND_PANELS["lsh"]: (),
-    _KIND_PANELS["ivf"]: ("centroids",),
+    KIND_PANELS["lsh"]: (),
+    KIND_PANELS["ivf"]: ("centroids",),
     "Resources": ("memory", "scratch", "workers", "executor", "ray_address", "work"),
     OUTPUT_PANEL: ("out", "force"),
 }
@@ -113,7 +107,7 @@ def _fields() -> Iterator[tuple[str, FieldInfo, str]]:
     known |= {name: field for name, field in BuildSpec.model_fields.items() if name != "parameters"}
     fixed = {name: panel for panel, names in _PANELS.items() for name in names}
     places = {
-        name: fixed.get(name) or ("Index" if len(owners[name]) > 1 else _KIND_PANELS[owners[name][0]])
+        name: fixed.get(name) or ("Index" if len(owners[name]) > 1 else KIND_PANELS[owners[name][0]])
         for name in known
     }
     for panel in _PANELS:
@@ -125,7 +119,7 @@ def _parameter(name: str, field: FieldInfo, panel: str, short: str | None, tuned
     kind, is_size = _scalar(field.annotation, field.metadata)
     choices = [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
     if name == "kind":
-        choices = list(_KIND_PANELS)
+        choices = list(KIND_PANELS)
     kind = str if is_size else type(get_args(kind)[0]) if get_origin(kind) is Literal else kind
     words = [" ".join((field.description or "").split())]
     metavar = _METAVARS.get(name, "SIZE" if is_size else {int: "N", float: "X"}.get(kind, "NAME"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from indexmill.reader._native import Filter
     from indexmill.reader.index import Index, SearchResult
 
-#: Deepest queue that device profiles tell of.
+#: Deepest queue that device profiles measure.
 MAX_DEPTH = 128
 
 

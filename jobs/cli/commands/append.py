@@ -39,7 +39,7 @@ class Options:
 def command(options: Options) -> None:
     """Add vectors to an index, at a cost in distances proportional to what is added.
 
-    The result is the index's next generation; searches that have it open go on undisturbed. Metadata columns are
+    The result is the index's next generation; searches that have the index open are not disturbed. Metadata columns are
     those of the index.
     """
     from indexmill.jobs.api.append import open_files

@@ -63,7 +63,7 @@ class Assign:
     ] = "groups"
     depth: Annotated[int, typer.Option(min=1, help="Levels of the tree.")] = 3
     beam: Annotated[int, typer.Option(min=1, help="Branches of the tree looked into at each level.")] = 1
-    rounds: Annotated[int, typer.Option(min=1, help="Measure everything so often, in turns.")] = 1
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measurements of each setting, in turns.")] = 1
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads that compute distances. (default: one a core)")
     ] = None

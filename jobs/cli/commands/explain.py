@@ -30,19 +30,23 @@ class Options:
 
     index: IndexDir
     at_once: Annotated[
-        int, typer.Option(min=1, help="Queries that are there to be answered together; 1: each as it comes.")
+        int, typer.Option(min=1, help="Queries that are answered together; 1: each as it comes.")
     ] = 1
     recall: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the 10 nearest to find.")] = 0.95
     search_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="What searches may hold; default: no limit.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Most memory that searches may hold; default: no limit."),
     ] = None
     disk: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="What an index may take; default: no limit.")
+        str | None,
+        typer.Option(metavar="SIZE", help="Most disk space that an index may take; default: no limit."),
     ] = None
     build_time: Annotated[
         float | None,
         typer.Option(
-            min=0.0, metavar="SECONDS", help="What a build on two cores may take; default: no limit."
+            min=0.0,
+            metavar="SECONDS",
+            help="Most seconds that a build on two cores may take; default: no limit.",
         ),
     ] = None
     work: Annotated[

@@ -34,23 +34,23 @@ class Options:
     to: Annotated[
         str | None,
         typer.Option(
-            metavar="TARGET", help=f"Whose files to write: {', '.join(TARGETS)}; --list says what each keeps."
+            metavar="TARGET", help=f"Engine to write for: {', '.join(TARGETS)}; --list says what each keeps."
         ),
     ] = None
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory to write: the engine's files, ids.parquet, which says what every vector is called, "
-            "and export.json.",
+            help="Directory to write: the engine's files, ids.parquet with the id of every vector, and "
+            "export.json.",
         ),
     ] = None
     ids: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="What the engine answers with, where it keeps names: user (user ids, or places in the input if "
-            "there were none), or slot (places in the index, which ids.parquet translates).",
+            help="Names that the engine answers with, where it keeps names: user (user ids, or places in the "
+            "input if there are none), or slot (places in the index, which ids.parquet translates).",
         ),
     ] = "user"
     list_: Annotated[

@@ -27,7 +27,7 @@ OwnBytes = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Train codes of so many bytes. (default: keep the codes of the index; 32 where it has none)",
+        help="Train codes of this many bytes. (default: keep the codes of the index; 32 where it has none)",
     ),
 ]
 TrainedBytes = Annotated[
@@ -37,7 +37,7 @@ TrainedBytes = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What every import is told."""
+    """The options that all programs share."""
 
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The index directory to write.")] = None
     metric: Annotated[

@@ -75,7 +75,7 @@ class Options:
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")]
     index: Annotated[Path, typer.Argument(metavar="INDEX", help="An index of kind ivf.")]
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="Where the result goes; missing: an error.")
+        Path | None, typer.Option(metavar="FILE.parquet", help="The result to write (required).")
     ] = None
     how: How
     plan: Annotated[

@@ -51,7 +51,7 @@ class Options:
         str | None,
         typer.Option(
             metavar="low|normal|high",
-            help="What may be tried, in units of work; an order by name has no limit without it. (default normal)",
+            help="Limit of what is tried, in units of work. (default normal; none for an order by name)",
         ),
     ] = None
     prune_edges: Annotated[
@@ -94,7 +94,8 @@ def command(options: Options) -> None:
     Only --prune-edges changes the graph.
 
     `auto` tries every order on a sample, or on the whole index if that is small, and counts the page reads of tuning
-    queries at equal recall. The result is the index's next generation; searches that have it open go on undisturbed.
+    queries at equal recall. The result is the index's next generation; searches that have the index open are not
+    disturbed.
     """
     from indexmill.jobs.api.layout import given_queries, layout_request, show_layout
     from indexmill.jobs.api.run_options import run_options

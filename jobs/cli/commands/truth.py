@@ -28,11 +28,11 @@ class Options:
     ]
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")]
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The ground-truth file to write; missing: an error.")
+        Path | None, typer.Option(metavar="FILE", help="The ground-truth file to write (required).")
     ] = None
     k: K = 100
     metric: Annotated[
-        str | None, typer.Option(metavar="l2|ip|cosine", help="Of vector files. (default l2)")
+        str | None, typer.Option(metavar="l2|ip|cosine", help="Metric of vector files. (default l2)")
     ] = None
     column: Column = None
     memory: Memory = "8GiB"
