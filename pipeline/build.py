@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.index.manifest import MANIFEST_NAME
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline.execution.allocator import hold_little
-from indexmill.pipeline.execution.local import make_executor
+from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.kinds.common import ingest
-from indexmill.pipeline.kinds.common.compute import settled
-from indexmill.pipeline.kinds.common.record import run_record
-from indexmill.pipeline.kinds.kind import Blueprint
-from indexmill.pipeline.kinds.registry import blueprint
+from indexmill.pipeline.kinds.common.compute import gpu_facts, settled
+from indexmill.pipeline.kinds.kind import Size
+from indexmill.pipeline.kinds.registry import kind_of, warm_up
+from indexmill.pipeline.kinds.run import ingest_stage, make_ingest, publish_made
 from indexmill.pipeline.mill.inputs import InputWatch
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
-from indexmill.pipeline.mill.publish import check_output, output_lock, publish
+from indexmill.pipeline.mill.publish import check_output, output_lock
+from indexmill.pipeline.mill.record import now, run_record
 from indexmill.pipeline.mill.remote import RemoteStore
-from indexmill.pipeline.mill.stages import Mill, Stage, stages_of
+from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
 from indexmill.pipeline.mill.storage import open_storage
 from indexmill.pipeline.mill.store import StageStore
@@ -34,7 +30,7 @@ from indexmill.pipeline.spec import BuildSpec
 def run_build(
     spec: BuildSpec, source: VectorSource | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Build and publish an index; run again after a crash, it goes on where it stopped.
+    """Build and publish an index; a build that was killed resumes where it stopped.
 
     Parameters
     ----------
@@ -57,13 +53,12 @@ def run_build(
     out = Path(os.path.abspath(spec.out))
     with output_lock(out):
         check_output(out, spec.force)
-        spec = settled(spec)
-        opened = source or open_input(spec)
-        build = blueprint(spec, opened)
+        spec = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
+        size = kind_of(spec.parameters).resolve(spec, source or open_input(spec))
         store = open_store(spec)
         try:
-            store.scratch = build.scratch_limit(store)
-            _build(build, store, progress or Silent(), out)
+            store.scratch = size.scratch_limit(store)
+            manifest = _build(size, spec, store, progress or Silent(), out)
         except BaseException:
             store.close()
             raise
@@ -71,7 +66,6 @@ def run_build(
             store.close()
         else:
             store.remove()
-    manifest: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
     return manifest
 
 
@@ -102,18 +96,21 @@ def default_work(out: Path) -> Path:
     return out.with_name(out.name + ".work")
 
 
-def _build(build: Blueprint, store: StageStore, progress: Progress, out: Path) -> None:
-    spec, source = build.spec, build.source
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory)
+def _build(size: Size, spec: BuildSpec, store: StageStore, progress: Progress, out: Path) -> dict[str, Any]:
+    started, source = now(), size.source
+    executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory, warm_up)
     watch = InputWatch(store.root, source)
     try:
         with PeakMemory() as memory, StatusFile(progress, store, memory, spec.memory) as status:
-            mill = Mill(store, executor, status, keep=build.keep)
-            first = _ingest(spec, source, mill, watch)
-            summary = ingest.read_summary(mill.store.fetch(mill.make(first)))
-            first.key = summary.fingerprint
-            recipe = build.recipe(mill, first, summary)
+            mill = Mill(store, executor, status, keep=size.keep)
+            columns = {
+                "column": spec.column,
+                "id_column": spec.id_column,
+                "metadata": spec.metadata_columns,
+            }
+            signature = ingest.signature(source)
+            first = ingest_stage(mill, source, spec.parameters.metric, columns, signature, watch.check)
+            recipe = size.recipe(mill, first, make_ingest(mill, first))
             stages = stages_of(recipe.certify)
             if not mill.keep:
                 store.drop_others({stage.path for stage in stages})
@@ -121,30 +118,13 @@ def _build(build: Blueprint, store: StageStore, progress: Progress, out: Path) -
             mill.make(recipe.certify)
     finally:
         executor.close()
-    emitted = mill.read(recipe.emit)
-    manifest = replace(recipe.manifest(), certificate=recipe.certificate())
-    begun = time.perf_counter()
-    progress.start("publish", len(manifest.files), "files")
-    record = run_record(spec, started, mill.seconds, memory.bytes, store.peak_bytes)
-    publish(emitted, manifest, record, out, spec.force, keep=mill.keep)
+
+    def record() -> dict[str, Any]:
+        return run_record(
+            started, mill.seconds, spec.workers, spec.executor, gpu_facts(spec.parameters)[0], spec.memory,
+            memory.bytes, peak_scratch_bytes=store.peak_bytes,
+        )  # fmt: skip
+
+    manifest = publish_made(recipe, record, out, spec.force, progress)
     watch.forget()
-    progress.advance(len(manifest.files))
-    progress.finish(f"{time.perf_counter() - begun:.1f} s")
-
-
-def _ingest(spec: BuildSpec, source: VectorSource, mill: Mill, watch: InputWatch) -> Stage:
-    what = {
-        "metric": spec.parameters.metric,
-        "column": spec.column,
-        "id_column": spec.id_column,
-        "metadata": spec.metadata_columns,
-    }
-    key = mill.store.key("ingest", ingest.VERSION, what, ingest.signature(source))
-
-    def write(directory: Path) -> None:
-        ingest.ingest(source, spec.parameters.metric, directory, mill.progress)
-        watch.check()
-
-    return Stage(
-        "ingest", key, mill.store.path("ingest", key), (), write, steps=source.n_vectors, unit="vectors"
-    )
+    return manifest

@@ -352,8 +352,8 @@ def _certificate(certificate: dict[str, Any] | None) -> str:
 
 def plan_lines(plan: dict[str, Any]) -> dict[str, str]:
     """Say how the graph of a planned build is cut."""
-    parts, what = plan["shards"], "shards"
-    if plan["regions"]:
+    parts, what = plan.get("shards"), "shards"
+    if plan.get("regions"):
         parts, what = plan["regions"], "regions, the largest"
     if parts is None or parts["n"] == 1:
         return {"graph": "in one piece"}

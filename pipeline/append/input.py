@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.formats.sources.file import Vectors
 from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
 from indexmill.formats.sources.validate import check_batch
@@ -66,7 +67,7 @@ def read_addition(index: OpenedIndex, source: VectorSource, scratch: Path, progr
     ids = read_ids(scratch)
     own = np.arange(source.n_vectors, dtype=np.uint32)
     check_new_ids(index, ids, checked.origins, own)
-    metadata = scratch / "metadata.parquet"
+    metadata = scratch / METADATA_NAME
 
     def fill(graph: GrowingGraph, advance: Callable[[int], None]) -> None:
         vectors = np.load(scratch / "vectors.npy", mmap_mode="r")

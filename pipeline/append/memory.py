@@ -6,7 +6,7 @@ from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56

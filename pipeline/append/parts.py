@@ -20,8 +20,9 @@ from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.append.memory import tail_room
 from indexmill.pipeline.append.scratch import GrowingGraph
+from indexmill.pipeline.draws import NAVIGATION, generator
 from indexmill.pipeline.generations.node_space import NodeSpace
-from indexmill.pipeline.kinds.graph.order_needs import order_bytes, order_threads
+from indexmill.pipeline.kinds.graph.order import order_bytes, order_threads
 
 #: Centroids compared with the new vectors at a time: 64 MiB of distances a block.
 _CENTROIDS_AT_ONCE = 1024
@@ -29,8 +30,6 @@ _CENTROIDS_AT_ONCE = 1024
 _BLOCK = 65536
 #: Vectors of either kind whose code error is measured.
 _ERROR_SAMPLE = 10_000
-#: Keeps the sample of new navigation vertices apart from other draws with the same seed.
-_STREAM = 0x7A72
 
 
 def tail_order(
@@ -118,7 +117,7 @@ def grown_navigation(
     if wanted == 0:
         return navigation
     parameters = replace(NAVIGATION_VAMANA, max_degree=navigation.max_degree)
-    rng = np.random.default_rng([seed, _STREAM, graph.present])
+    rng = generator(seed, NAVIGATION, graph.present)
     sampled = graph.present + np.sort(rng.choice(n - graph.present, wanted, replace=False))
     vertices = np.concatenate([navigation.slots, sampled])  # an old vertex is its slot
     neighbours = np.zeros((len(vertices), list_capacity(parameters.max_degree)), np.uint32)

@@ -31,8 +31,8 @@ from indexmill.pipeline.append.parts import grown_navigation, nearer_entries, ta
 from indexmill.pipeline.append.scratch import GrowingGraph, fill_tail, new_graph, unpack
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
-from indexmill.pipeline.kinds.common.certify import measure
 from indexmill.pipeline.kinds.common.ingest import MAX_VECTORS
+from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.mill.progress import Progress
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from indexmill.formats.device import DeviceProfile
 from indexmill.formats.errors import ConfigError
-from indexmill.pipeline.cost import device as cost_device
-from indexmill.pipeline.cost import model as cost
+from indexmill.pipeline.cost import device, model
 from indexmill.pipeline.cost.query import QueryCost
 
 #: What binds, in words.
@@ -117,7 +116,7 @@ def plan_queries(
     ConfigError
         If a profile does not say what a read takes of the processor.
     """
-    needed = cost.to_match_memory(query.compute_s, query.reads)
+    needed = model.to_match_memory(query.compute_s, query.reads)
     return QueryPlan(
         query,
         threads,
@@ -133,8 +132,8 @@ def plan_queries(
 def plan_target(query: QueryCost, threads: int, qps: float) -> Target:
     """Say what `qps` queries a second on `threads` ask of a device."""
     seconds = threads / qps
-    needed = cost.to_match(seconds, query.compute_s, query.reads)
-    alone = cost.sync_iops(seconds, query.compute_s, query.reads)
+    needed = model.to_match(seconds, query.compute_s, query.reads)
+    alone = model.sync_iops(seconds, query.compute_s, query.reads)
     return Target(
         qps=qps,
         iops=threads * needed.iops,
@@ -143,7 +142,7 @@ def plan_target(query: QueryCost, threads: int, qps: float) -> Target:
     )
 
 
-def _request_us(needed: cost.Needed) -> float | None:
+def _request_us(needed: model.Needed) -> float | None:
     """Microseconds that a read may take of the processor; None without a limit."""
     return None if math.isinf(needed.request_seconds) else 1e6 * needed.request_seconds
 
@@ -165,16 +164,16 @@ def plan_device(
     each_thread = inflight * max(query.width, 1.0)
     depth = threads * each_thread
     request = _request(profile, each_thread)
-    iops = cost_device.iops_at(profile, depth, query.read_bytes)
+    iops = device.iops_at(profile, depth, query.read_bytes)
     read = 1 / iops
     alone = _request(profile, 1)
-    sync_read = cost_device.sync_read_seconds(profile, alone, query.read_bytes)
-    waiting = max(query.rounds * cost_device.latency_seconds(profile), n_io * read)
+    sync_read = device.sync_read_seconds(profile, alone, query.read_bytes)
+    waiting = max(query.rounds * device.latency_seconds(profile), n_io * read)
     whole = compute + n_io * request + waiting
-    seconds = cost.interleaved_seconds(compute, n_io, request, read, threads, inflight)
+    seconds = model.interleaved_seconds(compute, n_io, request, read, threads, inflight)
     return DevicePlan(
         device=name,
-        sync_qps=threads / cost.sync_seconds(compute, n_io, alone, sync_read),
+        sync_qps=threads / model.sync_seconds(compute, n_io, alone, sync_read),
         qps=min(1 / seconds, threads * inflight / whole),
         binds=_binds(query, profile, request, iops, threads),
         depth=depth,
@@ -185,7 +184,7 @@ def plan_device(
 
 
 def _request(profile: DeviceProfile, depth: float) -> float:
-    seconds = cost_device.request_seconds(profile, depth)
+    seconds = device.request_seconds(profile, depth)
     if seconds is None:
         raise ConfigError(
             f"device {profile.name!r}: its profile does not say what a read takes of the processor; measure it with "
@@ -195,12 +194,12 @@ def _request(profile: DeviceProfile, depth: float) -> float:
 
 
 def _binds(query: QueryCost, profile: DeviceProfile, request: float, iops: float, threads: int) -> str:
-    bound = cost.bound_by(query.compute_s, query.reads, request, 1 / iops, threads)
+    bound = model.bound_by(query.compute_s, query.reads, request, 1 / iops, threads)
     if bound != "device":
         return BINDS[bound]
-    most = cost_device.most_iops(profile, query.read_bytes)
+    most = device.most_iops(profile, query.read_bytes)
     if iops < _NEARLY * most:
         return TOO_FEW
-    moved = cost_device.bytes_a_second(profile)
+    moved = device.bytes_a_second(profile)
     is_full = moved is not None and iops * query.read_bytes > _NEARLY * moved
     return BANDWIDTH if is_full else BINDS[bound]

@@ -13,14 +13,11 @@ from typing import Any, Protocol
 
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.execution.failpoint import failpoint
+from indexmill.pipeline.execution.limits import MOST_NARROW
 
 Task = Callable[..., Any]
-#: Narrow tasks that run beside each other on one machine at most: each may use an eighth of the budget.
-MOST_NARROW = 8
-#: A Ray worker process: the interpreter with numba, Arrow and scikit-learn.
-RAY_WORKER_BYTES = 200 << 20
 #: Tasks submitted ahead for each worker: enough to keep it busy, few enough that results do not pile up.
 AHEAD = 2
 
@@ -177,22 +174,3 @@ def _alone(task: Task, arguments: tuple[Any, ...]) -> Any:
             f"{task.__name__}: the machine has no memory left ({error}): lower --memory, so that tasks are smaller, "
             "and run again; finished tasks are kept"
         ) from None
-
-
-def make_executor(
-    name: str, workers: int, ray_address: str | None = None, memory: int | None = None
-) -> Executor:
-    """Return the executor called `name`, ``"local"`` or ``"ray"``.
-
-    Raises
-    ------
-    ConfigError
-        If `name` is unknown, or Ray is not installed.
-    """
-    if name == "local":
-        return LocalExecutor(workers)
-    if name == "ray":
-        from indexmill.pipeline.execution.ray import RayExecutor
-
-        return RayExecutor(workers, ray_address, memory)
-    raise ConfigError(f"executor: {name!r} is unknown; choose local or ray")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import math
 import os
@@ -23,7 +22,7 @@ from indexmill.pipeline.execution.arguments import KEEP, replaced
 from indexmill.pipeline.execution.balance import Node
 from indexmill.pipeline.execution.capacity import capacity
 from indexmill.pipeline.execution.dispatch import Dispatch
-from indexmill.pipeline.execution.local import RAY_WORKER_BYTES
+from indexmill.pipeline.execution.limits import RAY_WORKER_BYTES
 
 try:
     import ray
@@ -73,6 +72,9 @@ class RayExecutor:
         ``host:port`` or ``auto``.
     memory : int, optional
         Bytes that tasks may use on each node.
+    warm_up : callable, optional
+        Called without arguments in every worker of a cluster that is started here, as soon as it runs: a module-level
+        function whose module imports what tasks need.
 
     Raises
     ------
@@ -82,9 +84,16 @@ class RayExecutor:
 
     process_bytes = RAY_WORKER_BYTES
 
-    def __init__(self, workers: int, address: str | None = None, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        address: str | None = None,
+        memory: int | None = None,
+        warm_up: Callable[[], None] | None = None,
+    ) -> None:
         self.workers = workers
         self.memory = memory
+        self._warm_up = warm_up or _nothing
         self._address = address or os.environ.get("RAY_ADDRESS")
         self._connected = False
 
@@ -159,8 +168,8 @@ class RayExecutor:
         if self._address is None:
             for _ in range(
                 self.workers
-            ):  # all workers start at once, and not when a stage first has use for two
-                _remote_run.options(num_cpus=1, max_retries=0).remote(_load_stages, (), None)
+            ):  # now, all at once: a stage would start one only when it needs one more
+                _remote_run.options(num_cpus=1, max_retries=0).remote(self._warm_up, (), None)
 
 
 class _Stage:
@@ -333,9 +342,8 @@ def _run(task: Task, packed: Any, threads: int | None, *shared: Any) -> tuple[fl
     return time.perf_counter() - begun, result
 
 
-def _load_stages() -> None:
-    """Import what tasks are made of."""
-    importlib.import_module("indexmill.pipeline.kinds.graph.recipe")
+def _nothing() -> None:
+    """Start a worker, and no more."""
 
 
 _remote_run = ray.remote(_run)

@@ -24,7 +24,7 @@ from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.node_space import NodeSpace
-from indexmill.pipeline.spec import Parameters
+from indexmill.pipeline.kinds.graph.parameters import Parameters
 
 
 class OpenedIndex:

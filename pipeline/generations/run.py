@@ -9,14 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, parse_mani
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock, publish
+from indexmill.pipeline.mill.record import now, run_record
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 
@@ -83,7 +81,7 @@ class GenerationRun:
         self.progress = progress or Silent()
         self.seconds: dict[str, float] = {}
         self._memory = PeakMemory()
-        self._started = datetime.now(UTC).isoformat(timespec="seconds")
+        self._started = now()
         replaced = os.path.realpath(index)
         self.out = Path(os.path.realpath(index if options.out is None else options.out))
         self.in_place = str(self.out) == replaced
@@ -122,7 +120,17 @@ class GenerationRun:
         ConfigError
             If another index has taken its place meanwhile.
         """
-        record = self._record() | facts
+        options = self.options
+        record = run_record(
+            self._started,
+            self.seconds,
+            options.workers,
+            "local",
+            None,
+            options.memory,
+            self._memory.bytes,
+            **facts,
+        )
         with self.stage("publish", len(manifest.files), "files") as advance:
             if self.in_place and parse_manifest(self.out).build_id != replaced:
                 raise ConfigError(
@@ -132,22 +140,6 @@ class GenerationRun:
             advance(len(manifest.files))
         published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
         return published
-
-    def _record(self) -> dict[str, Any]:
-        """Return what may differ between two equal runs, for run.json."""
-        return {
-            "started": self._started,
-            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
-            "workers": self.options.workers,
-            "executor": "local",
-            "host": {
-                "name": socket.gethostname(),
-                "machine": platform.machine(),
-                "system": platform.system(),
-            },
-            "memory_budget_bytes": self.options.memory,
-            "peak_memory_bytes": self._memory.bytes,
-        }
 
 
 def scratch_directory(out: Path, work: str | os.PathLike[str] | None = None, kind: str = "scratch") -> Path:

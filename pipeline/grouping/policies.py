@@ -19,12 +19,10 @@ from indexmill.formats.chunks.tempfiles import AppendFiles, as_bytes, member_dty
 from indexmill.formats.chunks.writer import BATCH_BYTES, sorted_pairs, write_chunk
 from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.execution.failpoint import failpoint
-from indexmill.pipeline.mill.external_sort import merge
+from indexmill.pipeline.mill.external_sort import SORT_BYTES, merge
 
 #: The least memory of a merge: below, batches would be too small to read well.
 _LEAST_MERGE_BYTES = 16 << 20
-#: What a record takes in a merge beside its payload, about.
-_ORDER_BYTES = 56
 #: Files that this process keeps open beside chunk files, more than enough.
 _OTHER_FILES = 64
 
@@ -62,7 +60,7 @@ class ChunkFiles:
         self._folder = folder
         self._n_leaders = n_leaders
         self._merge_bytes = max(2 * in_buffer, _LEAST_MERGE_BYTES)
-        share = (8 + vector_bytes) / (_ORDER_BYTES + vector_bytes)
+        share = (8 + vector_bytes) / (8 + SORT_BYTES + vector_bytes)
         self._batch_bytes = min(BATCH_BYTES, int(share * self._merge_bytes) // (4 * most_buffers + 12))
         self._chunks: list[Path] = []
 

@@ -8,12 +8,10 @@ and gone when the import ends, well or not; a killed one starts over.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,7 +21,6 @@ import pyarrow as pa
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.imports.index import ForeignIndex
-from indexmill.formats.index.manifest import MANIFEST_NAME
 from indexmill.formats.sources.joined import JoinedSource
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.allocator import hold_little
@@ -31,16 +28,19 @@ from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.imports.memory import import_memory
 from indexmill.pipeline.imports.recipe import ImportRecipe, Origin
 from indexmill.pipeline.kinds.common import ingest
-from indexmill.pipeline.kinds.common.record import run_record
-from indexmill.pipeline.kinds.graph.budget import Shape
-from indexmill.pipeline.kinds.scratch import needed_scratch, side_columns
+from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES, Metric
+from indexmill.pipeline.kinds.graph.parameters import Order, Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.size import needed_scratch
+from indexmill.pipeline.kinds.run import ingest_stage, make_ingest, publish_made
+from indexmill.pipeline.kinds.scratch import side_columns
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
-from indexmill.pipeline.mill.publish import check_output, output_lock, publish
+from indexmill.pipeline.mill.publish import check_output, output_lock
+from indexmill.pipeline.mill.record import now, run_record
 from indexmill.pipeline.mill.room import check_free
-from indexmill.pipeline.mill.stages import Mill, Stage
+from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
-from indexmill.pipeline.spec import DEFAULT_PQ_BYTES, BuildSpec, Metric, Order, Parameters
 
 #: Bytes hashed at a time.
 _HASHED = 8 << 20
@@ -123,53 +123,49 @@ def run_import(
         store = StageStore(out.with_name(f".{out.name}.indexmill-import"))
         try:
             store.drop_others(())
-            _import(index, options, store, progress or Silent(), out)
+            return _import(index, options, store, progress or Silent(), out)
         finally:
             store.remove()
-    manifest: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
-    return manifest
 
 
 def _import(
     index: ForeignIndex, options: ImportOptions, store: StageStore, progress: Progress, out: Path
-) -> None:
-    started = datetime.now(UTC).isoformat(timespec="seconds")
+) -> dict[str, Any]:
+    started = now()
     times = times_of(index.files)
     with PeakMemory() as memory:
         metric = choose_metric(index, options.metric)
         source = _source(index, options)
         ingest.check_metric(source, metric)
         degree = longest_list(index, progress)
-        p = parameters(index, metric, options, degree)
-        shape = Shape(
+        p, side = parameters(index, metric, options, degree), side_columns(source)
+        shape = GraphShape(
             source.n_vectors, source.dim + (metric == "ip"), ingest.stored_dtype(source.dtype, metric),
-            side_columns(source).ids, p,
+            side.ids, p,
         )  # fmt: skip
         budget = import_memory(shape, index, options.workers, options.memory)
-        check_free(store.root, needed_scratch(shape, side_columns(source), budget, keep=False)[0])
-        spec = BuildSpec(
-            input=[str(file) for file in index.files], out=str(out), parameters=p, memory=budget,
-            workers=options.workers, force=options.force,
-        )  # fmt: skip
+        check_free(store.root, needed_scratch(shape, side, budget, keep=False)[0])
         files = fingerprints(index.files)
         executor = LocalExecutor(options.workers)
         try:
             mill = Mill(store, executor, progress, keep=False)
-            first = _ingest(source, metric, files, mill)
-            summary = ingest.read_summary(mill.make(first))
-            recipe = ImportRecipe(mill, first, summary, shape, budget, Origin(index, files, options.repair))
+            digests = [file["sha256"] for file in files]
+            first = ingest_stage(mill, source, metric, {}, digests, unit_slack=_ROUNDED_LENGTH)
+            origin = Origin(index, files, options.repair)
+            recipe = ImportRecipe(mill, first, make_ingest(mill, first), shape, budget, origin)
             recipe.make_graph()
-            certified = mill.make(recipe.certify)
+            mill.make(recipe.certify)
         finally:
             executor.close()
     check_times(index.files, times)
-    certificate = json.loads((certified / "certificate.json").read_text())
-    manifest = replace(recipe.manifest(), certificate=certificate)
-    begun = time.perf_counter()
-    progress.start("publish", len(manifest.files), "files")
-    record = run_record(spec, started, mill.seconds, memory.bytes, store.peak_bytes)
-    publish(mill.read(recipe.emit), manifest, record, out, options.force, keep=False)
-    progress.finish(f"{time.perf_counter() - begun:.1f} s")
+
+    def record() -> dict[str, Any]:
+        return run_record(
+            started, mill.seconds, options.workers, "local", None, budget, memory.bytes,
+            peak_scratch_bytes=store.peak_bytes,
+        )  # fmt: skip
+
+    return publish_made(recipe, record, out, options.force, progress)
 
 
 def choose_metric(index: ForeignIndex, asked: Metric | None) -> Metric:
@@ -285,18 +281,6 @@ def check_times(files: Sequence[Path], before: list[int]) -> None:
     ------
     InputError
     """
-    for path, then, now in zip(files, before, times_of(files), strict=True):
-        if then != now:
+    for path, written, rewritten in zip(files, before, times_of(files), strict=True):
+        if written != rewritten:
             raise InputError(f"{path}: has changed while it was imported; run again when it is finished")
-
-
-def _ingest(source: VectorSource, metric: str, files: list[dict[str, Any]], mill: Mill) -> Stage:
-    digests = [file["sha256"] for file in files]
-    key = mill.store.key("ingest", ingest.VERSION, {"metric": metric}, digests)
-
-    def write(directory: Path) -> None:
-        ingest.ingest(source, metric, directory, mill.progress, _ROUNDED_LENGTH)
-
-    return Stage(
-        "ingest", key, mill.store.path("ingest", key), (), write, steps=source.n_vectors, unit="vectors"
-    )

@@ -30,14 +30,14 @@ from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.imports.graph import ImportOptions, check_times, fingerprints, times_of
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
-from indexmill.pipeline.kinds.graph.emit import seal
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.record import emitted_manifest, seal
 from indexmill.pipeline.kinds.ivf.certify import certify
-from indexmill.pipeline.kinds.ivf.memory import IvfShape, with_batches
+from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
+from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.room import check_free
-from indexmill.pipeline.spec import DEFAULT_MEMORY, IvfParameters
+from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 #: Bytes a row of the lists while vectors are numbered: names twice, their order, and ids; and of a list of a vector.
 _NAME_BYTES, _CELL_BYTES = 28, 4

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.imports.index import BLOCK_VERTICES, ForeignIndex
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES, Shape
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.memory import stage_bytes
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 
 #: Bytes a vertex of a walk over the graph; of the places of lists, where they follow one another.
 _WALK_BYTES, _PLACE_BYTES = 5, 8
@@ -15,7 +16,7 @@ _BLOCK_COPIES = 6
 _ROUNDS = 4
 
 
-def import_memory(shape: Shape, index: ForeignIndex, workers: int, asked: int | None) -> int:
+def import_memory(shape: GraphShape, index: ForeignIndex, workers: int, asked: int | None) -> int:
     """Return the budget of an import: `asked`, or the least that it needs.
 
     Raises
@@ -37,7 +38,7 @@ def import_memory(shape: Shape, index: ForeignIndex, workers: int, asked: int | 
     return asked
 
 
-def _need(shape: Shape, index: ForeignIndex, workers: int, memory: int) -> int:
+def _need(shape: GraphShape, index: ForeignIndex, workers: int, memory: int) -> int:
     stages = stage_bytes(shape, memory, workers)
     places = _PLACE_BYTES * shape.n * (index.kind in ("diskann-memory", "faiss-nsg"))
     stages["build"] = _WALK_BYTES * shape.n + _BLOCK_COPIES * BLOCK_VERTICES * 8 * index.lists.width

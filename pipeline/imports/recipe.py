@@ -7,11 +7,11 @@ from typing import Any
 
 from indexmill.formats.imports.index import ForeignIndex
 from indexmill.formats.index.manifest import Manifest
-from indexmill.pipeline.imports import tasks as foreign_tasks
+from indexmill.pipeline.imports import tasks
 from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 
@@ -41,7 +41,7 @@ class ImportRecipe(GraphRecipe):
         mill: Mill,
         ingest: Stage,
         summary: InputSummary,
-        shape: budget.Shape,
+        shape: GraphShape,
         memory: int,
         origin: Origin,
     ) -> None:
@@ -59,13 +59,13 @@ class ImportRecipe(GraphRecipe):
             return super()._cluster()
         return self._call(
             "cluster", cluster.CLUSTER_VERSION, {"medoid": medoid}, [self.ingest],
-            lambda: (foreign_tasks.medoid_task, medoid),
+            lambda: (tasks.medoid_task, medoid),
         )  # fmt: skip
 
     def _build(self) -> Stage:
         what = {"files": self._digests, "R": self.p.max_degree, "repair": self.origin.repair}
         return self._call(
-            "build", foreign_tasks.GRAPH_VERSION, what, [self.ingest, self.cluster], self._graph_job,
+            "build", tasks.GRAPH_VERSION, what, [self.ingest, self.cluster], self._graph_job,
             counts=self.by_vector,
         )  # fmt: skip
 
@@ -73,7 +73,7 @@ class ImportRecipe(GraphRecipe):
         entry = cluster.load_medoid(self.mill.read(self.cluster))
         index, repair = self.origin.index, self.origin.repair
         return (
-            foreign_tasks.graph_task, index, self.vectors, self.p.max_degree, entry, self.p.build_list_size, repair,
+            tasks.graph_task, index, self.vectors, self.p.max_degree, entry, self.p.build_list_size, repair,
         )  # fmt: skip
 
     def _encode(self) -> Stage:
@@ -81,8 +81,8 @@ class ImportRecipe(GraphRecipe):
         if codes is None:
             return super()._encode()
         return self._call(
-            "encode", foreign_tasks.CODES_VERSION, {"files": self._digests}, [self.ingest],
-            lambda: (foreign_tasks.codes_task, codes, self.vectors), counts=self.by_vector,
+            "encode", tasks.CODES_VERSION, {"files": self._digests}, [self.ingest],
+            lambda: (tasks.codes_task, codes, self.vectors), counts=self.by_vector,
         )  # fmt: skip
 
     def _entries(self) -> Stage:
@@ -90,8 +90,8 @@ class ImportRecipe(GraphRecipe):
         if entries is None:
             return super()._entries()
         return self._call(
-            "entries", foreign_tasks.CODES_VERSION, {"files": self._digests}, [self.graph],
-            lambda: (foreign_tasks.entries_task, entries),
+            "entries", tasks.CODES_VERSION, {"files": self._digests}, [self.graph],
+            lambda: (tasks.entries_task, entries),
         )  # fmt: skip
 
     def manifest(self) -> Manifest:
@@ -109,5 +109,5 @@ class ImportRecipe(GraphRecipe):
 
     def make_graph(self) -> dict[str, Any]:
         """Make the graph and return what was found about it, which `manifest` needs and no later stage keeps."""
-        self._found = foreign_tasks.load_facts(self.mill.make(self.graph))
+        self._found = tasks.load_facts(self.mill.make(self.graph))
         return self._found

@@ -26,7 +26,7 @@ FACTS = "imported.json"
 #: Vectors that codes are compared with, and codes copied at a time.
 _COMPARED, _BLOCK = 10_000, 262_144
 #: Codes of these vectors leave less than their variance; codes of others leave about twice as much.
-_FOREIGN_ERROR = 1.2
+_OTHER_ERROR = 1.2
 
 
 def medoid_task(medoid: int, out: str, threads: int) -> None:
@@ -158,7 +158,7 @@ def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
     total = float(np.square(sample - book.decoded(codes.codes[chosen])).sum())
     spread = float(np.square(sample - sample.mean(axis=0)).sum())
     scale = float(np.square(sample).sum())
-    if total > _FOREIGN_ERROR * spread + 1e-6 * scale:
+    if total > _OTHER_ERROR * spread + 1e-6 * scale:
         raise damaged_codes(
             codes.path,
             "codes (are all files of one index, and is the dtype right?)",

@@ -23,7 +23,8 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.execution.local import Executor, make_executor
+from indexmill.pipeline.execution.executors import make_executor
+from indexmill.pipeline.execution.local import Executor
 from indexmill.pipeline.generations.run import scratch_directory
 from indexmill.pipeline.join.gather import gather, read_blocks
 from indexmill.pipeline.join.options import JoinOptions, JoinReport
@@ -91,12 +92,16 @@ def run_join(
 @contextmanager
 def _executor(options: JoinOptions) -> Iterator[Executor]:
     """Hold what runs tasks; BLAS has one thread meanwhile."""
-    executor = make_executor(options.executor, options.workers, options.ray_address, options.memory)
+    executor = make_executor(options.executor, options.workers, options.ray_address, options.memory, _warm_up)
     try:
         with threadpool_limits(1):
             yield executor
     finally:
         executor.close()
+
+
+def _warm_up() -> None:
+    """Do nothing: a worker that calls this has imported the tasks of a join."""
 
 
 def check_nprobe(files: IvfFiles, nprobe: int | None) -> None:

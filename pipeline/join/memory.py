@@ -15,7 +15,7 @@ from indexmill.pipeline.join.gather import MERGE_BLOCK_BYTES
 from indexmill.pipeline.join.queries import CHECKED, query_block_bytes
 from indexmill.pipeline.join.result import GROUP_ROWS
 from indexmill.pipeline.join.search import rows_of
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 #: Queries that are searched at a time, and pairs of them and lists: at most. A join that has no room for the least
 #: number is refused: every block scans all the lists it probes once more.

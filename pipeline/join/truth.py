@@ -22,8 +22,8 @@ from indexmill.pipeline.join.batches import Unread, load_batches
 from indexmill.pipeline.join.memory import Need, check_need, join_need
 from indexmill.pipeline.join.queries import Queries
 from indexmill.pipeline.join.search import Search
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.common.metric import unit
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 

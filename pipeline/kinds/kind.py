@@ -1,51 +1,130 @@
-"""What every build knows before its first stage: sizes, room in the work directory, and then its recipe."""
+"""A kind of index: its parameters, and the size of a build, which is known before the first stage.
+
+To add a kind, copy the folder of one, and name the copy in `registry` and, for its parameters, in `pipeline.spec`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.kinds.common import memory
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.kinds.scratch import played
 from indexmill.pipeline.mill.room import check_free, check_scratch
 from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.mill.store import StageStore
-from indexmill.pipeline.spec import BuildSpec
 
 
-class Blueprint:
-    """A build whose sizes are known and found to fit its memory; each kind of index has one.
+class Job(Protocol):
+    """The part of a `BuildSpec` that sizes depend on; see there."""
+
+    @property
+    def parameters(self) -> Any:
+        """Those of the kind."""
+
+    @property
+    def centroids(self) -> str | None:
+        """A file of given centroids, for a kind that takes them."""
+
+    @property
+    def memory(self) -> int:
+        """The budget, in bytes."""
+
+    @property
+    def scratch(self) -> int | None:
+        """Bytes that the work directory may hold."""
+
+    @property
+    def workers(self) -> int:
+        """Threads, or Ray workers."""
+
+    @property
+    def executor(self) -> str:
+        """Name of the executor."""
+
+    @property
+    def work(self) -> str | None:
+        """The work directory, if it is to be kept."""
+
+
+class Size(ABC):
+    """Everything known of a build before its first stage: it fits its memory, cut into as many pieces as that takes.
 
     Parameters
     ----------
-    spec : BuildSpec
+    job : Job
     source : VectorSource
+
+    Raises
+    ------
+    ConfigError, InputError
+        If parameters and input do not go together.
+    BudgetError
+        If the build does not fit, naming the smallest budget that does.
     """
 
-    def __init__(self, spec: BuildSpec, source: VectorSource) -> None:
-        self.spec = spec
+    def __init__(self, job: Job, source: VectorSource) -> None:
+        self.job = job
         self.source = source
 
     @property
     def keep(self) -> bool:
         """Whether stages stay for later builds."""
-        return self.spec.work is not None
+        return self.job.work is not None
 
-    def needed_scratch(self) -> tuple[int, dict[str, int]]:
-        """Return the most bytes that the work directory will hold, and what each stage leaves there."""
-        raise NotImplementedError
+    @property
+    @abstractmethod
+    def stored(self) -> tuple[int, int, str]:
+        """Vectors as they are stored: how many, their components, and the type of those."""
 
+    @abstractmethod
+    def stage_bytes(self) -> dict[str, int]:
+        """Return the peak memory of each stage beside what processes take without vectors."""
+
+    @abstractmethod
+    def stage_files(self) -> dict[str, int]:
+        """Return the bytes that each stage leaves in the work directory; stages may be among them that are not made."""
+
+    @abstractmethod
+    def seconds(self, place: Path) -> dict[str, float]:
+        """Return the predicted seconds of each stage of `stage_files`, after a short trial of this machine.
+
+        Parameters
+        ----------
+        place : Path
+            An existing directory, where files are written and removed.
+        """
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return what a plan says of the index beside its stages."""
+
+    @abstractmethod
+    def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> Recipe:
+        """Return the stages after ingest, which is `first` and is finished."""
+
+    @abstractmethod
     def scratch_bound(self, need: int) -> int:
         """Return the most bytes that the work directory may hold where the job does not say; `need` are expected."""
-        raise NotImplementedError
-
-    def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> Recipe:
-        """Return the stages after ingest."""
-        raise NotImplementedError
 
     def hint(self, room: int) -> str:
-        """Return what else would help where there are but `room` bytes, beginning with ", or"; empty if nothing."""
+        """Return what else would help where there are only `room` bytes, beginning with ", or"; empty if nothing."""
         return ""
+
+    def peak_bytes(self) -> dict[str, int]:
+        """Return the memory of all processes during each stage."""
+        return memory.peak_bytes(self.stage_bytes(), self.job.executor, self.job.workers)
+
+    def needed_scratch(self) -> tuple[int, dict[str, int]]:
+        """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""
+        return played(self.recipe, self.stage_files(), self.stored, self.keep)
 
     def check_room(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
         """Return `needed_scratch`, having found room for it at `place`, which holds `held` bytes of it already.
@@ -56,15 +135,15 @@ class Blueprint:
             If the build needs more than the job allows, or than the file system has free.
         """
         need, files = self.needed_scratch()
-        if self.spec.scratch is not None:
-            check_scratch(need, self.spec.scratch, place, self.hint)
+        if self.job.scratch is not None:
+            check_scratch(need, self.job.scratch, place, self.hint)
         check_free(place, need - held, hint=lambda free: self.hint(free + held))
         return need, files
 
     def scratch_limit(self, store: StageStore) -> int:
-        """Return the bytes the work directory may take: what the job allows, else what a build of this kind may need.
+        """Return the bytes that the work directory may hold: what the job allows, else what such a build may need.
 
-        What is there already, of this build or of others, comes on top where the job names the work directory.
+        Where the job names the work directory, what is there already comes on top, whatever build it is of.
 
         Raises
         ------
@@ -74,6 +153,26 @@ class Blueprint:
         held = store.used_bytes()
         need, _ = self.check_room(store.root, held)
         beside = held if self.keep else 0
-        if self.spec.scratch is None:
+        if self.job.scratch is None:
             return self.scratch_bound(need) + beside + (need if self.keep else 0)
-        return self.spec.scratch + beside
+        return self.job.scratch + beside
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of index.
+
+    Attributes
+    ----------
+    name : str
+        As in job files and manifests.
+    parameters : type
+        Its part of a job.
+    resolve : callable
+        Returns the `Size` of a job and a source of vectors, whose memory settles shards, batches and tables; raises
+        what `Size` raises.
+    """
+
+    name: str
+    parameters: type[KindParameters]
+    resolve: Callable[[Job, VectorSource], Size]

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import Manifest
+from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.certify import read_certificate
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common.memory import task_bytes
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 
@@ -56,6 +57,13 @@ class Recipe:
         """Return how many of a stage's narrow tasks fit the budget beside each other; None for as many as workers."""
         return None
 
+    def _sample_stage(self, n_sample: int, seed: int) -> Stage:
+        """Return stage *sample*: rows for training."""
+        return self._call(
+            "sample", cluster.SAMPLE_VERSION, {"vectors": n_sample, "seed": seed}, [self.ingest],
+            lambda: (cluster.sample_task, self.vectors, n_sample, seed),
+        )  # fmt: skip
+
     def _stage(
         self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
         run: Callable[[Path], None], *, cut: Sequence[int] = (), **options: Any,
@@ -90,7 +98,7 @@ class Recipe:
 
         def write(directory: Path) -> None:
             task, arguments = jobs()
-            memory = self.memory if wide else budget.task_bytes(self.memory)
+            memory = self.memory if wide else task_bytes(self.memory)
             at_once = None if wide else self._at_once(name)
             self.mill.tasks(
                 directory,

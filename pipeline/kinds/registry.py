@@ -1,28 +1,20 @@
-"""The blueprint of a job, by the kind of index that it builds."""
+"""Every kind of index, by the name that jobs and manifests give it."""
 
 from __future__ import annotations
 
-from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.kinds.graph.size import GraphBlueprint
-from indexmill.pipeline.kinds.ivf.size import IvfBlueprint
-from indexmill.pipeline.kinds.kind import Blueprint
-from indexmill.pipeline.kinds.lsh.size import LshBlueprint
-from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters
+from indexmill.pipeline.kinds.common.parameters import KindParameters
+from indexmill.pipeline.kinds.graph.size import GRAPH
+from indexmill.pipeline.kinds.ivf.size import IVF
+from indexmill.pipeline.kinds.kind import Kind
+from indexmill.pipeline.kinds.lsh.size import LSH
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (GRAPH, LSH, IVF)}
 
 
-def blueprint(spec: BuildSpec, source: VectorSource) -> Blueprint:
-    """Return the build of a job.
+def kind_of(p: KindParameters) -> Kind:
+    """Return the kind that parameters are of."""
+    return KINDS[p.kind]
 
-    Raises
-    ------
-    ConfigError, InputError
-        If parameters and input do not go together.
-    BudgetError
-        If no build fits.
-    """
-    p = spec.parameters
-    if isinstance(p, IvfParameters):
-        return IvfBlueprint(spec, source, p)
-    if isinstance(p, LshParameters):
-        return LshBlueprint(spec, source, p)
-    return GraphBlueprint(spec, source, p)
+
+def warm_up() -> None:
+    """Do nothing: a worker that calls this has imported the stages of every kind."""

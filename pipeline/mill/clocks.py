@@ -1,4 +1,4 @@
-"""Clocks of short trials: ones that grow while there is time, the median of many, the least of a few."""
+"""Clocks of short trials: ones that grow while there is time, the median of many, the fastest of a few."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class BatchClock:
         return float(np.median(self._seconds))
 
 
-def least(run: Callable[[], Any], deadline: float, times: int = 3) -> float:
-    """Seconds of the fastest of a few runs, for others use the machine too; after `deadline`, of one."""
+def fastest(run: Callable[[], Any], deadline: float, times: int = 3) -> float:
+    """Return the seconds of the fastest of a few runs, for others use the machine too; after `deadline`, of one run."""
     seconds: list[float] = []
     while not seconds or (len(seconds) < times and time.perf_counter() < deadline):
         start = time.perf_counter()

@@ -26,8 +26,9 @@ from indexmill.formats.errors import BudgetError
 #: Files that a process has open beside the chunk files of a merge, and more.
 _OTHER_FILES = 100
 #: Memory of one record while it is merged, beside its own: its pair as one integer, twice, its place and its rank.
-_ORDER_BYTES = 48
-_MESSAGE_BYTES = 2048  # of an Arrow message beside its columns, at most
+SORT_BYTES = 48
+#: Most memory of an Arrow message beside its columns.
+MESSAGE_BYTES = 2048
 #: A step of more bytes is no faster: it leaves the caches.
 STEP_BYTES = 8 << 20
 
@@ -152,7 +153,7 @@ def _plan(files: Sequence[ChunkFile], first: int, last: int) -> _Plan:
     for i, file in enumerate(files):
         batch = np.flatnonzero((file.directory["last_key"] >= first) & (file.directory["first_key"] < last))
         entries = file.directory[batch]
-        size = entries["rows"].astype(np.int64) * (file.record_bytes + _ORDER_BYTES) + _MESSAGE_BYTES
+        size = entries["rows"].astype(np.int64) * (file.record_bytes + SORT_BYTES) + MESSAGE_BYTES
         columns.append((np.full(len(batch), i), batch, *bounds_of(entries), size, entries["bytes"]))
     chunk, batch, low, high, size, message = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     if not len(chunk):

@@ -14,8 +14,9 @@ from indexmill.formats.errors import BudgetError
 from indexmill.layout.order import Work, invert
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval
+from indexmill.pipeline.draws import REGION, generator
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.relayout.judge import Cost, Judge, TuningQueries
 from indexmill.pipeline.relayout.memory import needed_memory, threads_within
 from indexmill.pipeline.relayout.region import ball
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 CURRENT = "current"
 #: Orders that are never worth trying.
 _BASELINES = frozenset({"random"})
-#: Keeps the choice of the region apart from other draws with the same seed.
-_STREAM = 0x4E61
 #: Bytes of a sampled vertex beside its node and list, which are there in the files, in the reader and by number.
 _SAMPLE_BYTES = 400
 #: Vertices of a sample at least, where the index has as many: fewer lie on too few pages to tell orders apart.
@@ -187,7 +186,7 @@ def take_sample(index: OpenedIndex, unpacked: UnpackedIndex, size: int, threads:
 
 def drawn_slot(index: OpenedIndex) -> int:
     """Return the slot that a sample of `index` lies around: the vertex of one of its centroids, drawn by its seed."""
-    rng = np.random.default_rng([index.parameters.seed, _STREAM])
+    rng = generator(index.parameters.seed, REGION)
     return int(index.entries.vertices[rng.integers(len(index.entries.vertices))])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.pipeline.bisection import least
 from indexmill.pipeline.kinds.common.recall import within
 
 if TYPE_CHECKING:
@@ -114,13 +115,15 @@ class Judge:
         pages, recall = found[high]
         if low == high or recall < self.target:  # the shortest list is long enough, or the longest is not
             return Cost(pages, recall, high, recall >= self.target)
-        while high - low > 1:
-            middle = (low + high) // 2
-            found[middle] = self._search(view, middle)
-            low, high = (low, middle) if found[middle][1] >= self.target else (middle, high)
-        (before, less), (after, more) = found[low], found[high]
+
+        def reaches(size: int) -> bool:
+            found[size] = self._search(view, size)
+            return found[size][1] >= self.target
+
+        enough = least(reaches, low, high)
+        (before, less), (after, more) = found[enough - 1], found[enough]
         share = (self.target - less) / (more - less)
-        return Cost(before + share * (after - before), self.target, low + share * (high - low), True)
+        return Cost(before + share * (after - before), self.target, enough - 1 + share, True)
 
     def traced(self, view: Index, list_size: int) -> SearchResult:
         """Search `view` once more, with a trace."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.memory import certify_bytes
-from indexmill.pipeline.kinds.graph.order_needs import metrics_bytes, order_bytes, order_threads
+from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes, order_threads
 from indexmill.pipeline.relayout.fitting import FROM_FILE
 
 #: Bytes a vertex of an order that is read from a file and checked: four arrays of 64-bit numbers.

@@ -27,9 +27,9 @@ from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency, invert
 from indexmill.pipeline.execution.allocator import give_back
-from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.kinds.graph.emit import record_dtype, write_nodes, write_pages
 
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
@@ -75,7 +75,7 @@ def write_files(
     give_back()
     write_pages(
         directory, chunks, index.graph.node_format, n, index.codes.codebook, index.graph.metric,
-        budget.merge_bytes(_room(index, memory)), advance,
+        merge_bytes(_room(index, memory)), advance,
         max_norm=index.graph.max_norm, scale=index.graph.scale(),
     )  # fmt: skip
     for chunk in chunks:
@@ -122,7 +122,7 @@ def _new_slots(
 def _room(index: OpenedIndex, memory: int) -> int:
     """Return the budget that tasks, batches and merges are cut to: `memory`, or less where less is as fast."""
     total = index.n * _record_bytes(index)
-    return min(memory, budget.FIXED_BYTES + MOST_NARROW * (total // _SHARE))
+    return min(memory, FIXED_BYTES + MOST_NARROW * (total // _SHARE))
 
 
 def _record_bytes(index: OpenedIndex) -> int:
@@ -140,8 +140,8 @@ def _pack(
 ) -> list[str]:
     """Write the chunk files of all nodes; returns their paths."""
     node, room = index.graph.node_format, _room(index, memory)
-    spans = budget.task_bounds(index.n, 3 * _record_bytes(index), room, align=node.nodes_per_group)
-    batch = budget.batch_bytes(len(spans) - 1, _record_bytes(index), room)
+    spans = task_bounds(index.n, 3 * _record_bytes(index), room, align=node.nodes_per_group)
+    batch = batch_bytes(len(spans) - 1, _record_bytes(index), room)
     chunks = []
     slots = None if lists is None else np.load(scratch / _SLOTS, mmap_mode="r")
     for first, last in pairwise(spans):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.errors import InputError
+from indexmill.pipeline.draws import REGION_QUERIES, drawn_rows
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.metric import unit
 from indexmill.pipeline.relayout.judge import TuningQueries, distances_to
@@ -18,8 +19,6 @@ from indexmill.pipeline.relayout.region import Region
 K = 10
 #: Queries in the region at least, where there are as many: the nearest to its centre, if fewer lie in it.
 _LEAST_QUERIES = 50
-#: Keeps the queries apart from other draws with the same seed.
-_STREAM = 0x7E57
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def _of_region(
     index: OpenedIndex, rows: NDArray[Any], count: int, k: int, seed: int, threads: int
 ) -> TuningQueries:
     """Draw `count` of `rows`, each left out of its own neighbours."""
-    own = np.sort(np.random.default_rng([seed, _STREAM]).choice(len(rows), count, replace=False))
+    own = drawn_rows(seed, REGION_QUERIES, len(rows), count)
     queries = np.array(rows[own])
     queries[:, index.dim :] = 0  # inner product: a query has nothing in the added dimension
     _, distances = exact_neighbours(rows, queries, k, threads, skip=own)

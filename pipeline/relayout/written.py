@@ -15,7 +15,7 @@ from indexmill.layout.order import Adjacency
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun
-from indexmill.pipeline.kinds.common.certify import measure
+from indexmill.pipeline.kinds.graph.certify import measure
 from indexmill.pipeline.relayout.edges import judged, prune_edges
 from indexmill.pipeline.relayout.fitting import Fitted
 from indexmill.pipeline.relayout.memory import certificate_threads

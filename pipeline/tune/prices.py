@@ -11,11 +11,13 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import work_directory
 from indexmill.pipeline.kinds.common import ingest
-from indexmill.pipeline.kinds.common.compute import on_processor
-from indexmill.pipeline.kinds.graph import budget, memory
-from indexmill.pipeline.kinds.graph.size import GraphBlueprint
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph import memory
+from indexmill.pipeline.kinds.graph.parameters import graph_parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.size import GraphSize
 from indexmill.pipeline.plan import Plan, make_plan
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space
 
 #: Bytes of a checksum, one a page.
@@ -45,8 +47,8 @@ class Prices:
 
     def job(self, candidate: Candidate) -> BuildSpec:
         """Return the job that builds a candidate."""
-        assert isinstance(self._spec.parameters, Parameters)
-        return self._spec.model_copy(update={"parameters": candidate.applied(self._spec.parameters)})
+        p = candidate.applied(graph_parameters(self._spec.parameters))
+        return self._spec.model_copy(update={"parameters": p})
 
     def price(self, candidate: Candidate) -> Price:
         """Return memory and space.
@@ -56,7 +58,7 @@ class Prices:
         BudgetError
             If the build does not fit the job's memory.
         """
-        files = self._blueprint(candidate).needed_scratch()[1]
+        files = self._size(candidate).needed_scratch()[1]
         held = sum(files.get(name, 0) for name in ("encode", "entries", "navigation"))
         return Price(held + _CHECKSUM_BYTES * files["emit"] // PAGE_BYTES, files["emit"])
 
@@ -68,7 +70,7 @@ class Prices:
         BudgetError
             If the build does not fit memory or disk.
         """
-        self._blueprint(candidate).check_room(work_directory(self._spec), 0)
+        self._size(candidate).check_room(work_directory(self._spec), 0)
 
     def no_room(self, candidate: Candidate) -> str | None:
         """Say why a candidate cannot be built; None if it can."""
@@ -89,10 +91,9 @@ class Prices:
             self._plans[candidate.graph] = make_plan(self.job(candidate), self._source)
         return self._plans[candidate.graph]
 
-    def _blueprint(self, candidate: Candidate) -> GraphBlueprint:
-        job = on_processor(self.job(candidate))  # sizes are the same on a GPU, which need not be here
-        assert isinstance(job.parameters, Parameters)
-        return GraphBlueprint(job, self._source, job.parameters)
+    def _size(self, candidate: Candidate) -> GraphSize:
+        job = self.job(candidate).computing_on("cpu")  # sizes are the same on a GPU, which need not be here
+        return GraphSize(job, self._source)
 
 
 def within_room(space: Space, prices: Prices, left_out: list[str]) -> Space:
@@ -162,17 +163,16 @@ def sample_within(
     BudgetError
         If the vectors are fewer than `least`.
     """
-    p = spec.parameters
-    assert isinstance(p, Parameters)
+    p = graph_parameters(spec.parameters)
     widest = p.model_copy(
         update={"max_degree": max(space.degrees), "pq_bytes": max(space.pq_sizes), "shard_vectors": None}
     )
     dtype = ingest.stored_dtype(source.dtype, p.metric)
 
     def need(size: int, workers: int) -> int:
-        shape = budget.Shape(size, source.dim + (p.metric == "ip"), dtype, 0.0, widest)
+        shape = GraphShape(size, source.dim + (p.metric == "ip"), dtype, 0.0, widest)
         stages = memory.stage_bytes(shape, spec.memory, workers)
-        return budget.FIXED_BYTES + max(stages.values())
+        return FIXED_BYTES + max(stages.values())
 
     size, workers = wanted, spec.workers
     while size >= least and need(size, 1) > spec.memory:

@@ -124,7 +124,7 @@ class TuneRow:
             "search_memory_bytes": self.cost.memory_bytes,
             "build_seconds": None if plan is None else plan.seconds,
             "build_memory_bytes": None if plan is None else plan.peak_memory_bytes,
-            "build_shards": None if plan is None or plan.shards is None else plan.shards.n,
+            "build_shards": None if plan is None else plan.facts["shards"].n,
         }
 
 

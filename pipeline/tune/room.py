@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import ingest
-from indexmill.pipeline.kinds.graph import budget
-from indexmill.pipeline.kinds.scratch import SideColumns, stage_files
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.kinds.graph.parameters import graph_parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.size import stage_files
+from indexmill.pipeline.kinds.scratch import SideColumns
+from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.space import Space
 
 #: Stages of which a sample has one for each graph, and those that a trial takes with it when it ends.
@@ -61,11 +63,11 @@ def _degrees(space: Space, level: int, last: int, kept: int) -> list[int]:
 
 def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, pq_bytes: int) -> dict[str, int]:
     """Return what the stages of one build of a sample leave."""
-    p = spec.parameters
-    assert isinstance(p, Parameters)
-    p = p.model_copy(update={"max_degree": degree, "pq_bytes": pq_bytes, "shard_vectors": None})
+    p = graph_parameters(spec.parameters).model_copy(
+        update={"max_degree": degree, "pq_bytes": pq_bytes, "shard_vectors": None}
+    )
     dtype = ingest.stored_dtype(source.dtype, p.metric)
-    shape = budget.Shape(n, source.dim + (p.metric == "ip"), dtype, 0.0, p)
-    sharded = {"assign", "unite", "merge", *(() if shape.is_converted else ("comparable",))}
+    shape = GraphShape(n, source.dim + (p.metric == "ip"), dtype, 0.0, p)
+    sharded = {"assign", "unite", "link", *(() if shape.is_converted else ("comparable",))}
     files = stage_files(shape, SideColumns(), spec.memory)
     return {name: size for name, size in files.items() if name not in sharded}

@@ -25,9 +25,11 @@ from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
+from indexmill.pipeline.kinds.graph.parameters import graph_parameters
+from indexmill.pipeline.kinds.graph.size import GRAPH
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
 from indexmill.pipeline.mill.room import check_free
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import (
     Cost,
     fewest_of_each_degree,
@@ -80,13 +82,13 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
         If nothing fits the job's memory, or `max_memory`, or there is no room for the samples.
     """
     listener, spec = progress or Silent(), request.spec
-    if not isinstance(spec.parameters, Parameters):
+    if spec.parameters.kind != GRAPH.name:
         raise ConfigError(f"kind: tune is for graphs, got {spec.parameters.kind}; leave --kind out")
     check_enough(source.n_vectors)
     check_metric(source, spec.parameters.metric)
-    tried = settled(spec)
+    tried = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
     prices, left_out = Prices(spec, source), list[str]()
-    space = within_room(space_of(spec.parameters, source.dim), prices, left_out)
+    space = within_room(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
     space = within_memory(space, prices, request.max_memory, left_out)
     sizes, n_queries, workers = _sized(request, source, space)
     tried = tried.model_copy(update={"workers": workers})

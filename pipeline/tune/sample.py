@@ -18,6 +18,7 @@ from indexmill.formats.errors import InputError
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorBatch, VectorSource, open_source
 from indexmill.formats.sources.validate import check_batch
+from indexmill.pipeline.draws import TUNING, generator
 from indexmill.pipeline.kinds.common.ingest import ingest
 from indexmill.pipeline.kinds.common.metric import unit
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
@@ -35,8 +36,6 @@ _LEAST_QUERIES, _QUERY_SHARE = 200, 10
 _VECTORS_A_NEIGHBOUR = 10
 #: Rows read at a time.
 _BLOCK = 16_384
-#: Keeps the sample apart from other draws with the same seed.
-_STREAM = 0x7C4E
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def draw(
         If a vector that was drawn is unusable, naming it, or queries do not suit the vectors.
     """
     asked = None if given is None else _chosen_queries(given, queries, source, metric)
-    rng = np.random.default_rng([seed, _STREAM])
+    rng = generator(seed, TUNING)
     drawn = rng.choice(source.n_vectors, size + (queries if asked is None else 0), replace=False)
     rows = create_npy(directory / "drawn.npy", source.dtype, (len(drawn), source.dim))
     order = np.argsort(drawn)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from indexmill.pipeline.spec import DEFAULT_BUILD_LIST_SIZE, DEFAULT_MAX_DEGREE, Parameters
+from indexmill.pipeline.kinds.graph.parameters import DEFAULT_BUILD_LIST_SIZE, DEFAULT_MAX_DEGREE, Parameters
 
 #: Degrees: of SIFT-like bytes 20, 17, 15, 12, 10 and 7 nodes a page.
 DEGREES = (16, 24, 32, 48, 64, 96)

@@ -10,9 +10,10 @@ import shutil
 from pathlib import Path
 
 from indexmill.pipeline.build import run_build
+from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.mill.progress import Progress, stage_progress
 from indexmill.pipeline.mill.store import StageStore, stage_of
-from indexmill.pipeline.spec import BuildSpec, Parameters
+from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.curve import AtRecall, Curve, at_recall, measure_curve
 from indexmill.pipeline.tune.growth import Outlook, foretell
 from indexmill.pipeline.tune.sample import Level
@@ -118,8 +119,7 @@ class Trials:
         return curve
 
     def _sample_spec(self, level: Level, candidate: Candidate, out: Path, work: Path) -> BuildSpec:
-        assert isinstance(self._spec.parameters, Parameters)
-        p = candidate.applied(self._spec.parameters)
+        p = candidate.applied(graph_parameters(self._spec.parameters))
         if p.navigation:  # searches start from it, and centroids would take time for nothing
             p = p.model_copy(update={"entries": 1})
         return BuildSpec(

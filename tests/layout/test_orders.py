@@ -23,8 +23,8 @@ from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import EDGES_ALONE, Adjacency, IdentityOrder, RandomOrder, Work
 from indexmill.layout.parts import Packed, pack_in_parts
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
-from indexmill.pipeline.kinds.graph.order_needs import _ORDER_BYTES
-from indexmill.pipeline.spec import Order
+from indexmill.pipeline.kinds.graph.order import ORDER_BYTES
+from indexmill.pipeline.kinds.graph.parameters import Order
 
 graphs = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))
 #: Orders with small parts, so that a small graph has several.
@@ -125,7 +125,7 @@ def test_an_order_of_edges_alone_needs_no_vectors(name: str) -> None:
 
 
 def test_a_build_takes_every_order_and_knows_its_memory() -> None:
-    assert set(get_args(Order)) == set(ORDERS) == set(_ORDER_BYTES)
+    assert set(get_args(Order)) == set(ORDERS) == set(ORDER_BYTES)
 
 
 def test_the_portfolio_says_which_orders_use_vectors() -> None:

@@ -16,8 +16,9 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError, Outpu
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native
 from indexmill.reader.index import Index
@@ -130,7 +131,7 @@ def test_the_same_job_gives_the_same_bytes_for_any_workers(tmp_path: Path) -> No
 def test_ray_and_local_give_the_same_bytes(
     tmp_path: Path, shard_vectors: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "_LEAST_ROWS", 200)  # several tasks of each kind
+    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 200)  # several tasks of each kind
     vectors = clustered(2400, 12, "uint8")
     alone = build(tmp_path / "alone", vectors, workers=1, shard_vectors=shard_vectors)
     local = build(tmp_path / "local", vectors, workers=2, shard_vectors=shard_vectors)
@@ -169,13 +170,13 @@ def test_the_number_of_tasks_does_not_reach_the_bytes(
 ) -> None:
     vectors = clustered(1500, 10, "int8")
     one = build(tmp_path / "one", vectors, shard_vectors=700)
-    monkeypatch.setattr(budget, "_LEAST_ROWS", 150)
+    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 150)
     many = build(tmp_path / "many", vectors, shard_vectors=700)
     assert data_files(one) == data_files(many)
 
 
 def test_memory_below_the_need_makes_shards() -> None:
-    shape = budget.Shape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    shape = GraphShape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters())
     assert fit_shards(shape, 8 << 30, "local", 2).parameters.shard_vectors is None
     fitted = fit_shards(shape, 1 << 30, "local", 2)
     assert 1_000_000 < (fitted.parameters.shard_vectors or 0) < 3_000_000
@@ -337,7 +338,7 @@ def test_a_sibling_that_is_not_ours_is_never_touched(tmp_path: Path, sibling: st
 
 @pytest.mark.parametrize(("executor", "workers"), [("local", 2), ("local", 8), ("ray", 2)])
 def test_the_budget_that_a_refusal_names_is_accepted(executor: str, workers: int) -> None:
-    asked = budget.Shape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    asked = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
     memory = 300 << 20
     fitted = fit_shards(asked, memory, executor, workers)
     with pytest.raises(BudgetError, match="give at least") as refused:
@@ -347,12 +348,12 @@ def test_the_budget_that_a_refusal_names_is_accepted(executor: str, workers: int
 
 
 def test_shards_that_ray_has_no_room_for_are_told_the_size_that_fits() -> None:
-    asked = budget.Shape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
+    asked = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters())
     fitted = fit_shards(asked, 2 << 30, "ray", 2)
     with pytest.raises(BudgetError, match=r"set --shard-vectors to [\d,]+ or less") as refused:
         check_memory(fitted, 2 << 30, "ray", 2, asked)
     size = int(str(refused.value).split("--shard-vectors to ")[1].split()[0].replace(",", ""))
-    explicit = budget.Shape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(shard_vectors=size))
+    explicit = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, Parameters(shard_vectors=size))
     check_memory(fit_shards(explicit, 2 << 30, "ray", 2), 2 << 30, "ray", 2)
 
 

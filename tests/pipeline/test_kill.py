@@ -21,7 +21,7 @@ from indexmill.pipeline.mill.publish import check_output
 
 WHOLE = ["ingest", "sample", "cluster", "build", "order", "entries", "encode", "navigation"]
 WHOLE += ["pack", "emit", "certify"]
-SHARDED = ["assign", "build", "unite", "merge", "pack"]
+SHARDED = ["assign", "build", "unite", "link", "pack"]
 SHARD = 300
 
 
@@ -176,7 +176,7 @@ def test_half_written_files_of_a_killed_run_are_not_taken_for_whole_ones(
     driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path
 ) -> None:
     out = tmp_path / "ix"
-    for stage in ("assign", "build", "merge", "emit"):
+    for stage in ("assign", "build", "link", "emit"):
         driver.die(out, SHARD, f"{stage}-begun")
         for directory in (tmp_path / "ix.work").glob(f"{stage}-*"):
             for name in ("vectors.npy", "neighbours.npy", "graph.imx", "000000.chunk.99.partial"):
@@ -185,7 +185,7 @@ def test_half_written_files_of_a_killed_run_are_not_taken_for_whole_ones(
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EROFS"])
-@pytest.mark.parametrize("place", ["task-written:2", "merge-written"])
+@pytest.mark.parametrize("place", ["task-written:2", "link-written"])
 def test_a_scratch_disk_that_refuses_is_one_clear_error(
     driver: Driver, undisturbed: dict[int, dict[str, bytes]], tmp_path: Path, place: str, error: str
 ) -> None:

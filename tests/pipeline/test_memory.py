@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexmill.pipeline.execution.local import make_executor
+from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.mill import peak as memory
 from indexmill.pipeline.mill.peak import PeakMemory, ProcessTree
 

@@ -18,10 +18,12 @@ import pytest
 from indexmill.formats.errors import BudgetError, InputError
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
-from indexmill.pipeline.kinds.graph.seconds import probe
-from indexmill.pipeline.kinds.scratch import SideColumns, needed_scratch
+from indexmill.pipeline.kinds.graph.seconds import timed_kernels
+from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes
+from indexmill.pipeline.kinds.graph.size import needed_scratch, scratch_bound
+from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.mill.storage import MIRROR_VARIABLE
 from indexmill.pipeline.plan import START_SECONDS, make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
@@ -132,10 +134,10 @@ def test_predicted_scratch_lies_below_the_stated_bound() -> None:
     for job in JOBS:
         dtype = np.dtype(np.float32 if job.settings["metric"] == "cosine" else job.dtype)
         parameters = Parameters(**job.settings)
-        shape = budget.Shape(job.n, job.dim, dtype, 8.0 * job.ids, parameters)
+        shape = GraphShape(job.n, job.dim, dtype, 8.0 * job.ids, parameters)
         side = SideColumns(16.0, 12.0) if job.ids else SideColumns()
         predicted, _ = needed_scratch(shape, side, 8 << 30, keep=False)
-        assert predicted <= budget.scratch_bound(shape), job
+        assert predicted <= scratch_bound(shape), job
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int8"])
@@ -152,14 +154,14 @@ def test_predicted_scratch_lies_below_the_stated_bound() -> None:
 def test_vectors_are_widened_only_for_who_computes_with_components(
     dtype: str, settings: dict[str, Any], computes: bool
 ) -> None:
-    shape = budget.Shape(10_000, 24, np.dtype(dtype), 0, Parameters(**{**QUICK, **settings}))
+    shape = GraphShape(10_000, 24, np.dtype(dtype), 0, Parameters(**{**QUICK, **settings}))
     _, files = needed_scratch(shape, SideColumns(), 1 << 30, keep=False)
     assert shape.is_converted == ("comparable" in files) == (computes and dtype in ("float16", "int8"))
 
 
 def test_a_graph_of_float16_takes_the_memory_of_half_as_many_components() -> None:
     sizes = {
-        dtype: budget.built_bytes(10_000, budget.Shape(10_000, dim, np.dtype(dtype), 0, Parameters()))
+        dtype: built_bytes(10_000, GraphShape(10_000, dim, np.dtype(dtype), 0, Parameters()))
         for dtype, dim in (("float16", 200), ("float32", 100))
     }
     assert sizes["float16"] == sizes["float32"]
@@ -167,19 +169,22 @@ def test_a_graph_of_float16_takes_the_memory_of_half_as_many_components() -> Non
 
 def test_shards_and_tasks_never_reserve_more_than_the_budget() -> None:
     for job in JOBS:
-        shape = budget.Shape(
+        shape = GraphShape(
             job.n, job.dim, np.dtype(job.dtype), 8.0 * job.ids, Parameters(R=job.settings["R"])
         )
         least = needs.least_memory(shape, "local", 2)
         for memory in (least, 2 * least, 8 * least):
             fitted = needs.fit_shards(shape, memory, "local", 2)
-            assert max(needs.check_memory(fitted, memory, "local", 2).values()) + budget.FIXED_BYTES <= memory
+            assert (
+                max(needs.check_memory(fitted, memory, "local", 2).values()) + common_memory.FIXED_BYTES
+                <= memory
+            )
 
 
 @pytest.mark.parametrize("workers", [6, 8])
 @pytest.mark.parametrize("builder", ["vamana", "partition"])
 def test_tasks_beside_each_other_are_fewer_where_all_workers_have_no_room(builder: str, workers: int) -> None:
-    shape = budget.Shape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder=builder))
+    shape = GraphShape(3_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder=builder))
     for memory in (500 << 20, 700 << 20, 900 << 20):
         fitted = needs.fit_shards(shape, memory, "local", workers)
         assert needs.check_memory(fitted, memory, "local", workers, shape)["assign"] > 0
@@ -260,10 +265,10 @@ def test_a_probe_of_slow_parameters_ends_in_time(tmp_path: Path) -> None:
     dim = 128
     source = array_source(vectors_of(16_384, dim))
     parameters = Parameters(R=512, L=4096)
-    shape = budget.Shape(10_000_000, dim, np.dtype(np.float32), False, parameters)
-    probe(array_source(vectors_of(64, 16)), shape, 2, tmp_path)  # compiles
+    shape = GraphShape(10_000_000, dim, np.dtype(np.float32), False, parameters)
+    timed_kernels(array_source(vectors_of(64, 16)), shape, 2, tmp_path)  # compiles
     began = time.perf_counter()
-    rates = probe(source, shape, 2, tmp_path)
+    rates = timed_kernels(source, shape, 2, tmp_path)
     assert time.perf_counter() - began < 10
     assert rates.distances_per_doubling > 0
 
@@ -273,8 +278,8 @@ def test_a_sharded_plan_foretells_shards_and_fanout(tmp_path: Path) -> None:
     source = array_source(vectors_of(6000, 24))
     plan = make_plan(spec, source)
     graph = run_build(spec, source)["graph"]
-    assert len(graph["shards"]) == pytest.approx(plan.shards.n, abs=1)
-    assert graph["mean_fanout"] == pytest.approx(plan.shards.mean_fanout, abs=0.05)
+    assert len(graph["shards"]) == pytest.approx(plan.facts["shards"].n, abs=1)
+    assert graph["mean_fanout"] == pytest.approx(plan.facts["shards"].mean_fanout, abs=0.05)
     assert sum(graph["shards"]) == round(graph["mean_fanout"] * 6000)
     assert set(run_json(tmp_path / "ix")["seconds"]) <= {*plan.stages, "publish"}
 

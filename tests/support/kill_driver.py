@@ -22,7 +22,8 @@ from indexmill.formats.errors import IndexmillError
 from indexmill.jobs.api.joining import JoinRequest, join_files
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.execution import failpoint
-from indexmill.pipeline.kinds.graph import budget, memory
+from indexmill.pipeline.kinds.common import memory as common_memory
+from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.mill import publish
 from indexmill.pipeline.spec import BuildSpec, IvfParameters, LshParameters, Parameters
 
@@ -52,7 +53,7 @@ def build(command: dict[str, Any]) -> None:
 
 
 def cut_into_regions(room: int) -> None:
-    budget._MOST_MERGE = 100 << 10
+    common_memory._MOST_MERGE = 100 << 10
     memory._fitted = lambda shape, *_: replace(shape, region_bytes=room)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -99,7 +99,7 @@ def _plan_build(options: Options) -> None:
         raise ConfigError(f"{flag}: for the plan of an index; name the directory of one that was built")
     plan = make_plan(spec)
     if options.json_:
-        print(json.dumps({key: value for key, value in asdict(plan).items() if value is not None}, indent=2))
+        print(json.dumps(plan.to_dict(), indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console
 
@@ -176,7 +176,7 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
         "peak scratch": human_bytes(plan.peak_scratch_bytes)
         + ("" if spec.scratch is None else f" of {human_bytes(spec.scratch)}"),
         "time": f"{plan.seconds:,.0f} s",
-        **KINDS[spec.parameters.kind].plan_lines(asdict(plan)),
+        **KINDS[spec.parameters.kind].plan_lines(plan.to_dict()),
         **({} if plan.note is None else {"note": plan.note}),
     }
     for name, value in rows.items():

@@ -30,17 +30,17 @@ def encode_task(
     advance: Any = None,
 ) -> None:
     """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``; `rotation` is "none" or "opq"."""
-    directory, device = Path(out), open_device(compute)
+    directory, gpu = Path(out), open_device(compute)
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     if rotation == "opq":  # learnt on the processor
         codebook = train_opq(drawn, pq_bytes, seed=seed, threads=threads)
     else:
-        codebook = trained(drawn, pq_bytes, seed, device, threads)
+        codebook = trained(drawn, pq_bytes, seed, gpu, threads)
     rows = np.load(vectors, mmap_mode="r")
     report = {} if advance is None else {"advance": advance}
     shape = (len(rows), len(codebook.offsets) - 1)
     codes = create_npy(directory / "codes.npy", np.uint8, shape)
-    encoded(rows, codebook, device, threads, **report, out=codes)
+    encoded(rows, codebook, gpu, threads, **report, out=codes)
     codes.flush()
     save_codebook(codebook, directory)
 
@@ -52,27 +52,27 @@ def save_codebook(codebook: Codebook, directory: Path) -> None:
 
 
 def trained(
-    sample: NDArray[Any], pq_bytes: int, seed: int, device: ArrayDevice | None = None, threads: int = 1
+    sample: NDArray[Any], pq_bytes: int, seed: int, gpu: ArrayDevice | None = None, threads: int = 1
 ) -> Codebook:
-    """Return the codebook of a sample (n_sample, dim), trained on a device or here."""
-    if device is not None:
-        return train_pq_on(device, sample, pq_bytes, seed=seed)
+    """Return the codebook of a sample (n_sample, dim), trained on a GPU or here."""
+    if gpu is not None:
+        return train_pq_on(gpu, sample, pq_bytes, seed=seed)
     return train_pq(sample, pq_bytes, seed=seed, threads=threads)
 
 
 def encoded(
     vectors: NDArray[Any],
     codebook: Codebook,
-    device: ArrayDevice | None = None,
+    gpu: ArrayDevice | None = None,
     threads: int = 1,
     **how: Any,
 ) -> NDArray[np.uint8]:
-    """Return the codes of vectors (n, dim), computed on a device or here; `how`: the `advance` and `out` of either.
+    """Return the codes of vectors (n, dim), computed on a GPU or here; `how`: the `advance` and `out` of either.
 
     Vectors are rotated here, and then coded here.
     """
-    if device is not None and codebook.rotation is None:
-        return encode_pq_on(device, vectors, codebook, **how)
+    if gpu is not None and codebook.rotation is None:
+        return encode_pq_on(gpu, vectors, codebook, **how)
     return encode_pq(vectors, codebook, threads, **how)
 
 

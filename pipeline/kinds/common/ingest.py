@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorBatch, VectorSource
 from indexmill.formats.sources.validate import check_batch, check_unique_ids
@@ -203,7 +204,7 @@ class _SideColumns:
         schema = source.metadata_schema
         self._metadata = None
         if schema is not None and len(schema):
-            self._metadata = pq.ParquetWriter(out / "metadata.parquet", schema, compression="zstd")
+            self._metadata = pq.ParquetWriter(out / METADATA_NAME, schema, compression="zstd")
 
     def write(self, batch: VectorBatch) -> None:
         if batch.ids is not None:

@@ -1,25 +1,40 @@
-"""What a build says of itself: the manifest, which equal builds share, and run.json, which they do not."""
+"""From emitted files to a manifest: the files get their build id, and the manifest says what was built from what."""
 
 from __future__ import annotations
 
 import json
-import platform
-import socket
-from collections.abc import Mapping
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.index.manifest import FileEntry, Manifest
-from indexmill.pipeline.kinds.common.compute import device_facts
+from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.graph.emit import RECORD
+from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.mill.store import software_versions
-from indexmill.pipeline.spec import AnyParameters, BuildSpec
+
+#: What a stage *emit* tells the manifest; not part of the index.
+_RECORD = "emit.json"
 
 
-def emitted_manifest(p: AnyParameters, summary: InputSummary, emitted: Path) -> Manifest:
-    """Return the manifest of the files in directory `emitted`, without a certificate."""
-    made = json.loads((emitted / RECORD).read_text())
+def seal(directory: Path, facts: dict[str, Any], ingest: Path | None = None) -> None:
+    """Complete the files of an index: metadata from stage *ingest*, if there is any, and the build id in every file.
+
+    Id, list of files and `facts` are kept for `emitted_manifest`.
+    """
+    if ingest is not None and (ingest / METADATA_NAME).exists():
+        shutil.copyfile(ingest / METADATA_NAME, directory / METADATA_NAME)
+    names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
+    identity, files = seal_files(directory, names)
+    record = {"build_id": identity, "files": [asdict(file) for file in files], **facts}
+    (directory / _RECORD).write_text(json.dumps(record))
+
+
+def emitted_manifest(p: KindParameters, summary: InputSummary, emitted: Path) -> Manifest:
+    """Return the manifest of the files in directory `emitted`, which `seal` has sealed, without a certificate."""
+    made = json.loads((emitted / _RECORD).read_text())
     return Manifest(
         kind=p.kind,
         build_id=made["build_id"],
@@ -30,40 +45,8 @@ def emitted_manifest(p: AnyParameters, summary: InputSummary, emitted: Path) -> 
             "dtype": summary.dtype,
             "fingerprint": summary.fingerprint,
         },
-        software=software_versions() | device_facts(p)[1],
+        software=software_versions() | gpu_facts(p)[1],
         certificate=None,
         files=tuple(FileEntry(**file) for file in made["files"]),
         **{key: made[key] for key in ("layout", "graph", "lsh", "ivf") if key in made},
     )
-
-
-def run_record(
-    spec: BuildSpec, started: str, seconds: Mapping[str, float], peak_memory: int, peak_scratch: int
-) -> dict[str, Any]:
-    """Return run.json: how this build ran.
-
-    Parameters
-    ----------
-    started : str
-        ISO 8601, UTC.
-    seconds : mapping
-        Of each stage.
-    peak_memory, peak_scratch : int
-        Bytes: anonymous memory of all processes, and files in the work directory.
-    """
-    gpu, _ = device_facts(spec.parameters)
-    return {
-        "started": started,
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "workers": spec.workers,
-        "executor": spec.executor,
-        "host": {
-            "name": socket.gethostname(),
-            "machine": platform.machine(),
-            "system": platform.system(),
-            **({} if gpu is None else {"gpu": gpu}),
-        },
-        "memory_budget_bytes": spec.memory,
-        "peak_memory_bytes": peak_memory,
-        "peak_scratch_bytes": peak_scratch,
-    }

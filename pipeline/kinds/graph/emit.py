@@ -8,9 +8,7 @@ the maps between vertices and slots grows with the index.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,17 +26,15 @@ from indexmill.formats.graph.file import ScaleArrays, write_graph
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.manifest import seal_files
 from indexmill.pipeline.kinds.common.encode import load_codebook
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_summary
+from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.graph.navigation import load_navigation
 from indexmill.pipeline.kinds.graph.tasks import load_graph
 from indexmill.pipeline.mill.external_sort import merge
 
 PACK_VERSION = 1
 EMIT_VERSION = 3
-#: What the stage tells the manifest; not part of the index.
-RECORD = "emit.json"
 #: Codes written at a time.
 _BLOCK = 262_144
 
@@ -53,11 +49,6 @@ class EmitInputs(NamedTuple):
     encode: str
     order: str
     navigation: str | None
-
-
-def node_format(dtype: str, dim: int, max_degree: int, node_dtype: str) -> NodeFormat:
-    """Return the node of an index whose stored vectors have type `dtype`."""
-    return NodeFormat(dim, dtype if node_dtype == "same" else node_dtype, max_degree)
 
 
 def check_range(summary: InputSummary, node: NodeFormat) -> None:
@@ -169,10 +160,7 @@ def emit_task(
         write_navigation(directory / NAVIGATION_NAME, navigation, len(order))
     ids = read_ids(Path(inputs.ingest))
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
-    metadata = Path(inputs.ingest) / "metadata.parquet"
-    if metadata.exists():
-        shutil.copyfile(metadata, directory / metadata.name)
-    seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()))
+    seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()), Path(inputs.ingest))
 
 
 def write_pages(
@@ -229,11 +217,3 @@ def _nodes(
             )
             if advance is not None:
                 advance(len(records))
-
-
-def seal(directory: Path, facts: dict[str, Any]) -> None:
-    """Write the build id into every page file; id, list of files and `facts` for the manifest go into `RECORD`."""
-    names = [p.name for p in directory.iterdir() if p.suffix in (".imx", ".parquet")]
-    identity, files = seal_files(directory, names)
-    record = {"build_id": identity, "files": [asdict(file) for file in files], **facts}
-    (directory / RECORD).write_text(json.dumps(record))

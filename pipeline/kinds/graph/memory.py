@@ -1,63 +1,56 @@
-"""What every stage of a build takes in memory: the one place where bytes are counted, for the build and for its plan.
-
-Each figure is the arrays that a stage holds at its worst moment, read off its code and measured; tests hold whole
-builds against them.
-"""
+"""Memory of each stage of a graph build, for the build and for its plan alike."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from indexmill.builders.lists.exact import BLOCK_BYTES
-from indexmill.builders.lists.scan import MARGIN
 from indexmill.builders.quantize.opq import BLOCK as OPQ_BLOCK
 from indexmill.builders.quantize.pq import TRAINING_VECTORS
 from indexmill.builders.vamana.connect import connect_bytes
 from indexmill.builders.vamana.entries import n_entries
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.execution.local import RAY_WORKER_BYTES
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
-from indexmill.pipeline.kinds.graph.budget import (
+from indexmill.pipeline.kinds.common.memory import (
     FIXED_BYTES,
-    LEAST_SHARD,
     THREAD_BYTES,
     Narrow,
-    Shape,
     batch_bytes,
+    exact_bytes,
+    ids_bytes,
+    ingest_bytes,
+    least_budget,
+    narrow_tasks,
+    task_bytes,
+    workers_bytes,
+    worst_stage,
+)
+from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes
+from indexmill.pipeline.kinds.graph.regions.plan import in_regions, region_narrow_stages, region_stage_bytes
+from indexmill.pipeline.kinds.graph.shape import (
+    LEAST_SHARD,
+    GraphShape,
     built_bytes,
     graph_bytes,
     leaf_work_bytes,
-    narrow_tasks,
-    node_format,
     shard_bytes,
     shard_size,
-    task_bytes,
     unite_row_bytes,
 )
-from indexmill.pipeline.kinds.graph.order_needs import metrics_bytes, order_bytes
-from indexmill.pipeline.kinds.graph.regions.plan import in_regions, region_narrow_stages, region_stage_bytes
 
-#: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
-#: from its graph on.
-LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
-_BEFORE_KERNELS = ("ingest", "sample", "cluster", "assign", "carve", "regions")
-_MIB = 1 << 20
 #: Largest shard over the mean one: borders are not equally crowded.
 _UNEVEN = 1.05
-#: Copies of an id, and bytes beside them, while duplicates are looked for and while ids are put in slot order.
-_ID_COPIES, _ID_BYTES = 4.5, 40
 
 
 def stage_bytes(
-    shape: Shape, memory: int, workers: int, largest: int | None = None, processes: int = 0
+    shape: GraphShape, memory: int, workers: int, largest: int | None = None, processes: int = 0
 ) -> dict[str, int]:
     """Return the peak memory of every stage beside what processes take without vectors.
 
     Parameters
     ----------
-    shape : Shape
+    shape : GraphShape
         With the resolved size of shards.
     memory : int
         The budget, which sizes tasks.
@@ -69,7 +62,7 @@ def stage_bytes(
     p, n, sharded = shape.parameters, shape.n, shape.parameters.shard_vectors is not None
     stages = {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
-        "sample": 8 * n + _drawn(shape) * shape.row_bytes,
+        "sample": 8 * n + shape.drawn * shape.row_bytes,
         "cluster": _cluster(shape),
         "build": workers * leaf_work_bytes(shape)
         + (shard_bytes(largest or p.shard_vectors or n, shape, memory) if sharded else built_bytes(n, shape)),
@@ -84,14 +77,14 @@ def stage_bytes(
         del stages["build"]
         stages |= region_stage_bytes(shape, memory, workers)
     if sharded:
-        stages["merge"] = _merge(shape, memory)
+        stages["link"] = _link(shape, memory)
     narrow = narrow_stages(shape, memory).items()
     return stages | {
         name: stage.peak(memory, workers, processes) + (workers - 1) * THREAD_BYTES for name, stage in narrow
     }
 
 
-def narrow_stages(shape: Shape, memory: int) -> dict[str, Narrow]:
+def narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
     """Return the stages of a build whose tasks run beside each other."""
     stages = {"pack": _pack(shape, memory)}
     if shape.region_bytes is not None:
@@ -106,7 +99,7 @@ def certify_bytes(n: int, dim: int, pq_bytes: int, workers: int) -> int:
     return n * pq_bytes + exact_bytes(n, dim, QUERIES, K, workers)
 
 
-def expected_shards(shape: Shape) -> tuple[int, int]:
+def expected_shards(shape: GraphShape) -> tuple[int, int]:
     """Return how many shards a build will have, and the vectors of the largest, about: (1, n) in one piece."""
     p, n = shape.parameters, shape.n
     limit = p.shard_vectors
@@ -121,20 +114,14 @@ def expected_shards(shape: Shape) -> tuple[int, int]:
     return cells, min(limit, int(_UNEVEN * members / cells))
 
 
-def peak_bytes(stages: Mapping[str, int], executor: str, workers: int) -> dict[str, int]:
-    """Return what all processes take during each of `stages`, whose own needs are given."""
-    loaded = LOADED_BYTES + workers_bytes(executor, workers)
-    return {name: loaded + own + KERNEL_BYTES * (name not in _BEFORE_KERNELS) for name, own in stages.items()}
-
-
 def check_memory(
-    shape: Shape, memory: int, executor: str, workers: int, asked: Shape | None = None
+    shape: GraphShape, memory: int, executor: str, workers: int, asked: GraphShape | None = None
 ) -> Mapping[str, int]:
     """Return `stage_bytes`, having found that they fit.
 
     Parameters
     ----------
-    asked : Shape, optional
+    asked : GraphShape, optional
         What the job says, if `shape` has been fitted to `memory`: other shards may suit another budget.
 
     Raises
@@ -143,8 +130,7 @@ def check_memory(
         Naming the stage that needs most, what to lower, and the smallest budget that works.
     """
     stages = stage_bytes(shape, memory, workers, processes=workers_bytes(executor, workers))
-    worst = max(stages, key=lambda name: stages[name])
-    need = _reserved(stages[worst], executor, workers)
+    worst, need = worst_stage(stages, executor, workers)
     if need <= memory:
         return stages
     hints = {
@@ -172,7 +158,7 @@ def check_memory(
     )
 
 
-def fit_shards(shape: Shape, memory: int, executor: str, workers: int) -> Shape:
+def fit_shards(shape: GraphShape, memory: int, executor: str, workers: int) -> GraphShape:
     """Return `shape` with the size of its shards as `memory` bytes allow, unless its job says it.
 
     The partition builder needs no shards: what does not fit is built region by region, and is the same graph.
@@ -191,7 +177,7 @@ def fit_shards(shape: Shape, memory: int, executor: str, workers: int) -> Shape:
     return fitted
 
 
-def _fitted(shape: Shape, memory: int, executor: str, workers: int) -> Shape | None:
+def _fitted(shape: GraphShape, memory: int, executor: str, workers: int) -> GraphShape | None:
     p, processes = shape.parameters, workers_bytes(executor, workers)
     if (
         p.builder == "partition"
@@ -206,73 +192,40 @@ def _fitted(shape: Shape, memory: int, executor: str, workers: int) -> Shape | N
     return replace(shape, parameters=p.model_copy(update={"shard_vectors": sharded}))
 
 
-def least_memory(shape: Shape, executor: str, workers: int) -> int:
-    """Return the smallest budget that the build of `shape` fits, to a MiB; shards may be cut smaller for it."""
+def least_memory(shape: GraphShape, executor: str, workers: int) -> int:
+    """Return the smallest budget that the build of `shape` fits; shards may be cut smaller for it."""
 
-    def works(memory: int) -> bool:
+    def needed(memory: int) -> int | None:
         fitted = _fitted(shape, memory, executor, workers)
         if fitted is None:
-            return False
-        if fitted.parameters.shard_vectors is not None and expected_shards(fitted)[0] > _drawn(shape) // 4:
-            return False
+            return None
+        if fitted.parameters.shard_vectors is not None and expected_shards(fitted)[0] > shape.drawn // 4:
+            return None
         stages = stage_bytes(fitted, memory, workers, processes=workers_bytes(executor, workers))
-        return _reserved(max(stages.values()), executor, workers) <= memory
+        return worst_stage(stages, executor, workers)[1]
 
-    low, high = FIXED_BYTES // _MIB, 2 * FIXED_BYTES // _MIB
-    while not works(high * _MIB):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if works(middle * _MIB) else (middle, high)
-    return high * _MIB
+    return least_budget(needed)
 
 
-def workers_bytes(executor: str, workers: int) -> int:
-    """Return what worker processes take without vectors."""
-    return workers * RAY_WORKER_BYTES if executor == "ray" else 0
-
-
-def _reserved(stage: int, executor: str, workers: int) -> int:
-    """Return what a budget must have for a stage: kernels may have to be compiled before the first vector."""
-    return stage + FIXED_BYTES + workers_bytes(executor, workers)
-
-
-def _doubt(shape: Shape, cells: int) -> float:
+def _doubt(shape: GraphShape, cells: int) -> float:
     """Four standard errors of a shard's share in the sample, over that share."""
-    drawn = _drawn(shape)
+    drawn = shape.drawn
     return 4 * (cells / drawn) ** 0.5 if drawn < shape.n else 0.0
 
 
-def _drawn(shape: Shape) -> int:
-    return min(shape.parameters.sample_vectors, shape.n)
-
-
-def ingest_bytes(n: int, dim: int, metric: str, id_bytes: float) -> int:
-    """Return what ingest takes: batches of 8 MiB as they come, and under cosine in float64 twice; ids."""
-    batches = {"l2": 2, "ip": 3, "cosine": 6}[metric]
-    norms = 28 * n if metric == "ip" else 0
-    batch = min(8 << 20, 4 * n * dim)
-    return batches * batch + norms + ids_bytes(n, id_bytes) + (64 << 20) * (id_bytes > 0)
-
-
-def ids_bytes(n: int, id_bytes: float) -> int:
-    """Return what ids take while duplicates are looked for, and while they are put in another order."""
-    return int(n * (_ID_COPIES * id_bytes + _ID_BYTES)) if id_bytes else 0
-
-
-def _cluster(shape: Shape) -> int:
+def _cluster(shape: GraphShape) -> int:
     """Blocks of rows for the medoid; for shards also the sample twice as float32, and its distances twice."""
     cells, _ = expected_shards(shape)
-    balanced = _drawn(shape) * (8 * shape.dim + 8 * cells + 64) if cells > 1 else 0
+    balanced = shape.drawn * (8 * shape.dim + 8 * cells + 64) if cells > 1 else 0
     return max(3 * min(8 << 20, 4 * shape.n * shape.dim), balanced)
 
 
-def _encode(shape: Shape, workers: int) -> int:
+def _encode(shape: GraphShape, workers: int) -> int:
     """Training rows as float32, and for each thread the columns of one chunk and their codes.
 
     With a rotation also these rows rotated and their codes, and for each thread a block of them and a product.
     """
-    rows, dim = min(_drawn(shape), TRAINING_VECTORS), shape.dim
+    rows, dim = min(shape.drawn, TRAINING_VECTORS), shape.dim
     chunks = min(shape.parameters.pq_bytes, dim)
     thread = rows * (4 * -(-dim // chunks) + 16)
     copied = 0 if shape.dtype.itemsize == 4 else rows * shape.row_bytes
@@ -283,60 +236,54 @@ def _encode(shape: Shape, workers: int) -> int:
     return training + workers * thread + (workers - 1) * THREAD_BYTES
 
 
-def _entries(shape: Shape, workers: int) -> int:
+def _entries(shape: GraphShape, workers: int) -> int:
     """The sample as float32 unless it is mapped so, and mini-batches of k-means."""
     centroids = n_entries(shape.parameters.entries, shape.n)
-    wide = 0 if shape.dtype.itemsize == 4 else _drawn(shape) * 4 * shape.dim
+    wide = 0 if shape.dtype.itemsize == 4 else shape.drawn * 4 * shape.dim
     return wide + 20 * centroids * shape.dim + (8 << 20) + (workers - 1) * THREAD_BYTES
 
 
-def _navigation(shape: Shape) -> int:
+def _navigation(shape: GraphShape) -> int:
     size = navigation_size(shape.parameters.navigation, shape.n)
     return graph_bytes(size, shape.row_bytes, NAVIGATION_VAMANA.max_degree)
 
 
-def _order(shape: Shape, workers: int) -> int:
+def _order(shape: GraphShape, workers: int) -> int:
     """Maps of vertices, what the order holds, and dense graphs of 256 pages at a time.
 
     Vectors and lists are mapped files, which the kernel may drop.
     """
-    p, page = shape.parameters, max(1, node_format(shape).nodes_per_page)
+    p, page = shape.parameters, max(1, shape.node.nodes_per_page)
     return order_bytes(p.order, shape.n, page, p.max_degree, workers) + metrics_bytes(page)
 
 
-def _by_star(shape: Shape) -> Shape:
+def _by_star(shape: GraphShape) -> GraphShape:
     return replace(shape, parameters=shape.parameters.model_copy(update={"order": "star"}))
 
 
-def _pack(shape: Shape, memory: int) -> Narrow:
-    p, node = shape.parameters, node_format(shape)
+def _pack(shape: GraphShape, memory: int) -> Narrow:
+    p, node = shape.parameters, shape.node
     record = node.node_bytes + p.pq_bytes
     rows, tasks = narrow_tasks(shape.n, 3 * record, memory)
     scaled = 12 * shape.dim if node.quantized else 0
     return Narrow(tasks, rows * (record + 4 * p.max_degree + 24 + scaled))
 
 
-def _emit(shape: Shape, memory: int) -> int:
+def _emit(shape: GraphShape, memory: int) -> int:
     """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
-    records = shape.n * (node_format(shape).node_bytes + shape.parameters.pq_bytes)
+    records = shape.n * (shape.node.node_bytes + shape.parameters.pq_bytes)
     buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
     return buffers + 4 * shape.n + ids_bytes(shape.n, shape.id_bytes)
 
 
-def exact_bytes(n: int, dim: int, queries: int, k: int, workers: int) -> int:
-    """Return what a brute-force search takes: a block of float32 rows, candidates and products."""
-    block = 2 * min(BLOCK_BYTES, n * 4 * dim)
-    return block + workers * ((2 << 20) + 24 * queries * (k + MARGIN + 1)) + (workers - 1) * THREAD_BYTES
-
-
-def _assign(shape: Shape, memory: int) -> Narrow:
+def _assign(shape: GraphShape, memory: int) -> Narrow:
     rows, tasks = narrow_tasks(shape.n, shape.row_bytes + 48, memory)
     cells, _ = expected_shards(shape)
     block = min(rows, 8192) * (12 * shape.dim + 12 * cells)
     return Narrow(tasks, rows * 160 + block + (4 << 20))
 
 
-def _unite(shape: Shape, memory: int) -> Narrow:
+def _unite(shape: GraphShape, memory: int) -> Narrow:
     row = unite_row_bytes(shape)
     rows, tasks = narrow_tasks(shape.n, row, memory)
     cells, _ = expected_shards(shape)
@@ -345,6 +292,6 @@ def _unite(shape: Shape, memory: int) -> Narrow:
     return Narrow(tasks, rows * row + buffers)
 
 
-def _merge(shape: Shape, memory: int) -> int:
+def _link(shape: GraphShape, memory: int) -> int:
     rows, _ = narrow_tasks(shape.n, unite_row_bytes(shape), memory)
     return rows * 4 * (shape.parameters.max_degree + 1) + connect_bytes(shape.n)

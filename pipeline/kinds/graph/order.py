@@ -1,4 +1,4 @@
-"""Stage *order*: a slot for every vertex, and the proxies of that layout."""
+"""Stage *order*: a slot for every vertex, and the proxies of that layout; the memory that each order takes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,28 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_raw
 from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency, invert
+from indexmill.layout.parts import DEFAULT_PART_PAGES
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.star import star_order
 from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes
 
 VERSION = 4
+#: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
+ORDER_BYTES = {
+    "identity": (12, 0, 0),
+    "random": (12, 0, 0),
+    "star": (24, 0, 0),
+    "bnp": (12, 0, 0),
+    "bnf": (52, 0, 0),
+    "breadth-first": (12, 0, 0),
+    "kmeans-pages": (16, 0, 0),
+    "gorder": (36, 4, 0),
+    "gorder-windowed": (28, 0, 12),
+    "margo": (32, 0, 40),
+    "graph-bisection": (36, 4, 0),
+    "restream": (52, 4, 0),
+    "polish": (40, 0, 0),
+}
 
 
 def order_task(
@@ -83,3 +100,24 @@ def mapped_star_order(graph: Graph | Adjacency, nodes_per_page: int, file: Path)
     finally:
         del sources
         file.unlink()
+
+
+def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int) -> int:
+    """Return what the order called `order` of `n` vertices takes, its result and the inverse of that included."""
+    a_vertex, an_edge, an_edge_of_a_part = ORDER_BYTES[order]
+    part = DEFAULT_PART_PAGES * nodes_per_page
+    at_once = min(threads, -(-n // part))
+    return n * (a_vertex + an_edge * max_degree) + an_edge_of_a_part * min(n, part) * max_degree * at_once
+
+
+def order_threads(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, room: int) -> int:
+    """Return with how many of `threads`, at least one, the order takes at most `room` bytes."""
+    for some in range(threads, 1, -1):
+        if order_bytes(order, n, nodes_per_page, max_degree, some) <= room:
+            return some
+    return 1
+
+
+def metrics_bytes(nodes_per_page: int) -> int:
+    """Return what the proxies of a layout take: dense graphs of 256 pages at a time."""
+    return 256 * 32 * nodes_per_page**2

@@ -9,16 +9,17 @@ from typing import Any
 from indexmill.builders.nearest.products import PRODUCT_ROWS
 from indexmill.formats.index.manifest import Manifest
 from indexmill.layout.portfolio import USES_POINTS
-from indexmill.pipeline.kinds.common import certify, cluster, encode
+from indexmill.pipeline.kinds.common import cluster, encode
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.memory import batch_bytes, merge_bytes, task_bounds
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.graph import budget, emit, entries, navigation, order
-from indexmill.pipeline.kinds.graph import tasks as graph
+from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
+from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape, unite_row_bytes
 from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
-from indexmill.pipeline.spec import Parameters
 
 
 class GraphRecipe(Recipe):
@@ -31,22 +32,22 @@ class GraphRecipe(Recipe):
         Finished.
     summary : InputSummary
         What it learnt.
-    shape : budget.Shape
+    shape : GraphShape
         With the resolved parameters.
     memory : int
         The budget, in bytes.
     """
 
     def __init__(
-        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: budget.Shape, memory: int
+        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int
     ) -> None:
         super().__init__(mill, ingest, summary, memory)
         self.shape = shape
         self.p: Parameters = shape.parameters
         self._narrow = narrow_stages(shape, memory)
-        self.node = emit.node_format(str(shape.dtype), shape.dim, self.p.max_degree, self.p.node_dtype)
+        self.node = shape.node
         emit.check_range(summary, self.node)
-        self.sample = self._sample()
+        self.sample = self._sample_stage(self.p.sample_vectors, self.p.seed)
         self.cluster = self._cluster()
         self.graph = self._graph()
         self.encode = self._encode()
@@ -62,9 +63,7 @@ class GraphRecipe(Recipe):
             order=str(self.order.path),
             navigation=None if self.navigation is None else str(self.navigation.path),
         )
-        self.spans = budget.task_bounds(
-            summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory
-        )
+        self.spans = task_bounds(summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory)
         self.pack = self._pack()
         self.emit = self._emit()
         self.emit.pinned = True
@@ -75,14 +74,7 @@ class GraphRecipe(Recipe):
         return stage.fitting(self.memory, executor.workers, executor.workers * executor.process_bytes)
 
     def _batch_bytes(self, chunks: int, payload_bytes: int) -> int:
-        return budget.batch_bytes(chunks, payload_bytes, self.memory)
-
-    def _sample(self) -> Stage:
-        what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
-        return self._call(
-            "sample", cluster.SAMPLE_VERSION, what, [self.ingest],
-            lambda: (cluster.sample_task, self.vectors, self.p.sample_vectors, self.p.seed),
-        )  # fmt: skip
+        return batch_bytes(chunks, payload_bytes, self.memory)
 
     def _cluster(self) -> Stage:
         limit, overlap = self.p.shard_vectors, self.p.overlap
@@ -107,8 +99,8 @@ class GraphRecipe(Recipe):
         if self.shape.is_comparable:
             return self.ingest
         return self._call(
-            "comparable", graph.COMPARABLE_VERSION, {}, [self.ingest],
-            lambda: (graph.comparable_task, self.vectors),
+            "comparable", tasks.COMPARABLE_VERSION, {}, [self.ingest],
+            lambda: (tasks.comparable_task, self.vectors),
         )  # fmt: skip
 
     @property
@@ -116,10 +108,10 @@ class GraphRecipe(Recipe):
         return str(self.comparable.path / "vectors.npy")
 
     @property
-    def _graph_parameters(self) -> graph.GraphParameters:
+    def _graph_parameters(self) -> tasks.GraphParameters:
         p = self.p
         compute = p.compute if p.builder == "partition" else "cpu"
-        return graph.GraphParameters(
+        return tasks.GraphParameters(
             p.max_degree, p.build_list_size, p.alpha, p.seed, p.builder, compute, p.saturate, p.passes, p.build_codes,
         )  # fmt: skip
 
@@ -142,19 +134,19 @@ class GraphRecipe(Recipe):
         taken = self.ingest if self.shape.takes_all_types else self.comparable
         rows = str(taken.path / "vectors.npy")
         return self._call(
-            "build", graph.BUILD_VERSION, self._graph_key, [taken, self.cluster],
-            lambda: (graph.build_task, rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
+            "build", tasks.BUILD_VERSION, self._graph_key, [taken, self.cluster],
+            lambda: (tasks.build_task, rows, cluster.load_medoid(self.mill.read(self.cluster)), g),
             counts=(g.passes * self.summary.n_vectors, self._insertion),
         )  # fmt: skip
 
     def _build_sharded(self) -> Stage:
         g, n = self._graph_parameters, self.summary.n_vectors
         limit = self.p.shard_vectors or n
-        buffer = budget.merge_bytes(self.memory)
-        spans = budget.task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
-        bounds = budget.task_bounds(n, budget.unite_row_bytes(self.shape), self.memory)
+        buffer = merge_bytes(self.memory)
+        spans = task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
+        bounds = task_bounds(n, unite_row_bytes(self.shape), self.memory)
         assign = self._tasks(
-            "assign", graph.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
+            "assign", tasks.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
             lambda: self._assign_tasks(spans), lambda: sizes_of(spans), unit="vectors",
         )  # fmt: skip
         chunks = task_files(assign.path, len(spans) - 1, "chunk")
@@ -163,9 +155,9 @@ class GraphRecipe(Recipe):
             return cluster.load_plan(self.mill.read(self.cluster)).n_shards
 
         build = self._tasks(
-            "build", graph.BUILD_VERSION, self._graph_key, [assign, self.cluster], "chunk", bounds,
+            "build", tasks.BUILD_VERSION, self._graph_key, [assign, self.cluster], "chunk", bounds,
             lambda: (
-                graph.build_shard_task,
+                tasks.build_shard_task,
                 [
                     (chunks, shard, limit, g, bounds, buffer, self._batch_bytes(shards(), 4 * g.max_degree))
                     for shard in range(shards())
@@ -175,9 +167,9 @@ class GraphRecipe(Recipe):
             wide=True, unit=self._insertion,
         )  # fmt: skip
         unite = self._tasks(
-            "unite", graph.UNITE_VERSION, self._graph_key, [build, self.ingest, self.cluster], "npz", bounds,
+            "unite", tasks.UNITE_VERSION, self._graph_key, [build, self.ingest, self.cluster], "npz", bounds,
             lambda: (
-                graph.unite_task,
+                tasks.unite_task,
                 [
                     (self.vectors, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
                     for first, last in pairwise(bounds)
@@ -187,16 +179,16 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
         parts = task_files(unite.path, len(bounds) - 1, "npz")
         return self._call(
-            "merge", graph.MERGE_VERSION, self._graph_key, [unite, self.ingest, self.cluster],
+            "link", tasks.LINK_VERSION, self._graph_key, [unite, self.ingest, self.cluster],
             lambda: (
-                graph.merge_task, self.vectors, parts, n, g.max_degree,
+                tasks.link_task, self.vectors, parts, n, g.max_degree,
                 cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
             ),
         )  # fmt: skip
 
     def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
         plan = self.mill.executor.share(cluster.load_plan(self.mill.read(self.cluster)))
-        return graph.assign_task, [
+        return tasks.assign_task, [
             (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1, self.shape.row_bytes))
             for first, last in pairwise(spans)
         ]
@@ -265,7 +257,7 @@ class GraphRecipe(Recipe):
         return self._call(
             "emit", emit.EMIT_VERSION, what, feeds,
             lambda: (
-                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, budget.merge_bytes(self.memory),
+                emit.emit_task, self.inputs, chunks, self.node, self.p.metric, merge_bytes(self.memory),
             ),
             counts=self.by_vector,
         )  # fmt: skip

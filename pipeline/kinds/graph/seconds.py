@@ -9,8 +9,6 @@ the caches do not, is added to that, measured with all threads at it, for they s
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +28,9 @@ from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
-from indexmill.pipeline.kinds.graph.budget import Shape
+from indexmill.pipeline.kinds.common.seconds import TRAINING_ROUNDS, write_seconds
 from indexmill.pipeline.kinds.graph.memory import expected_shards
+from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.seconds_partition import (
     PartitionRates,
     partition_rates,
@@ -39,13 +38,13 @@ from indexmill.pipeline.kinds.graph.seconds_partition import (
     region_seconds,
     warm_partition,
 )
-from indexmill.pipeline.mill.clocks import BatchClock, Tries, least
-from indexmill.pipeline.spec import Parameters
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.mill.clocks import BatchClock, Tries, fastest
 from indexmill.reader.threads import BlockPool
 
 #: Rows that are read, and their bytes, at most.
 _ROWS, _BYTES = 16_384, 32 << 20
-#: Seconds that the probe may take but for compiling, and building a graph of them; a slow machine, or parameters that
+#: Seconds that the trial may take, except compiling, and building a graph of them; a slow machine, or parameters that
 #: make insertions slow, stop at a smaller graph. No part is interrupted, so that some time is left over.
 _SECONDS, _GRAPH_SECONDS = 7.0, 3.5
 #: Share of the latter that insertions have where only the navigation graph is built by them.
@@ -57,10 +56,6 @@ _SPREAD_BYTES = 256 << 20
 #: Blocks of distances for each thread, which the threads take one by one, and distances of a block: enough that a
 #: thread that wakes late finds work left.
 _BLOCKS, _BLOCK_ROWS = 32, 50_000
-#: Bytes written to learn the speed of the disk.
-_WRITE_BYTES = 32 << 20
-#: Lloyd iterations of PQ training, each a little more than an encoding of the training rows.
-TRAINING_ROUNDS = 28
 #: The same with a rotation: 25 rounds of the alternation, each of half of the rows.
 _OPQ_ROUNDS = 60
 #: Centroids that k-means is tried with at most.
@@ -68,7 +63,7 @@ _MOST_CENTROIDS = 1024
 #: Distances that a row of the sample costs for each level of balanced clustering.
 _CLUSTER_ROUNDS = 300
 #: Distances to rows anywhere that a vertex costs in the stages that stream the graph.
-_WALKS = {"order": 360, "merge": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
+_WALKS = {"order": 360, "link": 450, "unite": 600, "pack": 80, "emit": 190, "assign": 100, "certify": 370}
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,7 @@ class Rates:
     partition: PartitionRates | None
 
 
-def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
+def timed_kernels(source: VectorSource, shape: GraphShape, workers: int, directory: Path) -> Rates:
     """Measure this machine, in at most 10 seconds once its kernels are compiled.
 
     Parameters
@@ -121,10 +116,10 @@ def probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> 
         If one of the rows is unusable, naming it.
     """
     with threadpool_limits(1):  # as tasks run
-        return _probe(source, shape, workers, directory)
+        return _timed(source, shape, workers, directory)
 
 
-def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) -> Rates:
+def _timed(source: VectorSource, shape: GraphShape, workers: int, directory: Path) -> Rates:
     begun = time.perf_counter()
     wanted = min(_ROWS, max(512, _BYTES // shape.row_bytes))
     batch = next(iter(source.batches(wanted)))
@@ -170,7 +165,7 @@ def _probe(source: VectorSource, shape: Shape, workers: int, directory: Path) ->
     )
 
 
-def stage_seconds(rates: Rates, shape: Shape, files: dict[str, int]) -> dict[str, float]:
+def stage_seconds(rates: Rates, shape: GraphShape, files: dict[str, int]) -> dict[str, float]:
     """Return the predicted seconds of every stage in `files`, whose bytes it writes."""
     p, n = shape.parameters, shape.n
     cells, _ = expected_shards(shape)
@@ -269,16 +264,16 @@ def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> floa
             distances_from_first(rows, ids[i], out[i])
 
     with BlockPool(threads) as pool:  # its threads are there from the second try on
-        return least(lambda: pool.run(block, len(ids), 1), deadline) / (_BLOCKS * _BLOCK_ROWS)
+        return fastest(lambda: pool.run(block, len(ids), 1), deadline) / (_BLOCKS * _BLOCK_ROWS)
 
 
 def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> float:
     some = rows[:4096]
     codebook = train_pq(some[:512], p.pq_bytes, seed=p.seed)
-    return least(lambda: encode_pq(some, codebook), deadline) / len(some)
+    return fastest(lambda: encode_pq(some, codebook), deadline) / len(some)
 
 
-def _kmeans_seconds(rows: NDArray[Any], shape: Shape, deadline: float) -> float:
+def _kmeans_seconds(rows: NDArray[Any], shape: GraphShape, deadline: float) -> float:
     """Seconds of k-means over the sample, tried with as many of its centroids as there is time for."""
     wanted = n_entries(shape.parameters.entries, shape.n)
     most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
@@ -291,7 +286,7 @@ def _kmeans_seconds(rows: NDArray[Any], shape: Shape, deadline: float) -> float:
     return seconds
 
 
-def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int) -> float:
+def _try_kmeans(rows: NDArray[Any], shape: GraphShape, wanted: int, centroids: int) -> float:
     """Seconds with `wanted` centroids, from one step with fewer of them; a step grows with their square."""
     model = mini_batches(centroids, seed=0)
     some = np.asarray(rows[: model.batch_size], np.float32)
@@ -303,15 +298,3 @@ def _try_kmeans(rows: NDArray[Any], shape: Shape, wanted: int, centroids: int) -
     step = time.perf_counter() - begun
     drawn = min(shape.parameters.sample_vectors, shape.n)
     return PASSES * drawn / len(some) * step * (wanted / centroids) ** 2
-
-
-def write_seconds(directory: Path) -> float:
-    """Seconds of a byte that is written and synced."""
-    block = np.random.default_rng(0).bytes(1 << 20)
-    with tempfile.NamedTemporaryFile(dir=directory, prefix=".indexmill-probe-") as file:
-        start = time.perf_counter()
-        for _ in range(_WRITE_BYTES >> 20):
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-        return (time.perf_counter() - start) / _WRITE_BYTES

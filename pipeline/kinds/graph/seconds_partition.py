@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from indexmill.builders.partition.build import COPIES, Step, build_partitioned
 from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.builders.vamana.build import VamanaParameters
+from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.mill.clocks import Tries
-from indexmill.pipeline.spec import Parameters
 
 #: Vectors of the first try; tries grow while the next one is expected to end in time.
 _FIRST = 64

@@ -1,38 +1,60 @@
-"""What a build of a graph knows before its first stage."""
+"""The size of a graph build: its memory and files, whether in one piece, in shards or region by region."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexmill.builders.quantize.pq import N_CENTRES
+from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_size
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.graph import budget, memory
+from indexmill.pipeline.kinds.common.memory import workers_bytes
+from indexmill.pipeline.kinds.graph import memory
+from indexmill.pipeline.kinds.graph.memory import expected_shards
+from indexmill.pipeline.kinds.graph.parameters import Parameters, graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
+from indexmill.pipeline.kinds.graph.regions.memory import most_scratch
+from indexmill.pipeline.kinds.graph.regions.plan import expected, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
-from indexmill.pipeline.kinds.kind import Blueprint
-from indexmill.pipeline.kinds.scratch import needed_scratch, side_columns
+from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.kind import Job, Kind, Size
+from indexmill.pipeline.kinds.scratch import SideColumns, played, side_columns
 from indexmill.pipeline.mill.stages import Mill, Stage
-from indexmill.pipeline.spec import BuildSpec, Parameters
+
+#: Bytes of a record's key and value in a chunk file, alone and in runs of equal keys.
+_PAIR_BYTES, _RUN_PAIR_BYTES = 8, 4
+#: Samples, centroids, page headers: scratch space that does not grow with the input.
+_SLACK = 256 << 20
 
 
-class GraphBlueprint(Blueprint):
-    """The build of a graph; see `Blueprint`.
+@dataclass(frozen=True)
+class ShardPlan:
+    """How a graph is cut: `n` shards, or regions, of about `vectors` each; a vector is in `mean_fanout` of them."""
+
+    n: int
+    vectors: int
+    mean_fanout: float
+
+
+class GraphSize(Size):
+    """The size of a graph build; see `Size`.
 
     Attributes
     ----------
-    shape : budget.Shape
+    shape : GraphShape
         With parameters that say how large shards are.
-
-    Raises
-    ------
-    ConfigError, InputError
-        If the metric does not suit the input.
-    BudgetError
-        If no build fits.
     """
 
-    def __init__(self, spec: BuildSpec, source: VectorSource, p: Parameters) -> None:
-        super().__init__(spec, source)
+    def __init__(self, job: Job, source: VectorSource) -> None:
+        super().__init__(job, source)
+        p = graph_parameters(job.parameters)
         ingest.check_metric(source, p.metric)
         dtype = ingest.stored_dtype(source.dtype, p.metric)
         if p.build_codes != "none" and dtype.kind != "f":
@@ -40,19 +62,130 @@ class GraphBlueprint(Blueprint):
                 f"build_codes: {p.build_codes} goes with float vectors, {source.paths[0]} holds {dtype}, a byte a "
                 "component as well; leave it out"
             )
+        self._side = side_columns(source)
         dim = source.dim + (p.metric == "ip")
-        asked = budget.Shape(source.n_vectors, dim, dtype, side_columns(source).ids, p)
-        self.shape = memory.fit_shards(asked, spec.memory, spec.executor, spec.workers)
-        memory.check_memory(self.shape, spec.memory, spec.executor, spec.workers, asked)
+        asked = GraphShape(source.n_vectors, dim, dtype, self._side.ids, p)
+        self.shape = memory.fit_shards(asked, job.memory, job.executor, job.workers)
+        memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
 
-    def needed_scratch(self) -> tuple[int, dict[str, int]]:
-        """See `Blueprint.needed_scratch`."""
-        return needed_scratch(self.shape, side_columns(self.source), self.spec.memory, self.keep)
+    @property
+    def stored(self) -> tuple[int, int, str]:
+        """See `Size.stored`."""
+        return self.shape.stored
 
-    def scratch_bound(self, need: int) -> int:
-        """See `Blueprint.scratch_bound`."""
-        return budget.scratch_bound(self.shape)
+    def stage_bytes(self) -> dict[str, int]:
+        """See `Size.stage_bytes`."""
+        job, (_, largest) = self.job, expected_shards(self.shape)
+        processes = workers_bytes(job.executor, job.workers)
+        return memory.stage_bytes(self.shape, job.memory, job.workers, largest, processes)
+
+    def stage_files(self) -> dict[str, int]:
+        """See `Size.stage_files`."""
+        return stage_files(self.shape, self._side, self.job.memory)
+
+    def seconds(self, place: Path) -> dict[str, float]:
+        """See `Size.seconds`."""
+        rates = timed_kernels(self.source, self.shape, self.job.workers, place)
+        return stage_seconds(rates, self.shape, self.stage_files())
+
+    def facts(self) -> dict[str, Any]:
+        """Return ``shards``, and ``regions`` where there are any: `ShardPlan`."""
+        shape, (n, _) = self.shape, expected_shards(self.shape)
+        fanout = 1.0 if n == 1 else 1 + shape.parameters.overlap
+        facts = {"shards": ShardPlan(n, int(shape.n * fanout / n), fanout)}
+        if shape.region_bytes is not None and (cut := expected(shape, self.job.memory)) is not None:
+            facts["regions"] = ShardPlan(cut.regions, cut.members, round(cut.times, 2))
+        return facts
 
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-        """See `Blueprint.recipe`."""
-        return graph_recipe(mill, first, summary, self.shape, self.spec.memory)
+        """See `Size.recipe`."""
+        return graph_recipe(mill, first, summary, self.shape, self.job.memory)
+
+    def scratch_bound(self, need: int) -> int:
+        """See `Size.scratch_bound`."""
+        return scratch_bound(self.shape)
+
+
+def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
+    """Return the bytes that each stage's directory holds when it is finished."""
+    regions = {} if shape.region_bytes is None else region_files(shape, memory)
+    return _every_file(shape, side) | regions
+
+
+def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
+    p, n, d = shape.parameters, shape.n, shape.dim
+    node, sampled = shape.node, navigation_size(p.navigation, n)
+    codes, graph = n * min(p.pq_bytes, d), n * 4 * (p.max_degree + 1)
+    entries = n_entries(p.entries, n) * 4 * (d + 1)
+    navigation = sampled * 4 * (NAVIGATION_VAMANA.max_degree + 2)
+    codebook = N_CENTRES * 4 * d + shape.rotation_bytes
+    metadata = int(n * side.metadata)
+    members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
+    cells, _ = expected_shards(shape)
+    return {
+        "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,
+        "sample": shape.drawn * shape.row_bytes,
+        "cluster": cells * 4 * (d + 3),
+        "comparable": n * shape.comparable_bytes,
+        "assign": members * (shape.row_bytes + _RUN_PAIR_BYTES),
+        "build": graph if p.shard_vectors is None else members * (4 * p.max_degree + _PAIR_BYTES),
+        "unite": graph,
+        "link": graph,
+        "encode": codes + codebook,
+        "order": 8 * n,
+        "entries": entries,
+        "navigation": navigation,
+        "pack": n * (node_bytes(shape) + min(p.pq_bytes, d) + _PAIR_BYTES),
+        "emit": node.n_pages(n) * (PAGE_BYTES + 4)
+        + codes
+        + codebook
+        + entries
+        + navigation
+        + int(n * (4 + side.ids))
+        + metadata,
+        "certify": 0,  # links to what emit wrote
+    }
+
+
+def node_bytes(shape: GraphShape) -> int:
+    """Return the bytes of a vertex on its way to its page: vector, neighbours, degree."""
+    node = shape.node
+    return node.dim * node.element_dtype.itemsize + 4 * node.max_degree + 4
+
+
+def needed_scratch(
+    shape: GraphShape, side: SideColumns, memory: int, keep: bool
+) -> tuple[int, dict[str, int]]:
+    """Return the most bytes that the work directory of a graph build will hold, and what each stage leaves there."""
+
+    def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
+        return graph_recipe(mill, first, summary, shape, memory)
+
+    return played(recipe, stage_files(shape, side, memory), shape.stored, keep)
+
+
+def scratch_bound(shape: GraphShape) -> int:
+    """Return the most bytes that the work directory of a graph build may take: about fanout * input + 2 * output.
+
+    Fanout is 2 for a build in shards, 11 region by region, where candidates and edges of vertices come on top
+    (`regions.memory.most_scratch`), and 1 otherwise. A type that the builder or the order does not take (int8, float16)
+    is input twice, as it is and converted. Codes, and the maps between vertices and slots, lie beside their copies in
+    the output until that is finished; samples, which do not grow with the input, come on top.
+    """
+    fanout = 2 if shape.parameters.shard_vectors is not None else 1
+    vector = fanout * shape.row_bytes + shape.comparable_bytes * shape.is_converted
+    if shape.region_bytes is not None:
+        vector += most_scratch(shape.comparable_bytes, shape.parameters.max_degree, shape.parameters.saturate)
+    sample = shape.drawn * shape.row_bytes
+    beside = shape.parameters.pq_bytes + 16
+    return shape.n * (vector + beside) + 2 * output_bytes(shape) + sample + _SLACK
+
+
+def output_bytes(shape: GraphShape) -> int:
+    """Return about how large the index will be: nodes on their pages, codes, ids."""
+    pages = shape.node.n_pages(shape.n)
+    codes = shape.n * shape.parameters.pq_bytes + shape.rotation_bytes
+    return pages * (PAGE_BYTES + 4) + codes + shape.n * (4 + int(2 * shape.id_bytes))
+
+
+GRAPH = Kind("graph", Parameters, GraphSize)

@@ -1,4 +1,4 @@
-"""Stages *build*, and for shards *assign*, *build*, *unite* and *merge*: one graph of all vectors.
+"""Stages *build*, and for shards *assign*, *build*, *unite* and *link*: one graph of all vectors.
 
 A build that fits the budget is made in one piece. Otherwise a sort-merge by shard id hands every shard its
 vectors, each shard's graph becomes records (vertex, neighbours), and a second sort-merge by vertex id unites the
@@ -33,14 +33,14 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.execution.allocator import give_back
+from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES
 from indexmill.pipeline.mill.external_sort import collect, count
-from indexmill.pipeline.spec import BUILDERS_OF_ALL_TYPES
 
 COMPARABLE_VERSION = 1
 ASSIGN_VERSION = 2
 BUILD_VERSION = 5
 UNITE_VERSION = 3
-MERGE_VERSION = 3
+LINK_VERSION = 3
 #: A shard may exceed its size by this share: the sample that sized it is not the whole.
 SHARD_TOLERANCE = 1.02
 #: Rows copied or converted at a time.
@@ -198,7 +198,7 @@ def unite_task(
         np.savez(file, neighbours=neighbours, degrees=degrees, shards=np.bincount(shards))
 
 
-def merge_task(
+def link_task(
     vectors: str,
     parts: list[str],
     n: int,

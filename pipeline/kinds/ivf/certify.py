@@ -1,7 +1,8 @@
-"""How many lists must be probed: where the true neighbours of some queries lie among the lists they would probe."""
+"""Stage *certify* of an IVF index: recall by the number of lists probed, judged by which lists hold true neighbours."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,27 @@ from numpy.typing import NDArray
 from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.cluster.closure import NO_CELL, cell_sizes
 from indexmill.builders.lists.exact import exact_neighbours
-from indexmill.pipeline.kinds.common.certify import QUERIES, K
+from indexmill.pipeline.draws import LISTS_CERTIFICATE, drawn_rows
+from indexmill.pipeline.kinds.common.certify import QUERIES, K, write_certificate
 from indexmill.pipeline.kinds.common.recall import mean_recall
+from indexmill.pipeline.kinds.ivf.tasks import load_centroids
 
-#: Keeps the queries of a certificate apart from the training sample, which is drawn with the same seed.
-_STREAM = 0x1F5E
+VERSION = 2
+
+
+def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int) -> None:
+    """Write ``certificate.json``: what share of true neighbours lies in the lists that are probed, leave-one-out.
+
+    That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.
+    """
+    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    cells = np.empty((len(vectors), np.load(labels[0], mmap_mode="r").shape[1]), np.uint32)
+    first = 0
+    for file in labels:
+        part = np.load(file, mmap_mode="r")
+        cells[first : first + len(part)] = part
+        first += len(part)
+    write_certificate(out, certify(vectors, cells, load_centroids(Path(centroids)), seed, threads))
 
 
 def list_recalls(ranks: NDArray[np.int64], n_lists: int) -> NDArray[np.float64]:
@@ -52,7 +69,7 @@ def certify(
     if n < 2:
         return None
     k = min(K, n - 1)
-    rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(QUERIES, n), replace=False))
+    rows = drawn_rows(seed, LISTS_CERTIFICATE, n, QUERIES)
     queries = np.asarray(vectors[rows])
     truth, _ = exact_neighbours(vectors, queries, k, threads, skip=rows)
     order = nearest_cells(queries, centroids, len(centroids), threads)

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.index.manifest import Manifest
-from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.memory import merge_bytes
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.graph import budget
-from indexmill.pipeline.kinds.ivf import memory as ivf_budget
-from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
+from indexmill.pipeline.kinds.ivf import certify, tasks
+from indexmill.pipeline.kinds.ivf.shape import IvfShape
 from indexmill.pipeline.kinds.ivf.tasks import Batch
 from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
@@ -38,15 +37,15 @@ class IvfRecipe(Recipe):
         mill: Mill,
         ingest: Stage,
         summary: InputSummary,
-        shape: ivf_budget.IvfShape,
+        shape: IvfShape,
         memory: int,
         given: NDArray[np.float32] | None = None,
     ) -> None:
         super().__init__(mill, ingest, summary, memory)
         self.shape, self.p, self.given = shape, shape.parameters, given
-        self.cuts = ivf_budget.spans(shape, memory)
+        self.cuts = shape.cuts(memory)
         self.spans = [pair for cut in self.cuts for pair in pairwise(cut)]
-        self.sample = self._sample()
+        self.sample = self._sample_stage(self.p.sample_vectors, self.p.seed)
         self.centroids = self._centroids()
         self.assign = self._assign()
         self.labels = task_files(self.assign.path, len(self.spans), "npy")
@@ -55,13 +54,6 @@ class IvfRecipe(Recipe):
         self.emit = self._emit()
         self.emit.pinned = True
         self.certify = self._certify()
-
-    def _sample(self) -> Stage:
-        what = {"vectors": self.p.sample_vectors, "seed": self.p.seed}
-        return self._call(
-            "sample", cluster.SAMPLE_VERSION, what, [self.ingest],
-            lambda: (cluster.sample_task, self.vectors, self.p.sample_vectors, self.p.seed),
-        )  # fmt: skip
 
     def _centroids(self) -> Stage:
         what: dict[str, Any] = {
@@ -74,21 +66,21 @@ class IvfRecipe(Recipe):
         if self.given is not None:
             what["given"] = hashlib.sha256(self.given.tobytes()).hexdigest()
         return self._call(
-            "centroids", ivf_tasks.CENTROIDS_VERSION, what, [self.ingest, self.sample],
+            "centroids", tasks.CENTROIDS_VERSION, what, [self.ingest, self.sample],
             lambda: (
-                ivf_tasks.centroids_task, str(self.ingest.path), str(self.sample.path), self.p, self.given,
+                tasks.centroids_task, str(self.ingest.path), str(self.sample.path), self.p, self.given,
             ),
         )  # fmt: skip
 
     def _n_lists(self) -> int:
         """Lists there are: fewer than wanted where the sample has fewer vectors that differ."""
-        return len(ivf_tasks.load_centroids(self.mill.read(self.centroids)))
+        return len(tasks.load_centroids(self.mill.read(self.centroids)))
 
     def _assign(self) -> Stage:
         return self._tasks(
-            "assign", ivf_tasks.ASSIGN_VERSION, self._closure(), [self.ingest, self.centroids], "npy", self._cut,
+            "assign", tasks.ASSIGN_VERSION, self._closure(), [self.ingest, self.centroids], "npy", self._cut,
             lambda: (
-                ivf_tasks.assign_task,
+                tasks.assign_task,
                 [
                     (self.vectors, str(self.centroids.path), self.p, first, last)
                     for first, last in self.spans
@@ -122,15 +114,15 @@ class IvfRecipe(Recipe):
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             arguments: list[tuple[Any, ...]] = []
             for batch, cut in zip(self._batches(), self.cuts, strict=True):
-                size = ivf_budget.chunk_batch_bytes(self.shape, len(cut) - 1, self.memory)
+                size = self.shape.chunk_batch_bytes(len(cut) - 1, self.memory)
                 arguments += [
                     (self.vectors, str(self.centroids.path), self.p.compute, batch, labels, first, last, size)
                     for labels, (first, last) in zip(batch.labels, pairwise(cut), strict=True)
                 ]
-            return ivf_tasks.pack_task, arguments
+            return tasks.pack_task, arguments
 
         return self._tasks(
-            "pack", ivf_tasks.PACK_VERSION, what, [self.assign, self.centroids, self.ingest], "chunk", self._cut,
+            "pack", tasks.PACK_VERSION, what, [self.assign, self.centroids, self.ingest], "chunk", self._cut,
             jobs, self._weights, unit="vectors",
         )  # fmt: skip
 
@@ -138,36 +130,36 @@ class IvfRecipe(Recipe):
         chunks = task_files(self.pack.path, len(self.spans), "chunk")
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
-            n_lists, buffer, at = self._n_lists(), budget.merge_bytes(self.memory), 0
+            n_lists, buffer, at = self._n_lists(), merge_bytes(self.memory), 0
             arguments: list[tuple[Any, ...]] = []
             for batch in self._batches():
                 mine = chunks[at : at + len(batch.labels)]
                 arguments.append((batch, n_lists, self.shape.row_bytes, self.p.copies > 1, mine, buffer))
                 at += len(mine)
-            return ivf_tasks.lists_task, arguments
+            return tasks.lists_task, arguments
 
         return self._tasks(
-            "lists", ivf_tasks.LISTS_VERSION, {}, [self.pack, self.assign, self.centroids], "imx",
+            "lists", tasks.LISTS_VERSION, {}, [self.pack, self.assign, self.centroids], "imx",
             self.shape.batches, jobs, lambda: sizes_of(self.shape.batches), unit="vectors",
         )  # fmt: skip
 
     def _emit(self) -> Stage:
         files = task_files(self.lists.path, len(self.cuts), "imx")
         return self._call(
-            "emit", ivf_tasks.EMIT_VERSION, {"metric": self.p.metric, "vectors": self.p.keep_vectors},
+            "emit", tasks.EMIT_VERSION, {"metric": self.p.metric, "vectors": self.p.keep_vectors},
             [self.lists, self.centroids, self.ingest],
             lambda: (
-                ivf_tasks.emit_task, str(self.ingest.path), str(self.centroids.path), files,
+                tasks.emit_task, str(self.ingest.path), str(self.centroids.path), files,
                 sizes_of(self.shape.batches), self.p,
             ),
         )  # fmt: skip
 
     def _certify(self) -> Stage:
         return self._call(
-            "certify", ivf_tasks.CERTIFY_VERSION, {"seed": self.p.seed},
+            "certify", certify.VERSION, {"seed": self.p.seed},
             [self.emit, self.assign, self.centroids, self.ingest],
             lambda: (
-                ivf_tasks.certify_task, str(self.ingest.path), str(self.centroids.path), self.labels, self.p.seed,
+                certify.certify_task, str(self.ingest.path), str(self.centroids.path), self.labels, self.p.seed,
             ),
         )  # fmt: skip
 

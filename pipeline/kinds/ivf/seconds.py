@@ -20,11 +20,16 @@ from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.certify import QUERIES
-from indexmill.pipeline.kinds.graph.seconds import TRAINING_ROUNDS, write_seconds
-from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
-from indexmill.pipeline.kinds.ivf.memory import IvfShape, spans
+from indexmill.pipeline.kinds.common.seconds import (
+    HASH_SECONDS,
+    TRAINING_ROUNDS,
+    TRIAL_PREFIX,
+    write_seconds,
+)
+from indexmill.pipeline.kinds.ivf import tasks
+from indexmill.pipeline.kinds.ivf.shape import IvfShape
 from indexmill.pipeline.kinds.ivf.tasks import Batch
-from indexmill.pipeline.mill.clocks import least
+from indexmill.pipeline.mill.clocks import fastest
 
 #: Rows that are tried, and their bytes at most; seconds after which nothing is tried once more.
 _ROWS, _BYTES, _SECONDS = 16_384, 32 << 20, 6.0
@@ -32,8 +37,6 @@ _ROWS, _BYTES, _SECONDS = 16_384, 32 << 20, 6.0
 _MOST_CENTROIDS = 1024
 #: Queries of a certificate that are tried.
 _ASKED = 64
-#: Seconds of a byte of a finished file: it is hashed twice, before and after it has its build id.
-_HASH_SECONDS = 1.2e-9
 _CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
 
 
@@ -64,17 +67,17 @@ def ivf_seconds(
     InputError
         If one of the rows is unusable, naming it.
     """
-    with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=".indexmill-probe-") as work:
+    with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as work:
         rates = _tried(source, shape, Path(work))
-    cuts, n = spans(shape, memory), shape.n
-    tasks = min(workers, sum(len(cut) - 1 for cut in cuts))
+    cuts, n = shape.cuts(memory), shape.n
+    n_tasks = min(workers, sum(len(cut) - 1 for cut in cuts))
     work_seconds = {
         "ingest": n * rates.reading,
         "centroids": rates.training / workers,
-        "assign": n * rates.assigning / tasks,
-        "pack": n * rates.packing / tasks,
+        "assign": n * rates.assigning / n_tasks,
+        "pack": n * rates.packing / n_tasks,
         "lists": n * rates.merging / min(workers, len(cuts)),
-        "emit": (files["lists"] + files["emit"]) * _HASH_SECONDS,
+        "emit": (files["lists"] + files["emit"]) * HASH_SECONDS,
         "certify": QUERIES * (n * rates.comparing + rates.ranking) / workers,
     }
     writing = write_seconds(directory)
@@ -100,28 +103,28 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
     vectors, deadline = str(work / "vectors.npy"), time.perf_counter() + _SECONDS
 
     def assign() -> None:
-        ivf_tasks.assign_task(vectors, str(work), p, 0, n, labels)
+        tasks.assign_task(vectors, str(work), p, 0, n, labels)
 
     def pack() -> None:
-        ivf_tasks.pack_task(vectors, few, p.compute, mine, labels, 0, n, _CHUNK_BATCH, chunk)
+        tasks.pack_task(vectors, few, p.compute, mine, labels, 0, n, _CHUNK_BATCH, chunk)
 
     def merge() -> None:
         Path(lists).unlink(missing_ok=True)
-        ivf_tasks.lists_task(mine, n_few, shape.row_bytes, False, [chunk], _BUFFER, lists)
+        tasks.lists_task(mine, n_few, shape.row_bytes, False, [chunk], _BUFFER, lists)
 
     assign()
-    assigning = least(assign, deadline) / n
+    assigning = fastest(assign, deadline) / n
     cells = np.load(labels)
     copies = np.count_nonzero(cells != NO_CELL) / n
     np.save(labels, cells[:, :1] % np.uint32(n_few))
     pack()
-    packing = copies * least(pack, deadline) / n
+    packing = copies * fastest(pack, deadline) / n
     merge()
-    merging = copies * least(merge, deadline) / n
+    merging = copies * fastest(merge, deadline) / n
     asked = wide[: min(_ASKED, n)]
-    comparing = least(lambda: wide @ asked.T, deadline) / (n * len(asked))
+    comparing = fastest(lambda: wide @ asked.T, deadline) / (n * len(asked))
     nearest_cells(asked, centroids, len(centroids))
-    ranking = least(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
+    ranking = fastest(lambda: nearest_cells(asked, centroids, len(centroids)), deadline) / len(asked)
     training = _training_seconds(wide, shape, deadline)
     return Rates(reading, assigning, packing, merging, training, comparing, ranking)
 
@@ -157,13 +160,13 @@ def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: floa
     seconds = 0.0
     if centroids < len(some):
         model.partial_fit(some)
-        step = least(lambda: model.partial_fit(some), deadline)
+        step = fastest(lambda: model.partial_fit(some), deadline)
         seconds = PASSES * shape.drawn / len(some) * step * (p.lists / centroids)
     if p.codec == "pq":
         book = train_pq(rows[:512], p.pq_bytes, seed=p.seed)
-        encoding = least(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
+        encoding = fastest(lambda: encode_pq(rows[:4096], book), deadline) / min(4096, len(rows))
         seconds += min(shape.drawn, TRAINING_VECTORS) * TRAINING_ROUNDS * encoding
-    if p.lists >= ivf_tasks.GRAPH_FROM:
+    if p.lists >= tasks.GRAPH_FROM:
         seconds += _graph_seconds(rows, p.lists)
     return seconds
 

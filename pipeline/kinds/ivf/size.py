@@ -1,25 +1,37 @@
-"""What a build of an IVF index knows before its first stage."""
+"""The size of an IVF build: its memory and files, and centroids that were given."""
 
 from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.builders.quantize.pq import N_CENTRES
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource, read_queries
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import unit
 from indexmill.pipeline.kinds.ivf import memory
+from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
-from indexmill.pipeline.kinds.kind import Blueprint
-from indexmill.pipeline.kinds.scratch import played, side_columns
+from indexmill.pipeline.kinds.ivf.seconds import ivf_seconds
+from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
+from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
+from indexmill.pipeline.kinds.kind import Job, Kind, Size
+from indexmill.pipeline.kinds.scratch import SideColumns, side_columns
 from indexmill.pipeline.mill.stages import Mill, Stage
-from indexmill.pipeline.spec import BuildSpec, IvfParameters
+
+#: Scratch space that does not grow with the input.
+_SLACK = 256 << 20
 
 
-class IvfBlueprint(Blueprint):
-    """The build of an IVF index; see `Blueprint`.
+class IvfSize(Size):
+    """The size of an IVF build; see `Size`.
 
     Attributes
     ----------
@@ -27,38 +39,59 @@ class IvfBlueprint(Blueprint):
         With parameters that say how large batches are.
     given : float32 array, shape (n_lists, dim), or None
         Centroids to use in place of trained ones.
-
-    Raises
-    ------
-    ConfigError, InputError
-        If the metric or given centroids do not suit the input.
-    BudgetError
-        If the build does not fit.
     """
 
-    def __init__(self, spec: BuildSpec, source: VectorSource, p: IvfParameters) -> None:
-        super().__init__(spec, source)
+    def __init__(self, job: Job, source: VectorSource) -> None:
+        super().__init__(job, source)
+        p = job.parameters
+        assert isinstance(p, IvfParameters)
         ingest.check_metric(source, p.metric)
         dtype = ingest.stored_dtype(source.dtype, p.metric)
-        self.given = _given_centroids(spec.centroids, source, p) if spec.centroids is not None else None
+        self.given = _given_centroids(job.centroids, source, p) if job.centroids is not None else None
         resolved = p if self.given is None else p.model_copy(update={"lists": len(self.given)})
-        dim = source.dim + (p.metric == "ip")
-        asked = memory.IvfShape(source.n_vectors, dim, dtype, side_columns(source).ids, resolved)
-        self.shape = memory.with_batches(asked, spec.memory)
-        memory.check_memory(self.shape, spec.memory, spec.executor, spec.workers)
+        self._side = side_columns(source)
+        asked = IvfShape(source.n_vectors, source.dim + (p.metric == "ip"), dtype, self._side.ids, resolved)
+        self.shape = with_batches(asked, job.memory)
+        memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
 
-    def needed_scratch(self) -> tuple[int, dict[str, int]]:
-        """See `Blueprint.needed_scratch`."""
-        sizes = memory.stage_files(self.shape, side_columns(self.source))
-        return played(self.recipe, sizes, (self.shape.n, self.shape.dim, str(self.shape.dtype)), self.keep)
+    @property
+    def stored(self) -> tuple[int, int, str]:
+        """See `Size.stored`."""
+        return self.shape.stored
 
-    def scratch_bound(self, need: int) -> int:
-        """See `Blueprint.scratch_bound`."""
-        return memory.scratch_bound(self.shape)
+    def stage_bytes(self) -> dict[str, int]:
+        """See `Size.stage_bytes`."""
+        return memory.stage_bytes(self.shape, self.job.memory, self.job.workers)
+
+    def stage_files(self) -> dict[str, int]:
+        """See `Size.stage_files`."""
+        return stage_files(self.shape, self._side)
+
+    def seconds(self, place: Path) -> dict[str, float]:
+        """See `Size.seconds`."""
+        job = self.job
+        return ivf_seconds(self.source, self.shape, job.memory, job.workers, place, self.stage_files())
+
+    def facts(self) -> dict[str, Any]:
+        """Return ``ivf``: lists, batches and bytes of the index."""
+        shape, files = self.shape, self.stage_files()
+        facts = {
+            "lists": shape.parameters.lists,
+            "codec": shape.parameters.codec,
+            "batches": len(shape.batches) - 1,
+            "batch_vectors": min(shape.parameters.batch_vectors or shape.n, shape.n),
+            "index_bytes": files["lists"] + files["emit"],
+        }
+        return {"ivf": facts}
 
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> IvfRecipe:
-        """See `Blueprint.recipe`."""
-        return IvfRecipe(mill, first, summary, self.shape, self.spec.memory, self.given)
+        """See `Size.recipe`."""
+        return IvfRecipe(mill, first, summary, self.shape, self.job.memory, self.given)
+
+    def scratch_bound(self, need: int) -> int:
+        """Return the input, and twice the output."""
+        side = SideColumns(2 * self.shape.id_bytes, 2 * self.shape.id_bytes)
+        return 2 * sum(stage_files(self.shape, side).values()) + _SLACK
 
 
 def _given_centroids(path: str, source: VectorSource, p: IvfParameters) -> NDArray[np.float32]:
@@ -80,3 +113,32 @@ def _given_centroids(path: str, source: VectorSource, p: IvfParameters) -> NDArr
     if p.metric == "cosine" and not (given != 0).any(axis=1).all():
         raise InputError(f"{path}: a centroid is zero, which has no direction; leave it out")
     return unit(given) if p.metric == "cosine" else given
+
+
+def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
+    """Return the bytes that each stage's directory holds when it is finished; *emit* has the lists as links."""
+    p, n = shape.parameters, shape.n
+    batches = len(shape.batches) - 1
+    copied = n * p.copies
+    filled = batches * p.lists * -math.expm1(-copied / (batches * p.lists))  # lists that hold anything
+    ends = max(
+        PAGE_BYTES / 2, PAGE_BYTES - copied * (shape.row_bytes + 4) / filled
+    )  # what is left of a last page
+    lists = copied * (shape.row_bytes + 4) * 4100 // 4096 + int(filled * ends) + 16 * batches * p.lists
+    lists += 6 * PAGE_BYTES * batches
+    metadata = int(n * side.metadata)
+    centroids = p.lists * (shape.dim * 4 + 132 * (p.lists >= GRAPH_FROM)) + N_CENTRES * 4 * shape.dim
+    kept = n * (shape.stored_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least
+    return {
+        "ingest": n * shape.stored_bytes + int(n * side.ids_file) + metadata,
+        "sample": shape.drawn * shape.stored_bytes,
+        "centroids": centroids,
+        "assign": 4 * copied,
+        "pack": copied * (shape.row_bytes + 8),
+        "lists": lists,
+        "emit": centroids + kept + int(n * (4 + side.ids)) + metadata,
+        "certify": 0,
+    }
+
+
+IVF = Kind("ivf", IvfParameters, IvfSize)

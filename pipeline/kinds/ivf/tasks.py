@@ -8,8 +8,6 @@ batches, so that the lists that a query probes are the same everywhere.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,23 +32,21 @@ from indexmill.formats.ivf.index import VECTORS_NAME
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.kinds.common.encode import encoded, trained
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
-from indexmill.pipeline.kinds.graph.emit import seal
-from indexmill.pipeline.kinds.ivf.certify import certify
+from indexmill.pipeline.kinds.common.record import seal
+from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.mill.external_sort import merge
-from indexmill.pipeline.spec import IvfParameters
 
 CENTROIDS_VERSION = 2
 ASSIGN_VERSION = 2
 PACK_VERSION = 2
 LISTS_VERSION = 2
 EMIT_VERSION = 2
-CERTIFY_VERSION = 2
 #: Centroids from which on a graph finds those near a query sooner than a look at all of them.
 GRAPH_FROM = 16384
 #: Rows whose cells are found, or that are encoded, at a time.
 _BLOCK = 8192
 #: The same on a GPU, which cuts them by its own memory; and bytes of float32 that go there to be encoded.
-_DEVICE_BLOCK, DEVICE_BLOCK_BYTES = 1 << 17, 16 << 20
+_GPU_BLOCK, GPU_BLOCK_BYTES = 1 << 17, 16 << 20
 
 
 class Batch(NamedTuple):
@@ -66,9 +62,9 @@ def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
     """Write ``centroids.npy``, ``scale.npy`` or ``codebook.npz`` as the codec needs them, ``graph.npz`` of many."""
-    directory, device = Path(out), open_device(p.compute)
+    directory, gpu = Path(out), open_device(p.compute)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
-    centroids = fit_centroids(rows, p.lists, p.seed, threads, device) if given is None else given
+    centroids = fit_centroids(rows, p.lists, p.seed, threads, gpu) if given is None else given
     np.save(directory / "centroids.npy", centroids)
     if len(centroids) >= GRAPH_FROM:
         graph = LeaderGraph(centroids, seed=p.seed, threads=threads).graph
@@ -81,9 +77,9 @@ def centroids_task(
         scale = fit_scale(np.array(summary.minimum), np.array(summary.maximum), 8)
         np.save(directory / "scale.npy", np.stack([scale.minimum, scale.step]))
     if p.codec == "pq":
-        cells = nearest_cells(rows, centroids, 1, threads, device)[:, 0]
+        cells = nearest_cells(rows, centroids, 1, threads, gpu)[:, 0]
         residuals = np.asarray(rows, np.float32) - centroids[cells]
-        book = trained(residuals, p.pq_bytes, p.seed, device, threads)
+        book = trained(residuals, p.pq_bytes, p.seed, gpu, threads)
         np.savez(directory / "codebook.npz", pivots=book.pivots, offsets=book.offsets)
 
 
@@ -113,15 +109,15 @@ def _load_graph(directory: Path) -> CellGraph | None:
 def assign_task(vectors: str, centroids: str, p: IvfParameters, first: int, last: int, out: str) -> None:
     """Write the cells of each of the rows `first` to `last` as .npy, uint32 (rows, copies): see `closure_cells`."""
     rows, centres = np.load(vectors, mmap_mode="r")[first:last], load_centroids(Path(centroids))
-    device = open_device(p.compute)
-    cells, block = Cells(centres, rows.dtype, device), _BLOCK if device is None else _DEVICE_BLOCK
+    gpu = open_device(p.compute)
+    cells, block = Cells(centres, rows.dtype, gpu), _BLOCK if gpu is None else _GPU_BLOCK
     labels = np.empty((len(rows), p.copies), np.uint32)
     for at in range(0, len(rows), block):
         some = np.asarray(rows[at : at + block])
         if p.copies == 1:
             labels[at : at + block, 0] = cells.nearest(some)
         else:
-            labels[at : at + block] = closure_cells(some, centres, p.copies, p.closure, device)
+            labels[at : at + block] = closure_cells(some, centres, p.copies, p.closure, gpu)
     with open(out, "wb") as file:
         np.save(file, labels)
 
@@ -165,21 +161,21 @@ def _encoded(
     cells: NDArray[np.uint32],
     scale: NDArray[np.float32] | None,
     codebook: Codebook | None,
-    device: ArrayDevice | None,
+    gpu: ArrayDevice | None,
 ) -> NDArray[np.uint8]:
     """Return the rows of lists, uint8 (m, row_bytes)."""
     if scale is None and codebook is None:
         return np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
     parts = []
-    on_device = device is not None and codebook is not None
-    block = max(_BLOCK, DEVICE_BLOCK_BYTES // (4 * vectors.shape[1])) if on_device else _BLOCK
+    on_gpu = gpu is not None and codebook is not None
+    block = max(_BLOCK, GPU_BLOCK_BYTES // (4 * vectors.shape[1])) if on_gpu else _BLOCK
     for at in range(0, len(vectors), block):
         some = np.asarray(vectors[at : at + block], np.float32)
         if scale is not None:
             parts.append(Scale(scale[0], scale[1], 8).encode(some))
         elif codebook is not None:
             residuals = some - centroids[cells[at : at + block]]
-            parts.append(encoded(residuals, codebook, device))
+            parts.append(encoded(residuals, codebook, gpu))
     return np.concatenate(parts)
 
 
@@ -225,27 +221,8 @@ def emit_task(
     for number, file in enumerate(lists):
         link_or_copy(file, directory / batch_name(number))
     write_ids(directory / "ids.imx", np.arange(len(stored), dtype=np.uint32), read_ids(Path(ingest)))
-    metadata = Path(ingest) / "metadata.parquet"
-    if metadata.exists():
-        shutil.copyfile(metadata, directory / metadata.name)
     if p.keep_vectors:
         form = RowFormat(shared.dim, shared.dtype)
         write_vectors(directory / VECTORS_NAME, form, len(stored), p.metric, stored, summary.max_norm)
     facts = {"lists": shared.n_lists, "codec": p.codec, "row_bytes": shared.row_bytes, "batches": sizes}
-    seal(directory, {"ivf": facts})
-
-
-def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int) -> None:
-    """Write ``certificate.json``: what share of true neighbours lies in the lists that are probed, leave-one-out.
-
-    That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.
-    """
-    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    cells = np.empty((len(vectors), np.load(labels[0], mmap_mode="r").shape[1]), np.uint32)
-    first = 0
-    for file in labels:
-        some = np.load(file, mmap_mode="r")
-        cells[first : first + len(some)] = some
-        first += len(some)
-    certificate = certify(vectors, cells, load_centroids(Path(centroids)), seed, threads)
-    (Path(out) / "certificate.json").write_text(json.dumps(certificate))
+    seal(directory, {"ivf": facts}, Path(ingest))

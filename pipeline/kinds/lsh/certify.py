@@ -1,13 +1,7 @@
-"""Stage *certify* of an LSH index: open what was emitted and measure it, leave-one-out, on rows of the input.
-
-As for a graph (`pipeline.kinds.common.certify`), sampled rows stand for queries that come from the same source as
-the vectors.
-"""
+"""Stage *certify* of an LSH index: overall ratio, recall and reads of searches for rows of the input."""
 
 from __future__ import annotations
 
-import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import exact_neighbours
-from indexmill.formats.index.manifest import Manifest, write_manifest
-from indexmill.formats.pagefile.atomic import link_or_copy
-from indexmill.pipeline.kinds.common.certify import QUERIES, K, distances_without_self
+from indexmill.formats.index.manifest import Manifest
+from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
+from indexmill.pipeline.kinds.common.certify import (
+    QUERIES,
+    K,
+    distances_without_self,
+    opened_as,
+    write_certificate,
+)
 from indexmill.pipeline.kinds.common.ratio import overall_ratio
 from indexmill.pipeline.kinds.common.recall import mean_recall, recall_by_distance
 from indexmill.pipeline.kinds.lsh.tasks import as_hashed
 
 VERSION = 1
-_STREAM = 0xCE57
 
 
 def certify_task(
@@ -31,16 +30,12 @@ def certify_task(
 ) -> None:
     """Write ``certificate.json``: overall ratio and recall with intervals, and reads; null when there is one vector.
 
-    The files in `emitted` are opened as the index that they will be, under `manifest`, with the vectors
-    `in_memory` or on storage, which changes no figure.
+    The index is searched with its vectors `in_memory` or on storage, which changes no figure.
     """
     vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    with tempfile.TemporaryDirectory(dir=out) as index:
-        for file in manifest.files:
-            link_or_copy(Path(emitted) / file.name, Path(index) / file.name)
-        write_manifest(Path(index), manifest)
-        certificate = measure(index, vectors, manifest.parameters["metric"], seed, in_memory, threads)
-    (Path(out) / "certificate.json").write_text(json.dumps(certificate))
+    with opened_as(manifest, emitted, out) as index:
+        metric = manifest.parameters["metric"]
+        write_certificate(out, measure(index, vectors, metric, seed, in_memory, threads))
 
 
 def measure(
@@ -53,7 +48,7 @@ def measure(
     if n < 2:
         return None
     k = min(K, n - 1)
-    rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(QUERIES, n), replace=False))
+    rows = drawn_rows(seed, CERTIFICATE, n, QUERIES)
     compared = as_hashed(vectors[rows]) if metric == "ip" else vectors[rows]
     _, truth = exact_neighbours(vectors, compared, k, threads, skip=rows)
     opened = LshIndex(index, vectors="memory" if in_memory else "storage", tables="storage")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.pagefile.reader import PageFile
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_ids, read_summary
-from indexmill.pipeline.kinds.graph.emit import seal
+from indexmill.pipeline.kinds.common.record import seal
 from indexmill.pipeline.kinds.lsh.ahead import read_ahead
 from indexmill.pipeline.kinds.lsh.tasks import PART_KIND, LshPlan, extent
 
@@ -73,10 +72,7 @@ def emit_task(
     write_tables(directory / "tables.imx", shape, chains.pointers)
     chains.close()
     write_ids(directory / "ids.imx", np.arange(len(vectors), dtype=np.uint32), read_ids(source))
-    metadata = source / "metadata.parquet"
-    if metadata.exists():
-        shutil.copyfile(metadata, directory / metadata.name)
-    seal(directory, {"lsh": lsh_facts(solved, summary, metric, shape) | chains.facts()})
+    seal(directory, {"lsh": lsh_facts(solved, summary, metric, shape) | chains.facts()}, source)
 
 
 def lsh_facts(solved: Solved, summary: InputSummary, metric: str, shape: LshShape) -> dict[str, Any]:

@@ -9,15 +9,14 @@ from indexmill.builders.lsh.solve import Solved
 from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.lsh.functions import SearchDefaults
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.memory import merge_bytes
 from indexmill.pipeline.kinds.common.record import emitted_manifest
-from indexmill.pipeline.kinds.graph import budget
-from indexmill.pipeline.kinds.lsh import certify, emit
-from indexmill.pipeline.kinds.lsh import memory as lsh_needs
-from indexmill.pipeline.kinds.lsh import tasks as lsh
-from indexmill.pipeline.kinds.lsh.memory import LshSize
+from indexmill.pipeline.kinds.lsh import certify, emit, tasks
+from indexmill.pipeline.kinds.lsh.memory import certified_in_memory
+from indexmill.pipeline.kinds.lsh.parameters import LshParameters
+from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, groups, parts
 from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
-from indexmill.pipeline.spec import LshParameters
 
 
 class LshRecipe(Recipe):
@@ -33,14 +32,14 @@ class LshRecipe(Recipe):
         self, mill: Mill, ingest: Stage, summary: InputSummary, p: LshParameters, memory: int
     ) -> None:
         super().__init__(mill, ingest, summary, memory)
-        asked = lsh_needs.asked(p)
+        asked = asked_of(p)
         self.sample = self._call(
-            "sample", lsh.SAMPLE_VERSION, {"metric": p.metric, "seed": p.seed}, [ingest],
-            lambda: (lsh.sample_task, self.vectors, p.metric, p.seed),
+            "sample", tasks.SAMPLE_VERSION, {"metric": p.metric, "seed": p.seed}, [ingest],
+            lambda: (tasks.sample_task, self.vectors, p.metric, p.seed),
         )  # fmt: skip
         self.solve = self._call(
-            "solve", lsh.SOLVE_VERSION, {"metric": p.metric, **asdict(asked)}, [ingest, self.sample],
-            lambda: (lsh.solve_task, str(ingest.path), str(self.sample.path), p.metric, asked),
+            "solve", tasks.SOLVE_VERSION, {"metric": p.metric, **asdict(asked)}, [ingest, self.sample],
+            lambda: (tasks.solve_task, str(ingest.path), str(self.sample.path), p.metric, asked),
         )  # fmt: skip
         self.solve.pinned = True  # later stages cannot be told without it, also in a build that goes on
 
@@ -49,17 +48,17 @@ class LshRecipe(Recipe):
         self.ingest.pinned = True  # those that read it next are not known yet
         try:
             self.mill.make(self.solve)
-            return lsh.read_solved(self.mill.read(self.solve))
+            return tasks.read_solved(self.mill.read(self.solve))
         finally:
             self.ingest.pinned = False
 
-    def complete(self, size: LshSize) -> LshRecipe:
-        """Add the other stages, of an index of `size`, with the solved parameters; return itself."""
-        self.size = size
-        self.shape = size.shape
-        self.spans = lsh_needs.spans(size, self.memory)
+    def complete(self, shape: SolvedShape) -> LshRecipe:
+        """Add the other stages, of an index of `shape`, with the solved parameters; return itself."""
+        self.shape = shape
+        self.tables = shape.tables
+        self.spans = shape.spans(self.memory)
         self.parts: list[emit.Part] = []
-        self.chains = [self._chain(group) for group in lsh_needs.groups(self.shape)]
+        self.chains = [self._chain(group) for group in groups(self.tables)]
         self.emit = self._emit()
         self.emit.pinned = True
         self.certify = self._certify()
@@ -67,59 +66,59 @@ class LshRecipe(Recipe):
 
     def manifest(self) -> Manifest:
         """See `Recipe.manifest`."""
-        return emitted_manifest(self.size.resolved(), self.summary, self.mill.read(self.emit))
+        return emitted_manifest(self.shape.resolved(), self.summary, self.mill.read(self.emit))
 
     def _hash(self, group: tuple[int, int]) -> Stage:
-        tables = (group[1] - group[0]) * self.shape.n_radii
-        batch = lsh_needs.hash_batch_bytes(self.size, self.memory)
+        tables = (group[1] - group[0]) * self.tables.n_radii
+        batch = self.shape.hash_batch_bytes(self.memory)
         return self._tasks(
-            "hash", lsh.HASH_VERSION, {"tables": group}, [self.ingest, self.solve], "chunk", self.spans,
+            "hash", tasks.HASH_VERSION, {"tables": group}, [self.ingest, self.solve], "chunk", self.spans,
             lambda: (
-                lsh.hash_task,
+                tasks.hash_task,
                 [
-                    (self.vectors, self.size.plan, group, first, last, batch)
+                    (self.vectors, self.shape.plan, group, first, last, batch)
                     for first, last in pairwise(self.spans)
                 ],
             ),
-            lambda: [size * tables for size in sizes_of(self.spans)], unit="entries",
+            lambda: [shape * tables for shape in sizes_of(self.spans)], unit="entries",
         )  # fmt: skip
 
     def _chain(self, group: tuple[int, int]) -> Stage:
         hashed = self._hash(group)
         chunks = task_files(hashed.path, len(self.spans) - 1, "chunk")
-        cuts = lsh_needs.parts(self.shape, group, self.memory)
-        start, bits = group[0] * self.shape.n_radii, self.shape.hash_bits
-        buffer = budget.merge_bytes(self.memory)
+        cuts = parts(self.tables, group, self.memory)
+        start, bits = group[0] * self.tables.n_radii, self.tables.hash_bits
+        buffer = merge_bytes(self.memory)
         stage = self._tasks(
-            "chain", lsh.CHAIN_VERSION, {"block_bytes": self.shape.block_bytes}, [hashed], "part",
+            "chain", tasks.CHAIN_VERSION, {"block_bytes": self.tables.block_bytes}, [hashed], "part",
             [first for first, _ in cuts],
             lambda: (
-                lsh.chain_task,
+                tasks.chain_task,
                 [
-                    (chunks, self.shape, (first - start) << bits, (last - start) << bits, buffer)
+                    (chunks, self.tables, (first - start) << bits, (last - start) << bits, buffer)
                     for first, last in cuts
                 ],
             ),
-            lambda: [(last - first) * self.shape.n_vectors for first, last in cuts], unit="entries",
+            lambda: [(last - first) * self.tables.n_vectors for first, last in cuts], unit="entries",
         )  # fmt: skip
         files = task_files(stage.path, len(cuts), "part")
-        self.parts += [lsh_needs.part(file, cut) for file, cut in zip(files, cuts, strict=True)]
+        self.parts += [emit.Part(file, *cut) for file, cut in zip(files, cuts, strict=True)]
         return stage
 
     def _emit(self) -> Stage:
-        p, s = self.size.parameters, self.size.solved
+        p, s = self.shape.parameters, self.shape.solved
         defaults = SearchDefaults(p.ratio, s.candidates, p.probes)
         what = {"metric": p.metric, "defaults": asdict(defaults)}
         return self._call(
             "emit", emit.VERSION, what, [*self.chains, self.solve, self.ingest],
             lambda: (
-                emit.emit_task, str(self.ingest.path), self.parts, self.size.plan, p.metric, s, defaults,
+                emit.emit_task, str(self.ingest.path), self.parts, self.shape.plan, p.metric, s, defaults,
             ),
-            counts=(self.shape.n_entries, "entries"),
+            counts=(self.tables.n_entries, "entries"),
         )  # fmt: skip
 
     def _certify(self) -> Stage:
-        p, in_memory = self.size.parameters, lsh_needs.certified_in_memory(self.size, self.memory)
+        p, in_memory = self.shape.parameters, certified_in_memory(self.shape, self.memory)
         return self._call(
             "certify", certify.VERSION, {"seed": p.seed}, [self.emit, self.ingest],
             lambda: (

@@ -15,19 +15,17 @@ from indexmill.formats.lsh.blocks import seal_blocks
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
-from indexmill.pipeline.kinds.graph.seconds import write_seconds
-from indexmill.pipeline.kinds.lsh import tasks as lsh
-from indexmill.pipeline.kinds.lsh.memory import LshSize
+from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRIAL_PREFIX, write_seconds
+from indexmill.pipeline.kinds.lsh import tasks
+from indexmill.pipeline.kinds.lsh.shape import SolvedShape
 
 #: Rows and tables that are tried.
 _ROWS, _TABLES = 16_384, 4
 _BATCH, _BUFFER = 256 << 10, 32 << 20
-#: Passes over a finished file: it is hashed twice, before and after it has its build id.
-_HASH_SECONDS = 1.2e-9
 
 
 def lsh_seconds(
-    source: VectorSource, size: LshSize, workers: int, directory: Path, files: dict[str, int]
+    source: VectorSource, shape: SolvedShape, workers: int, directory: Path, files: dict[str, int]
 ) -> dict[str, float]:
     """Return the predicted seconds of every stage in `files`, whose bytes it writes.
 
@@ -38,47 +36,47 @@ def lsh_seconds(
     """
     begun = time.perf_counter()
     batch = next(iter(source.batches(_ROWS)))
-    check_batch(batch, size.parameters.metric)
+    check_batch(batch, shape.parameters.metric)
     reading = (time.perf_counter() - begun) / len(batch.vectors)
-    rows = np.zeros((min(_ROWS, len(batch.vectors)), size.dim), np.float32)
+    rows = np.zeros((min(_ROWS, len(batch.vectors)), shape.dim), np.float32)
     rows[:, : batch.vectors.shape[1]] = batch.vectors[: len(rows)]
-    entries = size.shape.n_entries
-    with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=".indexmill-probe-") as work:
-        hashing, chaining, sealing = _tried(rows, size, Path(work))
+    entries = shape.tables.n_entries
+    with threadpool_limits(1), tempfile.TemporaryDirectory(dir=directory, prefix=TRIAL_PREFIX) as work:
+        hashing, chaining, sealing = _tried(rows, shape, Path(work))
         begun = time.perf_counter()
-        _ = rows @ rows[: lsh.SAMPLED].T
+        _ = rows @ rows[: tasks.SAMPLED].T
         comparing = (time.perf_counter() - begun) / len(rows)
     work_seconds: dict[str, float] = {
-        "ingest": size.n * reading,
-        "sample": size.n * comparing / workers,
+        "ingest": shape.n * reading,
+        "sample": shape.n * comparing / workers,
         "hash": entries * hashing / workers,
         "chain": entries * chaining / workers,
-        "certify": 2 * size.n * comparing / workers,
-        "emit": entries * sealing + files["emit"] * _HASH_SECONDS,
+        "certify": 2 * shape.n * comparing / workers,
+        "emit": entries * sealing + files["emit"] * HASH_SECONDS,
     }
     writing = write_seconds(directory)
     return {name: work_seconds.get(name, 0.0) + held * writing for name, held in files.items()}
 
 
-def _tried(rows: np.ndarray[Any, Any], size: LshSize, work: Path) -> tuple[float, float, float]:
+def _tried(rows: np.ndarray[Any, Any], shape: SolvedShape, work: Path) -> tuple[float, float, float]:
     """Seconds of an entry in *hash*, *chain* and *emit*, on one thread, by the tasks themselves."""
-    tables = min(_TABLES, size.solved.n_tables)
-    load = max(1, size.n // size.shape.buckets_per_table)
+    tables = min(_TABLES, shape.solved.n_tables)
+    load = max(1, shape.n // shape.tables.buckets_per_table)
     bits = max(0, (len(rows) // load).bit_length() - 1)  # buckets as full as those of the index
-    shape = LshShape(len(rows), tables, size.shape.n_radii, bits, size.shape.block_bytes)
-    plan = replace(size, n=len(rows), solved=replace(size.solved, n_tables=tables, hash_bits=bits)).plan
+    tried = LshShape(len(rows), tables, shape.tables.n_radii, bits, shape.tables.block_bytes)
+    plan = replace(shape, n=len(rows), solved=replace(shape.solved, n_tables=tables, hash_bits=bits)).plan
     np.save(work / "vectors.npy", rows)
     chunk, part = str(work / "0.chunk"), str(work / "0.part")
-    keys = tables * shape.n_radii << bits
+    keys = tables * tried.n_radii << bits
     for _ in range(2):  # the first time compiles
         times = [time.perf_counter()]
-        lsh.hash_task(str(work / "vectors.npy"), plan, (0, tables), 0, len(rows), _BATCH, chunk)
+        tasks.hash_task(str(work / "vectors.npy"), plan, (0, tables), 0, len(rows), _BATCH, chunk)
         times.append(time.perf_counter())
-        lsh.chain_task([chunk], shape, 0, keys, _BUFFER, part)
+        tasks.chain_task([chunk], tried, 0, keys, _BUFFER, part)
         times.append(time.perf_counter())
-        blocks = np.zeros((shape.n_entries // shape.capacity + 1, shape.block_bytes), np.uint8)
+        blocks = np.zeros((tried.n_entries // tried.capacity + 1, tried.block_bytes), np.uint8)
         nothing = np.zeros(len(blocks), np.uint64)
         seal_blocks(blocks, nothing, nothing)
         times.append(time.perf_counter())
-    hashing, chaining, sealing = (np.diff(times) / shape.n_entries).tolist()
+    hashing, chaining, sealing = (np.diff(times) / tried.n_entries).tolist()
     return hashing, chaining, sealing

@@ -1,9 +1,10 @@
-"""What a build of an LSH index knows before its first stage; its size is known when its parameters are solved."""
+"""The size of an LSH build, judged by the first rows of its input and again when its parameters are solved."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,26 @@ from indexmill.builders.lsh.probes import shared_bucket
 from indexmill.builders.lsh.solve import Solved, extent_of, tables_for
 from indexmill.formats.lsh.shape import most_probes
 from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import added_component, unit
-from indexmill.pipeline.kinds.kind import Blueprint
-from indexmill.pipeline.kinds.lsh import memory as lsh_needs
-from indexmill.pipeline.kinds.lsh import tasks as lsh
+from indexmill.pipeline.kinds.kind import Job, Kind, Size
+from indexmill.pipeline.kinds.lsh import memory, tasks
 from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
-from indexmill.pipeline.kinds.lsh.memory import LshSize
+from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParameters
 from indexmill.pipeline.kinds.lsh.recipe import LshRecipe
 from indexmill.pipeline.kinds.lsh.sample import table_blocks
-from indexmill.pipeline.kinds.scratch import played, side_columns
+from indexmill.pipeline.kinds.lsh.seconds import lsh_seconds
+from indexmill.pipeline.kinds.lsh.shape import (
+    SolvedShape,
+    asked_of,
+    expected_blocks,
+    groups,
+    output_bytes,
+)
+from indexmill.pipeline.kinds.scratch import SideColumns, played, side_columns
 from indexmill.pipeline.mill.stages import Mill, Stage
-from indexmill.pipeline.spec import DEFAULT_SUCCESS, BuildSpec, LshParameters
 
 #: Samples and page headers: scratch space that does not grow with the input.
 _SLACK = 64 << 20
@@ -35,29 +43,24 @@ _ROWS, _BYTES, _WHOLE_BYTES = 16_384, 32 << 20, 64 << 20
 _MOST_GROWTH = 500.0
 
 
-class LshBlueprint(Blueprint):
-    """The build of an LSH index; see `Blueprint`.
+class LshSize(Size):
+    """The size of an LSH build, about: how many tables there are is known when all vectors were read; see `Size`.
 
     Attributes
     ----------
-    size : LshSize
-        About what the index will be, judged by the first rows of `source`.
-
-    Raises
-    ------
-    ConfigError, InputError
-        If parameters and input do not go together.
-    BudgetError
-        If the build does not fit.
+    shape : SolvedShape
+        Judged by the first rows of `source`.
     """
 
-    def __init__(self, spec: BuildSpec, source: VectorSource, p: LshParameters) -> None:
-        super().__init__(spec, source)
+    def __init__(self, job: Job, source: VectorSource) -> None:
+        super().__init__(job, source)
+        p = job.parameters
+        assert isinstance(p, LshParameters)
         ingest.check_metric(source, p.metric)
         self._side = side_columns(source)
         rows, norm = _first_rows(source, p.metric)
         self._rows = np.asarray(rows[:_ROWS], np.float32)
-        size = LshSize(
+        shape = SolvedShape(
             n=source.n_vectors,
             dim=source.dim + (p.metric == "ip"),
             dtype=ingest.stored_dtype(source.dtype, p.metric),
@@ -65,33 +68,53 @@ class LshBlueprint(Blueprint):
             parameters=p,
             solved=_preview(rows, norm, source.n_vectors, p),
         )
-        self.size = self._filled(size)
+        self.shape = self._filled(shape)
         self._check_memory()
 
-    def _filled(self, size: LshSize) -> LshSize:
-        """Return `size` with the blocks that its tables take, judged by the first rows."""
-        return replace(size, table_blocks=table_blocks(self._rows, size.plan, size.n))
+    @property
+    def stored(self) -> tuple[int, int, str]:
+        """See `Size.stored`."""
+        return self.shape.stored
+
+    def stage_bytes(self) -> dict[str, int]:
+        """See `Size.stage_bytes`."""
+        return memory.stage_bytes(self.shape, self.job.memory, self.job.workers)
+
+    def stage_files(self) -> dict[str, int]:
+        """See `Size.stage_files`."""
+        return stage_files(self.shape, self.job.memory, self._side)
+
+    def seconds(self, place: Path) -> dict[str, float]:
+        """See `Size.seconds`."""
+        return lsh_seconds(self.source, self.shape, self.job.workers, place, self.stage_files())
+
+    def facts(self) -> dict[str, Any]:
+        """Return ``lsh``: what was solved for."""
+        return {"lsh": solved_facts(self.shape)}
+
+    def _filled(self, shape: SolvedShape) -> SolvedShape:
+        """Return `shape` with the blocks that its tables take, judged by the first rows."""
+        return replace(shape, table_blocks=table_blocks(self._rows, shape.plan, shape.n))
 
     def _check_memory(self) -> None:
-        lsh_needs.groups(self.size.shape)
-        check_probes(self.size.parameters.probes, self.size.solved.n_tables)
-        lsh_needs.check_memory(self.size, self.spec.memory, self.spec.executor, self.spec.workers)
+        groups(self.shape.tables)
+        check_probes(self.shape.parameters.probes, self.shape.solved.n_tables)
+        memory.check_memory(self.shape, self.job.memory, self.job.executor, self.job.workers)
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
-        """See `Blueprint.needed_scratch`."""
-        return self._needed_scratch(self.size)
+        """See `Size.needed_scratch`."""
+        return self._needed_scratch(self.shape)
 
-    def _needed_scratch(self, size: LshSize) -> tuple[int, dict[str, int]]:
-        memory = self.spec.memory
-        sizes = lsh_needs.stage_files(size, memory, self._side.ids_file, self._side.metadata)
+    def _needed_scratch(self, shape: SolvedShape) -> tuple[int, dict[str, int]]:
+        memory = self.job.memory
 
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
-            return LshRecipe(mill, first, summary, size.parameters, memory).complete(size)
+            return LshRecipe(mill, first, summary, shape.parameters, memory).complete(shape)
 
-        return played(recipe, sizes, (size.n, size.dim, str(size.dtype)), self.keep)
+        return played(recipe, stage_files(shape, memory, self._side), shape.stored, self.keep)
 
     def scratch_bound(self, need: int) -> int:
-        """See `Blueprint.scratch_bound`."""
+        """See `Size.scratch_bound`."""
         return need + need // 2 + _SLACK
 
     def hint(self, room: int) -> str:
@@ -105,9 +128,9 @@ class LshBlueprint(Blueprint):
             f"as many, for more reads a query{fewer}"
         )
 
-    def _smaller(self) -> LshSize | None:
+    def _smaller(self) -> SolvedShape | None:
         """Return the index as multi-probe makes it smaller, unless tables or probes were asked for."""
-        p, s = self.size.parameters, self.size.solved
+        p, s = self.shape.parameters, self.shape.solved
         if p.n_tables is not None or p.probes:
             return None
         met = shared_bucket(s.n_functions, p.width, SMALLER_PROBES)
@@ -115,21 +138,18 @@ class LshBlueprint(Blueprint):
         if most_probes(n_tables) < SMALLER_PROBES:
             return None
         parameters = p.model_copy(update={"probes": SMALLER_PROBES})
-        return replace(self.size, parameters=parameters, solved=replace(s, met=met)).with_tables(n_tables)
+        return replace(self.shape, parameters=parameters, solved=replace(s, met=met)).with_tables(n_tables)
 
     def _fewer(self, room: int) -> str:
 
-        def need(n_tables: int) -> int:
-            return self._needed_scratch(self.size.with_tables(n_tables))[0]
+        def fits(n_tables: int) -> bool:
+            return self._needed_scratch(self.shape.with_tables(n_tables))[0] <= room
 
-        low, high = 0, self.size.shape.n_tables
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if need(middle) <= room else (low, middle)
-        if not low:
+        most = greatest(fits, 0, self.shape.tables.n_tables)
+        if not most:
             return ", or build fewer vectors: not even one table fits"
-        less, now = self.size.with_tables(low).solved.success, self.size.solved.success
-        return f", or --n-tables {low}, with which {less:.3f} of the vectors within a radius are found, not {now:.3f}"
+        less, now = self.shape.with_tables(most).solved.success, self.shape.solved.success
+        return f", or --n-tables {most}, with which {less:.3f} of the vectors within a radius are found, not {now:.3f}"
 
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
         """Solve for the parameters, check what they need, and return the stages of the build.
@@ -139,11 +159,11 @@ class LshBlueprint(Blueprint):
         ConfigError, BudgetError
             As at first, now that all vectors were read.
         """
-        recipe = LshRecipe(mill, first, summary, self.size.parameters, self.spec.memory)
-        self.size = self._filled(replace(self.size, solved=recipe.make_solved()))
+        recipe = LshRecipe(mill, first, summary, self.shape.parameters, self.job.memory)
+        self.shape = self._filled(replace(self.shape, solved=recipe.make_solved()))
         self._check_memory()
         mill.store.scratch = self.scratch_limit(mill.store)
-        return recipe.complete(self.size)
+        return recipe.complete(self.shape)
 
 
 def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float | None]:
@@ -172,23 +192,46 @@ def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float 
 def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters) -> Solved:
     """Solve for what the first rows show."""
     extent = extent_of(vectors.min(axis=0).astype(float), vectors.max(axis=0).astype(float), norm)
-    nearest = lsh.nearest_distances(vectors, p.metric, p.seed, 1)
-    asked = lsh_needs.asked(p)
+    nearest = tasks.nearest_distances(vectors, p.metric, p.seed, 1)
+    asked = asked_of(p)
     if asked.n_radii is not None:  # whether they make sense is for all vectors to say
         grown = math.exp(min(asked.n_radii * math.log(asked.ratio), _MOST_GROWTH))
         extent = max(extent, (asked.first_radius or 1.0) * grown, extent * grown)
-    return lsh.solved(asked, n, extent, nearest)
+    return tasks.solved(asked, n, extent, nearest)
 
 
-def solved_facts(size: LshSize) -> dict[str, Any]:
+def solved_facts(shape: SolvedShape) -> dict[str, Any]:
     """Return what was solved for, to be shown."""
-    s = size.solved
+    s = shape.solved
     return {
-        **size.resolved().model_dump(exclude={"kind", "metric", "seed", "success"}),
+        **shape.resolved().model_dump(exclude={"kind", "metric", "seed", "success"}),
         "p1": round(s.p1, 6),
         "p2": round(s.p2, 6),
         "rho": round(s.rho, 6),
         "success": round(s.success, 6),
-        "index_bytes": lsh_needs.output_bytes(size),
-        "bitmap_bytes": size.shape.bitmap_bytes,
+        "index_bytes": output_bytes(shape),
+        "bitmap_bytes": shape.tables.bitmap_bytes,
     }
+
+
+def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str, int]:
+    """Return the bytes that each stage's directory holds at most; of hash and chain those of a group.
+
+    That is what it holds when it is finished, except the pointers that *emit* puts together in a file and removes.
+    """
+    tables = shape.tables
+    bounds, n_groups = shape.spans(memory), len(groups(tables))
+    rows = shape.n // (len(bounds) - 1)
+    key = 8 * tables.buckets_per_table / rows if rows >= 2 * tables.buckets_per_table else 4.0
+    return {
+        "ingest": shape.n * shape.dim * shape.dtype.itemsize + int(shape.n * (side.ids_file + side.metadata)),
+        "sample": 8 * tasks.SAMPLED,
+        "solve": 1024,
+        "hash": int(tables.n_entries * (8 + key)) // n_groups,
+        "chain": (expected_blocks(shape) * tables.block_bytes + 4 * tables.n_pointers) // n_groups,
+        "emit": output_bytes(shape, side.metadata) + 8 * tables.n_pointers,
+        "certify": 0,  # links to what emit wrote
+    }
+
+
+LSH = Kind("lsh", LshParameters, LshSize)

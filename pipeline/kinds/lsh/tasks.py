@@ -24,6 +24,7 @@ from indexmill.formats.chunks.writer import write_runs
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.reader import PageFileWriter
+from indexmill.pipeline.draws import NEAREST, drawn_rows
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
 from indexmill.pipeline.mill.external_sort import merge
 
@@ -36,8 +37,6 @@ CHAIN_VERSION = 1
 _COPY_ROUNDINGS = 4
 #: Vectors whose nearest distances say where the radii begin.
 SAMPLED = 100
-#: Keeps them apart from other draws with the same seed.
-_STREAM = 0x7AD1
 #: Kind of the page file that a chain task leaves for *emit*: sections ``blocks``, without pointers, and ``counts``.
 PART_KIND = "LSHP"
 
@@ -83,7 +82,7 @@ def nearest_distances(vectors: NDArray[Any], metric: str, seed: int, threads: in
     n = len(vectors)
     if n < 2:
         return np.empty(0)
-    rows = np.sort(np.random.default_rng([seed, _STREAM]).choice(n, min(SAMPLED, n), replace=False))
+    rows = drawn_rows(seed, NEAREST, n, SAMPLED)
     queries = vectors[rows]
     if metric == "ip":
         queries = as_hashed(queries)

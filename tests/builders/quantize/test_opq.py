@@ -17,7 +17,7 @@ from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph.codes import Codebook, is_rotation
 from indexmill.pipeline.kinds.graph import memory
-from indexmill.pipeline.kinds.graph.budget import Shape
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
 
 
@@ -124,7 +124,7 @@ def test_training_takes_no_more_memory_than_is_counted(
         monkeypatch.setattr(module, name, value)
     vectors = correlated(8000, 24)
     train_opq(vectors[:300], 8, seed=1)  # compiles what it calls
-    shape = Shape(*vectors.shape, vectors.dtype, 0.0, Parameters(pq_bytes=8, pq_rotation="opq"))
+    shape = GraphShape(*vectors.shape, vectors.dtype, 0.0, Parameters(pq_bytes=8, pq_rotation="opq"))
     tracemalloc.start()
     try:
         train_opq(vectors, 8, seed=1)

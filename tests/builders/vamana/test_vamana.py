@@ -23,7 +23,7 @@ from indexmill.builders.vamana.greedy import search_rows
 from indexmill.builders.vamana.insert import _batch_sizes
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.builders.vamana.unite import unite_lists
-from indexmill.pipeline.kinds.graph.budget import graph_bytes
+from indexmill.pipeline.kinds.graph.shape import graph_bytes
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 

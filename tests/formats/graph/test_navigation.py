@@ -29,8 +29,8 @@ from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile
 from indexmill.formats.graph.navigation import Navigation, read_navigation, write_navigation
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.jobs.jobfile import make_spec
-from indexmill.pipeline.kinds.graph.budget import Shape
 from indexmill.pipeline.kinds.graph.memory import check_memory
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
 from indexmill.reader.index import Index
 
@@ -250,6 +250,6 @@ def test_fractions_out_of_range_are_refused(fraction: float) -> None:
 
 def test_a_sample_over_the_budget_is_refused() -> None:
     parameters = Parameters(navigation=0.1, shard_vectors=100_000, pq_bytes=16)
-    shape = Shape(10_000_000, 128, np.dtype(np.uint8), 0, parameters)
+    shape = GraphShape(10_000_000, 128, np.dtype(np.uint8), 0, parameters)
     with pytest.raises(BudgetError, match=r"stage navigation needs .* lower --navigation, or give at least"):
         check_memory(shape, 500 << 20, "local", 2)

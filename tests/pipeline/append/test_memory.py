@@ -15,7 +15,7 @@ from tests.support.append import DIM, build, run_record
 
 import indexmill
 from indexmill.formats.errors import BudgetError
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 
 

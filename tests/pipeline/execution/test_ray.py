@@ -23,15 +23,15 @@ import pytest
 import ray
 import yaml
 from ray.cluster_utils import Cluster
-from tests.support import ray_tasks as tasks
 from tests.pipeline.test_build import build, clustered, data_files
+from tests.support import ray_tasks as tasks
 from tests.support.ivf import build_lists, join, make_vectors
 from tests.support.s3 import flaky_server
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.pipeline import build as pipeline_build
 from indexmill.pipeline.execution.ray import RayExecutor
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.mill.localised import run_localised
 from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
 from indexmill.pipeline.mill.store import StageStore
@@ -199,7 +199,7 @@ def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
     vectors = clustered(900, 8)
     alone = build(tmp_path / "alone", vectors, shard_vectors=200)
     monkeypatch.setattr(pipeline_build, "make_executor", lambda *_: Borrowed(three.executor))
-    monkeypatch.setattr(budget, "_LEAST_ROWS", 100)  # several tasks of each kind
+    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 100)  # several tasks of each kind
     finish = StageStore.finish
 
     def finish_and_lose(store: StageStore, path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_build_on_nodes_that_share_only_an_object_store_gives_the_same_bytes(
     vectors = clustered(700, 8)
     alone = build(tmp_path / "alone", vectors, shard_vectors=300)
     monkeypatch.setattr(pipeline_build, "make_executor", lambda *_: Borrowed(three.executor))
-    monkeypatch.setattr(budget, "_LEAST_ROWS", 250)  # two tasks of each kind
+    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 250)  # two tasks of each kind
     monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "driver"))
     with flaky_server() as server:
         server.failing = lambda request: request % 10 == 0

@@ -23,7 +23,7 @@ from indexmill.builders.vamana.adopt import adopt_lists
 from indexmill.builders.vamana.connect import count_unreachable
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 
 

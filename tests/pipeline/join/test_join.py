@@ -25,7 +25,7 @@ from indexmill.formats.ivf.index import IvfFiles, ivf_problems
 from indexmill.formats.pagefile import direct
 from indexmill.formats.sources.truth import read_truth
 from indexmill.pipeline.join import join as join_module
-from indexmill.pipeline.kinds.ivf.memory import IvfShape, with_batches
+from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 
 QUERIES = 60
 

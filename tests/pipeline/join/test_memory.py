@@ -15,7 +15,7 @@ from indexmill.formats.ivf.index import IvfFiles
 from indexmill.pipeline.join import run as join_run
 from indexmill.pipeline.join.memory import join_need
 from indexmill.pipeline.join.probes import Learnt
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 SETUP = """
 import numpy as np
@@ -24,7 +24,7 @@ from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.truth import truth_of_vectors, vectors_need
 from indexmill.pipeline.join.memory import join_need
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.sources.source import open_source
 index = {index!r}

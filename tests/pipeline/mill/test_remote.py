@@ -59,7 +59,7 @@ def test_the_bytes_are_those_of_a_local_build(
     assert data_files(index) == local
     assert server.failed > before
     kept = names(url, tmp_path)
-    assert {"merge", "emit", "order"} <= kept
+    assert {"link", "emit", "order"} <= kept
     assert not kept & {"assign", "build", "unite", "pack"}  # temporary stages go when they have been read
 
 

@@ -19,8 +19,8 @@ from indexmill.pipeline.append import memory as extend_memory
 from indexmill.pipeline.append import parts
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
-from indexmill.pipeline.kinds.graph import order_needs
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.graph import order as graph_order
 from indexmill.pipeline.relayout import auto, memory, written
 from indexmill.pipeline.relayout.explain import _layout_words, explain
 from indexmill.pipeline.relayout.memory import check_memory, needed_memory, threads_within
@@ -109,7 +109,7 @@ def test_orders_that_do_not_fit_the_memory_are_recorded_and_printed(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=200, queries=10, work=1000))
-    monkeypatch.setitem(order_needs._ORDER_BYTES, "gorder", (3 << 20, 0, 0))
+    monkeypatch.setitem(graph_order.ORDER_BYTES, "gorder", (3 << 20, 0, 0))
     need = needed_memory_of(index, "gorder")
     assert need > 1 << 30
     done = run("layout", str(index), "--effort", "low", "--out", str(tmp_path / "ix"))
@@ -137,7 +137,7 @@ def test_the_record_says_what_bounds_the_sample(index: Path) -> None:
 def test_star_packing_is_offered_only_in_place_of_what_takes_more(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(order_needs._ORDER_BYTES, "margo", (1 << 20, 0, 1 << 10))
+    monkeypatch.setitem(graph_order.ORDER_BYTES, "margo", (1 << 20, 0, 1 << 10))
     with OpenedIndex(index) as opened:
         for order, offered in (("margo", True), ("star", False), ("identity", False)):
             with pytest.raises(BudgetError, match="give at least") as refusal:
@@ -145,9 +145,9 @@ def test_star_packing_is_offered_only_in_place_of_what_takes_more(
             assert ("take --order star" in str(refusal.value)) == offered
         need = needed_memory(opened, "margo")
         assert threads_within(opened, "margo", need, 4) == 4  # so few vectors are one part, on one thread
-    three = order_needs.order_bytes("margo", 10**6, 15, 32, 3)
-    assert order_needs.order_threads("margo", 10**6, 15, 32, 8, three) == 3
-    assert order_needs.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
+    three = graph_order.order_bytes("margo", 10**6, 15, 32, 3)
+    assert graph_order.order_threads("margo", 10**6, 15, 32, 8, three) == 3
+    assert graph_order.order_threads("margo", 10**6, 15, 32, 8, 0) == 1
 
 
 def test_a_certificate_that_does_not_fit_the_memory_is_refused(

@@ -17,7 +17,7 @@ from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.budget import FIXED_BYTES
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.relayout import edges
 from indexmill.pipeline.relayout.memory import check_judging
 

@@ -1,8 +1,8 @@
-"""Stages *leaves*, *choose*, *unite* and *merge* of a partition builder that goes through files.
+"""Stages *leaves*, *choose*, *unite* and *link* of a partition builder that goes through files.
 
 *leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* merges
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
-both directions; *unite* prunes what is too long, and *merge* puts the lists in the order of ids and links what cannot
+both directions; *unite* prunes what is too long, and *link* puts the lists in the order of ids and links what cannot
 be reached. All but the last have the vectors of one region in memory; others are read in the order of their ids.
 """
 
@@ -31,7 +31,7 @@ from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
 from indexmill.formats.pagefile.mapped import create_npy
-from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Room, most_ends
+from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, most_ends
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
 from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_facts
@@ -40,7 +40,7 @@ from indexmill.pipeline.mill.external_sort import collect, count, merge
 LEAVES_VERSION = 2
 CHOOSE_VERSION = 1
 UNITE_VERSION = 1
-MERGE_VERSION = 1
+LINK_VERSION = 1
 #: Vertices that a thread takes at a time.
 _BLOCK = 1024
 #: Edges made records at a time.
@@ -72,32 +72,32 @@ class RegionFiles(NamedTuple):
         first, last = plan.places[part : part + 2].tolist()
         return plan, first, last, np.array(np.load(Path(self.places) / "ids.npy", mmap_mode="r")[first:last])
 
-    def rows(self, plan: Regions, part: int, room: Room) -> RegionRows:
+    def rows(self, plan: Regions, part: int, allowance: Allowance) -> RegionRows:
         """Load the vectors of a part's home."""
-        home, spare = int(plan.homes[part]), int(STRAYS * room.bytes) // (room.row_bytes + 4)
+        home, spare = int(plan.homes[part]), int(STRAYS * allowance.bytes) // (allowance.row_bytes + 4)
         members = int(plan.members[home])
-        return RegionRows(self.vectors, self.chunks, home, members, spare, room.buffer_bytes)
+        return RegionRows(self.vectors, self.chunks, home, members, spare, allowance.buffer_bytes)
 
 
 def leaves_task(
-    places: str, chunks: list[str], region: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
+    places: str, chunks: list[str], region: int, p: GraphParameters, allowance: Allowance, batch_bytes: int, out: str,
     threads: int, advance: Advance = lambda vectors: None,
 ) -> None:  # fmt: skip
     """Compare what the leaves of a region hold; write a chunk file: key place, value region, payload candidates."""
     plan, folder = load_regions(places), Path(places)
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
-    names, vectors = collect(chunks, region, region + 1, buffer_bytes=room.buffer_bytes)[1:]
+    names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
     cells, numbers = cells_of(leaders[names], plan, region)
-    device = open_device(p.compute)
+    gpu = open_device(p.compute)
     leaves = carve_cells(
-        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=device
+        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=gpu
     )
     del cells
     copies = Copies(leaves.members, len(names))
-    if device is None:
+    if gpu is None:
         lists = leaf_lists(vectors, leaves, int(plan.found), copies.rows, threads)
     else:
-        lists = leaf_lists_on(device, vectors, leaves, int(plan.found), copies.rows)
+        lists = leaf_lists_on(gpu, vectors, leaves, int(plan.found), copies.rows)
     del leaves
     at = np.empty(len(names), np.uint32)
     at[copies.order] = np.arange(len(names), dtype=np.uint32)
@@ -121,17 +121,26 @@ def leaves_task(
 
 
 def choose_task(
-    files: RegionFiles, met: list[str], part: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
-    threads: int, advance: Advance = lambda vertices: None,
+    files: RegionFiles, met: list[str], part: int, p: GraphParameters, allowance: Allowance, batch_bytes: int,
+    out: str, threads: int, advance: Advance = lambda vertices: None,
 ) -> None:  # fmt: skip
     """Choose the lists of a part; write a chunk file: key place, value the first of the ids, payload ends of edges."""
     plan, first, last, ids = files.at(part)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     degrees = np.empty(len(ids), np.int32)
     reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
-    for piece in merge(met, first, last, buffer_bytes=room.buffer_bytes):
+    for piece in merge(met, first, last, buffer_bytes=allowance.buffer_bytes):
         reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
-    _choose(files.rows(plan, part, room), reservoirs, p.vamana.rule, lists, degrees, room, threads, advance)
+    _choose(
+        files.rows(plan, part, allowance),
+        reservoirs,
+        p.vamana.rule,
+        lists,
+        degrees,
+        allowance,
+        threads,
+        advance,
+    )
     del reservoirs
     places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
     pairs = edges_both_ways(ids, first, lists, degrees, places)
@@ -141,7 +150,7 @@ def choose_task(
 
 def _choose(
     held: RegionRows, reservoirs: Reservoirs, rule: PruneRule, lists: NDArray[np.uint32],
-    degrees: NDArray[np.int32], room: Room, threads: int, advance: Advance,
+    degrees: NDArray[np.int32], allowance: Allowance, threads: int, advance: Advance,
 ) -> None:  # fmt: skip
     firsts = np.arange(len(lists)) * reservoirs.ids.shape[1]
 
@@ -149,7 +158,14 @@ def _choose(
         choose_lists(held.vectors, held.rows, held.names, reservoirs, (one, end), rule, lists, degrees)
 
     _with_rows(
-        held, reservoirs.ids.reshape(-1), firsts, firsts + reservoirs.counts, choose, room, threads, advance
+        held,
+        reservoirs.ids.reshape(-1),
+        firsts,
+        firsts + reservoirs.counts,
+        choose,
+        allowance,
+        threads,
+        advance,
     )
 
 
@@ -160,8 +176,8 @@ def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
 
 
 def unite_task(
-    files: RegionFiles, edges: list[str], part: int, p: GraphParameters, room: Room, batch_bytes: int, out: str,
-    threads: int, advance: Advance = lambda vertices: None,
+    files: RegionFiles, edges: list[str], part: int, p: GraphParameters, allowance: Allowance, batch_bytes: int,
+    out: str, threads: int, advance: Advance = lambda vertices: None,
 ) -> None:  # fmt: skip
     """Unite the edges of both directions of a part; write a chunk file: key vertex, value part, payload neighbours.
 
@@ -169,12 +185,12 @@ def unite_task(
     vertices are in memory at a time as the plan of a part allows.
     """
     plan, first, last, ids = files.at(part)
-    held = files.rows(plan, part, room)
+    held = files.rows(plan, part, allowance)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     for start, end, records in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
-        ends, starts = _ends(edges, start, end, records, room.buffer_bytes)
+        ends, starts = _ends(edges, start, end, records, allowance.buffer_bytes)
         mine = slice(start - first, end - first)
-        _unite(held, ids[mine], ends, starts, p.vamana.rule, lists[mine], room, threads, advance)
+        _unite(held, ids[mine], ends, starts, p.vamana.rule, lists[mine], allowance, threads, advance)
         del ends
     del held
     values = np.full(len(ids), part, np.uint32)
@@ -205,18 +221,18 @@ def _ends(
 
 def _unite(
     held: RegionRows, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], rule: PruneRule,
-    lists: NDArray[np.uint32], room: Room, threads: int, advance: Advance,
+    lists: NDArray[np.uint32], allowance: Allowance, threads: int, advance: Advance,
 ) -> None:  # fmt: skip
     def unite(one: int, end: int) -> None:
         mine = starts[one : end + 1]
         unite_ends(held.vectors, held.rows, held.names, ids[one:end], ends, mine, rule, lists[one:end])
 
-    _with_rows(held, ends, starts[:-1], starts[1:], unite, room, threads, advance)
+    _with_rows(held, ends, starts[:-1], starts[1:], unite, allowance, threads, advance)
 
 
 def _with_rows(
     held: RegionRows, ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64],
-    work: Callable[[int, int], None], room: Room, threads: int, advance: Advance,
+    work: Callable[[int, int], None], allowance: Allowance, threads: int, advance: Advance,
 ) -> None:  # fmt: skip
     """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are at hand.
 
@@ -226,7 +242,7 @@ def _with_rows(
         From ``firsts[i]`` to ``ends[i]`` those that vertex i names.
     """
     strays, starts = missing(ids, firsts, ends, held.rows)
-    spare = int(STRAYS * room.bytes) // (room.row_bytes + 4)
+    spare = int(STRAYS * allowance.bytes) // (allowance.row_bytes + 4)
     for first, last in spans(starts, spare):
         with held.holding(np.unique(strays[starts[first] : starts[last]])):
 
@@ -239,7 +255,7 @@ def _with_rows(
                     advance(done)
 
 
-def merge_task(
+def link_task(
     vectors: str, chunks: list[str], n: int, max_degree: int, entry: int, list_size: int, buffer_bytes: int, out: str,
     threads: int,
 ) -> None:  # fmt: skip

@@ -17,11 +17,12 @@ from indexmill.builders.partition.build import CANDIDATES, COPIES, FANOUTS, neig
 from indexmill.builders.partition.carve import LEAF_MEAN, LEAF_MOST, copies_of
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.reservoirs import MET
-from indexmill.pipeline.execution.local import MOST_NARROW
+from indexmill.pipeline.bisection import greatest, least
+from indexmill.pipeline.execution.limits import MOST_NARROW
 
 #: Bytes of a record's key and value in a chunk file.
 PAIR_BYTES = 8
-#: Share of the room that is kept for vectors which a part's vertices name but its home does not have.
+#: Share of the allowance that is kept for vectors which a part's vertices name but its home does not have.
 STRAYS = 0.125
 #: A part is not cut smaller than this for its reservoirs, nor than an eighth of its home's members.
 _LEAST_PART = 256
@@ -29,7 +30,7 @@ _LEAST_PART = 256
 _UNEVEN = 1.25
 
 
-class Room(NamedTuple):
+class Allowance(NamedTuple):
     """What a task with all threads may hold.
 
     Attributes
@@ -55,36 +56,42 @@ class Room(NamedTuple):
     step: int
 
 
-def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, room: Room, found: int) -> int:
+def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allowance, found: int) -> int:
     """Return what carving a region of so many vectors, in cells of such sizes, takes, and comparing its leaves.
 
     A vector has its row, its name, where its lists start and end, and its place; a copy its vertex, where its list is
     put, and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved.
     """
     copies = copies_of(cells.tolist(), n, FANOUTS)
-    return _leaves(members, int(cells.sum()), copies, room, found)
+    return _leaves(members, int(cells.sum()), copies, allowance, found)
 
 
-def _leaves(members: int, in_cells: int, copies: int, room: Room, found: int) -> int:
-    collecting = members * (room.row_bytes + 8) + room.buffer_bytes
-    carving = members * (room.row_bytes + 4 + 2 * FANOUTS[0] + 8) + 4 * in_cells + 8 * copies
-    comparing = members * (room.row_bytes + 4 + 12 + 24) + copies * (8 + 4 * found)
+def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, found: int) -> int:
+    collecting = members * (allowance.row_bytes + 8) + allowance.buffer_bytes
+    carving = members * (allowance.row_bytes + 4 + 2 * FANOUTS[0] + 8) + 4 * in_cells + 8 * copies
+    comparing = members * (allowance.row_bytes + 4 + 12 + 24) + copies * (8 + 4 * found)
     return max(collecting, carving, comparing)
 
 
-def choose_bytes(n: int, members: int, part: int, room: Room) -> int:
+def choose_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
     """Return what choosing the lists of a part takes, whose home has so many members: rows and reservoirs, or edges."""
-    lists = 4 * room.max_degree * part
-    held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
-    edges = 2 * 8 * room.max_degree * part
-    reservoirs = part * (12 * CANDIDATES * room.max_degree + 36)  # and the candidates that are not at hand
+    lists = 4 * allowance.max_degree * part
+    held = (
+        4 * n + members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes) + allowance.buffer_bytes
+    )
+    edges = 2 * 8 * allowance.max_degree * part
+    reservoirs = part * (
+        12 * CANDIDATES * allowance.max_degree + 36
+    )  # and the candidates that are not at hand
     return max(held + reservoirs + lists, lists + edges)
 
 
-def unite_bytes(n: int, members: int, part: int, room: Room) -> int:
+def unite_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
     """Return what uniting the lists of a part takes: rows, the ends of edges, lists."""
-    held = 4 * n + members * (room.row_bytes + 4) + int(STRAYS * room.bytes) + room.buffer_bytes
-    return held + part * (4 * room.max_degree + 44) + 2 * 4 * most_ends(part, room.max_degree)
+    held = (
+        4 * n + members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes) + allowance.buffer_bytes
+    )
+    return held + part * (4 * allowance.max_degree + 44) + 2 * 4 * most_ends(part, allowance.max_degree)
 
 
 def most_ends(part: int, max_degree: int) -> int:
@@ -95,20 +102,20 @@ def most_ends(part: int, max_degree: int) -> int:
     return part * (3 * max_degree + 6)
 
 
-def region_bytes(n: int, members: int, room: Room) -> int:
+def region_bytes(n: int, members: int, allowance: Allowance) -> int:
     """Return what a region of so many members takes beside its leaves: its smallest parts, chosen and united."""
     part = least_part(members)
-    return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room))
+    return max(choose_bytes(n, members, part, allowance), unite_bytes(n, members, part, allowance))
 
 
-def more_memory(need: int, room: Room) -> int:
-    """Return how much more memory is enough, about, for a region that needs more than `room`.
+def more_memory(need: int, allowance: Allowance) -> int:
+    """Return how much more memory is enough, about, for a region that needs more than its allowance.
 
     Of more memory a sixteenth may be lost to steps, and one step more; a share is kept for strays, and as much as a
     narrow task's for buffers.
     """
     gained = 15 / 16 * (1 - STRAYS) - 1 / MOST_NARROW
-    return math.ceil((need - room.bytes + room.step) / gained)
+    return math.ceil((need - allowance.bytes + allowance.step) / gained)
 
 
 def least_part(members: int) -> int:
@@ -116,17 +123,15 @@ def least_part(members: int) -> int:
     return max(_LEAST_PART, members // 8)
 
 
-def part_vertices(n: int, members: int, room: Room) -> int:
+def part_vertices(n: int, members: int, allowance: Allowance) -> int:
     """Return the most vertices of a part: its reservoirs fit beside the vectors of its home."""
 
     def fits(part: int) -> bool:
-        return max(choose_bytes(n, members, part, room), unite_bytes(n, members, part, room)) <= room.bytes
+        need = max(choose_bytes(n, members, part, allowance), unite_bytes(n, members, part, allowance))
+        return need <= allowance.bytes
 
-    low, high = least_part(members), max(n, least_part(members)) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    part = least_part(members)
+    return greatest(fits, part, max(n, part) + 1)
 
 
 class Expected(NamedTuple):
@@ -152,7 +157,7 @@ class Expected(NamedTuple):
     in_cells: int
 
 
-def expected_regions(n: int, room: Room) -> Expected | None:
+def expected_regions(n: int, allowance: Allowance) -> Expected | None:
     """Return how a set will be cut, about; None where not even regions of two cells fit.
 
     How many regions a vector is in depends on the data: ``F G / (F + G - 1)`` of G lies between 1 and the F leaders
@@ -170,22 +175,18 @@ def expected_regions(n: int, room: Room) -> Expected | None:
 
     def fits(regions: int) -> bool:
         tried = cut(regions)
-        return max(expected_leaves_bytes(tried, room), region_bytes(n, tried.members, room)) <= room.bytes
+        need = max(expected_leaves_bytes(tried, allowance), region_bytes(n, tried.members, allowance))
+        return need <= allowance.bytes
 
-    low, high = 1, leaders // 2 + 1
-    if not fits(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return cut(high)
+    most = leaders // 2 + 1
+    return cut(least(fits, 1, most)) if fits(most) else None
 
 
-def expected_leaves_bytes(cut: Expected, room: Room) -> int:
+def expected_leaves_bytes(cut: Expected, allowance: Allowance) -> int:
     """Return what the leaves of the largest region take, about; see `leaves_bytes`."""
     copies = COPIES // FANOUTS[0] * cut.in_cells
-    found = neighbours_a_leaf(room.max_degree, cut.fanout * COPIES / FANOUTS[0], room.saturate)
-    return _leaves(cut.members, cut.in_cells, copies, room, found)
+    found = neighbours_a_leaf(allowance.max_degree, cut.fanout * COPIES / FANOUTS[0], allowance.saturate)
+    return _leaves(cut.members, cut.in_cells, copies, allowance, found)
 
 
 def assign_row_bytes(row_bytes: int) -> int:

@@ -8,14 +8,7 @@ from indexmill.builders.partition.build import COPIES, neighbours_a_leaf
 from indexmill.builders.partition.edges import ENDS
 from indexmill.builders.partition.reservoirs import MET
 from indexmill.builders.vamana.connect import connect_bytes
-from indexmill.pipeline.kinds.graph.budget import (
-    FIXED_BYTES,
-    Narrow,
-    Shape,
-    leaf_work_bytes,
-    narrow_tasks,
-    room_step,
-)
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, Narrow, narrow_tasks
 from indexmill.pipeline.kinds.graph.regions.memory import (
     PAIR_BYTES,
     Expected,
@@ -26,6 +19,7 @@ from indexmill.pipeline.kinds.graph.regions.memory import (
     part_vertices,
     unite_bytes,
 )
+from indexmill.pipeline.kinds.graph.shape import GraphShape, allowance_step, leaf_work_bytes
 
 #: Different vertices that one meets, over all that its leaves find; and over those in a region.
 _DISTINCT = 0.6
@@ -33,7 +27,7 @@ _DISTINCT = 0.6
 _CHOSEN = 0.95
 
 
-def in_regions(shape: Shape, memory: int, processes: int, workers: int) -> Shape | None:
+def in_regions(shape: GraphShape, memory: int, processes: int, workers: int) -> GraphShape | None:
     """Return `shape` with the bytes that a task of a region may hold; None where the memory is too small for it.
 
     Parameters
@@ -41,35 +35,35 @@ def in_regions(shape: Shape, memory: int, processes: int, workers: int) -> Shape
     processes : int
         Bytes that worker processes take without vectors.
     """
-    step = max(room_step(memory), 1)
-    room = (memory - FIXED_BYTES - processes - workers * leaf_work_bytes(shape)) // step * step
-    fitted = replace(shape, region_bytes=room)
-    return None if room <= 0 or expected(fitted, memory) is None else fitted
+    step = max(allowance_step(memory), 1)
+    held = (memory - FIXED_BYTES - processes - workers * leaf_work_bytes(shape)) // step * step
+    fitted = replace(shape, region_bytes=held)
+    return None if held <= 0 or expected(fitted, memory) is None else fitted
 
 
-def expected(shape: Shape, memory: int) -> Expected | None:
+def expected(shape: GraphShape, memory: int) -> Expected | None:
     """Return how a graph is expected to be cut; None where its regions do not fit."""
-    return expected_regions(shape.n, shape.room(memory))
+    return expected_regions(shape.n, shape.allowance(memory))
 
 
-def region_stage_bytes(shape: Shape, memory: int, workers: int) -> dict[str, int]:
-    """Return the peak memory of the stages in place of *build*; see `needs.stage_bytes`."""
-    n, room, cut = shape.n, shape.room(memory), expected(shape, memory)
+def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str, int]:
+    """Return the peak memory of the stages in place of *build*; see `memory.stage_bytes`."""
+    n, allowance, cut = shape.n, shape.allowance(memory), expected(shape, memory)
     assert cut is not None
     threads = workers * leaf_work_bytes(shape)
-    part = min(part_vertices(n, cut.members, room), -(-n // cut.regions))
+    part = min(part_vertices(n, cut.members, allowance), -(-n // cut.regions))
     lists = 4 * shape.parameters.max_degree
     return {
         "regions": 12 * n + 4 * (cut.leaders + 1) ** 2,
-        "leaves": expected_leaves_bytes(cut, room) + threads,
-        "choose": choose_bytes(n, cut.members, part, room) + threads,
-        "unite": unite_bytes(n, cut.members, part, room) + threads,
-        "merge": min(room.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
+        "leaves": expected_leaves_bytes(cut, allowance) + threads,
+        "choose": choose_bytes(n, cut.members, part, allowance) + threads,
+        "unite": unite_bytes(n, cut.members, part, allowance) + threads,
+        "link": min(allowance.buffer_bytes, n * (lists + 56)) + connect_bytes(n),
     }
 
 
-def region_narrow_stages(shape: Shape, memory: int) -> dict[str, Narrow]:
-    """Return those of these stages whose tasks run beside each other; see `needs.narrow_stages`."""
+def region_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
+    """Return those of these stages whose tasks run beside each other; see `memory.narrow_stages`."""
     row, cut = assign_row_bytes(shape.comparable_bytes), expected(shape, memory)
     assert cut is not None
     rows, tasks = narrow_tasks(shape.n, row, memory)
@@ -77,14 +71,14 @@ def region_narrow_stages(shape: Shape, memory: int) -> dict[str, Narrow]:
     return {"carve": Narrow(tasks, rows * row + leaders), "assign": Narrow(tasks, rows * row + (4 << 20))}
 
 
-def region_files(shape: Shape, memory: int) -> dict[str, int]:
-    """Return the bytes that each of these stages leaves; see `scratch.stage_files`."""
+def region_files(shape: GraphShape, memory: int) -> dict[str, int]:
+    """Return the bytes that each of these stages leaves; see `size.stage_files`."""
     cut = expected(shape, memory)
     assert cut is not None
     return _files(shape, cut)
 
 
-def _files(shape: Shape, cut: Expected) -> dict[str, int]:
+def _files(shape: GraphShape, cut: Expected) -> dict[str, int]:
     n, degree = shape.n, shape.parameters.max_degree
     found = neighbours_a_leaf(degree, saturate=shape.parameters.saturate)
     labels = 2 * cut.fanout * n
@@ -98,5 +92,5 @@ def _files(shape: Shape, cut: Expected) -> dict[str, int]:
         "leaves": int(n * records * (8 * MET + PAIR_BYTES)),
         "choose": int(n * edges * (4 * ENDS + PAIR_BYTES)),
         "unite": n * (4 * degree + PAIR_BYTES),
-        "merge": n * 4 * (degree + 1),
+        "link": n * 4 * (degree + 1),
     }

@@ -14,17 +14,17 @@ from indexmill.builders.partition.reservoirs import MET
 from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common.memory import task_bounds
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
-from indexmill.pipeline.kinds.graph.regions import graph as region_graph
-from indexmill.pipeline.kinds.graph.regions import tasks as regions
+from indexmill.pipeline.kinds.graph.regions import graph, tasks
 from indexmill.pipeline.kinds.graph.regions.memory import assign_row_bytes
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.recipe import sizes_of
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
 def graph_recipe(
-    mill: Mill, ingest: Stage, summary: InputSummary, shape: budget.Shape, memory: int
+    mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int
 ) -> GraphRecipe:
     """Return the recipe of a graph of that shape; see `GraphRecipe`."""
     kind = GraphRecipe if shape.region_bytes is None else RegionRecipe
@@ -35,36 +35,36 @@ class RegionRecipe(GraphRecipe):
     """A graph built region by region; nothing of it depends on the regions but where files are cut."""
 
     def _graph(self) -> Stage:
-        self._room = self.shape.room(self.memory)
-        self._cut = [self._room.bytes]  # which vectors are in which file depends on it
+        self._allowance = self.shape.allowance(self.memory)
+        self._cut = [self._allowance.bytes]  # which vectors are in which file depends on it
         self._places = self._regions()
         self._assign = self._assigned()
         self._assigned_files = task_files(self._assign.path, len(self._spans) - 1, "chunk")
         self._choose = self._chosen(self._leaves())
-        return self._merged(self._united())
+        return self._linked(self._united())
 
     def _plan(self) -> Regions:
-        return regions.load_regions(self.mill.read(self._places))
+        return tasks.load_regions(self.mill.read(self._places))
 
     @property
     def _spans(self) -> list[int]:
         row = assign_row_bytes(self.shape.comparable_bytes)
-        return budget.task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
+        return task_bounds(self.summary.n_vectors, row, self.memory, align=PRODUCT_ROWS)
 
     def _regions(self) -> Stage:
         g, spans = self._graph_parameters, self._spans
         carve = self._tasks(
-            "carve", regions.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
+            "carve", tasks.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
             [self.comparable], "npy", spans,
             lambda: (
-                regions.carve_task, [(self._rows, first, last, g.seed, g.compute) for first, last in pairwise(spans)]
+                tasks.carve_task, [(self._rows, first, last, g.seed, g.compute) for first, last in pairwise(spans)]
             ),
             lambda: sizes_of(spans), unit="vectors",
         )  # fmt: skip
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
-            "regions", regions.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.comparable],
-            lambda: (regions.regions_task, self._rows, files, g.max_degree, g.saturate, g.seed, self._room),
+            "regions", tasks.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.comparable],
+            lambda: (tasks.regions_task, self._rows, files, g.max_degree, g.saturate, g.seed, self._allowance),
             cut=self._cut,
         )  # fmt: skip
 
@@ -75,12 +75,12 @@ class RegionRecipe(GraphRecipe):
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             plan = self.mill.executor.share(self._plan())
             folder = str(self._places.path)
-            return regions.assign_task, [
+            return tasks.assign_task, [
                 (self._rows, folder, first, last, plan, batch) for first, last in pairwise(spans)
             ]
 
         return self._tasks(
-            "assign", regions.ASSIGN_VERSION, {}, [self._places, self.comparable], "chunk", [*self._cut, *spans],
+            "assign", tasks.ASSIGN_VERSION, {}, [self._places, self.comparable], "chunk", [*self._cut, *spans],
             jobs, lambda: sizes_of(spans), unit="vectors",
         )  # fmt: skip
 
@@ -89,25 +89,25 @@ class RegionRecipe(GraphRecipe):
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             batch = self._batch_bytes(n := len(self._plan().members), width)
-            return region_graph.leaves_task, [
-                (folder, self._assigned_files, region, g, self._room, batch) for region in range(n)
+            return graph.leaves_task, [
+                (folder, self._assigned_files, region, g, self._allowance, batch) for region in range(n)
             ]
 
         return self._tasks(
-            "leaves", region_graph.LEAVES_VERSION, {"R": g.max_degree, "seed": g.seed, **compute_key(self.p)},
+            "leaves", graph.LEAVES_VERSION, {"R": g.max_degree, "seed": g.seed, **compute_key(self.p)},
             [self._assign, self._places], "chunk", self._cut, jobs, lambda: self._plan().members.tolist(),
             wide=True, unit="vectors",
         )  # fmt: skip
 
     def _chosen(self, leaves: Stage) -> Stage:
         return self._parts(
-            "choose", region_graph.CHOOSE_VERSION, leaves, region_graph.choose_task, 4 * ENDS,
+            "choose", graph.CHOOSE_VERSION, leaves, graph.choose_task, 4 * ENDS,
             lambda: len(self._plan().members),
         )  # fmt: skip
 
     def _united(self) -> Stage:
         return self._parts(
-            "unite", region_graph.UNITE_VERSION, self._choose, region_graph.unite_task,
+            "unite", graph.UNITE_VERSION, self._choose, graph.unite_task,
             4 * self._graph_parameters.max_degree, lambda: len(self._plan().homes),
         )  # fmt: skip
 
@@ -119,9 +119,9 @@ class RegionRecipe(GraphRecipe):
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             parts = len(self._plan().homes)
-            inputs = region_graph.RegionFiles(self._rows, str(self._places.path), self._assigned_files)
+            inputs = graph.RegionFiles(self._rows, str(self._places.path), self._assigned_files)
             read, batch = task_files(before.path, files(), "chunk"), self._batch_bytes(parts, width)
-            return task, [(inputs, read, part, g, self._room, batch) for part in range(parts)]
+            return task, [(inputs, read, part, g, self._allowance, batch) for part in range(parts)]
 
         return self._tasks(
             name, version, {"R": g.max_degree, "alpha": g.alpha, "saturate": g.saturate},
@@ -129,14 +129,14 @@ class RegionRecipe(GraphRecipe):
             jobs, lambda: sizes_of(self._plan().places.tolist()), wide=True, unit="vectors",
         )  # fmt: skip
 
-    def _merged(self, unite: Stage) -> Stage:
+    def _linked(self, unite: Stage) -> Stage:
         g, n = self._graph_parameters, self.summary.n_vectors
         return self._call(
-            "merge", region_graph.MERGE_VERSION, {"R": g.max_degree, "L": g.build_list_size},
+            "link", graph.LINK_VERSION, {"R": g.max_degree, "L": g.build_list_size},
             [unite, self._places, self.comparable, self.cluster],
             lambda: (
-                region_graph.merge_task, self._rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
+                graph.link_task, self._rows, task_files(unite.path, len(self._plan().homes), "chunk"), n,
                 g.max_degree, cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
-                self._room.buffer_bytes,
+                self._allowance.buffer_bytes,
             ),
         )  # fmt: skip

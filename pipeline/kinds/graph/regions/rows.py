@@ -56,8 +56,8 @@ class RegionRows:
     @contextmanager
     def holding(self, ids: NDArray[np.uint32]) -> Iterator[None]:
         """Have the vectors of `ids` at hand, too, which are not members: once each, ascending."""
-        end, room = self._members + len(ids), len(self.vectors)
-        if end > room:  # a single vertex that very many name
+        end, usual = self._members + len(ids), len(self.vectors)
+        if end > usual:  # a single vertex that very many name
             self._resize(end)
         np.take(self._all, ids, axis=0, out=self.vectors[self._members : end], mode="clip")  # no copy between
         self.names[self._members : end] = ids
@@ -66,8 +66,8 @@ class RegionRows:
             yield
         finally:
             self.rows[ids] = NOBODY
-            if end > room:
-                self._resize(room)
+            if end > usual:
+                self._resize(usual)
 
     def _resize(self, rows: int) -> None:
         """Make room for as many vectors where they lie: a larger array beside them would take their room once more.

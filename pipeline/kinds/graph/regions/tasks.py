@@ -22,7 +22,7 @@ from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.kinds.graph.regions.memory import (
-    Room,
+    Allowance,
     leaves_bytes,
     more_memory,
     part_vertices,
@@ -55,7 +55,7 @@ def regions_task(
     max_degree: int,
     saturate: bool,
     seed: int,
-    room: Room,
+    allowance: Allowance,
     out: str,
     threads: int,
 ) -> None:
@@ -90,15 +90,17 @@ def regions_task(
     found = neighbours_a_leaf(max_degree, copies_of(crossings.sizes.tolist(), n, FANOUTS) / n, saturate)
 
     def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
-        return max(leaves_bytes(members, cell_sizes, n, room, found), region_bytes(n, members, room))
+        return max(
+            leaves_bytes(members, cell_sizes, n, allowance, found), region_bytes(n, members, allowance)
+        )
 
-    found_cut = _evenly(crossings, needs, room.bytes)
+    found_cut = _evenly(crossings, needs, allowance.bytes)
     if found_cut is None:
-        raise _too_small(crossings, needs, room, fanout / len(rows_of_leaders))
+        raise _too_small(crossings, needs, allowance, fanout / len(rows_of_leaders))
     cut, members = found_cut
     regions = (np.searchsorted(cut, positions[cells], side="right") - 1).astype(np.int32)
     homes = _place(directory, labels, positions[cells].astype(np.uint32), len(order))
-    places, whose = parts_of(np.diff(homes[cut]), part_vertices(n, max(members), room))
+    places, whose = parts_of(np.diff(homes[cut]), part_vertices(n, max(members), allowance))
     plan = Regions(cells, regions, np.array(members), places, whose, found)
     np.savez(directory / "regions.npz", **plan._asdict())
     labels.flush()
@@ -110,12 +112,12 @@ def load_regions(directory: str | Path) -> Regions:
         return Regions(**{name: arrays[name] for name in Regions._fields})
 
 
-def _evenly(crossings: Crossings, needs: _Needs, room: int) -> tuple[list[int], list[int]] | None:
-    """Cut the cells into as few regions as `room` allows, then about as evenly as so many can be.
+def _evenly(crossings: Crossings, needs: _Needs, allowance: int) -> tuple[list[int], list[int]] | None:
+    """Cut the cells into as few regions as the allowance permits, then about as evenly as so many can be.
 
     See `Crossings.cut`.
     """
-    best, low, high = crossings.cut(needs, room), 0, room
+    best, low, high = crossings.cut(needs, allowance), 0, allowance
     if best is None:
         return None
     for _ in range(_HALVINGS):
@@ -128,8 +130,8 @@ def _evenly(crossings: Crossings, needs: _Needs, room: int) -> tuple[list[int], 
     return best
 
 
-def _too_small(crossings: Crossings, needs: _Needs, room: Room, share: float) -> BudgetError:
-    """Return what to say of a room that the largest cell does not fit; `share` of the vectors are in a usual cell."""
+def _too_small(crossings: Crossings, needs: _Needs, allowance: Allowance, share: float) -> BudgetError:
+    """Return the error for a cell that is too large; `share` of the vectors are in a usual one."""
     n, sizes = crossings.n_vectors, crossings.sizes
     need, vectors = max((needs(size, sizes[i : i + 1]), size) for i, size in enumerate(sizes.tolist()))
     alike = (
@@ -139,7 +141,7 @@ def _too_small(crossings: Crossings, needs: _Needs, room: Room, share: float) ->
     )
     return BudgetError(
         f"memory: stage regions compares {vectors:,} of {n:,} vectors, those of one cell, together, which needs "
-        f"{need:,} bytes; {room.bytes:,} are left for it. Give {more_memory(need, room):,} bytes more with "
+        f"{need:,} bytes; {allowance.bytes:,} are left for it. Give {more_memory(need, allowance):,} bytes more with "
         f"--memory, or set --shard-vectors{alike}"
     )
 

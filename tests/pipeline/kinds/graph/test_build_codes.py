@@ -15,7 +15,7 @@ from indexmill.builders.vamana.build import VamanaParameters, build_vamana
 from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes
 from indexmill.pipeline.spec import Parameters
 
 
@@ -72,7 +72,7 @@ def test_what_has_no_use_for_codes_refuses_them(tmp_path: Path) -> None:
 
 def test_a_build_by_codes_reserves_room_for_them() -> None:
     none, sq8 = (
-        budget.built_bytes(9_000, budget.Shape(9_000, 70, np.dtype(np.float32), 0, Parameters(build_codes=c)))
+        built_bytes(9_000, GraphShape(9_000, 70, np.dtype(np.float32), 0, Parameters(build_codes=c)))
         for c in ("none", "sq8")
     )
     assert sq8 == none + 9_000 * 70

@@ -17,9 +17,10 @@ from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.jobs.cli.main import app
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph.memory import check_memory, expected_shards, fit_shards, stage_bytes
-from indexmill.pipeline.kinds.graph.seconds import probe, stage_seconds
+from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
 
 
@@ -51,15 +52,15 @@ def test_the_command_takes_the_builder_and_plans_it(tmp_path: Path) -> None:
 
 
 def test_a_plan_reserves_what_the_builder_takes() -> None:
-    shape = budget.Shape(60_000, 32, np.dtype(np.uint8), 0, Parameters(R=16, builder="partition"))
-    threads = 3 * (budget.THREAD_BYTES + LEAF_MOST * 32)
+    shape = GraphShape(60_000, 32, np.dtype(np.uint8), 0, Parameters(R=16, builder="partition"))
+    threads = 3 * (common_memory.THREAD_BYTES + LEAF_MOST * 32)
     assert stage_bytes(shape, 1 << 30, 3)["build"] == partitioned_bytes(60_000, 32, 16) + threads
 
 
 def test_the_rows_of_each_thread_s_leaf_fit_one_piece_or_it_is_cut() -> None:
-    n, dim, work = 200_000, 1536, budget.THREAD_BYTES + LEAF_MOST * 4 * 1536
-    shape = budget.Shape(n, dim, np.dtype(np.float32), 0, Parameters(builder="partition"))
-    memory = budget.FIXED_BYTES + partitioned_bytes(n, 4 * dim, 32) + 4 * work
+    n, dim, work = 200_000, 1536, common_memory.THREAD_BYTES + LEAF_MOST * 4 * 1536
+    shape = GraphShape(n, dim, np.dtype(np.float32), 0, Parameters(builder="partition"))
+    memory = common_memory.FIXED_BYTES + partitioned_bytes(n, 4 * dim, 32) + 4 * work
     assert fit_shards(shape, memory, "local", 4).region_bytes is None
     check_memory(shape, memory, "local", 4)
     cut = fit_shards(shape, memory, "local", 5)
@@ -70,8 +71,8 @@ def test_the_rows_of_each_thread_s_leaf_fit_one_piece_or_it_is_cut() -> None:
 def test_time_grows_a_little_faster_than_the_vectors_and_not_by_insertions(tmp_path: Path) -> None:
     source = array_source(clustered(4000, 16, "uint8"))
     p = Parameters(R=12, L=30, builder="partition", navigation=0, pq_bytes=8)
-    shape = budget.Shape(1_000_000, 16, np.dtype(np.uint8), 0, p)
-    rates = probe(source, shape, 2, tmp_path)
+    shape = GraphShape(1_000_000, 16, np.dtype(np.uint8), 0, p)
+    rates = timed_kernels(source, shape, 2, tmp_path)
     assert rates.partition is not None
     size = rates.partition.size
     assert 1024 < size <= 4000

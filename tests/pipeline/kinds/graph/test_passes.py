@@ -21,8 +21,8 @@ from indexmill.formats.index.manifest import read_manifest
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.kinds.graph.seconds import Rates, stage_seconds
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 VECTORS = clustered(900, 12, "uint8")
@@ -161,7 +161,7 @@ def test_a_second_pass_takes_a_little_longer_than_the_first() -> None:
         threads=2.0, graph_size=8192, insertion=1e-4, distances=1500.0, distances_per_doubling=90.0,
         scattered=5e-8, gathered=4e-8, encoding=1e-6, centroids=0.1, reading=1e-7, writing=1e-9, partition=None,
     )  # fmt: skip
-    shape = budget.Shape(1_000_000, 32, np.dtype(np.uint8), 0, Parameters())
+    shape = GraphShape(1_000_000, 32, np.dtype(np.uint8), 0, Parameters())
     once, twice = (
         stage_seconds(rates, replace(shape, parameters=Parameters(passes=p)), {"build": 0})["build"]
         for p in (1, 2)

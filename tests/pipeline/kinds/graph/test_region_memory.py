@@ -12,13 +12,15 @@ from tests.pipeline.kinds.graph.test_regions import STAGES
 
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph.regions.graph import ranges
-from indexmill.pipeline.kinds.graph.regions.memory import Room, leaves_bytes, more_memory, region_bytes
+from indexmill.pipeline.kinds.graph.regions.memory import Allowance, leaves_bytes, more_memory, region_bytes
 from indexmill.pipeline.kinds.graph.regions.plan import in_regions
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
-from indexmill.pipeline.kinds.scratch import SideColumns, needed_scratch
+from indexmill.pipeline.kinds.graph.shape import GraphShape
+from indexmill.pipeline.kinds.graph.size import needed_scratch, scratch_bound
+from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.spec import Parameters
 
 MIB = 1 << 20
@@ -93,7 +95,7 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
         (1_000_000_000, 128, "uint8"),
     ):
         for degree in (16, 64):
-            shape = budget.Shape(n, dim, np.dtype(dtype), 0, Parameters(R=degree, builder="partition"))
+            shape = GraphShape(n, dim, np.dtype(dtype), 0, Parameters(R=degree, builder="partition"))
             least = needs.least_memory(shape, "local", 2)
             assert least < 0.5 * needs.least_memory(
                 replace(shape, parameters=Parameters(R=degree, builder="partition", shard_vectors=n)),
@@ -106,11 +108,11 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
                 stages = needs.check_memory(fitted, memory, "local", 2)
                 assert set(STAGES) <= set(stages)
                 predicted, _ = needed_scratch(fitted, SideColumns(), memory, keep=False)
-                assert predicted <= budget.scratch_bound(fitted)
+                assert predicted <= scratch_bound(fitted)
 
 
 def test_worker_processes_leave_less_for_one_piece() -> None:
-    shape = budget.Shape(1_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="partition"))
+    shape = GraphShape(1_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="partition"))
     memory = 1536 * MIB
     assert needs.fit_shards(shape, memory, "local", 4).region_bytes is None
     fitted = needs.fit_shards(shape, memory, "ray", 4)
@@ -119,23 +121,23 @@ def test_worker_processes_leave_less_for_one_piece() -> None:
 
 
 def test_a_few_workers_more_do_not_cut_other_regions() -> None:
-    shape = budget.Shape(10_000_000, 96, np.dtype(np.float32), 0, Parameters(builder="partition"))
+    shape = GraphShape(10_000_000, 96, np.dtype(np.float32), 0, Parameters(builder="partition"))
     rooms = [needs.fit_shards(shape, 4 << 30, "local", workers).region_bytes for workers in (1, 2, 8)]
     assert len({*rooms, needs.fit_shards(shape, 4 << 30, "ray", 1).region_bytes}) == 1
-    assert (rooms[0] or 0) > 0.85 * ((4 << 30) - budget.FIXED_BYTES)
+    assert (rooms[0] or 0) > 0.85 * ((4 << 30) - common_memory.FIXED_BYTES)
     assert needs.fit_shards(shape, 4 << 30, "ray", 8).region_bytes != rooms[0]
 
 
 @pytest.mark.parametrize("memory", [900 * MIB, 2000 * MIB, 5000 * MIB])
 def test_a_cell_that_does_not_fit_is_told_how_much_more_it_needs(memory: int) -> None:
-    shape = budget.Shape(60_000_000, 64, np.dtype(np.uint8), 0, Parameters(builder="partition"))
+    shape = GraphShape(60_000_000, 64, np.dtype(np.uint8), 0, Parameters(builder="partition"))
 
-    def room(memory: int) -> Room:
+    def room(memory: int) -> Allowance:
         fitted = in_regions(shape, memory, 0, 4)
         assert fitted is not None
-        return fitted.room(memory)
+        return fitted.allowance(memory)
 
-    def need(members: int, room: Room) -> int:
+    def need(members: int, room: Allowance) -> int:
         cells = np.array([members])
         return max(leaves_bytes(members, cells, shape.n, room, 6), region_bytes(shape.n, members, room))
 

@@ -22,7 +22,7 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.execution.local import LocalExecutor
-from indexmill.pipeline.kinds.graph import budget
+from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory as needs
 from indexmill.pipeline.kinds.graph.regions import graph as region_graph
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
@@ -31,7 +31,7 @@ from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 MIB = 1 << 20
-STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "merge"]
+STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "link"]
 ROOM = 900_000
 #: Of builds that are killed, which have half the neighbours.
 SMALL_ROOM = 420_000
@@ -40,7 +40,7 @@ SMALL_ROOM = 420_000
 @pytest.fixture
 def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds by the partition builder go through files, with so little memory that a few thousand vectors are cut."""
-    monkeypatch.setattr(budget, "_MOST_MERGE", 256 << 10)
+    monkeypatch.setattr(common_memory, "_MOST_MERGE", 256 << 10)
     monkeypatch.setattr(
         needs,
         "_fitted",
@@ -52,14 +52,14 @@ def small_rooms(monkeypatch: pytest.MonkeyPatch) -> None:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The regions of each build, as its tasks see them."""
     seen: list[Any] = []
-    task = region_graph.merge_task
+    task = region_graph.link_task
 
-    def merge(vectors: str, chunks: list[str], *arguments: Any, **keywords: Any) -> None:
+    def link(vectors: str, chunks: list[str], *arguments: Any, **keywords: Any) -> None:
         places = next(Path(chunks[0]).parent.parent.glob("regions-*"))
         seen.append(load_regions(places))
         task(vectors, chunks, *arguments, **keywords)
 
-    monkeypatch.setattr(region_graph, "merge_task", merge)
+    monkeypatch.setattr(region_graph, "link_task", link)
     return seen
 
 
@@ -86,7 +86,7 @@ def test_neither_workers_nor_tasks_reach_the_bytes(
 ) -> None:
     vectors = clustered(6000, 10, "uint8")
     one = build(tmp_path / "one", vectors, builder="partition")
-    monkeypatch.setattr(budget, "_LEAST_ROWS", 400)
+    monkeypatch.setattr(common_memory, "_LEAST_ROWS", 400)
     monkeypatch.setattr(sys.modules[__name__], "ROOM", 1_200_000)
     two = build(tmp_path / "two", vectors, builder="partition", workers=2)
     assert len(plans[0].members) > len(plans[1].members) > 1
@@ -125,8 +125,8 @@ def test_leaders_and_leaves_are_compared_where_the_job_says(
     assert data_files(index) == data_files(whole)  # of floats because the arrays are those of NumPy
     build(tmp_path / "here", vectors, builder="partition", work=work)
     stages = [path.name.partition("-")[0] for path in Path(work).iterdir()]
-    assert {name: stages.count(name) for name in ("ingest", "regions", "merge")} == {
-        "ingest": 1, "regions": 2, "merge": 2,
+    assert {name: stages.count(name) for name in ("ingest", "regions", "link")} == {
+        "ingest": 1, "regions": 2, "link": 2,
     }  # fmt: skip
 
 
@@ -141,7 +141,9 @@ def test_tasks_run_beside_each_other_as_far_as_they_fit(
         return run(self, task, arguments, **keywords)
 
     monkeypatch.setattr(LocalExecutor, "map", spy)
-    monkeypatch.setattr(budget.Narrow, "fitting", lambda stage, memory, workers, processes: workers - 1)
+    monkeypatch.setattr(
+        common_memory.Narrow, "fitting", lambda stage, memory, workers, processes: workers - 1
+    )
     build(tmp_path / "ix", clustered(2400, 8, "uint8"), builder="partition", workers=3)
     assert {name: seen[name] for name in ("carve", "assign", "leaves", "unite", "pack")} == {
         "carve": 2, "assign": 2, "leaves": None, "unite": None, "pack": 2,
@@ -221,14 +223,14 @@ def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Pa
     vectors = clustered(30_000, 64, "uint8")
     spec, source = spec_of(tmp_path / "ix", 285 * MIB), array_source(vectors)
     plan = make_plan(spec, source)
-    assert plan.regions is not None
+    regions = plan.facts["regions"]
     assert set(STAGES) <= set(plan.stages)
     run_build(spec, source)
     run = json.loads((tmp_path / "ix" / "run.json").read_text())
     assert set(run["seconds"]) <= {*plan.stages, "publish"}
-    assert len(plans[0].members) == pytest.approx(plan.regions.n, abs=2)
-    assert max(plans[0].members) == pytest.approx(plan.regions.vectors, rel=0.2)
-    assert plans[0].members.sum() / 30_000 == pytest.approx(plan.regions.mean_fanout, rel=0.25)
+    assert len(plans[0].members) == pytest.approx(regions.n, abs=2)
+    assert max(plans[0].members) == pytest.approx(regions.vectors, rel=0.2)
+    assert plans[0].members.sum() / 30_000 == pytest.approx(regions.mean_fanout, rel=0.25)
     assert run["peak_scratch_bytes"] == pytest.approx(plan.peak_scratch_bytes, rel=0.3)
 
 
@@ -237,7 +239,7 @@ def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_
     with pytest.raises(BudgetError, match="give at least") as refusal:
         run_build(spec_of(tmp_path / "ix", 262 * MIB), source)
     least = int(re.search(r"give at least ([\d,]+) bytes", str(refusal.value))[1].replace(",", ""))
-    assert make_plan(spec_of(tmp_path / "ix", least), source).regions is not None
+    assert "regions" in make_plan(spec_of(tmp_path / "ix", least), source).facts
     run_build(spec_of(tmp_path / "ix", least + MIB), source)
 
 
@@ -336,7 +338,7 @@ def test_a_damaged_file_between_stages_is_made_again(
         ("leaves", "assign"),
         ("choose", "leaves"),
         ("unite", "choose"),
-        ("merge", "unite"),
+        ("link", "unite"),
     ):
         work = tmp_path / f"{stage}.work"
         driver.die(tmp_path / stage, 0, f"{stage}-begun", builder="partition", room=SMALL_ROOM)

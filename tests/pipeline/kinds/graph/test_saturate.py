@@ -10,8 +10,8 @@ from tests.pipeline.test_build import assert_sound, build, clustered
 
 import indexmill
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.pipeline.kinds.graph import budget
 from indexmill.pipeline.kinds.graph.memory import stage_bytes
+from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
 
 
@@ -27,7 +27,7 @@ def test_an_append_saturates_no_list_of_an_index_without(tmp_path: Path) -> None
 
 
 def test_a_plan_counts_fewer_candidates_where_lists_are_not_saturated() -> None:
-    shape = budget.Shape(1_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="partition"))
+    shape = GraphShape(1_000_000, 128, np.dtype(np.uint8), 0, Parameters(builder="partition"))
     without = replace(shape, parameters=Parameters(builder="partition", saturate=False))
     saturated, free = (stage_bytes(each, 8 << 30, 1)["build"] for each in (shape, without))
     assert saturated - free == 1_000_000 * 20 * 2 * 4

@@ -183,8 +183,7 @@ def test_a_plan_foretells_scratch_space_and_every_stage(tmp_path: Path, paramete
     assert sorted(path.name for path in tmp_path.iterdir()) == ["v.npy"]
     manifest = run_build(spec)
     run = json.loads((tmp_path / "ix" / "run.json").read_text())
-    assert plan.ivf is not None
-    assert plan.ivf["batches"] == len(manifest["ivf"]["batches"]) == 3
+    assert plan.facts["ivf"]["batches"] == len(manifest["ivf"]["batches"]) == 3
     assert plan.peak_memory_bytes > 0
     assert set(run["seconds"]) - {"publish"} <= set(plan.stages)
     assert all(stage.seconds >= 0 for stage in plan.stages.values())
@@ -239,7 +238,7 @@ def test_a_budget_that_is_too_small_is_refused_before_anything_is_read(tmp_path:
 
 
 def test_the_memory_decides_the_batches_of_a_job_that_does_not() -> None:
-    from indexmill.pipeline.kinds.ivf.memory import IvfShape, with_batches
+    from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 
     shape = IvfShape(10_000_000, 128, np.dtype(np.float32), 0.0, IvfParameters())
     cut = with_batches(shape, 1 << 30).parameters.batch_vectors

@@ -20,7 +20,7 @@ from indexmill.formats.chunks.writer import write_chunk, write_runs
 from indexmill.formats.errors import CorruptFile
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.pipeline.kinds.common.ratio import overall_ratio
-from indexmill.pipeline.kinds.lsh import memory as lsh_needs
+from indexmill.pipeline.kinds.lsh import shape as lsh_shape
 from indexmill.reader import _native
 from indexmill.reader.lsh import LshIndex
 
@@ -84,20 +84,20 @@ def test_neither_workers_nor_how_the_work_is_cut_reach_the_bytes(
     build_lsh(tmp_path / "two", vectors, **{**SMALL, "workers": 2})
     assert data_files(tmp_path / "two") == data_files(index)
     # Rows of a task, of a part, tables of a group: everything that cuts the work, cut finely.
-    monkeypatch.setattr(lsh_needs, "PRODUCT_ROWS", 512)
+    monkeypatch.setattr(lsh_shape, "PRODUCT_ROWS", 512)
     monkeypatch.setattr("indexmill.builders.lsh.hash.PRODUCT_ROWS", 512)
     build_lsh(tmp_path / "blocks", vectors, **SMALL)
-    monkeypatch.setattr(lsh_needs, "spans", lambda size, memory: [0, 512, 1536, 2560, N])
-    monkeypatch.setattr(lsh_needs, "_PART_ENTRIES", 2 * N)
-    shape = lsh_build_shape(index)
-    monkeypatch.setattr(lsh_needs, "_MOST_KEYS", 2 * shape.n_radii * shape.buckets_per_table)
-    assert len(lsh_needs.groups(shape)) == 3
+    monkeypatch.setattr(lsh_shape.SolvedShape, "spans", lambda shape, memory: [0, 512, 1536, 2560, N])
+    monkeypatch.setattr(lsh_shape, "_PART_ENTRIES", 2 * N)
+    tables = lsh_build_tables(index)
+    monkeypatch.setattr(lsh_shape, "_MOST_KEYS", 2 * tables.n_radii * tables.buckets_per_table)
+    assert len(lsh_shape.groups(tables)) == 3
     build_lsh(tmp_path / "cut", vectors, **{**SMALL, "workers": 2, "memory": 400 << 20})
     assert data_files(tmp_path / "cut") == data_files(tmp_path / "blocks")
     assert lsh_problems(tmp_path / "cut") == []
 
 
-def lsh_build_shape(index: Path) -> Any:
+def lsh_build_tables(index: Path) -> Any:
     with LshFiles(index) as files:
         return files.shape
 

@@ -15,8 +15,7 @@ from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.lsh.shape import most_probes
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.kinds.lsh import memory
-from indexmill.pipeline.kinds.lsh.size import LshBlueprint
+from indexmill.pipeline.kinds.lsh.size import LshSize
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, LshParameters
 
@@ -119,19 +118,16 @@ def test_a_build_stays_within_the_scratch_space_it_is_planned_with(
     assert 0.5 * plan.peak_scratch_bytes < used < 1.3 * plan.peak_scratch_bytes
     assert set(plan.stages) == {"ingest", "sample", "solve", "hash", "chain", "emit", "certify"}
     assert 0 <= plan.seconds < 60  # so small a job may round to 0.0
-    assert plan.lsh is not None
-    assert plan.lsh["n_tables"] == 5
-    assert plan.shards is None
+    assert plan.facts["lsh"]["n_tables"] == 5
+    assert "shards" not in plan.facts
 
 
 def test_too_little_memory_is_refused_with_what_works(tmp_path: Path, vectors: np.ndarray) -> None:
     with pytest.raises(BudgetError, match=r"memory: stage .* give at least ([0-9,]+) bytes") as error:
         run_build(job(tmp_path / "index", memory=200 << 20), array_source(vectors))
     least = int(str(error.value).split("at least ")[1].split(" ")[0].replace(",", ""))
-    spec = job(tmp_path / "index", memory=least)
-    assert isinstance(spec.parameters, LshParameters)
-    build = LshBlueprint(spec, array_source(vectors), spec.parameters)
-    assert max(memory.stage_bytes(build.size, least, 1).values()) < least
+    size = LshSize(job(tmp_path / "index", memory=least), array_source(vectors))
+    assert max(size.stage_bytes().values()) < least
 
 
 def test_the_command_builds_inspects_and_says_what_it_solved(vectors: np.ndarray, tmp_path: Path) -> None:

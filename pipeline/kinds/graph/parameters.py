@@ -1,0 +1,104 @@
+"""Parameters of a graph index."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from indexmill.formats.graph.codes import MAX_BYTES
+from indexmill.pipeline.kinds.common.parameters import (
+    DEFAULT_PQ_BYTES,
+    DEFAULT_SAMPLE,
+    Compute,
+    KindParameters,
+    Metric,
+)
+
+#: DiskANN's published setting for SIFT-like data; 32 neighbours let 15 nodes of 128 bytes share a page.
+DEFAULT_MAX_DEGREE = 32
+#: Candidates kept while building; DiskANN recommends 75 to 200.
+DEFAULT_BUILD_LIST_SIZE = 75
+#: Pruning slack of Vamana; 1.2 is the paper's value.
+DEFAULT_ALPHA = 1.2
+#: Times Vamana inserts every vertex; the paper's second pass takes as long again.
+DEFAULT_PASSES = 1
+#: Entry-vertex candidates (DiskANN++ section III); 1,024 centroids of 128 floats are 512 KiB.
+DEFAULT_ENTRIES = 1024
+#: Share of the vectors in the navigation graph: PipeANN's and Starling's 1%, 136 bytes a sampled vector at most.
+DEFAULT_NAVIGATION = 0.01
+#: Share of the vectors that belong to a second shard: those nearest to a border.
+DEFAULT_OVERLAP = 0.25
+
+Order = Literal[
+    "star", "identity", "random", "breadth-first", "bnp", "bnf", "kmeans-pages", "gorder", "gorder-windowed", "margo",
+    "graph-bisection", "restream", "polish",
+]  # fmt: skip
+NodeDtype = Literal["same", "float16", "sq16", "sq8"]
+BuildCodes = Literal["none", "sq8"]
+
+#: Builders whose kernels take vectors of every type; the others take them as `builders.distances.comparable` has them.
+BUILDERS_OF_ALL_TYPES = ("vamana",)
+
+
+class Parameters(KindParameters):
+    """Everything but the input that decides the bytes of a graph index."""
+
+    kind: Literal["graph"] = "graph"
+    """Kind of index: a graph, hash tables, or inverted lists for joins."""
+    builder: Literal["vamana", "partition"] = "vamana"
+    """How the graph is built, by searches or, faster, by comparing all pairs of small sets."""
+    max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
+    """Most neighbours of a vertex."""
+    build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
+    """Candidates kept while building."""
+    alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
+    """Pruning slack."""
+    saturate: bool = True
+    """Fill neighbour lists that pruning left short with the nearest pruned candidates, which saves page reads."""
+    passes: Annotated[int, Field(ge=1, le=2)] = DEFAULT_PASSES
+    """vamana: how often every vertex is inserted, 1 or 2; with 2, as in the paper, the first pass has no slack."""
+    build_codes: BuildCodes = "none"
+    """vamana: codes that searches of the build compare instead of the vectors; sq8, a byte a component, is faster
+    for float vectors."""
+    pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
+    """Bytes of a PQ code."""
+    pq_rotation: Literal["none", "opq"] = "none"
+    """Rotation of the vectors before they are coded; opq makes codes more exact."""
+    order: Order = "star"
+    """Order of the vertices on the pages."""
+    node_dtype: NodeDtype = "same"
+    """Type of the vectors on the pages, that of the input or a smaller one."""
+    metric: Metric = "l2"
+    """Euclidean distance, inner product or cosine."""
+    entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES
+    """Entry vertices that searches choose their start from."""
+    navigation: Annotated[float, Field(ge=0, le=0.1)] = DEFAULT_NAVIGATION
+    """Share of the vectors in the navigation graph; 0 for none."""
+    sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
+    """Vectors that codes and centroids are trained on."""
+    shard_vectors: Annotated[int, Field(ge=64)] | None = None
+    """Vectors of a shard; default: as many as the memory allows."""
+    overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
+    """Share of the vectors that belong to a second shard."""
+    compute: Annotated[Compute, Field(alias="device")] = "cpu"
+    """graph, ivf: processor that compares leaves and makes centroids and codes; cuda: a GPU, by CuPy, with other bytes
+    as a result; auto: a GPU if there is one."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Random seed; equal input, parameters and seed give equal bytes."""
+
+    @model_validator(mode="after")
+    def _only_vamana_inserts(self) -> Parameters:
+        if self.builder != "vamana":
+            for name, said in (("passes", self.passes != 1), ("build_codes", self.build_codes != "none")):
+                if said:
+                    raise ValueError(
+                        f"{name}: goes with builder vamana, {self.builder} inserts no vertices; leave it out"
+                    )
+        return self
+
+
+def graph_parameters(p: KindParameters) -> Parameters:
+    """Return the parameters of a job that is known to be one of a graph."""
+    assert isinstance(p, Parameters)
+    return p

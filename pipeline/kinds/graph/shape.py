@@ -1,0 +1,168 @@
+"""Sizes of a graph build: its vectors, and what the graph takes in one piece, as a shard, and in its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from indexmill.builders.partition.build import partitioned_bytes
+from indexmill.builders.partition.carve import LEAF_MOST
+from indexmill.builders.vamana.build import list_capacity
+from indexmill.formats.graph.nodes import NodeFormat
+from indexmill.layout.portfolio import USES_POINTS
+from indexmill.pipeline.bisection import greatest
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, merge_bytes
+from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES, Parameters
+from indexmill.pipeline.kinds.graph.regions.memory import Allowance
+
+#: A graph smaller than this is not worth a shard.
+LEAST_SHARD = 1024
+
+
+@dataclass(frozen=True)
+class GraphShape:
+    """What memory depends on.
+
+    Attributes
+    ----------
+    n, dim : int
+        Stored vectors and their components.
+    dtype : numpy dtype
+        Type the vectors are stored in.
+    id_bytes : float
+        Of a user id, about; 0 where there are none.
+    parameters : Parameters
+    region_bytes : int, optional
+        What a task may hold of a graph that the partition builder makes region by region.
+    """
+
+    n: int
+    dim: int
+    dtype: np.dtype[np.generic]
+    id_bytes: float
+    parameters: Parameters
+    region_bytes: int | None = None
+
+    @property
+    def stored(self) -> tuple[int, int, str]:
+        """Vectors, their components, and the type of those."""
+        return self.n, self.dim, str(self.dtype)
+
+    @property
+    def row_bytes(self) -> int:
+        """A stored vector."""
+        return self.dim * self.dtype.itemsize
+
+    @property
+    def comparable_bytes(self) -> int:
+        """A vector whose components can be computed with (`builders.distances.comparable`)."""
+        return self.dim * (1 if self.dtype.itemsize == 1 else 4)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether that is a vector as it is stored."""
+        return self.comparable_bytes == self.row_bytes and self.dtype.kind != "i"
+
+    @property
+    def takes_all_types(self) -> bool:
+        """Whether the builder takes vectors as they are stored; else it takes comparable ones."""
+        return self.parameters.builder in BUILDERS_OF_ALL_TYPES
+
+    @property
+    def taken_bytes(self) -> int:
+        """A vector as the builder takes it."""
+        return self.row_bytes if self.takes_all_types else self.comparable_bytes
+
+    @property
+    def searched_bytes(self) -> int:
+        """A vector as searches compare it while they build."""
+        return self.dim if self.parameters.build_codes == "sq8" else self.taken_bytes
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the builder or the order takes vectors in another type than they are stored in."""
+        wanted = not self.takes_all_types or self.parameters.order in USES_POINTS
+        return wanted and not self.is_comparable
+
+    @property
+    def node(self) -> NodeFormat:
+        """The node of the index that is built."""
+        p = self.parameters
+        dtype = str(self.dtype) if p.node_dtype == "same" else p.node_dtype
+        return NodeFormat(self.dim, dtype, p.max_degree)
+
+    @property
+    def rotation_bytes(self) -> int:
+        """The rotation of codes, in memory and in a file."""
+        return 4 * self.dim**2 if self.parameters.pq_rotation == "opq" else 0
+
+    @property
+    def drawn(self) -> int:
+        """Vectors of the training sample."""
+        return min(self.parameters.sample_vectors, self.n)
+
+    def allowance(self, memory: int) -> Allowance:
+        """What the tasks of a region may hold, `region_bytes` of a budget of `memory`."""
+        assert self.region_bytes is not None
+        row, p = self.comparable_bytes, self.parameters
+        return Allowance(
+            self.region_bytes, merge_bytes(memory), row, p.max_degree, p.saturate, allowance_step(memory)
+        )
+
+
+def allowance_step(memory: int) -> int:
+    """Return what the memory of a region is a multiple of.
+
+    Coarse, so that a killed build finds its files although it goes on with a few workers more or fewer.
+    """
+    return (memory - FIXED_BYTES) // 16
+
+
+def unite_row_bytes(shape: GraphShape) -> int:
+    """Return what one vertex takes while the lists of shards are united: those it has, twice, and the one it gets."""
+    p = shape.parameters
+    return int((2 * (1 + p.overlap) + 1) * p.max_degree * 4) + 16
+
+
+def built_bytes(m: int, shape: GraphShape) -> int:
+    """Return what building the graph of `m` vectors in one piece takes."""
+    p = shape.parameters
+    if p.builder == "partition":
+        return partitioned_bytes(m, shape.comparable_bytes, p.max_degree, p.saturate)
+    coded = shape.dim * (p.build_codes == "sq8")
+    return graph_bytes(m, shape.row_bytes + coded, p.max_degree)
+
+
+def leaf_work_bytes(shape: GraphShape) -> int:
+    """Return the work space of a thread that compares leaves, their rows included; 0 for a builder without leaves."""
+    if shape.parameters.builder != "partition":
+        return 0
+    return THREAD_BYTES + LEAF_MOST * shape.comparable_bytes
+
+
+def graph_bytes(m: int, row_bytes: int, max_degree: int) -> int:
+    """Return what inserting `m` vectors of `row_bytes` bytes into a graph in one piece takes."""
+    batch = max_degree // 4 + 1  # edges of the vertices that are inserted at a time
+    return m * (row_bytes + 4 * list_capacity(max_degree) + 16 + batch)
+
+
+def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
+    """Return what building a shard of `m` vectors takes: collected, made comparable if the builder wants it, built.
+
+    Their keys and vector ids stay to the end.
+    """
+    collecting = m * shape.row_bytes + merge_bytes(memory) // 4
+    converted = not (shape.takes_all_types or shape.is_comparable)
+    converting = m * (shape.row_bytes + shape.comparable_bytes) * converted
+    return 8 * m + max(collecting, converting, built_bytes(m, shape))
+
+
+def shard_size(shape: GraphShape, memory: int) -> int:
+    """Return how many vectors a shard may hold within `memory` bytes: all, or as few as none worth building."""
+    room = memory - FIXED_BYTES
+    if built_bytes(shape.n, shape) <= room:
+        return shape.n
+    if shard_bytes(LEAST_SHARD, shape, memory) > room:
+        return 0
+    return greatest(lambda m: shard_bytes(m, shape, memory) <= room, LEAST_SHARD, shape.n + 1)

@@ -1,0 +1,92 @@
+"""Sizes of an IVF build: its vectors, its lists, and how they are cut into batches and tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from indexmill.formats.errors import ConfigError
+from indexmill.formats.ivf.centroids import MAX_BATCHES
+from indexmill.pipeline.kinds.common.memory import batch_bytes, task_bounds
+from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
+
+#: The least vectors of a batch that the memory decides.
+_LEAST_BATCH = 1024
+#: Rows that tasks start at a multiple of, from the start of a batch: blocks of products then always are the same.
+ALIGN = 8192
+
+
+@dataclass(frozen=True)
+class IvfShape:
+    """Vectors and parameters: what memory and scratch space depend on; see `GraphShape`.
+
+    Attributes
+    ----------
+    n, dim : int
+    dtype : numpy dtype
+    id_bytes : float
+    parameters : IvfParameters
+    """
+
+    n: int
+    dim: int
+    dtype: np.dtype[np.generic]
+    id_bytes: float
+    parameters: IvfParameters
+
+    @property
+    def stored(self) -> tuple[int, int, str]:
+        """Vectors, their components, and the type of those."""
+        return self.n, self.dim, str(self.dtype)
+
+    @property
+    def stored_bytes(self) -> int:
+        """A vector before the codec."""
+        return self.dim * self.dtype.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """A vector in its list, without its id."""
+        p = self.parameters
+        return {"flat": self.stored_bytes, "sq8": self.dim, "pq": min(p.pq_bytes, self.dim)}[p.codec]
+
+    @property
+    def batches(self) -> list[int]:
+        """The first vector of each batch, and the number of vectors."""
+        step = self.parameters.batch_vectors or self.n
+        return [*range(0, self.n, step), self.n]
+
+    @property
+    def drawn(self) -> int:
+        """Vectors of the sample."""
+        return min(self.parameters.sample_vectors, self.n)
+
+    def cuts(self, memory: int) -> list[list[int]]:
+        """Return for each batch the bounds of its tasks under a budget."""
+        row = 2 * self.stored_bytes + self.row_bytes + 64
+        bounds = pairwise(self.batches)
+        return [
+            [first + at for at in task_bounds(last - first, row, memory, ALIGN)] for first, last in bounds
+        ]
+
+    def chunk_batch_bytes(self, chunks: int, memory: int) -> int:
+        """Return the size of record batches such that the chunk files of a batch can be merged."""
+        return batch_bytes(chunks, self.row_bytes, memory)
+
+
+def with_batches(shape: IvfShape, memory: int) -> IvfShape:
+    """Return `shape` with the size of its batches, unless its job says it: two take half the memory, all are alike."""
+    given = shape.parameters.batch_vectors
+    if given is not None:
+        if -(-shape.n // given) > MAX_BATCHES:
+            raise ConfigError(
+                f"batch_vectors: {shape.n:,} vectors make more than {MAX_BATCHES:,} batches of {given:,}; give "
+                f"at least {-(-shape.n // MAX_BATCHES):,}"
+            )
+        return shape
+    most = max(_LEAST_BATCH, memory // 4 // ((shape.row_bytes + 4) * shape.parameters.copies))
+    batches = -(-shape.n // most)
+    resolved = shape.parameters.model_copy(update={"batch_vectors": max(64, -(-shape.n // batches))})
+    return replace(shape, parameters=resolved)

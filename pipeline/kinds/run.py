@@ -1,0 +1,75 @@
+"""From vectors at hand to a published index: what builds and imports have in common."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.kinds.common import ingest
+from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.mill.progress import Progress
+from indexmill.pipeline.mill.publish import publish
+from indexmill.pipeline.mill.stages import Mill, Stage
+
+
+def ingest_stage(
+    mill: Mill, source: VectorSource, metric: str, facts: dict[str, Any], signature: list[str],
+    checked: Callable[[], None] = lambda: None, unit_slack: float = 0.0,
+) -> Stage:  # fmt: skip
+    """Return stage *ingest*, which writes the vectors down.
+
+    Parameters
+    ----------
+    facts : dict
+        What decides its files beside `metric`.
+    signature : list of str
+        Tells the input from another.
+    checked : callable
+        Called when all was read; raises if the input was changed meanwhile.
+    unit_slack : float
+        See `ingest.ingest`.
+    """
+    key = mill.store.key("ingest", ingest.VERSION, {"metric": metric, **facts}, signature)
+
+    def write(directory: Path) -> None:
+        ingest.ingest(source, metric, directory, mill.progress, unit_slack)
+        checked()
+
+    path = mill.store.path("ingest", key)
+    return Stage("ingest", key, path, (), write, steps=source.n_vectors, unit="vectors")
+
+
+def make_ingest(mill: Mill, first: Stage) -> InputSummary:
+    """Make stage *ingest* and return what it learnt; later stages depend on the vectors, not on where they lay."""
+    mill.make(first)
+    summary = ingest.read_summary(mill.read(first))
+    first.key = summary.fingerprint
+    return summary
+
+
+def publish_made(
+    recipe: Recipe, record: Callable[[], dict[str, Any]], out: Path, force: bool, progress: Progress
+) -> dict[str, Any]:
+    """Publish an index whose last stage is made; return the manifest as published.
+
+    Parameters
+    ----------
+    record : callable
+        Returns run.json.
+    """
+    manifest = replace(recipe.manifest(), certificate=recipe.certificate())
+    emitted = recipe.mill.read(recipe.emit)
+    begun = time.perf_counter()
+    progress.start("publish", len(manifest.files), "files")
+    publish(emitted, manifest, record(), out, force, keep=recipe.mill.keep)
+    progress.advance(len(manifest.files))
+    progress.finish(f"{time.perf_counter() - begun:.1f} s")
+    published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())
+    return published
