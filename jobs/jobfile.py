@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
+from indexmill.jobs.choices import nearest
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -163,13 +163,6 @@ def _names(kind: str) -> list[str]:
     from indexmill.pipeline.spec import KINDS
 
     return [*KINDS[kind].model_fields, *aliases(kind)]
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Say which known word comes nearest, or list them all."""
-    words = sorted(set(known))
-    close = get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
 
 
 def _beside(folder: Path, path: str) -> str:

@@ -1,5 +1,7 @@
 """One build: its input, its output, the parameters of its kind and how it runs.
 
+A string below a field is its description, which help pages show.
+
 Job files, the command line and the Python API all end in a `BuildSpec`. Its `parameters` decide the bytes of the index.
 Where things lie and how they run (`out`, `workers`, `executor` ...) stands beside them, because it must never reach a
 hash. `memory` reaches one in a single way: a build that does not fit is cut into shards, and the resolved
@@ -86,24 +88,37 @@ AnyParameters = Annotated[
 class BuildSpec(BaseModel):
     """One build: input, output, parameters and how to run it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     input: Annotated[
         list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)
     ]
+    """Vectors: Parquet, Arrow, npy, fvecs, bvecs, fbin, u8bin, i8bin or HDF5; a path, glob or URL. May repeat."""
     column: str | None = None
+    """Vector column; default: the only one that fits."""
     id_column: str | None = None
+    """Column of user ids."""
     metadata_columns: list[str] = []
+    """Columns to keep beside the vectors."""
     out: str
+    """Index directory to write."""
     centroids: str | None = None
+    """Centroids to use, in any input format; default: trained."""
     parameters: AnyParameters = Parameters()
     memory: Bytes = DEFAULT_MEMORY
+    """Memory budget, such as 500MB."""
     scratch: Bytes | None = None
+    """Most bytes in the work directory; default: what such a build may need."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    """Threads, on each machine."""
     executor: ExecutorName = "local"
+    """Where tasks run."""
     ray_address: str | None = None
+    """Ray cluster to join; default: RAY_ADDRESS, else one started on this machine."""
     work: str | None = None
+    """Directory that keeps finished stages for builds that share them; default: removed at the end."""
     force: bool = False
+    """Replace an output that exists."""
 
     @model_validator(mode="after")
     def _out_is_not_an_input(self) -> BuildSpec:

@@ -1,1 +1,4 @@
-"""The Python interface that `indexmill` exports, and what it shares with commands of the same name."""
+"""The Python interface that `indexmill` exports, and what it shares with the commands of the same names.
+
+Imports every other package of jobs but `cli` and `demo`.
+"""

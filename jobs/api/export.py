@@ -19,10 +19,10 @@ _PARTS = {
     "graph": "neighbour lists",
     "codes": "PQ codes and their codebook",
     "clusters": "centroids and the vectors of each, or buckets of hashes",
-    "order": "where a vector stands",
-    "pages": "what shares a page of 4096 bytes",
+    "order": "place of a vector in the file",
+    "pages": "which vectors share a page of 4096 bytes",
     "entries": "vertices that searches start at",
-    "ids": "user ids, by which the engine calls vectors; with bits, whole numbers from 0 on of so many",
+    "ids": "user ids, by which the engine names vectors; a number of bits means whole numbers from 0 up of that width",
     "metadata": "the columns that came with the vectors",
 }
 #: Those that an index of each kind has.
@@ -48,7 +48,7 @@ def export_options(to: str, out: str | os.PathLike[str], ids: str, force: bool) 
 
     hold_little()  # before anything imports numpy or Arrow
     from indexmill.formats.exports.targets import TARGETS
-    from indexmill.jobs.cli.options import one_of
+    from indexmill.jobs.choices import one_of
     from indexmill.pipeline.export.run import ExportOptions
 
     return ExportOptions(one_of(to, tuple(TARGETS), "to"), out, one_of(ids, ("user", "slot"), "ids"), force)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-#: Keys of a job file that are no parameters of the index: where things lie and how they run.
+#: Keys of a job file that are not parameters of the index: where files are and how the build runs.
 _RUN_KEYS = ("centroids", "memory", "scratch", "workers", "executor", "ray_address", "work", "force")
 _COLUMN_KEYS = ("column", "id_column", "metadata_columns")
 
@@ -68,7 +68,7 @@ def build(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
 
     Examples
     --------
@@ -121,12 +121,12 @@ def append(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change; the index is then as it was.
+        A subclass that says what to change; the index is left as it was.
     """
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.sources.source import array_source
-    from indexmill.jobs.api.extend import open_files
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.append import open_files
+    from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_append
 
     paths = _paths(vectors)
@@ -178,9 +178,9 @@ def merge(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change; both indexes are then as they were.
+        A subclass that says what to change; both indexes are left as they were.
     """
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.append.run import run_merge
 
     options = run_options(out, memory, workers, force)
@@ -216,9 +216,9 @@ def lay_out(
     order_file : path, optional
         In place of `order`: a .npy file with the vector id in each slot.
     effort : {"low", "normal", "high"}, optional
-        What may be tried, in units of work; ``"auto"`` takes "normal", an order by name has no limit without it.
+        Limit of what is tried, in units of work; the default of ``"auto"`` is "normal", an order by name has none.
     queries : array, shape (n_queries, dim), optional
-        By which ``"auto"`` tunes and pruned edges are judged, and by no others; default: vectors of the index.
+        Queries that ``"auto"`` tunes with and that judge pruned edges; default: vectors of the index.
     truth : integer array, shape (n_queries, at least 10), optional
         Vector ids of their true neighbours, nearest first; default: computed.
     prune_edges : bool
@@ -240,10 +240,10 @@ def lay_out(
     NothingToGain
         If no order can help, with what can; if pruned edges save nothing.
     IndexmillError
-        Of the kind that tells what to change; the index is then as it was.
+        A subclass that says what to change; the index is left as it was.
     """
     from indexmill.jobs.api.layout import layout_request
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.run_options import run_options
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
 
@@ -314,7 +314,7 @@ def import_index(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change; nothing is left behind.
+        A subclass that says what to change; nothing is left behind.
     """
     from indexmill.jobs.api.importing import import_options, open_foreign, run_imported
 
@@ -354,7 +354,7 @@ def export(
     out : path
         Directory to write; `force` replaces an export there.
     ids : {"user", "slot"}
-        What the engine is to call the vectors, where it keeps names: user ids, or slots, which ``ids.parquet``
+        How the engine names the vectors, where it keeps names: user ids, or slots, which ``ids.parquet``
         translates.
     progress : bool
         Whether to show progress on stderr.
@@ -367,7 +367,7 @@ def export(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change; nothing is left behind.
+        A subclass that says what to change; nothing is left behind.
     """
     from indexmill.jobs.api.export import export_options
     from indexmill.pipeline.export.run import run_export
@@ -398,8 +398,8 @@ def join(
 ) -> JoinReport:
     """Write the nearest vectors of many queries in an index of kind ivf to a Parquet file.
 
-    Every batch of the index is read once. A join that was killed, or that found a batch damaged, goes on with what is
-    left when it is run again.
+    Every batch of the index is read once. Run again, a join that was killed, or that found a batch damaged,
+    resumes with what is left.
 
     Parameters
     ----------
@@ -432,16 +432,16 @@ def join(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
-    from indexmill.jobs.api.joining import join_files
+    from indexmill.jobs.api.joining import JoinRequest, join_files
 
+    request = JoinRequest(
+        k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory, workers=workers,
+        work=work, executor=executor, ray_address=ray_address, platform=platform, force=force,
+    )  # fmt: skip
     with _listener(progress) as bars:
-        return join_files(
-            queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
-            workers=workers, work=work, force=force, progress=bars, executor=executor, ray_address=ray_address,
-            platform=platform,
-        )  # fmt: skip
+        return join_files(queries, index, out, request, bars)
 
 
 def truth(
@@ -474,7 +474,7 @@ def truth(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
     from indexmill.jobs.api.joining import truth_of
 
@@ -530,7 +530,7 @@ def tune(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
 
     Examples
     --------
@@ -578,10 +578,11 @@ def open(
     ConfigError
         If the index does not know the engine, `vectors` or `tables`.
     """
+    from indexmill.jobs.kinds.opening import open_any
     from indexmill.jobs.search.engines import check_engine
-    from indexmill.jobs.search.opening import open_any
 
-    return open_any(Path(path), check_engine(engine, "engine", with_memory=True), vectors, tables)
+    engine = check_engine(engine, "engine", with_memory=True)
+    return open_any(Path(path), engine, vectors=vectors, tables=tables)
 
 
 def _job(
@@ -615,13 +616,13 @@ def _job(
 
 def _open_graph(path: str | os.PathLike[str]) -> Index:
     """Open what a job for graphs has written."""
-    from indexmill.jobs.search.opening import open_index
+    from indexmill.jobs.kinds.opening import open_index
 
     return open_index(Path(path))
 
 
 def _listener(progress: bool) -> AbstractContextManager[Progress | None]:
-    """Bars on stderr, or nobody."""
+    """Bars on stderr, or none."""
     from indexmill.jobs.console.progress import stderr_progress
 
     return stderr_progress() if progress else nullcontext()

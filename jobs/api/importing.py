@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
+from indexmill.jobs.choices import one_of, size_of
 
 if TYPE_CHECKING:
     from indexmill.formats.imports.index import ImportedIndex
@@ -30,8 +31,6 @@ def open_foreign(
     IndexmillError
         If the index cannot be read.
     """
-    from indexmill.jobs.cli.options import one_of
-
     if one_of(program, PROGRAMS, "program") != "diskann" and dtype is not None:
         raise ConfigError(f"dtype: {dtype}: an index of {program} says its type itself; leave it out")
     if program == "faiss":
@@ -89,13 +88,9 @@ def import_options(
         Naming the option, or the file of ids.
     """
     from indexmill.pipeline.imports.graph import ImportOptions
-    from indexmill.pipeline.spec import parse_size
 
     found, id_type = (None, "none") if ids is None else _ids(ids, id_column)
-    try:
-        size = None if memory is None else int(parse_size(memory))
-    except ValueError as error:
-        raise ConfigError(f"memory: {error}") from None
+    size = None if memory is None else size_of(memory, "memory")
     return ImportOptions(out, ids=found, id_type=id_type, memory=size, **how)
 
 
@@ -118,7 +113,7 @@ def _ids(ids: Any, column: str | None) -> tuple[Any, str]:
 
 def show_import(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
     """Print what was published, and what became of the other index."""
-    from indexmill.jobs.api.extend import show_result
+    from indexmill.jobs.api.summary import show_result
 
     show_result(out, manifest, as_json)
     if not as_json:

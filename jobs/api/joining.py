@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from indexmill.formats.sources.truth import Truth
-    from indexmill.pipeline.join.options import JoinReport
+    from indexmill.pipeline.join.options import JoinOptions, JoinReport
     from indexmill.pipeline.join.plan import JoinPlan
     from indexmill.pipeline.mill.progress import Progress
     from indexmill.pipeline.spec import ExecutorName
@@ -26,84 +28,91 @@ EXECUTORS: tuple[ExecutorName, ...] = ("local", "ray")
 _CHECKED = 4096
 
 
+@dataclass(frozen=True, kw_only=True)
+class JoinRequest:
+    """How a join is to go, as its caller gave it: see `indexmill.join`."""
+
+    k: int = 10
+    nprobe: int | None = None
+    recall: float | None = None
+    column: str | None = None
+    id_column: str | None = None
+    memory: int | str = "8GiB"
+    workers: int = 2
+    work: str | os.PathLike[str] | None = None
+    executor: str = "local"
+    ray_address: str | None = None
+    platform: str | os.PathLike[str] | None = None
+    force: bool = False
+
+    def options(self) -> JoinOptions:
+        """Check the request.
+
+        Raises
+        ------
+        ConfigError, InputError
+            Naming the option, or the file of the platform.
+        """
+        size = _memory(self.memory)
+        from indexmill.pipeline.join.options import JoinOptions
+        from indexmill.pipeline.join.platform import read_platform
+
+        where = one_of(self.executor, EXECUTORS, "--executor")
+        crew = () if self.platform is None else tuple(read_platform(os.fspath(self.platform)))
+        return JoinOptions(
+            self.k, self.nprobe, self.recall, size, self.workers, self.work, where, self.ray_address, crew
+        )
+
+
 def join_files(
     queries: NDArray[Any] | str | os.PathLike[str],
     index: str | os.PathLike[str],
     out: str | os.PathLike[str] | None,
-    *,
-    k: int,
-    nprobe: int | None,
-    recall: float | None,
-    column: str | None = None,
-    id_column: str | None = None,
-    memory: int | str,
-    workers: int,
-    work: str | os.PathLike[str] | None,
-    force: bool,
-    progress: Progress | None,
-    executor: str = "local",
-    ray_address: str | None = None,
-    platform: str | os.PathLike[str] | None = None,
+    request: JoinRequest,
+    progress: Progress | None = None,
 ) -> JoinReport:
-    """Check the arguments of a join, read the queries, and run it.
+    """Check a join, read the queries, and run it.
 
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
-    size = _memory(memory)
-    from indexmill.jobs.cli.options import one_of
-    from indexmill.jobs.search.opening import check_is_index
+    from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.jobs.search.results import check_writable
-    from indexmill.pipeline.join.join import run_join
-    from indexmill.pipeline.join.options import JoinOptions
-    from indexmill.pipeline.join.platform import read_platform
 
     if out is None:
         raise ConfigError("--out: missing; name the Parquet file to write")
     target = Path(out)
     if target.suffix != ".parquet":
         raise ConfigError(f"--out: {target}: expected a name that ends in .parquet")
-    check_writable(target, force)
-    where = one_of(executor, EXECUTORS, "--executor")
-    crew = () if platform is None else tuple(read_platform(os.fspath(platform)))
-    options = JoinOptions(k, nprobe, recall, size, workers, work, where, ray_address, crew)
+    check_writable(target, request.force)
+    options = request.options()
+    from indexmill.pipeline.join.join import run_join
+
     check_is_index(Path(index))
-    rows, ids = _read_queries(queries, column, id_column)
+    rows, ids = _read_queries(queries, request.column, request.id_column)
     return run_join(rows, index, target, options, ids, progress)
 
 
 def plan_files(
-    queries: NDArray[Any] | str | os.PathLike[str],
-    index: str | os.PathLike[str],
-    platform: str | os.PathLike[str] | None,
-    *,
-    k: int,
-    nprobe: int | None,
-    recall: float | None,
-    column: str | None,
-    workers: int,
+    queries: NDArray[Any] | str | os.PathLike[str], index: str | os.PathLike[str], request: JoinRequest
 ) -> JoinPlan:
-    """Tell how the workers of `platform` would divide a join.
+    """Tell how the workers of the request's platform would divide a join.
 
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
-    from indexmill.jobs.search.opening import check_is_index
-    from indexmill.pipeline.join.options import JoinOptions
+    from indexmill.jobs.kinds.opening import check_is_index
     from indexmill.pipeline.join.plan import plan_join
-    from indexmill.pipeline.join.platform import read_platform
 
-    if platform is None:
+    if request.platform is None:
         raise ConfigError("--plan: tells how --platform divides a join; name its file")
-    options = JoinOptions(
-        k, nprobe, recall, workers=workers, platform=tuple(read_platform(os.fspath(platform)))
-    )
+    options = request.options()
     check_is_index(Path(index))
-    return plan_join(_read_queries(queries, column, None)[0], index, options)
+    return plan_join(_read_queries(queries, request.column, None)[0], index, options)
 
 
 def truth_of(
@@ -122,12 +131,11 @@ def truth_of(
     Raises
     ------
     IndexmillError
-        Of the kind that tells what to change.
+        A subclass that says what to change.
     """
     size = _memory(memory)
     from indexmill.formats.index.manifest import MANIFEST_NAME
     from indexmill.formats.sources.source import open_source
-    from indexmill.jobs.cli.options import one_of
     from indexmill.pipeline.join.truth import truth_of_index, truth_of_vectors
 
     rows, _ = _read_queries(queries, column, None)
@@ -142,7 +150,7 @@ def truth_of(
 
 
 def _memory(memory: int | str) -> int:
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.run_options import run_options
 
     return run_options(None, memory, 1, False).memory
 

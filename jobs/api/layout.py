@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.cli.options import one_of
+from indexmill.jobs.choices import one_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,7 +75,7 @@ def show_layout(index: Path, out: Path | None, result: LayoutResult, as_json: bo
         value = {"order": result.order, "manifest": result.manifest, "choice": result.choice}
         print(json.dumps(value, indent=2))
         return
-    from indexmill.jobs.cli.commands.build import print_summary
+    from indexmill.jobs.api.summary import print_summary
     from indexmill.jobs.console.tables import stdout_console
 
     console = stdout_console()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.cli.options import one_of
+from indexmill.jobs.choices import one_of, size_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +37,6 @@ def tune_request(
         Naming the option.
     """
     from indexmill.pipeline.relayout.tuning import as_given
-    from indexmill.pipeline.spec import parse_size
     from indexmill.pipeline.tune.report import TuneRequest
     from indexmill.pipeline.tune.run import EFFORTS
 
@@ -46,10 +45,7 @@ def tune_request(
         raise ConfigError(f"target_recall: expected more than 0 and less than 1, got {target_recall}")
     if max_reads is not None and not 1 <= max_reads < math.inf:
         raise ConfigError(f"max_reads: a search reads at least one page, and finitely many, got {max_reads}")
-    try:
-        most = None if max_memory is None else int(parse_size(max_memory))
-    except ValueError as error:
-        raise ConfigError(f"max_memory: {error}") from None
+    most = None if max_memory is None else size_of(max_memory, "max_memory")
     given = as_given(queries, None)
     asked = None if given is None else given.vectors
     return TuneRequest(spec, target_recall, k, max_reads, most, effort, asked, work)
@@ -75,7 +71,7 @@ def _show_table(console: Console, report: TuneReport) -> None:
     where = "the input" if asked.queries is None else "the caller"
     title = (
         f"page reads a query at recall@{asked.k} {asked.target_recall:g}: {report.n_queries // 2:,} queries from "
-        f"{where}, which tuned nothing; {report.n_vectors:,} vectors foretold from samples"
+        f"{where}, which tuned nothing; {report.n_vectors:,} vectors extrapolated from samples"
     )
     console.print(title, markup=False, soft_wrap=True)
     samples = [f"{size:,}" for size in report.sizes]
@@ -110,7 +106,7 @@ def _words(report: TuneReport, row: TuneRow) -> list[str]:
     if math.isfinite(reads[-1] - reads[0]):
         lines.append(
             f"its page reads grew from {reads[0]:.1f} to {reads[-1]:.1f} over {math.log2(last / report.sizes[0]):.1f} "
-            f"doublings of the vectors; that is carried on over {math.log2(report.n_vectors / last):.1f} more"
+            f"doublings of the vectors; extrapolated over {math.log2(report.n_vectors / last):.1f} more"
         )
     high = row.outlook.interval()[1]
     if asked.max_reads is not None and high is not None and high > asked.max_reads:
@@ -167,5 +163,5 @@ def _absolute(path: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Numbers, truths, strings and lists of them are alike in TOML and JSON, but for one character."""
+    """Numbers, booleans, strings and lists of them are the same in TOML and JSON, except for one character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -28,7 +28,7 @@ from parts import names, run_all, stop_after
 
 from indexmill.formats.device import DeviceProfile, Model, read_profile, write_profile
 from indexmill.jobs.devices.measure import measure_device, native_measurer, open_target
-from indexmill.jobs.search.opening import load_manifest
+from indexmill.jobs.kinds.opening import load_manifest
 from indexmill.pipeline.cost.plan import plan_device
 from indexmill.pipeline.cost.query import QueryCost, graph_cost, ivf_cost, lsh_cost
 from indexmill.pipeline.devices import profile_path

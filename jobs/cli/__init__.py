@@ -1,1 +1,4 @@
-"""The `indexmill` command: its options, exit codes and, in `commands`, one file a verb."""
+"""The `indexmill` command: exit codes and, in `commands`, one file for each command.
+
+Imports every other package of jobs but `demo`.
+"""

@@ -1,4 +1,4 @@
-"""How an error reaches a person: one message on stderr, and an exit code that a script can tell apart."""
+"""How errors are reported: one message on stderr, and an exit code that a script can tell apart."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def exit_codes() -> Iterator[None]:
     except IndexmillError as error:
         _leave(str(error), error.exit_code)
     except Terminated:
-        _leave("terminated; a build goes on where it stopped when it is run again", EXIT_TERMINATED)
+        _leave("terminated; run a build again to resume it where it stopped", EXIT_TERMINATED)
     except KeyboardInterrupt:
-        _leave("interrupted; a build goes on where it stopped when it is run again", EXIT_INTERRUPTED)
+        _leave("interrupted; run a build again to resume it where it stopped", EXIT_INTERRUPTED)
     except MemoryError as error:
         _leave(
             f"out of memory: {error}; use less data, a smaller --memory or fewer workers",
             BudgetError.exit_code,
         )
     except BrokenPipeError:
-        raise  # whoever read our output left, `head` for example; the caller ends quietly
+        raise  # the reader of our output, such as `head`, is gone; the caller ends quietly
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _leave(f"{where}{error.strerror or error}", IndexmillError.exit_code)

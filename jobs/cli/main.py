@@ -14,7 +14,9 @@ from typer.core import TyperGroup
 from indexmill.jobs.cli.commands import (
     append,
     bench,
+    build,
     compare,
+    device,
     explain,
     export,
     import_,
@@ -30,13 +32,26 @@ from indexmill.jobs.cli.commands import (
     tune,
     verify,
 )
-from indexmill.jobs.cli.commands import build as cmd_build
-from indexmill.jobs.cli.commands import device as cmd_device
 from indexmill.jobs.cli.failures import EXIT_CODES, exit_codes
+from indexmill.jobs.options.declare import Declared, Group, Verb, declared_group
+
+#: Commands in the order of the help page; the last two are groups.
+_VERBS: tuple[Verb, ...] = (
+    plan, tune, build, append, merge, layout, explain, status, search, join, truth, score, compare, verify, inspect,
+    device, export,
+)  # fmt: skip
+_GROUPS: tuple[Group, ...] = (import_, bench)
 
 
 class Commands(TyperGroup):
-    """Gives every command the same exit codes."""
+    """All commands, which have the same exit codes."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for verb in _VERBS:
+            self.add_command(Declared(verb.NAME, verb.command, verb.EXAMPLES))
+        for group in _GROUPS:
+            self.add_command(declared_group(group))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
@@ -70,30 +85,6 @@ def root(
     ] = False,
 ) -> None:
     """Build page-aligned vector indexes offline, lay them out for few page reads, and measure them."""
-
-
-for _module in (
-    plan,
-    tune,
-    cmd_build,
-    append,
-    merge,
-    layout,
-    explain,
-    status,
-    search,
-    join,
-    truth,
-    score,
-    compare,
-    verify,
-    inspect,
-    cmd_device,
-    export,
-):
-    app.command(_module.NAME, epilog=_module.EXAMPLES)(_module.command)
-app.add_typer(import_.app, name=import_.NAME)
-app.add_typer(bench.app, name=bench.NAME)
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import InputError
-from indexmill.jobs.search.opening import load_manifest, open_index
+from indexmill.jobs.kinds.opening import load_manifest, open_index
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index

@@ -19,7 +19,7 @@ from indexmill.pipeline.bootstrap import mean_interval
 PREFERRED = (0.95, 0.90, 0.98)
 #: Bars of a histogram at most.
 MOST_BARS = 36
-#: Shares at which a distribution of latencies is told.
+#: Quantiles of latency that are kept.
 QUANTILES = (*(i / 50 for i in range(50)), 0.99, 0.995, 0.999, 1.0)
 
 

@@ -19,7 +19,7 @@ _COSTS = {
     "latency_p99": "latency_us_p99",
     "qps": "qps",
 }
-#: Figures whose noise the A/A run tells; page reads and recall repeat exactly.
+#: Figures with noise, which the A/A run measures; page reads and recall repeat exactly.
 _TIMES = ("latency_mean", "latency_p99", "qps")
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from indexmill.jobs.compare.measure import Measurement
 from indexmill.pipeline.bootstrap import DRAWS, Interval, crossing, draws, percentiles
 
-#: Costs of single queries, whose mean is compared.
+#: Costs of single queries; their means are compared.
 QUERY_COSTS = ("pages_read", "latency_us_mean")
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.jobs.compare.contenders import Contender
-from indexmill.jobs.score.graph import QuerySet, Run, Setting, search_once, summarise
+from indexmill.jobs.score.graph import Setting, search_once, summarise
+from indexmill.jobs.score.queries import QuerySet
+from indexmill.jobs.score.rows import Run
 
 #: Search list sizes of a sweep; close enough that costs between two of them are nearly linear in recall.
 SWEEP_SIZES = (10, 13, 16, 20, 25, 32, 40, 50, 64, 80, 100, 130, 170, 240)

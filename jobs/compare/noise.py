@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-#: Figures whose noise is told.
+#: Figures for which the noise is measured.
 NOISY = ("pages_read", "latency_us_mean", "latency_us_p99", "qps")
 #: Floor beyond which times are called noisy.
 LOUD = 0.2

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.jobs.compare.contenders import Contender
-from indexmill.jobs.score.graph import QuerySet, Setting
+from indexmill.jobs.score.graph import Setting, stores_exact_vectors
 from indexmill.jobs.score.hits import drop_own, right_answers
+from indexmill.jobs.score.queries import QuerySet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,8 @@ def _results(contender: Contender, found: SearchResult, queries: QuerySet, k: in
     """Return the k results of each query, without its own row, as rows of the table of paths."""
     import pyarrow as pa
 
-    right = right_answers(contender.index, found, queries, k)
+    index = contender.index
+    right = right_answers(found, queries, k, index.metric, stores_exact_vectors(index))
     slots, scores = found.slots, found.scores
     if queries.own is not None:
         slots = drop_own(found.vector_ids, slots, queries.own)[1]

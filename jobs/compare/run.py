@@ -14,7 +14,8 @@ from indexmill.jobs.compare.measure import Measurement, Turn, measure, sweep
 from indexmill.jobs.compare.noise import aa_ratios, noise_floor
 from indexmill.jobs.compare.paths import PATH_QUERIES, record_paths
 from indexmill.jobs.compare.provenance import build_rows, index_rows, layout_rows, provenance
-from indexmill.jobs.score.graph import QuerySet, Setting
+from indexmill.jobs.score.graph import Setting
+from indexmill.jobs.score.queries import QuerySet
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.jobfile import nearest
+from indexmill.jobs.choices import nearest
 from indexmill.reader.choices import POLICIES
 
 #: What a table may say where it says nothing.

@@ -1,1 +1,1 @@
-"""What a terminal shows: tables and progress."""
+"""What a terminal shows: tables and progress. Imports no other package of jobs."""

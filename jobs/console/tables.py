@@ -42,7 +42,7 @@ def short(value: Any) -> str:
 
 
 def scalars(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what does not fit into a cell: mappings and lists, such as what `layout` tells of its choice."""
+    """Leave out what does not fit into a cell: mappings and lists, such as the candidates that `layout` tried."""
     return {name: value for name, value in values.items() if not isinstance(value, Mapping | list | tuple)}
 
 

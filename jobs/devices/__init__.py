@@ -1,1 +1,4 @@
-"""Device profiles: measure a device, find its profile, and predict searches on it."""
+"""Profiles of drives: measure a drive, find its profile, and show predictions of searches on it.
+
+Imports `search`, `console` and the package root.
+"""

@@ -196,7 +196,7 @@ def _profile(
 def _notes(target: Target, profile: DeviceProfile, refused: str | None) -> Iterator[str]:
     assert profile.measured is not None
     if not profile.measured.direct:
-        yield "reads went through the page cache: these figures tell of memory, nothing of the device"
+        yield "reads went through the page cache: these figures measure memory, not the device"
     if target.bytes < SMALL_BYTES:
         yield (
             f"{target.shown}: only {human_bytes(target.bytes)}; the device may answer from memory of its own:"

@@ -19,7 +19,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 def device_of(path: str | Path, mounts: Path = MOUNTS) -> str:
     """Name what `path` lies on: the source of its mount, such as ``"/dev/nvme0n1p2"`` or ``"server:/export"``.
 
-    A mount whose source is a mere word is told by its place too (``"overlay at /"``); without a mount table, or
+    A mount with a mere word as its source is named with its place too (``"overlay at /"``); without a mount table, or
     without `path` in it, the system's device number stands for the name. A block device is its own name.
     """
     real = Path(os.path.realpath(path))
@@ -76,3 +76,32 @@ def find_profile(path: str | Path) -> DeviceProfile | None:
     from indexmill.formats.device import read_profile
 
     return read_profile(kept)
+
+
+def device_profile(index: Path, given: Path | None, engine: str) -> tuple[DeviceProfile | None, str | None]:
+    """Find the profile of the device that an index is read from, or say how to get one.
+
+    A profile that is named counts first, then that of a simulated engine, then the one kept for the device under
+    the index; if that one cannot be used, a hint says so.
+
+    Raises
+    ------
+    InputError, FormatError, ConfigError
+        If a named profile cannot be read.
+    """
+    from indexmill.formats.device import read_profile
+    from indexmill.formats.errors import IndexmillError
+    from indexmill.jobs.search.engines import simulated_profile
+    from indexmill.pipeline.devices import profile_path
+
+    if given is not None:
+        return read_profile(profile_path(given)), None
+    simulated = simulated_profile(engine)
+    if simulated is not None:  # what was measured for it is of another device
+        return read_profile(simulated).model_copy(update={"measured": None}), None
+    try:
+        found = find_profile(index)
+    except IndexmillError as error:
+        return None, f"device: {error}"
+    hint = f"device: not measured yet; run: indexmill device {index}" if found is None else None
+    return found, hint

@@ -1,74 +1,18 @@
-"""Queries a second of an index on devices, for `indexmill plan`: which index, which devices, how it is searched."""
+"""Queries a second of an index on devices, for `indexmill plan`: which devices, and the prediction in words."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from indexmill.formats.errors import ConfigError, IndexmillError
-from indexmill.jobs.cli.options import one_of
-from indexmill.reader.choices import DEFAULT_INFLIGHT, POLICIES
+from indexmill.jobs.choices import nearest
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from indexmill.formats.device import DeviceProfile
     from indexmill.pipeline.cost.plan import QueryPlan, Target
-    from indexmill.pipeline.cost.query import QueryCost
-
-#: Queries of the sample at most; fewer would stay in the caches of the processor from pass to pass.
-MOST_QUERIES = 1000
-#: How each kind is searched: options and the flags that give them.
-_OPTIONS = {
-    "graph": {"build_list_size": "-L", "policy": "--policy", "beam_width": "--beam-width"},
-    "lsh": {"candidates": "--candidates", "probes": "--probes"},
-    "ivf": {"nprobe": "--nprobe"},
-}
-#: Options of `plan` that have a meaning for every index.
-_ALWAYS = ("job", "column", "json_", "queries", "k", "device", "threads", "inflight", "target")
-
-
-def check_options(values: dict[str, Any], kind: str) -> None:
-    """Refuse options that were given, but that queries of an index of `kind` know nothing of.
-
-    Raises
-    ------
-    ConfigError
-        Naming the flag.
-    """
-    known = {*_ALWAYS, *_OPTIONS[kind]}
-    for name, value in values.items():
-        if name in known or value is None or value is False or value == []:
-            continue
-        for other, flags in _OPTIONS.items():
-            if name in flags:
-                raise ConfigError(
-                    f"{flags[name]}: for searches of kind {other}; this index is of kind {kind}; leave it out"
-                )
-        flag = f"--{name.replace('_', '-')}"
-        raise ConfigError(f"{flag}: for the plan of a build; leave it out of the plan of an index")
-
-
-def query_cost(path: Path, kind: str, queries: Any, k: int, values: dict[str, Any]) -> QueryCost:
-    """Measure what `queries` cost.
-
-    Raises
-    ------
-    ConfigError, InputError, FormatError
-        As searches of this kind.
-    """
-    from indexmill.pipeline.cost import query as cost_query
-
-    given = {name: values[name] for name in _OPTIONS[kind] if values.get(name) is not None}
-    if kind == "lsh":
-        return cost_query.lsh_cost(path, queries, k, given)
-    if kind == "ivf":
-        return cost_query.ivf_cost(path, queries, k, given)
-    if "build_list_size" in given:
-        given["L"] = given.pop("build_list_size")
-    if "policy" in given:
-        given["policy"] = one_of(given["policy"], POLICIES, "--policy")
-    return cost_query.graph_cost(path, queries, k, given)
 
 
 def profiles(names: list[str], index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
@@ -97,8 +41,6 @@ def profiles(names: list[str], index: Path) -> tuple[list[tuple[str, DeviceProfi
 
 
 def _unknown(name: str, shipped: list[str]) -> str:
-    from indexmill.jobs.jobfile import nearest
-
     return (
         f"--device: expected a file that `indexmill device` wrote, or one of {', '.join(shipped)}, got {name!r}, which "
         f"is neither; {nearest(name, shipped)}"
@@ -120,29 +62,6 @@ def _kept(index: Path) -> tuple[list[tuple[str, DeviceProfile]], list[str]]:
             f"device: measured before what a read takes of the processor was; run: indexmill device {index}"
         ]
     return [(device_of(index), found)], []
-
-
-def plan_of(path: Path, values: dict[str, Any]) -> tuple[QueryPlan, list[str]]:
-    """Measure the index at `path` and predict its queries on the devices that `values`, the options, name.
-
-    Raises
-    ------
-    ConfigError, InputError, FormatError
-        If an option, a profile, the queries or the index cannot be used.
-    """
-    from indexmill.formats.sources.source import read_queries
-    from indexmill.jobs.search.opening import load_manifest
-    from indexmill.pipeline.cost.plan import plan_queries
-
-    kind = load_manifest(path, tuple(_OPTIONS))["kind"]
-    check_options(values, kind)
-    named, hints = profiles(values["device"] or [], path)
-    if values["queries"] is None:
-        raise ConfigError("--queries: missing; name a file of query vectors: a sample of them is searched")
-    queries = read_queries(values["queries"], column=values["column"])[:MOST_QUERIES]
-    cost = query_cost(path, kind, queries, values["k"], values)
-    inflight = DEFAULT_INFLIGHT if values["inflight"] is None else values["inflight"]
-    return plan_queries(cost, named, values["threads"], inflight, values["target"]), hints
 
 
 def facts(plan: QueryPlan) -> list[str]:

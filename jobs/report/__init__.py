@@ -1,1 +1,4 @@
-"""The report of a comparison: one HTML page that needs nothing else, JSON, and Parquet tables."""
+"""The report of a comparison: one self-contained HTML page, JSON, and Parquet tables.
+
+Imports `compare` and `console`.
+"""

@@ -47,7 +47,7 @@ def section(name: str, title: str, lead: str | None, *children: Markup | None) -
 
 
 def stacked_bar(parts: Mapping[str, tuple[float, str]], most: float, title: str) -> Markup:
-    """Draw amounts one after the other on a bar whose whole width is `most`.
+    """Draw amounts one after the other on a bar of width `most`.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def headline(lines: Sequence[Row], k: int, policy: str, recall: float | None) -> str:
-    """Say in one sentence who needs the fewest page reads at `recall`, against the first index."""
+    """Say in one sentence which index needs the fewest page reads at `recall`, against the first index."""
     here = [line for line in lines if line["policy"] == policy and line["recall"] == recall]
     if recall is None or not here:
         return "The curves have none of the recalls compared in common; see the table of the sweep."

@@ -12,23 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from indexmill.jobs.score.graph import QuerySet
-    from indexmill.reader.index import Index, SearchResult
-    from indexmill.reader.ivf import IvfIndex
-    from indexmill.reader.lsh import LshIndex
+    from indexmill.jobs.score.queries import QuerySet
+    from indexmill.reader.index import SearchResult
 
 #: Two float32 sums of a few hundred squares in a different order differ by less than this fraction.
 DISTANCE_TOLERANCE = 2e-6
 
 
 def right_answers(
-    index: Index | IvfIndex | LshIndex, found: SearchResult, queries: QuerySet, k: int
+    found: SearchResult, queries: QuerySet, k: int, metric: str, exact: bool
 ) -> NDArray[np.bool_]:
-    """Tell which of each query's first k results, its own row left out, are right; bool array, shape (n_queries, k).
+    """Tell which of each query's first k results are right, without its own row; bool array, shape (n_queries, k).
 
-    Vectors that the index stores rounded (sq8, sq16, float16 of float32) have rounded distances: there only
-    the ids count, which can miss a tie but never takes a wrong answer for a right one. The same holds under
-    inner product, and for a truth file whose distances are not squared Euclidean ones.
+    Parameters
+    ----------
+    metric : {"l2", "ip", "cosine"}
+        Of the index.
+    exact : bool
+        Whether the index stores its vectors as they were read. Rounded vectors (sq8, sq16, float16 of float32) have
+        rounded distances: there only the ids count, which can miss a tie but never takes a wrong answer for a right
+        one. The same holds under inner product, and for a truth file whose distances are not squared Euclidean ones.
     """
     ids, scores = found.vector_ids, found.scores
     if queries.own is not None:
@@ -37,9 +40,9 @@ def right_answers(
     truth = queries.truth_ids[:, :k]
     same = ids[:, :, None] == truth[:, None, :]
     right = same.any(axis=2)
-    distances = squared_distances(scores, index.metric)
+    distances = squared_distances(scores, metric)
     truth_distances = queries.truth_distances[:, :k]
-    if distances is not None and stores_exact_vectors(index) and agree(distances, truth_distances, same):
+    if distances is not None and exact and agree(distances, truth_distances, same):
         limit = queries.truth_distances[:, k - 1 : k] * (1 + DISTANCE_TOLERANCE)
         right |= distances <= limit  # NaN, a missing result, compares false
     right &= ids >= 0
@@ -61,18 +64,6 @@ def squared_distances(scores: NDArray[np.float32], metric: str) -> NDArray[np.fl
     if metric == "cosine":
         return 2.0 * (1.0 - scores.astype(np.float64))
     return None
-
-
-def stores_exact_vectors(index: Index | IvfIndex | LshIndex) -> bool:
-    """Whether the index keeps its vectors as they were read, by its manifest."""
-    from indexmill.jobs.search.opening import load_manifest
-
-    manifest = load_manifest(index.path, ("graph", "ivf", "lsh"))
-    if manifest["kind"] == "lsh":
-        return True
-    if manifest["kind"] == "ivf":
-        return bool(manifest["ivf"]["codec"] == "flat")
-    return bool(manifest["parameters"]["node_dtype"] == "same")
 
 
 def drop_own(

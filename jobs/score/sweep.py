@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.pagefile.atomic import atomic_write
-from indexmill.jobs.score.graph import QuerySet, Setting, score
+from indexmill.jobs.score.graph import Setting, score
+from indexmill.jobs.score.queries import QuerySet
 
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
@@ -27,7 +28,7 @@ def default_sizes(k: int) -> list[int]:
     return [round(factor * max(k, 10)) for factor in FACTORS]
 
 
-def sweep(
+def run_sweep(
     index: Index,
     queries: QuerySet,
     settings: Sequence[Setting],

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Row = dict[str, Any]
-_KIB_READ = "KiB\nread"
 #: A heading, and how a row's cell below it is made.
 Column: TypeAlias = tuple[str, Callable[[Row], str]]
+KIB_READ: Column = ("KiB\nread", lambda row: f"{row['bytes_read'] / 1024:,.0f}")
+DISTANCES: Column = ("\ndistances", lambda row: f"{row['distances']:,.0f}")
 
 
 def score_table(rows: Sequence[Row]) -> Table:
     """Make a table of score rows; a policy or entry that all of them share stands in its title."""
     words = _words(rows)
     crowded = len(words) > 2  # then each page counts its 4 KiB by itself
-    columns = words + [one for one in _numbers(rows[0]["k"]) if not (crowded and one[0] == _KIB_READ)]
+    columns = words + [one for one in _numbers(rows[0]["k"]) if not (crowded and one is KIB_READ)]
     table = plain_table(_title(rows), [heading for heading, _ in columns], gap=1 if crowded else 2)
     for row in rows:
         add_row(table, [show(row) for _, show in columns])
@@ -66,19 +67,28 @@ def _words(rows: Sequence[Row]) -> list[Column]:
 
 def _numbers(k: int) -> list[Column]:
     """Headings, and how a row's numbers are shown below them."""
+    *first, p99 = answer_columns(k)
     return [
-        (f"recall\n@{k}", lambda row: f"{row['recall']:.4f}"),
-        ("95%\ninterval", lambda row: f"{row['recall_low']:.3f}-{row['recall_high']:.3f}"),
-        ("\nqps", lambda row: f"{row['qps']:,.0f}"),
-        ("mean\nus", lambda row: f"{row['latency_us_mean']:,.0f}"),
+        *first,
         ("P50\nus", lambda row: f"{row['latency_us_p50']:,.0f}"),
-        ("P99\nus", lambda row: f"{row['latency_us_p99']:,.0f}"),
+        p99,
         ("pages\nread", lambda row: f"{row['pages_read']:.1f}"),
-        (_KIB_READ, lambda row: f"{row['bytes_read'] / 1024:,.0f}"),
+        KIB_READ,
         ("KiB\nused", lambda row: f"{row['bytes_used'] / 1024:,.0f}"),
         ("\nhops", lambda row: f"{row['hops']:.1f}"),
         (
             "device\n%",
             lambda row: "-" if row["device_fraction"] is None else f"{row['device_fraction']:.0%}",
         ),
+    ]
+
+
+def answer_columns(k: int) -> list[Column]:
+    """Columns that a score of any kind of index has: recall, rate and latency."""
+    return [
+        (f"recall\n@{k}", lambda row: f"{row['recall']:.4f}"),
+        ("95%\ninterval", lambda row: f"{row['recall_low']:.3f}-{row['recall_high']:.3f}"),
+        ("\nqps", lambda row: f"{row['qps']:,.0f}"),
+        ("mean\nus", lambda row: f"{row['latency_us_mean']:,.0f}"),
+        ("P99\nus", lambda row: f"{row['latency_us_p99']:,.0f}"),
     ]

@@ -1,1 +1,4 @@
-"""What every command that searches needs: open an index, choose an I/O engine, filter, turn answers into tables."""
+"""What every command that searches needs: an I/O engine by name, a filter, and answers as a table.
+
+Imports the package root alone.
+"""

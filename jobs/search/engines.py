@@ -28,7 +28,7 @@ def check_engine(name: str, flag: str = "--engine", with_memory: bool = False) -
     if (profile := simulated_profile(name)) is not None and name != SIMULATED:
         return f"{SIMULATED}{profile}"
     from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.jobfile import nearest
+    from indexmill.jobs.choices import nearest
 
     raise ConfigError(
         f"{flag}: expected one of {', '.join(engines)} or {SIMULATED}PROFILE.json, got {name!r};"

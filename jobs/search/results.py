@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from indexmill.reader.ivf import IvfIndex
     from indexmill.reader.lsh import LshIndex
 
+    AnyIndex: TypeAlias = Index | LshIndex | IvfIndex
+
 SUFFIXES = (".parquet", ".arrow")
 
 
-def results_table(index: Index | LshIndex | IvfIndex, found: SearchResult | RangeResult) -> pa.Table:
+def results_table(index: AnyIndex, found: SearchResult | RangeResult) -> pa.Table:
     """Lay out results as one row a query and rank; a query that reached fewer than k vertices has fewer.
 
     Returns
@@ -61,7 +63,7 @@ def _places(found: SearchResult | RangeResult) -> tuple[NDArray[np.int64], NDArr
     return queries, (np.arange(len(queries)) - starts[queries]).astype(np.int32)
 
 
-def id_type(index: Index | LshIndex | IvfIndex) -> pa.DataType:
+def id_type(index: AnyIndex) -> pa.DataType:
     """Arrow type of the index's user ids."""
     import pyarrow as pa
 

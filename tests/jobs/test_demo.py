@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from indexmill.formats.errors import InputError
-from indexmill.jobs import demo
+from indexmill.jobs.demo import run as demo
 
 
 @pytest.fixture

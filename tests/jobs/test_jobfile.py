@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.errors import ConfigError
-from indexmill.jobs.jobfile import load_job, nearest, resolve
+from indexmill.jobs.choices import nearest
+from indexmill.jobs.jobfile import load_job, resolve
 
 GOOD = """
 input = ["a.parquet", "/data/b.parquet", "s3://bucket/c.parquet"]

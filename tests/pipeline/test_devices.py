@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexmill.formats.device import read_profile
-from indexmill.jobs.cli.commands.score import device_profile
+from indexmill.jobs.devices.profiles import device_profile
 from indexmill.jobs.search.engines import check_engine
 from indexmill.pipeline.devices import profile_names, profile_path
 

@@ -424,7 +424,7 @@ def test_a_score_has_a_row_for_each_number_of_lists(indexes: dict[str, Path], tm
     assert "nprobe" in said.stdout
     said = run("score", indexes["uint8"], "--queries", tmp_path / "q.npy", "--base", base, "-L", 20)
     assert said.exit_code == ConfigError.exit_code
-    assert "-L: not for indexes of kind ivf, as this one is" in said.stderr
+    assert "-L: for an index of kind graph, and this one is of kind ivf" in said.stderr
 
 
 def test_exact_vectors_of_another_index_are_damage(tmp_path: Path) -> None:

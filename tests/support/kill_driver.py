@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from indexmill.formats.errors import IndexmillError
-from indexmill.jobs.api.joining import join_files
+from indexmill.jobs.api.joining import JoinRequest, join_files
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory
@@ -52,9 +52,11 @@ def cut_into_regions(room: int) -> None:
 
 def join(command: dict[str, Any]) -> None:
     join_files(
-        command["source"], command["join"], command["out"], k=5, nprobe=3, recall=None, memory="1GiB", workers=1,
-        work=None, force=False, progress=None,
-    )  # fmt: skip
+        command["source"],
+        command["join"],
+        command["out"],
+        JoinRequest(k=5, nprobe=3, memory="1GiB", workers=1),
+    )
 
 
 def main(command: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from indexmill.jobs.compare.detail import choose_point, describe
 from indexmill.jobs.compare.measure import Measurement
 from indexmill.jobs.compare.noise import aa_ratios, noise_floor
 from indexmill.jobs.compare.run import Comparison, with_intervals
-from indexmill.jobs.score.graph import Run
+from indexmill.jobs.score.rows import Run
 
 K, QUERIES, SIZES, POLICIES = 10, 80, (10, 20, 40, 80), ("beam", "pipeline")
 #: Right answers of all queries together are these shares, one a size.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from indexmill.jobs.cli.options import Column, Force, IndexDir, Json, Memory, NewOut, Workers, examples
+from indexmill.jobs.options.shared import Column, Force, IndexDir, Json, Memory, NewOut, Workers, examples
 
 NAME = "append"
 EXAMPLES = examples(
@@ -15,35 +16,44 @@ EXAMPLES = examples(
 )
 
 
-def command(
-    index: IndexDir,
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `append`."""
+
+    index: IndexDir
     more: Annotated[
         list[str],
         typer.Argument(metavar="MORE...", help="Vectors to add, in any input format; paths, globs or URLs."),
-    ],
-    column: Column = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="Column of user ids, if the index has user ids.")
-    ] = None,
-    out: NewOut = None,
-    memory: Memory = "8GiB",
-    workers: Workers = 2,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ]
+    column: Column = None
+    id_column: Annotated[str | None, typer.Option(help="Column of user ids, if the index has user ids.")] = (
+        None
+    )
+    out: NewOut = None
+    memory: Memory = "8GiB"
+    workers: Workers = 2
+    force: Force = False
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Add vectors to an index, at a cost in distances proportional to what is added.
 
-    The result is the index's next generation; searches that have it open go on undisturbed. Metadata columns are
+    The result is the index's next generation; searches that have the index open are not disturbed. Metadata columns are
     those of the index.
     """
-    from indexmill.jobs.api.extend import open_files, show_result
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.append import open_files
+    from indexmill.jobs.api.run_options import run_options
+    from indexmill.jobs.api.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.append.run import run_append
 
-    options = run_options(out, memory, workers, force)
+    how = run_options(options.out, options.memory, options.workers, options.force)
     with stderr_progress() as progress:
         manifest = run_append(
-            index, lambda names: open_files(more, column, id_column, names), options, progress
+            options.index,
+            lambda names: open_files(options.more, options.column, options.id_column, names),
+            how,
+            progress,
         )
-    show_result(out or index, manifest, json_)
+    show_result(options.out or options.index, manifest, options.json_)

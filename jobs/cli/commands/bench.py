@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexmill.jobs.cli.options import Column, Force, Json, examples, one_of, split_names
+from indexmill.jobs.choices import one_of, split_sizes
+from indexmill.jobs.options.declare import Commands
+from indexmill.jobs.options.shared import Column, Force, Json, examples
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,20 +26,20 @@ EXAMPLES = examples(
     "indexmill bench assign base.fbin --index tree --depth 3 --leaf 128",
 )
 
-app = typer.Typer(
-    no_args_is_help=True, help="Measure a part of indexmill on this machine, with your vectors."
-)
+HELP = "Measure a part of indexmill on this machine, with your vectors."
 
 
-@app.command("assign", epilog=EXAMPLES)
-def assign(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT", help="Vectors, in any input format.")],
+@dataclass(frozen=True, kw_only=True)
+class Assign:
+    """The options of `bench assign`."""
+
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT", help="Vectors, in any input format.")]
     leaders: Annotated[
         int, typer.Option(metavar="N", help="Leaders drawn from the vectors at random; each owns a cluster.")
-    ] = 10_000,
+    ] = 10_000
     in_buffer: Annotated[
         str, typer.Option(metavar="SIZE,...", help="Vectors read, assigned and written at a time, in bytes.")
-    ] = "16MiB,64MiB,128MiB",
+    ] = "16MiB,64MiB,128MiB"
     scratch: Annotated[
         list[Path] | None,
         typer.Option(
@@ -44,34 +47,36 @@ def assign(
             help="Where parts are written; each DIR is measured. The merged file is always written to the first, so a"
             " second DIR on another device is the two-drive setup. (default: the current directory)",
         ),
-    ] = None,
+    ] = None
     leaf: Annotated[
         int | None,
         typer.Option(
             metavar="KIB", min=1, help="Vectors of a leader, in KiB: eCP's way to say how many there are."
         ),
-    ] = None,
+    ] = None
     index: Annotated[
         str,
         typer.Option(
             metavar="NAME",
             help="How the nearest leader is found: groups of leaders, graph or tree over them, or exact: all of them.",
         ),
-    ] = "groups",
-    depth: Annotated[int, typer.Option(min=1, help="Levels of the tree.")] = 3,
-    beam: Annotated[int, typer.Option(min=1, help="Branches of the tree looked into at each level.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Measure everything so often, in turns.")] = 1,
+    ] = "groups"
+    depth: Annotated[int, typer.Option(min=1, help="Levels of the tree.")] = 3
+    beam: Annotated[int, typer.Option(min=1, help="Branches of the tree looked into at each level.")] = 1
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measurements of each setting, in turns.")] = 1
     workers: Annotated[
         int | None, typer.Option(min=1, help="Threads that compute distances. (default: one a core)")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Draws the leaders.")] = 1,
-    column: Column = None,
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Draws the leaders.")] = 1
+    column: Column = None
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the record here: figures, machine, versions.")
-    ] = None,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ] = None
+    force: Force = False
+    json_: Json = False
+
+
+def assign(options: Assign) -> None:
     """Compare two ways to group vectors by their nearest leader on disk: chunk files and append files.
 
     The policy `temp` appends to one file a leader, `chunk` writes sorted chunk files and merges them. Both end in the
@@ -85,21 +90,32 @@ def assign(
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.search.results import check_writable
 
-    sizes = split_bytes(in_buffer, "--in-buffer")
-    if out is not None:
-        check_writable(out, force)
-    threads = workers or len(os.sched_getaffinity(0))
-    paths = scratch or [Path(".")]
-    if leaf is not None:
-        source = open_source(inputs, column=column)
-        leaders = n_leaders(source.n_vectors, source.dim * source.dtype.itemsize, leaf)
-    one_of(index, INDEXES, "--index")
-    setting = Setting(leaders, sizes, paths, threads, rounds, seed, index, depth, beam)
+    sizes = split_sizes(options.in_buffer, "--in-buffer")
+    if options.out is not None:
+        check_writable(options.out, options.force)
+    threads = options.workers or len(os.sched_getaffinity(0))
+    paths = options.scratch or [Path(".")]
+    leaders = options.leaders
+    if options.leaf is not None:
+        source = open_source(options.inputs, column=options.column)
+        leaders = n_leaders(source.n_vectors, source.dim * source.dtype.itemsize, options.leaf)
+    one_of(options.index, INDEXES, "--index")
+    setting = Setting(
+        leaders,
+        sizes,
+        paths,
+        threads,
+        options.rounds,
+        options.seed,
+        options.index,
+        options.depth,
+        options.beam,
+    )
     with stderr_progress() as progress:
-        record = make_record(lambda: open_source(inputs, column=column), setting, progress)
-    if out is not None:
-        write_json_atomic(out, record)
-    if json_:
+        record = make_record(lambda: open_source(options.inputs, column=options.column), setting, progress)
+    if options.out is not None:
+        write_json_atomic(options.out, record)
+    if options.json_:
         print(json.dumps(record, indent=2))
         return
     from indexmill.jobs.console.tables import stdout_console
@@ -107,28 +123,8 @@ def assign(
     console = stdout_console()
     for place, path in enumerate(paths):
         console.print(assign_table(record, place, str(path)))
-    if out is not None:
-        console.print(f"wrote {out}", markup=False, soft_wrap=True)
-
-
-def split_bytes(text: str, flag: str) -> list[int]:
-    """Split ``"16MiB,1GiB"`` into bytes.
-
-    Raises
-    ------
-    ConfigError
-        If a part is no size, or there is none.
-    """
-    from indexmill.formats.errors import ConfigError
-    from indexmill.pipeline.spec import parse_size
-
-    try:
-        sizes = [int(parse_size(part)) for part in split_names(text) or []]
-    except ValueError as error:
-        raise ConfigError(f"{flag}: {error}") from None
-    if not sizes:
-        raise ConfigError(f"{flag}: the list is empty")
-    return list(dict.fromkeys(sizes))
+    if options.out is not None:
+        console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
 
 
 def assign_table(record: Mapping[str, Any], place: int, path: str) -> Table:
@@ -159,3 +155,6 @@ def _figures(run: Mapping[str, Any]) -> Sequence[str]:
         *(f"{phase['operations']:,}" for phase in phases),
         *(f"{sum(phase[name] for phase in phases) / 1e6:,.0f}" for name in ("bytes_written", "bytes_read")),
     ]
+
+
+COMMANDS: Commands = (("assign", assign, EXAMPLES),)

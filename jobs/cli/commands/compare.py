@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from indexmill.jobs.cli.options import (
+from indexmill.jobs.choices import one_of, split_choices, split_integers
+from indexmill.jobs.options.declare import OUTPUT_PANEL
+from indexmill.jobs.options.shared import (
     BeamWidth,
-    Column,
     Engine,
     Entry,
     InFlight,
     Json,
-    K,
     PolicyList,
-    Queries,
     Threads,
     examples,
-    one_of,
-    split_choices,
-    split_sizes,
 )
+from indexmill.jobs.score.asked import Asked
 from indexmill.reader.choices import DEFAULT_ENTRY
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from indexmill.jobs.compare.gate import Verdict
+    from indexmill.jobs.score.queries import QuerySet
+    from indexmill.reader.index import Index
 
 NAME = "compare"
 #: Runs of each measurement: three have a median.
@@ -43,21 +43,11 @@ EXAMPLES = examples(
 )
 
 
-def command(
-    indexes: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="The indexes; the first is the reference.")
-    ],
-    queries: Queries = None,
-    truth: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="True neighbours of the queries (big-ann ground truth)."),
-    ] = None,
-    base: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE", help="The indexes' input: to compute the truth, or to sample queries from."
-        ),
-    ] = None,
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Queries that are rows of the input."""
+
+    PANEL: ClassVar = Asked.PANEL
     sample: Annotated[
         int | None,
         typer.Option(
@@ -66,43 +56,62 @@ def command(
             metavar="N",
             help="Query with N rows of --base, each left out of its own results.",
         ),
-    ] = None,
-    column: Column = None,
-    k: K = 10,
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Chooses the sampled queries.")] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """How the indexes are searched."""
+
+    PANEL: ClassVar = "Search"
     sizes: Annotated[
         str | None,
-        typer.Option("-L", "--search-list-size", metavar="L,L", help="Sweep. (default 10,13,16,20,...,240)"),
-    ] = None,
-    policy: PolicyList = "beam,pipeline",
-    entry: Entry = DEFAULT_ENTRY,
-    beam_width: BeamWidth = None,
-    threads: Threads = 1,
-    inflight: InFlight = None,
-    engine: Engine = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Chooses the sampled queries.")] = 1,
-    first: Annotated[int | None, typer.Option(min=1, help="Use only so many queries.")] = None,
-    skip: Annotated[
-        int, typer.Option(min=0, help="Leave out so many queries first: tune on some, report on the others.")
-    ] = 0,
+        typer.Option(
+            "-L",
+            "--search-list-size",
+            metavar="L,L",
+            help="Search list sizes to measure. (default 10,13,16,20,...,240)",
+        ),
+    ] = None
+    policy: PolicyList = "beam,pipeline"
+    entry: Entry = DEFAULT_ENTRY
+    beam_width: BeamWidth = None
+    threads: Threads = 1
+    inflight: InFlight = None
+    engine: Engine = "auto"
     repeat: Annotated[
         int, typer.Option(min=1, help="Runs of each measurement, the indexes taking turns; medians count.")
-    ] = REPEAT,
+    ] = REPEAT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `compare`."""
+
+    PANEL: ClassVar = OUTPUT_PANEL
+    indexes: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="The indexes; the first is the reference.")
+    ]
+    asked: Asked
+    sampled: Sample
+    sweep: Sweep
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write a report into this folder; one that is there is replaced."),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plots as .png or .svg.")
-    ] = None,
+    ] = None
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plots as .png or .svg.")] = None
     gate: Annotated[
         Path | None,
         typer.Option(
             metavar="TOML",
             help="Exit with 7 if an index is worse than the first by more than these tolerances, or noise hides it.",
         ),
-    ] = None,
-    json_: Json = False,
-) -> None:
+    ] = None
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Compare page reads, latency and throughput of indexes at equal recall; write a report, hold a gate."""
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.compare.contenders import open_contenders
@@ -111,34 +120,33 @@ def command(
     from indexmill.jobs.compare.tolerances import read_tolerances
     from indexmill.jobs.report.write import check_folder, write_report
     from indexmill.jobs.score.graph import Setting
-    from indexmill.jobs.score.truth import load_queries, sample_queries
     from indexmill.jobs.search.engines import check_engine
     from indexmill.reader.choices import ENTRIES, POLICIES
 
-    policies = split_choices(policy, POLICIES, "--policy")
-    engine = check_engine(engine)
-    if out is not None:
-        check_folder(out)
-    _check_plot(plot)
-    tolerances = None if gate is None else read_tolerances(gate)
-    if tolerances is not None and len(indexes) < 2:
+    asked, sweep = options.asked, options.sweep
+    policies = split_choices(sweep.policy, POLICIES, "--policy")
+    engine = check_engine(sweep.engine)
+    if options.out is not None:
+        check_folder(options.out)
+    _check_plot(options.plot)
+    tolerances = None if options.gate is None else read_tolerances(options.gate)
+    if tolerances is not None and len(options.indexes) < 2:
         raise ConfigError("--gate: name two indexes or more; the others are held against the first")
-    list_sizes = choose_sizes(sizes, k + (sample is not None))
+    list_sizes = choose_sizes(sweep.sizes, asked.k + (options.sampled.sample is not None))
     if tolerances is not None:
         check_measured(tolerances, policies, list_sizes)
-    contenders = open_contenders(indexes, engine)
+    contenders = open_contenders(options.indexes, engine)
     reference = contenders[0].index
-    if sample is not None:
-        if queries is not None or truth is not None:
-            raise ConfigError(
-                "--sample-queries: takes the place of --queries and --truth; give one or the other"
-            )
-        query_set = sample_queries(reference, base or [], sample, k, column, seed, threads)
-    else:
-        query_set = load_queries(reference, queries, truth, base or [], k, column, threads)
-    query_set = query_set.part(skip, first)
-    setting = Setting(k, policies[0], one_of(entry, ENTRIES, "--entry"), threads, beam_width, inflight)
-    found = run_comparison(contenders, query_set, policies, list_sizes, setting, repeat)
+    query_set = _queries(reference, asked, options.sampled, sweep.threads)
+    setting = Setting(
+        asked.k,
+        policies[0],
+        one_of(sweep.entry, ENTRIES, "--entry"),
+        sweep.threads,
+        sweep.beam_width,
+        sweep.inflight,
+    )
+    found = run_comparison(contenders, query_set, policies, list_sizes, setting, sweep.repeat)
     result = found.result
     verdicts: list[Verdict] = []
     refused: ConfigError | None = None
@@ -149,16 +157,31 @@ def command(
             refused = error
         else:
             result["gate"] = verdict_rows(verdicts)
-    written = [] if out is None else [write_report(found, out)]
-    if plot is not None:
+    written = [] if options.out is None else [write_report(found, options.out)]
+    if options.plot is not None:
         from indexmill.jobs.score.plot import save_plot
 
-        save_plot([row for row in result["sweep"] if not row["again"]], plot)
-        written.append(plot)
-    _say(result, written, json_)
+        save_plot([row for row in result["sweep"] if not row["again"]], options.plot)
+        written.append(options.plot)
+    _say(result, written, options.json_)
     if refused is not None:
         raise refused
     check_gate(verdicts)
+
+
+def _queries(reference: Index, asked: Asked, sampled: Sample, threads: int) -> QuerySet:
+    """Read the queries, or sample them from the input."""
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.score.queries import sample_queries
+
+    if sampled.sample is None:
+        return asked.load(reference, threads)
+    if asked.queries is not None or asked.truth is not None:
+        raise ConfigError("--sample-queries: takes the place of --queries and --truth; give one or the other")
+    found = sample_queries(
+        reference, asked.base or [], sampled.sample, asked.k, asked.column, sampled.seed, threads
+    )
+    return found.part(asked.skip, asked.first)
 
 
 def _say(result: dict[str, Any], written: Sequence[Path], as_json: bool) -> None:
@@ -187,7 +210,7 @@ def choose_sizes(sizes: str | None, least: int) -> list[int]:
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.compare.measure import SWEEP_SIZES
 
-    asked = [size for size in SWEEP_SIZES if size >= least] if sizes is None else split_sizes(sizes, "-L")
+    asked = [size for size in SWEEP_SIZES if size >= least] if sizes is None else split_integers(sizes, "-L")
     chosen = sorted(set(asked))
     if not chosen or chosen[0] < least:
         raise ConfigError(f"-L: {least} results are needed a query; give list sizes of at least {least}")

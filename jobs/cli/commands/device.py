@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexmill.jobs.cli.options import Force, Json, examples
+from indexmill.jobs.choices import size_of
+from indexmill.jobs.options.shared import Force, Json, examples
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,17 +25,20 @@ EXAMPLES = examples(
 )
 
 
-def command(
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `device`."""
+
     path: Annotated[
         Path,
         typer.Argument(
             metavar="PATH",
             help="A file to read, an index, or any directory: then a temporary file is written there.",
         ),
-    ],
-    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the temporary file.")] = "1GiB",
-    seconds: Annotated[float, typer.Option(min=0.01, help="Length of each of the 18 measurements.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Chooses the blocks that are read.")] = 1,
+    ]
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the temporary file.")] = "1GiB"
+    seconds: Annotated[float, typer.Option(min=0.01, help="Length of each of the 18 measurements.")] = 1.0
+    seed: Annotated[int, typer.Option(min=0, help="Chooses the blocks that are read.")] = 1
     out: Annotated[
         Path | None,
         typer.Option(
@@ -41,31 +46,33 @@ def command(
             help="Write the profile here. Default: your cache folder, where `score` finds it for every index on"
             " the device.",
         ),
-    ] = None,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ] = None
+    force: Force = False
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Measure random reads at queue depths 1 to 128 and their processor time, and keep a profile of the device."""
     from indexmill.formats.device import write_profile
-    from indexmill.formats.errors import ConfigError
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.devices import measure
     from indexmill.jobs.devices.profiles import kept_profile_path
     from indexmill.jobs.search.results import check_writable
-    from indexmill.pipeline.spec import parse_size
 
-    try:
-        file_bytes = parse_size(size)
-    except ValueError as error:
-        raise ConfigError(f"--size: {error}") from None
-    if out is not None:
-        check_writable(out, force)
-    with stderr_progress() as progress, measure.open_target(path, file_bytes, seed, progress) as target:
-        where = kept_profile_path(target.shown) if out is None else out
+    file_bytes = size_of(options.size, "--size")
+    if options.out is not None:
+        check_writable(options.out, options.force)
+    with (
+        stderr_progress() as progress,
+        measure.open_target(options.path, file_bytes, options.seed, progress) as target,
+    ):
+        where = kept_profile_path(target.shown) if options.out is None else options.out
         where.parent.mkdir(parents=True, exist_ok=True)
-        outcome = measure.measure_device(target, measure.native_measurer(), progress, seconds, seed)
+        outcome = measure.measure_device(
+            target, measure.native_measurer(), progress, options.seconds, options.seed
+        )
     write_profile(where, outcome.profile)
-    if json_:
+    if options.json_:
         value = {"out": str(where), "notes": outcome.notes, **outcome.profile.model_dump()}
         print(json.dumps(value, indent=2))
         return

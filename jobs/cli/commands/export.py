@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from indexmill.jobs.cli.options import Force, Json, examples
+from indexmill.jobs.options.shared import Force, Json, examples
 
 NAME = "export"
 #: Names of targets for --help, which does not wait for the modules behind them; a test holds them to these.
@@ -23,41 +24,46 @@ EXAMPLES = examples(
 )
 
 
-def command(
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `export`."""
+
     index: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")
-    ] = None,
+    ] = None
     to: Annotated[
         str | None,
         typer.Option(
-            metavar="TARGET", help=f"Whose files to write: {', '.join(TARGETS)}; --list says what each keeps."
+            metavar="TARGET", help=f"Engine to write for: {', '.join(TARGETS)}; --list says what each keeps."
         ),
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Directory to write: the engine's files, ids.parquet, which says what every vector is called, "
-            "and export.json.",
+            help="Directory to write: the engine's files, ids.parquet with the id of every vector, and "
+            "export.json.",
         ),
-    ] = None,
+    ] = None
     ids: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="What the engine answers with, where it keeps names: user (user ids, or places in the input if "
-            "there were none), or slot (places in the index, which ids.parquet translates).",
+            help="Names that the engine answers with, where it keeps names: user (user ids, or places in the "
+            "input if there are none), or slot (places in the index, which ids.parquet translates).",
         ),
-    ] = "user",
+    ] = "user"
     list_: Annotated[
         bool,
         typer.Option(
             "--list", help="Show all targets, what each keeps and what its engine rebuilds; needs no index."
         ),
-    ] = False,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ] = False
+    force: Force = False
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Write an index in the files of another engine, and print how to open them there.
 
     Graph, codes, page order, ids and metadata are kept wherever the engine can hold them.
@@ -67,25 +73,25 @@ def command(
     from indexmill.formats.errors import ConfigError
     from indexmill.jobs.api.export import export_options, show_export, show_targets, target_list
     from indexmill.jobs.console.progress import stderr_progress
-    from indexmill.jobs.search.opening import check_is_index
+    from indexmill.jobs.kinds.opening import check_is_index
 
-    if list_:
+    if options.list_:
         targets = target_list()
-        print(json.dumps(targets, indent=2)) if json_ else show_targets(targets)
+        print(json.dumps(targets, indent=2)) if options.json_ else show_targets(targets)
         return
-    if index is None:
+    if options.index is None:
         raise ConfigError("DIR: missing; name the index to export")
-    if to is None:
+    if options.to is None:
         raise ConfigError("--to: missing; name a target; --list shows them")
-    if out is None:
+    if options.out is None:
         raise ConfigError("--out: missing; name the directory to write")
-    options = export_options(to, out, ids, force)
+    how = export_options(options.to, options.out, options.ids, options.force)
     from indexmill.pipeline.export.run import run_export
 
-    check_is_index(index)
+    check_is_index(options.index)
     with stderr_progress() as progress:
-        found = run_export(index, options, progress)
-    if json_:
+        found = run_export(options.index, how, progress)
+    if options.json_:
         print(json.dumps(found, indent=2))
     else:
         show_export(found)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from indexmill.jobs.cli.options import Force, Json, Workers, examples
+from indexmill.jobs.options.declare import Commands
+from indexmill.jobs.options.shared import Force, Json, Workers, examples
 
 NAME = "import"
 DISKANN_EXAMPLES = examples(
@@ -21,146 +22,163 @@ FAISS_EXAMPLES = examples(
 )
 SVS_EXAMPLES = examples("indexmill import svs saved --out saved.index")
 JVECTOR_EXAMPLES = examples("indexmill import jvector graph.jvector --metric cosine --out graph.index")
-
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The index directory to write.")]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="l2, ip or cosine. (default: what the files say, l2 where they do not)"
-    ),
-]
-Ids = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="User ids, one a vector: .npy, .parquet or .tags. (default: those of the index, else row numbers)",
-    ),
-]
-IdColumn = Annotated[str | None, typer.Option(help="Column of a Parquet file of ids; default: the only one.")]
-Order = Annotated[
-    str, typer.Option(metavar="NAME", help="Page order, as of a build; identity keeps that of the index.")
-]
-Repair = Annotated[
-    bool,
-    typer.Option(
-        "--repair/--no-repair",
-        help="Add edges to vertices that no path leads to; else they are only counted.",
-    ),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Memory budget beside the page cache. (default: the least that works)"),
-]
+HELP = "Turn an index of another program into one of ours, with its graph, vectors and codes."
 OwnBytes = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Train codes of so many bytes. (default: keep the codes of the index; 32 where it has none)",
+        help="Train codes of this many bytes. (default: keep the codes of the index; 32 where it has none)",
     ),
 ]
 TrainedBytes = Annotated[
     int | None, typer.Option(metavar="N", help="Bytes of a code, trained here. (default 32)")
 ]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Turn an index of another program into one of ours, with its graph, vectors and codes.",
-)
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """The options that all programs share."""
+
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The index directory to write.")] = None
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="l2, ip or cosine. (default: what the files say, l2 where they do not)"
+        ),
+    ] = None
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="User ids, one a vector: .npy, .parquet or .tags. (default: those of the index, else row numbers)",
+        ),
+    ] = None
+    id_column: Annotated[
+        str | None, typer.Option(help="Column of a Parquet file of ids; default: the only one.")
+    ] = None
+    order: Annotated[
+        str, typer.Option(metavar="NAME", help="Page order, as of a build; identity keeps that of the index.")
+    ] = "identity"
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair/--no-repair",
+            help="Add edges to vertices that no path leads to; otherwise they are only counted.",
+        ),
+    ] = True
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Memory budget beside the page cache. (default: the least that works)"
+        ),
+    ] = None
+    workers: Workers = 2
+    force: Force = False
+    json_: Json = False
+
+    def run(self, program: str, path: str | Path, pq_bytes: int | None, dtype: str | None = None) -> None:
+        """Import the index of `program` at `path` and print what was published."""
+        from indexmill.formats.errors import ConfigError
+        from indexmill.jobs.api.importing import import_options, open_foreign, run_imported, show_import
+        from indexmill.jobs.console.progress import stderr_progress
+
+        if self.out is None:
+            raise ConfigError("--out: missing; name the directory to write")
+        how = import_options(
+            self.out,
+            self.ids,
+            self.id_column,
+            self.memory,
+            metric=self.metric,
+            pq_bytes=pq_bytes,
+            order=self.order,
+            repair=self.repair,
+            workers=self.workers,
+            force=self.force,
+        )
+        index = open_foreign(program, path, dtype, pq_bytes)
+        with stderr_progress() as progress:
+            manifest = run_imported(index, how, progress)
+        show_import(self.out, manifest, self.json_)
 
 
-@app.command("diskann", epilog=DISKANN_EXAMPLES)
-def diskann(
+@dataclass(frozen=True, kw_only=True)
+class Diskann:
+    """The options of `import diskann`."""
+
     prefix: Annotated[
         str,
         typer.Argument(
             metavar="PREFIX",
             help="What all file names begin with: PREFIX_disk.index, or PREFIX and PREFIX.data of one in memory.",
         ),
-    ],
-    out: Out = None,
-    metric: Metric = None,
+    ]
     dtype: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             help="Type of the components: float32, uint8 or int8. (default: what PREFIX_metadata.bin says)",
         ),
-    ] = None,
-    ids: Ids = None,
-    id_column: IdColumn = None,
-    pq_bytes: OwnBytes = None,
-    order: Order = "identity",
-    repair: Repair = True,
-    memory: Memory = None,
-    workers: Workers = 2,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ] = None
+    pq_bytes: OwnBytes = None
+    imported: Imported
+
+
+def diskann(options: Diskann) -> None:
     """Import an index of DiskANN: C++, Rust, diskannpy or PipeANN.
 
     Vectors keep their order on the pages unless --order says another.
     """
-    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
-    _run("diskann", prefix, dtype, out, ids, id_column, memory, {**how, "force": force}, json_)
+    options.imported.run("diskann", options.prefix, options.pq_bytes, options.dtype)
 
 
-@app.command("faiss", epilog=FAISS_EXAMPLES)
-def faiss(
+@dataclass(frozen=True, kw_only=True)
+class Faiss:
+    """The options of `import faiss`."""
+
     file: Annotated[
         Path,
         typer.Argument(
             metavar="FILE",
             help="What faiss.write_index wrote of an IndexHNSWFlat, an IndexNSGFlat or an index of inverted lists.",
         ),
-    ],
-    out: Out = None,
-    metric: Metric = None,
-    ids: Ids = None,
-    id_column: IdColumn = None,
-    pq_bytes: TrainedBytes = None,
-    order: Order = "identity",
-    repair: Repair = True,
-    memory: Memory = None,
-    workers: Workers = 2,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ]
+    pq_bytes: TrainedBytes = None
+    imported: Imported
+
+
+def faiss(options: Faiss) -> None:
     """Import an index of faiss.
 
     A graph: IndexHNSWFlat (its lowest level) or IndexNSGFlat, also within an IndexIDMap. Inverted lists: IndexIVFFlat,
     IndexIVFScalarQuantizer or IndexIVFPQ over centroids that are compared by l2; --order and --pq-bytes are for graphs.
     """
-    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
-    _run("faiss", file, None, out, ids, id_column, memory, {**how, "force": force}, json_)
+    options.imported.run("faiss", options.file, options.pq_bytes)
 
 
-@app.command("svs", epilog=SVS_EXAMPLES)
-def svs(
+@dataclass(frozen=True, kw_only=True)
+class Svs:
+    """The options of `import svs`."""
+
     folder: Annotated[
         Path,
         typer.Argument(
             metavar="DIR", help="Directory with config, graph and data, which svs.Vamana.save wrote."
         ),
-    ],
-    out: Out = None,
-    metric: Metric = None,
-    ids: Ids = None,
-    id_column: IdColumn = None,
-    pq_bytes: TrainedBytes = None,
-    order: Order = "identity",
-    repair: Repair = True,
-    memory: Memory = None,
-    workers: Workers = 2,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ]
+    pq_bytes: TrainedBytes = None
+    imported: Imported
+
+
+def svs(options: Svs) -> None:
     """Import a Vamana index of Intel SVS: float32, float16, uint8 or int8 vectors without compression."""
-    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
-    _run("svs", folder, None, out, ids, id_column, memory, {**how, "force": force}, json_)
+    options.imported.run("svs", options.folder, options.pq_bytes)
 
 
-@app.command("jvector", epilog=JVECTOR_EXAMPLES)
-def jvector(
+@dataclass(frozen=True, kw_only=True)
+class Jvector:
+    """The options of `import jvector`."""
+
     file: Annotated[
         Path,
         typer.Argument(
@@ -168,43 +186,19 @@ def jvector(
             help="A graph of version 3 whose nodes hold their vectors; codes are read from the file of the same name "
             "with .pqv.",
         ),
-    ],
-    out: Out = None,
-    metric: Metric = None,
-    ids: Ids = None,
-    id_column: IdColumn = None,
-    pq_bytes: OwnBytes = None,
-    order: Order = "identity",
-    repair: Repair = True,
-    memory: Memory = None,
-    workers: Workers = 2,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ]
+    pq_bytes: OwnBytes = None
+    imported: Imported
+
+
+def jvector(options: Jvector) -> None:
     """Import an on-disk graph of JVector, and the codes beside it."""
-    how = {"metric": metric, "pq_bytes": pq_bytes, "order": order, "repair": repair, "workers": workers}
-    _run("jvector", file, None, out, ids, id_column, memory, {**how, "force": force}, json_)
+    options.imported.run("jvector", options.file, options.pq_bytes)
 
 
-def _run(
-    program: str,
-    path: str | Path,
-    dtype: str | None,
-    out: Path | None,
-    ids: Path | None,
-    id_column: str | None,
-    memory: str | None,
-    how: Mapping[str, object],
-    as_json: bool,
-) -> None:
-    from indexmill.formats.errors import ConfigError
-    from indexmill.jobs.api.importing import import_options, open_foreign, run_imported, show_import
-    from indexmill.jobs.console.progress import stderr_progress
-
-    if out is None:
-        raise ConfigError("--out: missing; name the directory to write")
-    options = import_options(out, ids, id_column, memory, **how)
-    index = open_foreign(program, path, dtype, options.pq_bytes)
-    with stderr_progress() as progress:
-        manifest = run_imported(index, options, progress)
-    show_import(out, manifest, as_json)
+COMMANDS: Commands = (
+    ("diskann", diskann, DISKANN_EXAMPLES),
+    ("faiss", faiss, FAISS_EXAMPLES),
+    ("svs", svs, SVS_EXAMPLES),
+    ("jvector", jvector, JVECTOR_EXAMPLES),
+)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexmill.jobs.cli.options import IndexDir, Json, examples
+from indexmill.jobs.kinds.registry import KINDS
+from indexmill.jobs.options.shared import IndexDir, Json, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,23 +17,30 @@ NAME = "inspect"
 EXAMPLES = examples("indexmill inspect index", "indexmill inspect index --json")
 
 
-def command(index: IndexDir, json_: Json = False) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `inspect`."""
+
+    index: IndexDir
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Show an index's manifest, file headers, certificate and how it was built."""
     from indexmill.jobs.console.tables import read_run
-    from indexmill.jobs.search.opening import load_manifest
-    from indexmill.pipeline.spec import KINDS
+    from indexmill.jobs.kinds.opening import load_manifest
 
-    manifest = load_manifest(index, KINDS)
-    headers = read_headers(index, manifest)
-    run = read_run(index)
-    if json_:
-        value = {"index": str(index), "manifest": manifest, "headers": headers, "run": run}
-        value["memory_bytes"] = search_memory(headers)
+    manifest = load_manifest(options.index)
+    headers = read_headers(options.index, manifest)
+    run = read_run(options.index)
+    if options.json_:
+        value = {"index": str(options.index), "manifest": manifest, "headers": headers, "run": run}
+        value["memory_bytes"] = KINDS[manifest["kind"]].held(headers)
         print(json.dumps(value, indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console
 
-        _show(stdout_console(), index, manifest, headers, run)
+        _show(stdout_console(), options.index, manifest, headers, run)
 
 
 def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -62,55 +71,12 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
     return headers
 
 
-def search_memory(headers: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """Bytes that the reader holds of each file while an index is open; searches take more on top.
-
-    Codes, entry vertices and navigation graph are held whole, of nodes and ids one checksum a page; of kind ``lsh``
-    functions, bitmap and, unless they are left on storage, vectors, of ids one checksum a page; of kind ``ivf``
-    centroids, the graph over them and 16 bytes a list of each batch, of lists, vectors and ids one checksum a page.
-    """
-
-    def payload(file: str, *sections: str) -> int:
-        there = headers.get(file, {"sections": {}})["sections"]
-        return sum(int(there[name]["bytes"]) for name in sections if name in there)
-
-    if "centroids.imx" in headers:
-        shared = headers["centroids.imx"]["fields"]
-        batches = [name for name in headers if name.startswith("batch-")]
-        # Centres fill up to 256.
-        book = 4 * 256 * shared["dim"] + 8 * (shared["n_chunks"] + 1) if "n_chunks" in shared else 0
-        return {
-            "centroids": payload("centroids.imx", "centroids", "scale") + book,
-            "graph": payload("centroids.imx", "neighbours"),
-            "directories": sum(payload(name, "crc") + 16 * shared["n_lists"] for name in batches),
-            "vectors": payload("vectors.imx", "crc"),
-            "ids": payload("ids.imx", "crc"),
-        }
-    if "functions.imx" in headers:
-        vectors = headers["vectors.imx"]["fields"]
-        return {
-            "functions": payload("functions.imx", "projections", "offsets", "multipliers", "radii"),
-            "bitmap": payload("tables.imx", "occupied"),
-            "vectors": vectors["n_vectors"] * vectors["vector_bytes"],
-            "ids": payload("ids.imx", "crc"),
-        }
-    codes = headers["codes.imx"]["fields"]
-    codebook = 4 * 256 * codes["dim"] + 8 * (codes["n_chunks"] + 1)  # centres fill up to 256
-    return {
-        "codes": payload("codes.imx", "codes") + codebook,
-        "entries": payload("entries.imx", "centroids", "vertices"),
-        "navigation": payload("navigation.imx", "slots", "offsets", "neighbours"),
-        "graph": payload("graph.imx", "crc", "scale"),
-        "ids": payload("ids.imx", "crc"),
-    }
-
-
 def _show(
     console: Console, index: Path, manifest: dict[str, Any], headers: dict[str, Any], run: dict[str, Any]
 ) -> None:
     from rich.markup import escape
 
-    from indexmill.jobs.cli.commands.build import print_summary
+    from indexmill.jobs.api.summary import print_summary
     from indexmill.jobs.console.tables import facts, human_bytes
 
     print_summary(console, index, manifest)
@@ -125,12 +91,11 @@ def _show(
         lines["imported"] = facts(
             {key: value for key, value in origin.items() if not isinstance(value, list)}
         )
-    memory = search_memory(headers)
+    kind = KINDS[manifest["kind"]]
+    memory = kind.held(headers)
     parts = ", ".join(f"{part} {human_bytes(count)}" for part, count in memory.items())
     lines["memory when open"] = f"{human_bytes(sum(memory.values()))}: {parts}"
-    if manifest["kind"] == "graph":
-        sample = headers.get("navigation.imx", {"fields": {"n_sample": 0}})["fields"]["n_sample"]
-        lines["navigation"] = f"{sample:,} vertices" if sample else "none"
+    lines |= kind.header_lines(headers)
     for name, header in headers.items():
         lines[name] = f"{header['kind']}: {facts(header['fields'])}"
         lines[f"  {name} sections"] = facts(

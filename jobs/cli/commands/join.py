@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexmill.jobs.cli.options import Column, Force, Json, K, Memory, Workers, examples
+from indexmill.jobs.options.shared import Column, Force, Json, K, Memory, Workers, examples
 
 if TYPE_CHECKING:
     from indexmill.pipeline.join.options import JoinReport
@@ -24,74 +24,86 @@ EXAMPLES = examples(
 )
 
 
-def command(
-    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")],
-    index: Annotated[Path, typer.Argument(metavar="INDEX", help="An index of kind ivf.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.parquet", help="Where the result goes; missing: an error.")
-    ] = None,
-    k: K = 10,
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How the join is to go: the fields of `JoinRequest`."""
+
+    k: K = 10
     nprobe: Annotated[
         int | None,
         typer.Option(metavar="P", help="Lists that a query probes in every batch; all of them: exact."),
-    ] = None,
+    ] = None
     recall: Annotated[
         float | None,
         typer.Option(
-            metavar="R", help="In place of --nprobe: the recall to reach; nprobe is learnt from 200 queries."
+            metavar="R", help="Instead of --nprobe: the recall to reach; nprobe is learnt from 200 queries."
         ),
-    ] = None,
-    column: Column = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of the queries' own ids.")] = None,
-    memory: Memory = "8GiB",
-    workers: Workers = 2,
+    ] = None
+    column: Column = None
+    id_column: Annotated[str | None, typer.Option(help="Column of the queries' own ids.")] = None
+    memory: Memory = "8GiB"
+    workers: Workers = 2
     work: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR", help="Keep partial results here until the join is finished; default: beside FILE."
         ),
-    ] = None,
+    ] = None
     executor: Annotated[
         str,
         typer.Option(metavar="local|ray", help="Where batches are searched; ray: on the nodes of a cluster."),
-    ] = "local",
+    ] = "local"
     ray_address: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Cluster; default: RAY_ADDRESS, else one started here."),
-    ] = None,
+        typer.Option(
+            metavar="HOST:PORT", help="Ray cluster to join; default: RAY_ADDRESS, else one started here."
+        ),
+    ] = None
     platform: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.toml", help="Divide the batches among the workers that this file describes."
         ),
-    ] = None,
+    ] = None
+    force: Force = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `join`."""
+
+    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")]
+    index: Annotated[Path, typer.Argument(metavar="INDEX", help="An index of kind ivf.")]
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.parquet", help="The result to write (required).")
+    ] = None
+    how: How
     plan: Annotated[
         bool, typer.Option("--plan", help="Tell how --platform divides the batches, and search nothing.")
-    ] = False,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ] = False
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Find the nearest vectors of many queries at once, reading every batch of an index once, front to back.
 
-    A join that was killed, or that found a batch damaged, goes on with what is left when it is run again.
+    Run again, a join that was killed, or that found a batch damaged, resumes with what is left.
     """
-    from indexmill.jobs.api.joining import join_files, plan_files
+    from indexmill.jobs.api.joining import JoinRequest, join_files, plan_files
     from indexmill.jobs.console.progress import stderr_progress
 
-    if plan:
-        planned = plan_files(
-            queries, index, platform, k=k, nprobe=nprobe, recall=recall, column=column, workers=workers
-        )
-        print(json.dumps(_plan_facts(planned), indent=2) if json_ else _plan_text(planned))
+    request = JoinRequest(**vars(options.how))
+    if options.plan:
+        planned = plan_files(options.queries, options.index, request)
+        print(json.dumps(_plan_facts(planned), indent=2) if options.json_ else _plan_text(planned))
         return
     with stderr_progress() as progress:
-        report = join_files(
-            queries, index, out, k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory,
-            workers=workers, work=work, force=force, progress=progress, executor=executor, ray_address=ray_address,
-            platform=platform,
-        )  # fmt: skip
-    facts = {"out": str(out), **{name: value for name, value in asdict(report).items() if value is not None}}
-    print(json.dumps(facts, indent=2) if json_ else _report_text(out, report))
+        report = join_files(options.queries, options.index, options.out, request, progress)
+    facts = {
+        "out": str(options.out),
+        **{name: value for name, value in asdict(report).items() if value is not None},
+    }
+    print(json.dumps(facts, indent=2) if options.json_ else _report_text(options.out, report))
 
 
 def _report_text(out: Path | None, report: JoinReport) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from indexmill.jobs.cli.options import Force, Json, Memory, NewOut, Workers, examples
+from indexmill.jobs.options.shared import Force, Json, Memory, NewOut, Workers, examples
 
 NAME = "merge"
 EXAMPLES = examples(
@@ -16,25 +17,30 @@ EXAMPLES = examples(
 )
 
 
-def command(
-    first: Annotated[Path, typer.Argument(metavar="A", help="An index; its vector ids stay.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another index; its vector ids follow.")],
-    out: NewOut = None,
-    memory: Memory = "8GiB",
-    workers: Workers = 2,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `merge`."""
+
+    first: Annotated[Path, typer.Argument(metavar="A", help="An index; its vector ids stay.")]
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another index; its vector ids follow.")]
+    out: NewOut = None
+    memory: Memory = "8GiB"
+    workers: Workers = 2
+    force: Force = False
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Join two indexes, at a cost in distances proportional to the smaller one.
 
     The result takes A's place as its next generation, with the parameters of the larger of the two; B stays.
     """
-    from indexmill.jobs.api.extend import show_result
-    from indexmill.jobs.cli.run_options import run_options
+    from indexmill.jobs.api.run_options import run_options
+    from indexmill.jobs.api.summary import show_result
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.pipeline.append.run import run_merge
 
-    options = run_options(out, memory, workers, force)
+    how = run_options(options.out, options.memory, options.workers, options.force)
     with stderr_progress() as progress:
-        manifest = run_merge(first, second, options, progress)
-    show_result(out or first, manifest, json_)
+        manifest = run_merge(options.first, options.second, how, progress)
+    show_result(options.out or options.first, manifest, options.json_)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from indexmill.jobs.cli.job_options import job_command
-from indexmill.jobs.cli.options import BeamWidth, InFlight, Json, K, Policy, Queries, Threads, examples
+from indexmill.jobs.options.declare import OUTPUT_PANEL
+from indexmill.jobs.options.job import JobFile, JobOptions
+from indexmill.jobs.options.shared import BeamWidth, InFlight, Json, K, Policy, Queries, Threads, examples
+from indexmill.reader.choices import DEFAULT_INFLIGHT
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from indexmill.jobs.kinds.kind import Kind
     from indexmill.pipeline.plan import Plan
     from indexmill.pipeline.spec import BuildSpec
 
@@ -24,51 +29,76 @@ EXAMPLES = examples(
     "indexmill plan tables --queries query.u8bin --device cssd --device mine.json --threads 2",
     "indexmill plan tables --queries query.u8bin --target 2000",
 )
+#: Queries of the sample at most; fewer would stay in the caches of the processor from pass to pass.
+MOST_QUERIES = 1000
 
 
-def _plan_build(
-    spec: BuildSpec,
+@dataclass(frozen=True, kw_only=True)
+class OfAnIndex:
+    """What is asked of an index that was built."""
+
+    PANEL: ClassVar = "Searches, where JOB is an index"
     device: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PROFILE",
-            help="JOB is an index: how many queries a second it answers on this device, by a shipped profile"
-            " (hdd, cssd, cssd4, essd, xlfdd, xlfdd12) or a file of `indexmill device`. May repeat. (default all, and"
-            " the device of the index if it was measured)",
+            help="Predict the queries a second on this device: a shipped profile (hdd, cssd, cssd4, essd, xlfdd, "
+            "xlfdd12) or a file of `indexmill device`. May repeat. (default all, and the device of the index if it was "
+            "measured)",
         ),
-    ] = None,
+    ] = None
     target: Annotated[
         float | None,
         typer.Option(
             min=1e-3,
             metavar="QPS",
-            help="JOB is an index: what a device needs for so many queries a second, reads and processor time of one.",
+            help="Say what a device needs for this many queries a second: reads, and processor time of one.",
         ),
-    ] = None,
-    queries: Queries = None,
-    k: K = 10,
+    ] = None
+    queries: Queries = None
+    k: K = 10
     nprobe: Annotated[
-        int | None, typer.Option(min=1, help="JOB is an index of kind ivf: lists that a query probes.")
-    ] = None,
-    policy: Policy = None,
-    beam_width: BeamWidth = None,
-    threads: Threads = 1,
-    inflight: InFlight = None,
-    json_: Json = False,
-) -> None:
+        int | None, typer.Option(min=1, help="Lists that a query probes, of an index of kind ivf.")
+    ] = None
+    policy: Policy = None
+    beam_width: BeamWidth = None
+    threads: Threads = 1
+    inflight: InFlight = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `plan`."""
+
+    PANEL: ClassVar = OUTPUT_PANEL
+    job: JobFile = None
+    given: JobOptions
+    search: OfAnIndex
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Predict a build's memory, scratch space and time, after at most 10 seconds of trying; build nothing.
 
     Where JOB is the directory of an index: predict its queries a second on devices, and what binds, after searching
     a sample of --queries in memory; -L, -S and --probes are then those of the search.
     """
+    if options.job is not None and options.job.is_dir():
+        _plan_queries(options.job, options)
+    else:
+        _plan_build(options)
+
+
+def _plan_build(options: Options) -> None:
     from indexmill.formats.errors import ConfigError
     from indexmill.pipeline.plan import make_plan
 
-    given = {"--device": device, "--queries": queries, "--target": target}
+    spec, asked = options.given.spec(options.job), options.search
+    given = {"--device": asked.device, "--queries": asked.queries, "--target": asked.target}
     if flag := next((name for name, value in given.items() if value), None):
         raise ConfigError(f"{flag}: for the plan of an index; name the directory of one that was built")
     plan = make_plan(spec)
-    if json_:
+    if options.json_:
         print(json.dumps(plan.to_dict(), indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console
@@ -76,39 +106,77 @@ def _plan_build(
         _show(stdout_console(), spec, plan)
 
 
-def _plan_queries(values: dict[str, Any]) -> bool:
-    """Predict queries if JOB is a directory."""
-    path = values["job"]
-    if path is None or not path.is_dir():
-        return False
+def _plan_queries(path: Path, options: Options) -> None:
+    from indexmill.formats.errors import ConfigError
+    from indexmill.formats.sources.source import read_queries
     from indexmill.jobs.console.tables import stdout_console
     from indexmill.jobs.devices import query_plans
+    from indexmill.jobs.kinds.opening import load_manifest
+    from indexmill.jobs.kinds.registry import KINDS
+    from indexmill.pipeline.cost.plan import plan_queries
 
-    plan, hints = query_plans.plan_of(path, values)
-    if values["json_"]:
+    asked, json_ = options.search, options.json_
+    kind = KINDS[load_manifest(path)["kind"]]
+    how = searched_with(kind, options)
+    named, hints = query_plans.profiles(asked.device or [], path)
+    if asked.queries is None:
+        raise ConfigError("--queries: missing; name a file of query vectors: a sample of them is searched")
+    queries = read_queries(asked.queries, column=options.given.given["column"])[:MOST_QUERIES]
+    cost = kind.query_cost(path, queries, asked.k, how)
+    inflight = DEFAULT_INFLIGHT if asked.inflight is None else asked.inflight
+    plan = plan_queries(cost, named, asked.threads, inflight, asked.target)
+    if json_:
         print(json.dumps(plan.to_dict(), indent=2))
-        return True
+        return
     console = stdout_console()
     for line in query_plans.facts(plan):
         console.print(line, soft_wrap=True)
     console.print(query_plans.device_table(plan))
     for line in hints:
         console.print(line, markup=False, soft_wrap=True)
-    return True
 
 
-command = job_command(_plan_build, instead=_plan_queries)
+def searched_with(kind: Kind, options: Options) -> dict[str, Any]:
+    """Return the reader's keywords for searches of an index of `kind`.
+
+    Raises
+    ------
+    ConfigError
+        If an option was given that such a search knows nothing of.
+    """
+    from indexmill.formats.errors import ConfigError
+    from indexmill.jobs.kinds.registry import KINDS
+
+    asked = options.search
+    values = {
+        **options.given.given,
+        "nprobe": asked.nprobe,
+        "policy": asked.policy,
+        "beam_width": asked.beam_width,
+    }
+    for name, value in values.items():
+        if name == "column" or name in kind.PLANNED or value in (None, False, []):
+            continue
+        owner = next((other.NAME for other in KINDS.values() if name in other.PLANNED), None)
+        flag = "-L" if name == "build_list_size" else f"--{name.replace('_', '-')}"
+        if owner is None:
+            raise ConfigError(f"{flag}: for the plan of a build; leave it out of the plan of an index")
+        raise ConfigError(
+            f"{flag}: for an index of kind {owner}, and this one is of kind {kind.NAME}; leave it out"
+        )
+    return {word: values[name] for name, word in kind.PLANNED.items() if values.get(name) is not None}
 
 
 def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
     from indexmill.jobs.console.tables import add_row, human_bytes, plain_table
+    from indexmill.jobs.kinds.registry import KINDS
 
     rows = {
         "peak memory": f"{human_bytes(plan.peak_memory_bytes)} of {human_bytes(spec.memory)}",
         "peak scratch": human_bytes(plan.peak_scratch_bytes)
         + ("" if spec.scratch is None else f" of {human_bytes(spec.scratch)}"),
         "time": f"{plan.seconds:,.0f} s",
-        **_index_lines(plan),
+        **KINDS[spec.parameters.kind].plan_lines(plan.to_dict()),
         **({} if plan.note is None else {"note": plan.note}),
     }
     for name, value in rows.items():
@@ -122,29 +190,3 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
         ]
         add_row(table, [name, *cells])
     console.print(table)
-
-
-def _index_lines(plan: Plan) -> dict[str, str]:
-    """How the graph is cut, or what the tables of an LSH index or the lists of an IVF index will be."""
-    from indexmill.jobs.console.tables import human_bytes
-
-    shards, regions, lsh, ivf = (plan.facts.get(name) for name in ("shards", "regions", "lsh", "ivf"))
-    if ivf is not None:
-        batches = "one batch" if ivf["batches"] == 1 else f"{ivf['batches']:,} batches"
-        return {
-            "lists": f"{ivf['lists']:,} ({ivf['codec']}) in {batches} of {ivf['batch_vectors']:,} vectors",
-            "index": human_bytes(ivf["index_bytes"]),
-        }
-    if lsh is not None:
-        return {
-            "hash": f"c={lsh['ratio']:g} w={lsh['width']:g} m={lsh['n_functions']} L={lsh['n_tables']} "
-            f"S={lsh['candidates']} u={lsh['hash_bits']}, {lsh['n_radii']} radii from {lsh['first_radius']:.6g} on",
-            "success": f"{lsh['success']:.3f}",
-            "index": human_bytes(lsh["index_bytes"]),
-        }
-    parts, what = (regions, "regions, the largest") if regions else (shards, "shards")
-    if parts is None or parts.n == 1:
-        return {"graph": "in one piece"}
-    return {
-        "graph": f"{parts.n} {what} of about {parts.vectors:,} vectors, mean fanout {parts.mean_fanout:.2f}"
-    }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexmill.jobs.cli.options import Json, examples
+from indexmill.jobs.options.shared import Json, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,30 +20,36 @@ EXAMPLES = examples(
 )
 
 
-def command(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The index that is being built.")],
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `status`."""
+
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The index that is being built.")]
     work: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
             help="Work directory, if the build names one; a URL is looked up where the build runs.",
         ),
-    ] = None,
-    json_: Json = False,
-) -> None:
+    ] = None
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Show the stages of a build, its rate and time left, and the memory and scratch space it takes."""
     from indexmill.formats.errors import InputError
     from indexmill.pipeline.build import default_work
     from indexmill.pipeline.mill.status import read_status
     from indexmill.pipeline.mill.storage import mirror_of
 
-    given = mirror_of(work) if work and "://" in work else work
-    status = read_status(out, Path(given) if given else default_work(out))
+    given = mirror_of(options.work) if options.work and "://" in options.work else options.work
+    status = read_status(options.out, Path(given) if given else default_work(options.out))
     if status["state"] == "none":
         raise InputError(
-            f"{out}: neither an index nor a build that began; name the --out of a build, and its --work if it has one"
+            f"{options.out}: neither an index nor a build that began; name the --out of a build, and its --work if it "
+            "has one"
         )
-    if json_:
+    if options.json_:
         print(json.dumps(status, indent=2))
     else:
         from indexmill.jobs.console.tables import stdout_console

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from indexmill.jobs.cli.options import Column, Force, Json, K, Memory, Workers, examples
+from indexmill.jobs.options.shared import Column, Force, Json, K, Memory, Workers, examples
 
 NAME = "truth"
 EXAMPLES = examples(
@@ -18,24 +19,29 @@ EXAMPLES = examples(
 )
 
 
-def command(
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `truth`."""
+
     base: Annotated[
         str, typer.Argument(metavar="BASE", help="Vectors, in any input format, or an index of kind ivf.")
-    ],
-    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")],
+    ]
+    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Query vectors, in any input format.")]
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The ground-truth file to write; missing: an error.")
-    ] = None,
-    k: K = 100,
+        Path | None, typer.Option(metavar="FILE", help="The ground-truth file to write (required).")
+    ] = None
+    k: K = 100
     metric: Annotated[
-        str | None, typer.Option(metavar="l2|ip|cosine", help="Of vector files. (default l2)")
-    ] = None,
-    column: Column = None,
-    memory: Memory = "8GiB",
-    workers: Workers = 2,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+        str | None, typer.Option(metavar="l2|ip|cosine", help="Metric of vector files. (default l2)")
+    ] = None
+    column: Column = None
+    memory: Memory = "8GiB"
+    workers: Workers = 2
+    force: Force = False
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Compute the true nearest vectors of queries, streaming the vectors; ties go to the smaller vector id."""
     from indexmill.formats.errors import ConfigError
     from indexmill.formats.sources.truth import write_truth
@@ -43,29 +49,30 @@ def command(
     from indexmill.jobs.console.progress import stderr_progress
     from indexmill.jobs.search.results import check_writable
 
-    if out is None:
+    if options.out is None:
         raise ConfigError("--out: missing; name the ground-truth file to write")
-    check_writable(out, force)
+    check_writable(options.out, options.force)
     began = time.perf_counter()
     with stderr_progress() as progress:
         truth = truth_of(
-            [base],
-            queries,
-            k=k,
-            metric=metric,
-            column=column,
-            memory=memory,
-            workers=workers,
+            [options.base],
+            options.queries,
+            k=options.k,
+            metric=options.metric,
+            column=options.column,
+            memory=options.memory,
+            workers=options.workers,
             progress=progress,
         )
-    write_truth(out, truth)
+    write_truth(options.out, truth)
     n_queries, found = truth.ids.shape
     seconds = time.perf_counter() - began
-    if json_:
+    if options.json_:
         print(
             json.dumps(
-                {"out": str(out), "queries": n_queries, "k": found, "seconds": round(seconds, 3)}, indent=2
+                {"out": str(options.out), "queries": n_queries, "k": found, "seconds": round(seconds, 3)},
+                indent=2,
             )
         )
     else:
-        print(f"{out}: the {found} nearest of {n_queries:,} queries, {seconds:.1f} s")
+        print(f"{options.out}: the {found} nearest of {n_queries:,} queries, {seconds:.1f} s")

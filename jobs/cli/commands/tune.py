@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from indexmill.jobs.cli.job_options import job_command, job_options, resolve_job
-from indexmill.jobs.cli.options import Force, Json, K, Queries, examples
+from indexmill.jobs.options.declare import OUTPUT_PANEL
+from indexmill.jobs.options.job import JobOptions
+from indexmill.jobs.options.shared import Force, Json, K, Queries, examples
 
 if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
@@ -21,61 +23,86 @@ EXAMPLES = examples(
     "indexmill tune base.u8bin --max-memory 40MB -R 32 --effort low --json",
     "indexmill tune job.toml --target-recall 0.98",
 )
-#: Options of a job that tuning asks for, beside those that it tunes.
-_JOB = (
-    "column", "metric", "builder", "saturate", "passes", "build_codes", "pq_rotation", "compute", "order",
-    "node_dtype", "navigation", "seed", "memory", "workers",
-)  # fmt: skip
 #: Where the recommended job builds its index, unless a job file says so.
 INDEX_SUFFIX = ".index"
 
 
-def _tune(
-    spec: BuildSpec,
+class TunedJob(JobOptions):
+    """Options of a job that tuning asks for; those that it tunes stay as they are if they are given."""
+
+    TUNED = ("max_degree", "build_list_size", "alpha", "pq_bytes")
+    NAMES = (
+        *TUNED, "column", "metric", "builder", "saturate", "passes", "build_codes", "pq_rotation", "compute", "order",
+        "node_dtype", "navigation", "seed", "memory", "workers",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of searches."""
+
+    PANEL: ClassVar = "Searches"
     target_recall: Annotated[
         float, typer.Option(min=0.01, max=0.9999, help="Share of the k nearest that searches are to find.")
-    ] = 0.95,
+    ] = 0.95
     max_reads: Annotated[
         float | None,
         typer.Option(
             min=1,
-            help="Page reads a query at most: recommend the least memory and space within it. (default the fewest"
-            " reads)",
+            help="Most page reads of a query: recommend the least memory and space within it. (default the fewest "
+            "reads)",
         ),
-    ] = None,
+    ] = None
     max_memory: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="What searches may hold in memory, mostly codes. (default no limit)"
+            metavar="SIZE", help="Most memory that searches may hold, mostly codes. (default no limit)"
         ),
-    ] = None,
-    k: K = 10,
-    queries: Queries = None,
+    ] = None
+    k: K = 10
+    queries: Queries = None
     effort: Annotated[
         str,
         typer.Option(
             metavar="low|normal|high",
-            help="Vectors of the largest sample: 25,000, 100,000 or 400,000; more take longer and foretell better.",
+            help="Vectors of the largest sample: 25,000, 100,000 or 400,000; more take longer and predict better.",
         ),
-    ] = "normal",
-    out: Annotated[
-        Path | None, typer.Option(metavar="JOB.toml", help="Write the recommended job here.")
-    ] = None,
+    ] = "normal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `tune`."""
+
+    PANEL: ClassVar = OUTPUT_PANEL
+    inputs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...", help="Vectors, as `build --input` takes them, or a job file that names them."
+        ),
+    ]
+    wanted: Wanted
+    given: TunedJob
+    out: Annotated[Path | None, typer.Option(metavar="JOB.toml", help="Write the recommended job here.")] = (
+        None
+    )
     work: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
             help="Scratch files, the samples and their graphs; default: the system's folder for such files.",
         ),
-    ] = None,
-    force: Force = False,
-    json_: Json = False,
-) -> None:
+    ] = None
+    force: Force = False
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Find R, L, alpha and the size of codes for a recall, on samples of the vectors; keep no index.
 
-    Samples of growing size are built and searched as `build` and `search` do; what page reads grow by from one to the
-    next is carried on to all vectors. Parameters that are given stay as they are. Settings are chosen by one half of
-    the queries and reported by the other.
+    Samples of growing size are built and searched as `build` and `search` do; page reads of the whole are extrapolated
+    from theirs. Parameters that are given stay as they are. Settings are chosen by one half of the queries and reported
+    by the other.
     """
     from indexmill.formats.errors import NothingToGain
     from indexmill.formats.sources.source import read_queries
@@ -85,56 +112,40 @@ def _tune(
     from indexmill.pipeline.build import open_input
     from indexmill.pipeline.tune.run import run_tune
 
-    if out is not None:
-        check_writable(out, force)
-    asked = None if queries is None else read_queries(queries, spec.column)
-    request = tune_request(spec, target_recall, k, max_reads, max_memory, effort, asked, work)
+    spec, wanted = _job(options.inputs, options.given), options.wanted
+    if options.out is not None:
+        check_writable(options.out, options.force)
+    asked = None if wanted.queries is None else read_queries(wanted.queries, spec.column)
+    request = tune_request(
+        spec,
+        wanted.target_recall,
+        wanted.k,
+        wanted.max_reads,
+        wanted.max_memory,
+        wanted.effort,
+        asked,
+        options.work,
+    )
     with stderr_progress() as progress:
         report = run_tune(request, open_input(spec), progress)
-    if json_:
+    if options.json_:
         print(json.dumps(report.to_dict(), indent=2))
     else:
         show_tuned(report)
     if report.job is None:
         raise NothingToGain(str(report.failure()))
-    if out is not None:
-        write_job(report, out)
+    if options.out is not None:
+        write_job(report, options.out)
 
 
-def _resolve(
-    *,
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="INPUT...", help="Vectors, as `build --input` takes them, or a job file that names them."
-        ),
-    ],
-    max_degree: Annotated[
-        int | None, typer.Option("-R", "--max-degree", help="Keep to so many neighbours. (default tuned)")
-    ] = None,
-    build_list_size: Annotated[
-        int | None,
-        typer.Option("-L", "--build-list-size", help="Keep to so many candidates. (default tuned)"),
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Keep to this pruning slack. (default tuned)")] = None,
-    pq_bytes: Annotated[
-        int | None, typer.Option(help="Keep to codes of so many bytes. (default tuned)")
-    ] = None,
-    **options: Any,
-) -> BuildSpec:
+def _job(inputs: list[str], given: TunedJob) -> BuildSpec:
     """Make the job that is tuned: of a job file, or of its inputs."""
-    options |= {
-        "max_degree": max_degree, "build_list_size": build_list_size, "alpha": alpha, "pq_bytes": pq_bytes,
-    }  # fmt: skip
     if len(inputs) == 1 and inputs[0].endswith(".toml"):
-        return resolve_job(job=Path(inputs[0]), **options)
-    return resolve_job(input=inputs, out=index_name(inputs[0]), **options)
+        return given.spec(Path(inputs[0]))
+    return given.spec(input=inputs, out=index_name(inputs[0]))
 
 
 def index_name(source: str) -> str:
     """Return what to call the index of an input: by its file, or by the folder that a pattern looks into."""
     named = next((part for part in reversed(PurePath(source).parts) if not set(part) & set("*?[")), "")
     return (PurePath(named).stem or "tuned") + INDEX_SUFFIX
-
-
-command = job_command(_tune, resolve=job_options(_resolve, _JOB))

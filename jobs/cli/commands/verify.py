@@ -4,43 +4,53 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 
-from indexmill.jobs.cli.options import IndexDir, Json, examples
+from indexmill.jobs.options.shared import IndexDir, Json, examples
 
 NAME = "verify"
 EXAMPLES = examples("indexmill verify index", "indexmill verify index --json")
 
 
-def command(index: IndexDir, json_: Json = False) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `verify`."""
+
+    index: IndexDir
+    json_: Json = False
+
+
+def command(options: Options) -> None:
     """Check every file of an index against its checksums and its manifest; exits with 6 on damage."""
     import typer
 
     from indexmill.formats.errors import FormatError
     from indexmill.jobs.console.tables import human_bytes
-    from indexmill.jobs.search.opening import check_is_index, load_manifest
-    from indexmill.pipeline.spec import KINDS
+    from indexmill.jobs.kinds.opening import check_is_index, load_manifest
     from indexmill.reader import _native
 
-    check_is_index(index)
-    damages = [str(damage) for damage in _native.verify(str(index))]
+    check_is_index(options.index)
+    damages = [str(damage) for damage in _native.verify(str(options.index))]
     checked = {"files": 0, "bytes": 0}
     try:
-        files = load_manifest(index, KINDS)["files"]
+        files = load_manifest(options.index)["files"]
         checked = {"files": len(files), "bytes": sum(entry["bytes"] for entry in files)}
     except FormatError as error:
         if not damages:  # the native reader must never be content with a manifest that cannot be read
             damages.append(str(error))
-    if json_:
+    if options.json_:
         print(
-            json.dumps({"index": str(index), "sound": not damages, **checked, "damages": damages}, indent=2)
+            json.dumps(
+                {"index": str(options.index), "sound": not damages, **checked, "damages": damages}, indent=2
+            )
         )
     elif not damages:
-        print(f"{index}: sound; {checked['files']} files, {human_bytes(checked['bytes'])} checked")
+        print(f"{options.index}: sound; {checked['files']} files, {human_bytes(checked['bytes'])} checked")
     else:
         for damage in damages:
             print(f"damaged: {damage}", file=sys.stderr)
         print(
-            f"error: {index}: {len(damages)} damaged; copy it again from its source or rebuild it",
+            f"error: {options.index}: {len(damages)} damaged; copy it again from its source or rebuild it",
             file=sys.stderr,
         )
     if damages:

@@ -18,7 +18,9 @@ Compute = Literal["cpu", "cuda", "auto"]
 class KindParameters(BaseModel):
     """Everything but the input that decides the bytes of an index; each kind adds its fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
     #: Whether a job may name a file of centroids.
     takes_centroids: ClassVar[bool] = False

@@ -45,25 +45,47 @@ class Parameters(KindParameters):
     """Everything but the input that decides the bytes of a graph index."""
 
     kind: Literal["graph"] = "graph"
+    """Kind of index: a graph, hash tables, or inverted lists for joins."""
     builder: Literal["vamana", "partition"] = "vamana"
+    """How the graph is built, by searches or, faster, by comparing all pairs of small sets."""
     max_degree: Annotated[int, Field(alias="R", ge=2, le=512)] = DEFAULT_MAX_DEGREE
+    """Most neighbours of a vertex."""
     build_list_size: Annotated[int, Field(alias="L", ge=4, le=4096)] = DEFAULT_BUILD_LIST_SIZE
+    """Candidates kept while building."""
     alpha: Annotated[float, Field(ge=1.0, le=4.0)] = DEFAULT_ALPHA
+    """Pruning slack."""
     saturate: bool = True
+    """Fill neighbour lists that pruning left short with the nearest pruned candidates, which saves page reads."""
     passes: Annotated[int, Field(ge=1, le=2)] = DEFAULT_PASSES
+    """vamana: how often every vertex is inserted, 1 or 2; with 2, as in the paper, the first pass has no slack."""
     build_codes: BuildCodes = "none"
+    """vamana: codes that searches of the build compare instead of the vectors; sq8, a byte a component, is faster
+    for float vectors."""
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
+    """Bytes of a PQ code."""
     pq_rotation: Literal["none", "opq"] = "none"
+    """Rotation of the vectors before they are coded; opq makes codes more exact."""
     order: Order = "star"
+    """Order of the vertices on the pages."""
     node_dtype: NodeDtype = "same"
+    """Type of the vectors on the pages, that of the input or a smaller one."""
     metric: Metric = "l2"
+    """Euclidean distance, inner product or cosine."""
     entries: Annotated[int, Field(ge=1, le=65536)] = DEFAULT_ENTRIES
+    """Entry vertices that searches choose their start from."""
     navigation: Annotated[float, Field(ge=0, le=0.1)] = DEFAULT_NAVIGATION
+    """Share of the vectors in the navigation graph; 0 for none."""
     sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
+    """Vectors that codes and centroids are trained on."""
     shard_vectors: Annotated[int, Field(ge=64)] | None = None
+    """Vectors of a shard; default: as many as the memory allows."""
     overlap: Annotated[float, Field(ge=0, le=1)] = DEFAULT_OVERLAP
+    """Share of the vectors that belong to a second shard."""
     compute: Annotated[Compute, Field(alias="device")] = "cpu"
+    """graph, ivf: processor that compares leaves and makes centroids and codes; cuda: a GPU, by CuPy, with other bytes
+    as a result; auto: a GPU if there is one."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    """Random seed; equal input, parameters and seed give equal bytes."""
 
     @model_validator(mode="after")
     def _only_vamana_inserts(self) -> Parameters:

@@ -28,14 +28,20 @@ class IvfParameters(KindParameters):
 
     kind: Literal["ivf"] = "ivf"
     lists: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LISTS
+    """Inverted lists."""
     codec: Literal["flat", "sq8", "pq"] = "flat"
+    """What lists hold: vectors as they are, a byte a component, or PQ codes."""
     pq_bytes: Annotated[int, Field(ge=1, le=MAX_BYTES)] = DEFAULT_PQ_BYTES
     batch_vectors: Annotated[int, Field(ge=64)] | None = None
+    """Vectors of a batch; default: two batches fill half the memory of a join."""
     metric: Metric = "l2"
     sample_vectors: Annotated[int, Field(ge=256)] = DEFAULT_SAMPLE
     copies: Annotated[int, Field(ge=1, le=255)] = 1
+    """Most lists that hold a vector, those near it on all sides."""
     closure: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = DEFAULT_CLOSURE
+    """With copies: a further list's centroid is at most 1 + CLOSURE times as far as the nearest."""
     keep_vectors: bool = False
+    """Keep exact vectors beside codes, so that searches can rerank."""
     compute: Annotated[Compute, Field(alias="device")] = "cpu"
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
 

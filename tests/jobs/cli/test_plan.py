@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from tests.support.cli import SMALL, Data, make_data, run, run_json
 
 from indexmill.jobs.cli.commands import build as cmd_build
 from indexmill.jobs.cli.commands import plan as cmd_plan
+from indexmill.jobs.options.declare import parameters_of
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_budget_that_cannot_work_is_refused_by_name(data: Data, tmp_path: Path
 
 
 def test_plan_takes_the_options_of_build_and_those_of_a_search() -> None:
-    plan, build = (set(inspect.signature(module.command).parameters) for module in (cmd_plan, cmd_build))
+    plan, build = ({one.name for one in parameters_of(module.Options)} for module in (cmd_plan, cmd_build))
     searching = {"device", "target", "queries", "k", "nprobe", "policy", "beam_width", "threads", "inflight"}
     assert plan - build == searching
     assert build < plan

@@ -21,7 +21,7 @@ from indexmill.jobs.compare.costs import layout_cells
 from indexmill.jobs.compare.provenance import in_page_edges
 from indexmill.jobs.devices.profiles import kept_profile_path
 from indexmill.jobs.score.graph import Setting, score, with_device
-from indexmill.jobs.score.truth import load_queries, sample_queries
+from indexmill.jobs.score.queries import load_queries, sample_queries
 
 KEYS = {
     "L",
@@ -216,7 +216,7 @@ def test_repeated_runs_count_by_their_medians(
     queries = load_queries(opened, str(data.queries), data.truth, [], K)
     delays = iter([0.0, 3.0, 0.0, 1.0, 0.0, 2.0])  # before and after each run
     clock = itertools.accumulate(delays)
-    monkeypatch.setattr("indexmill.jobs.score.graph.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("indexmill.jobs.score.rows.time.perf_counter", lambda: next(clock))
     row = score(opened, queries, 20, Setting(K), repeat=3)
     assert row["qps"] == pytest.approx(QUERIES / 2)
     assert row["repeat"] == 3

@@ -20,8 +20,9 @@ from indexmill.jobs.compare.detail import bin_edges, choose_point, paired
 from indexmill.jobs.compare.intervals import curve_of, intervals_at
 from indexmill.jobs.compare.measure import Measurement
 from indexmill.jobs.compare.noise import aa_ratios, noise_floor
-from indexmill.jobs.score.graph import Run, Setting
+from indexmill.jobs.score.graph import Setting
 from indexmill.jobs.score.plot import save_plot
+from indexmill.jobs.score.rows import Run
 from indexmill.pipeline.bootstrap import crossing, draws, percentiles
 
 NASTY = '<script>alert("1")</script>&$x$'

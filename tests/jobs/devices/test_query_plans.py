@@ -205,9 +205,9 @@ def test_a_measured_profile_counts_by_its_file(folder: Path, tmp_path: Path) -> 
     ("kind", "options", "message"),
     [
         ("graph", ["--device", "csd"], "one of cssd, cssd4, essd, hdd, xlfdd, xlfdd12, got 'csd'"),
-        ("graph", ["--nprobe", "3"], "--nprobe: for searches of kind ivf; this index is of kind graph"),
-        ("lsh", ["-L", "50"], "-L: for searches of kind graph; this index is of kind lsh"),
-        ("ivf", ["--probes", "1"], "--probes: for searches of kind lsh; this index is of kind ivf"),
+        ("graph", ["--nprobe", "3"], "--nprobe: for an index of kind ivf, and this one is of kind graph"),
+        ("lsh", ["-L", "50"], "-L: for an index of kind graph, and this one is of kind lsh"),
+        ("ivf", ["--probes", "1"], "--probes: for an index of kind lsh, and this one is of kind ivf"),
         ("ivf", ["--nprobe", "17"], "nprobe"),
         ("graph", ["--memory", "1GiB"], "--memory: for the plan of a build"),
         ("graph", ["--policy", "page2"], "--policy: expected one of"),

@@ -11,8 +11,9 @@ from tests.support.cli import run, run_json
 from tests.support.lsh import build_lsh, clusters
 
 import indexmill
-from indexmill.jobs.score.graph import QuerySet
-from indexmill.jobs.score.lsh import Setting, left_out, score_tables
+from indexmill.jobs.kinds.lsh import left_out, score_rows
+from indexmill.jobs.score.queries import QuerySet
+from indexmill.jobs.score.rows import Setting
 
 BASE = clusters(3000, 12)
 QUERIES = clusters(60, 12, seed=1) * 0.5 + BASE[:60] * 0.5
@@ -78,8 +79,8 @@ def test_what_a_ratio_leaves_out_is_said_for_each_number_of_candidates() -> None
 def test_a_truth_of_other_distances_has_no_ratio(folder: Path) -> None:
     queries = QuerySet(QUERIES, *_truth(5))
     index = indexmill.open(folder / "ix")
-    (right,) = score_tables(index, queries, [2000], Setting(5))
-    (other,) = score_tables(
+    (right,) = score_rows(index, queries, [2000], Setting(5))
+    (other,) = score_rows(
         index, replace(queries, truth_distances=queries.truth_distances * 7 + 3), [2000], Setting(5)
     )
     assert right["ratio"] >= 1
@@ -108,4 +109,5 @@ def _truth(k: int) -> tuple[np.ndarray, np.ndarray]:
 def test_flags_of_other_kinds_are_refused(folder: Path, flags: list[str]) -> None:
     result = run("score", folder / "ix", "--queries", folder / "q.npy", "--base", folder / "base.npy", *flags)
     assert result.exit_code == 2
-    assert f"{flags[0]}: not for indexes of kind lsh" in result.output
+    assert f"{flags[0]}: for an index of kind " in result.output
+    assert "this one is of kind lsh" in result.output

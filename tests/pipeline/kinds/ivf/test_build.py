@@ -20,7 +20,7 @@ from indexmill.formats.errors import BudgetError, ConfigError, InputError, Other
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.verify import verify_index
 from indexmill.jobs.jobfile import make_spec, resolve
-from indexmill.jobs.search.opening import open_index
+from indexmill.jobs.kinds.opening import open_index
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, IvfParameters

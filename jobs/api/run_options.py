@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from indexmill.formats.errors import ConfigError
+from indexmill.jobs.choices import size_of
 
 if TYPE_CHECKING:
     from indexmill.pipeline.generations.run import RunOptions
@@ -29,10 +29,5 @@ def run_options(
 
     hold_little()  # before anything imports numpy or Arrow
     from indexmill.pipeline.generations.run import RunOptions
-    from indexmill.pipeline.spec import parse_size
 
-    try:
-        size = int(parse_size(memory))
-    except ValueError as error:
-        raise ConfigError(f"memory: {error}") from None
-    return RunOptions(out, size, workers, force, work)
+    return RunOptions(out, size_of(memory, "memory"), workers, force, work)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from indexmill.jobs.compare.run import Comparison
     from indexmill.reader.index import Index
 
-WORDS = Path(__file__).resolve().parent / "data" / "words20k" / "words.parquet"
+WORDS = Path(__file__).resolve().parents[1] / "data" / "words20k" / "words.parquet"
 DEFAULT_WORDS = ("ocean", "piano", "physics", "friday", "coffee")
 #: Neighbours shown for each word.
 SHOWN = 8
@@ -67,7 +67,7 @@ def show(words: list[str], table: Path, out: Path) -> None:
     indexes = {order: out / order for order in (BEFORE, AFTER)}
     for order, path in indexes.items():
         _build(console, table, path, out / "work", order)
-    from indexmill.jobs.search.opening import open_index
+    from indexmill.jobs.kinds.opening import open_index
 
     print_neighbours(console, open_index(indexes[AFTER]), known, rows)
     found = _compare(list(indexes.values()), table)
@@ -145,7 +145,7 @@ def _compare(indexes: list[Path], table: Path) -> Comparison:
     from indexmill.jobs.compare.contenders import open_contenders
     from indexmill.jobs.compare.run import run_comparison
     from indexmill.jobs.score.graph import Setting
-    from indexmill.jobs.score.truth import sample_queries
+    from indexmill.jobs.score.queries import sample_queries
 
     contenders = open_contenders(indexes)
     setting = Setting(threads=2)
@@ -155,7 +155,7 @@ def _compare(indexes: list[Path], table: Path) -> Comparison:
 
 def print_before_after(console: Console, result: dict[str, Any]) -> None:
     """Print page reads a query of both layouts and policies at equal recall."""
-    from indexmill.jobs.compare.costs import show as shown
+    from indexmill.jobs.compare import costs
     from indexmill.jobs.console.tables import add_row, plain_table
 
     headings = ["recall@10", "search", BEFORE, AFTER, "change"]
@@ -173,13 +173,9 @@ def print_before_after(console: Console, result: dict[str, Any]) -> None:
             [
                 f"{line['recall']:.2f}",
                 line["policy"],
-                shown(before["pages_read"], before["pages_read_bound"]),
-                shown(line["pages_read"], line["pages_read_bound"]),
+                costs.show(before["pages_read"], before["pages_read_bound"]),
+                costs.show(line["pages_read"], line["pages_read_bound"]),
                 "-" if ratio is None else f"{ratio - 1:+.0%}",
             ],
         )
     console.print(table)
-
-
-if __name__ == "__main__":
-    typer.run(command)

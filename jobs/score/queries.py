@@ -1,7 +1,8 @@
-"""Query sets with their true neighbours: from a truth file, or computed from the vectors of an index."""
+"""Queries whose true neighbours are known: from a truth file, or computed from the vectors of an index."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +10,63 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.jobs.score.graph import QuerySet
 
 if TYPE_CHECKING:
+    from indexmill.jobs.search.results import AnyIndex
     from indexmill.reader.index import Index
-    from indexmill.reader.ivf import IvfIndex
-    from indexmill.reader.lsh import LshIndex
 
 #: Rows read at once while the base is loaded.
 _BATCH_ROWS = 65536
 
 
+@dataclass(frozen=True)
+class QuerySet:
+    """Queries whose nearest neighbours are known.
+
+    Attributes
+    ----------
+    vectors : array, shape (n_queries, dim)
+    truth_ids : int64 array, shape (n_queries, >= k)
+        Vector ids, nearest first.
+    truth_distances : float32 array, shape (n_queries, >= k)
+        Squared Euclidean distances of the metric's space: of normalised vectors under cosine.
+    own : int64 array, shape (n_queries,), optional
+        Vector id of the query itself, where queries are rows of the index: it counts neither in the truth nor
+        in the results.
+    """
+
+    vectors: NDArray[Any]
+    truth_ids: NDArray[np.int64]
+    truth_distances: NDArray[np.float32]
+    own: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def part(self, skip: int = 0, first: int | None = None) -> QuerySet:
+        """Leave out the first `skip` queries, then keep the `first` next ones (None: all).
+
+        Raises
+        ------
+        InputError
+            If nothing is left.
+        """
+        chosen = slice(skip, None if first is None else skip + first)
+        vectors = self.vectors[chosen]
+        if len(vectors) == 0:
+            raise InputError(f"--skip {skip}: only {len(self)} queries are there; skip fewer")
+        own = None if self.own is None else self.own[chosen]
+        return replace(
+            self,
+            vectors=vectors,
+            truth_ids=self.truth_ids[chosen],
+            truth_distances=self.truth_distances[chosen],
+            own=own,
+        )
+
+
 def load_queries(
-    index: Index | IvfIndex | LshIndex,
+    index: AnyIndex,
     queries: str | None,
     truth: Path | None,
     base: list[str],
@@ -108,7 +153,7 @@ def sample_queries(
 
 
 def exact_queries(
-    index: Index | IvfIndex | LshIndex,
+    index: AnyIndex,
     base: NDArray[Any],
     queries: NDArray[Any],
     k: int,

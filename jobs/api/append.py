@@ -1,11 +1,10 @@
-"""What `append` and `merge` share, on the command line and from Python."""
+"""The input of `append`, on the command line and from Python."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from indexmill.formats.errors import InputError
 
@@ -32,14 +31,3 @@ def open_files(
                 f"{path}: an index; expected files of vectors; join indexes with: indexmill merge A B"
             )
     return open_source(paths, column=column, id_column=id_column, metadata_columns=metadata_columns)
-
-
-def show_result(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
-    """Print what was published, as `build` does."""
-    if as_json:
-        print(json.dumps(manifest, indent=2))
-        return
-    from indexmill.jobs.cli.commands.build import print_summary
-    from indexmill.jobs.console.tables import stdout_console
-
-    print_summary(stdout_console(), out, manifest)

@@ -1,0 +1,41 @@
+"""An index in words, as `build` and whatever else publishes one prints it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_result(out: Path, manifest: dict[str, Any], as_json: bool) -> None:
+    """Print what was published: its manifest, or what it says in a dozen lines."""
+    if as_json:
+        print(json.dumps(manifest, indent=2))
+        return
+    from indexmill.jobs.console.tables import stdout_console
+
+    print_summary(stdout_console(), out, manifest)
+
+
+def print_summary(console: Console, out: Path, manifest: dict[str, Any]) -> None:
+    """Print what an index is, in a dozen lines."""
+    from rich.markup import escape
+
+    from indexmill.jobs.console.tables import facts, file_table, human_bytes, read_run
+    from indexmill.jobs.kinds.registry import KINDS
+
+    source = manifest["input"]
+    run = read_run(out)
+    console.print(f"[bold]{escape(str(out))}[/bold]  build {manifest['build_id'][:16]}")
+    rows = {
+        "vectors": f"{source['n_vectors']:,} x {source['dim']} {source['dtype']}",
+        **KINDS[manifest["kind"]].summary(manifest),
+        "seconds": facts(run.get("seconds", {})),
+        "peak memory": human_bytes(run["peak_memory_bytes"]) if "peak_memory_bytes" in run else "unknown",
+    }
+    for name, value in rows.items():
+        console.print(f"  {name:<12} {escape(value)}", soft_wrap=True)
+    console.print(file_table(manifest["files"]))

@@ -1,0 +1,1 @@
+"""The demonstration: `python -m indexmill.jobs.demo`. Nothing imports it."""

@@ -1,0 +1,181 @@
+"""Commands declare their options as a model; this makes typer's parameters of it, and an object of what was given.
+
+A model is a dataclass whose fields are options, ``Annotated[TYPE, typer.Option(...)]`` with the default at the field::
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        index: IndexDir
+        k: K = 10
+        resources: Resources
+
+A field whose type is itself a model stands for all options of that one: the command line is flat, the object is not.
+`PANEL` of a model names the group that help pages show its options in. A class that is no dataclass can make its
+parameters of something else, such as the pydantic models of jobs: see `Model`.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+T = TypeVar("T")
+#: Name, function and examples of each command of a group.
+Commands: TypeAlias = tuple[tuple[str, Callable[[Any], None], str], ...]
+#: What an option takes, where it does not say so itself.
+_METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME"}
+#: Where help pages show what a command writes; ``--help`` stands there too, where there are panels.
+OUTPUT_PANEL = "Output"
+#: And the options that only indexes of one kind take.
+KIND_PANELS = {
+    "graph": "Graph (kind graph)",
+    "lsh": "Hash tables (kind lsh)",
+    "ivf": "Inverted lists (kind ivf)",
+}
+
+
+class Model(Protocol):
+    """A model that is no dataclass: a class that is made by keyword from the options it declares."""
+
+    @classmethod
+    def parameters(cls) -> list[inspect.Parameter]:
+        """Return a parameter for each option, annotated as typer wants it."""
+
+
+class Verb(Protocol):
+    """A module that holds a command: a function whose docstring is the help, and whose annotation is the model."""
+
+    NAME: str
+    EXAMPLES: str
+
+    def command(self, options: Any) -> None:
+        """Run the command."""
+
+
+class Group(Protocol):
+    """A module that holds several commands."""
+
+    NAME: str
+    HELP: str
+    COMMANDS: Commands
+
+
+def option(name: str, kind: Any, default: Any, info: Any, panel: str | None = None) -> inspect.Parameter:
+    """Return the parameter of one option or argument; `info` is what ``typer.Option`` or ``typer.Argument`` gave."""
+    info = copy.copy(info)  # one annotation may serve several commands
+    if not _is_argument(info):
+        info.rich_help_panel = info.rich_help_panel or panel
+        taken = [word for one, word in _METAVARS.items() if one in (get_args(kind) or (kind,))]
+        info.metavar = info.metavar or (taken[0] if taken else None)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )
+
+
+def parameters_of(model: type[Any]) -> list[inspect.Parameter]:
+    """Return the parameters of all options of a model, those of the models within it in their place."""
+    if not is_dataclass(model):
+        own: list[inspect.Parameter] = model.parameters()
+        return own
+    panel = getattr(model, "PANEL", None)
+    found = []
+    for field, hint in _hints(model):
+        if get_origin(hint) is not Annotated:
+            found += parameters_of(hint)
+            continue
+        kind, info = get_args(hint)
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        found.append(option(field.name, kind, default, info, panel))
+    return found
+
+
+def made_of(model: type[T], values: Mapping[str, Any]) -> T:
+    """Make an object of a model from the value of each option, by name."""
+    if not is_dataclass(model):
+        return model(**{one.name: values[one.name] for one in parameters_of(model)})
+    given = {
+        field.name: values[field.name] if get_origin(hint) is Annotated else made_of(hint, values)
+        for field, hint in _hints(model)
+    }
+    return model(**given)
+
+
+def flags_given(group: Any) -> Iterable[str]:
+    """Name the flags of a dataclass of options that were given: those that are not as they are by default."""
+    for field, hint in _hints(type(group)):
+        value = getattr(group, field.name)
+        if get_origin(hint) is not Annotated:
+            yield from flags_given(value)
+        elif value != field.default:
+            yield flag_of(field.name, get_args(hint)[1])
+
+
+def flag_of(name: str, info: Any) -> str:
+    """Return the first flag of an option, as one writes it."""
+    declared = [one for one in (info.default, *(info.param_decls or ())) if isinstance(one, str)]
+    return declared[0].partition("/")[0] if declared else f"--{name.replace('_', '-')}"
+
+
+def _hints(model: type[Any]) -> Iterable[tuple[Any, Any]]:
+    hints = get_type_hints(model, include_extras=True)
+    return [(field, hints[field.name]) for field in fields(model)]
+
+
+def _is_output(parameter: inspect.Parameter) -> bool:
+    return bool(parameter.annotation.__metadata__[0].rich_help_panel == OUTPUT_PANEL)
+
+
+def _is_argument(info: Any) -> bool:
+    return isinstance(info, type(typer.Argument()))
+
+
+class Declared(TyperCommand):
+    """The command of a function.
+
+    Its parameters are made when they are first asked for: a list of all commands waits for no model.
+    """
+
+    def __init__(self, name: str, command: Callable[[Any], None], examples: str) -> None:
+        super().__init__(name, help=inspect.getdoc(command), epilog=examples, rich_markup_mode="rich")
+        self._command = command
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters, and ``--help``."""
+        if self.callback is None:
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command()(as_function(self._command))
+            made: Any = typer.main.get_command(app)
+            self.params, self.callback = made.params, made.callback
+        found: Any = super().get_params(ctx)
+        if any(getattr(one, "rich_help_panel", None) == OUTPUT_PANEL for one in self.params):
+            found[-1].rich_help_panel = OUTPUT_PANEL
+        return found
+
+
+def declared_group(group: Group) -> TyperGroup:
+    """Return the group of a module's commands."""
+    commands: dict[str, Any] = {
+        name: Declared(name, command, examples) for name, command, examples in group.COMMANDS
+    }
+    return TyperGroup(
+        name=group.NAME, commands=commands, help=group.HELP, no_args_is_help=True, rich_markup_mode="rich"
+    )
+
+
+def as_function(command: Callable[[Any], None]) -> Callable[..., None]:
+    """Return the command as typer wants it: a function of one keyword argument for each option."""
+    model = get_type_hints(command)["options"]
+    parameters = sorted(parameters_of(model), key=_is_output)
+
+    def run(**values: Any) -> None:
+        command(made_of(model, values))
+
+    run.__doc__ = command.__doc__
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run

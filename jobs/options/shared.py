@@ -1,0 +1,90 @@
+"""Flags and arguments that several commands share, spelled and explained once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from indexmill.reader.choices import (
+    DEFAULT_BEAM_WIDTH,
+    DEFAULT_INFLIGHT,
+    DEFAULT_POLICY,
+    ENGINES,
+    ENTRIES,
+    POLICIES,
+    SIMULATED,
+)
+
+IndexDir = Annotated[Path, typer.Argument(metavar="DIR", help="The index: a directory with a manifest.json.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
+Queries = Annotated[
+    str | None, typer.Option("--queries", metavar="FILE", help="Query vectors, in any input format.")
+]
+Column = Annotated[
+    str | None,
+    typer.Option(help="Vector column of a Parquet or Arrow file; default: the only one that fits."),
+]
+K = Annotated[int, typer.Option("-k", "--k", min=1, help="Neighbours wanted.")]
+Policy = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help=f"Search policy: {', '.join(POLICIES)}. (default {DEFAULT_POLICY})"),
+]
+PolicyList = Annotated[
+    str, typer.Option("--policy", metavar="A,B", help=f"Search policies to measure: {', '.join(POLICIES)}.")
+]
+Entry = Annotated[str, typer.Option(metavar="NAME", help=f"Where a search starts: {', '.join(ENTRIES)}.")]
+EntryList = Annotated[
+    str,
+    typer.Option(
+        "--entry", metavar="A,B", help=f"Where searches start, each measured: {', '.join(ENTRIES)}."
+    ),
+]
+BeamWidth = Annotated[
+    int | None,
+    typer.Option(min=1, help=f"Most page reads that a query has in flight. (default {DEFAULT_BEAM_WIDTH})"),
+]
+Threads = Annotated[int, typer.Option(min=1, help="Search threads.")]
+InFlight = Annotated[
+    int | None, typer.Option(min=1, help=f"Queries that a thread interleaves. (default {DEFAULT_INFLIGHT})")
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}PROFILE with a file of `indexmill device` or a "
+        "shipped profile such as xlfdd.",
+    ),
+]
+Allow = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npy",
+        help="Vectors that may be returned: an array of one boolean for each vector, or of vector ids.",
+    ),
+]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic/--no-deterministic",
+        help="Handle reads in the order in which they were chosen, so that a search repeats bit for bit.",
+    ),
+]
+Memory = Annotated[
+    str, typer.Option(metavar="SIZE", help="Memory budget beside the page cache, such as 500MB.")
+]
+Workers = Annotated[int, typer.Option(help="Threads; they do not change the bytes.")]
+NewOut = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Write the result here and leave the index as it is; default: the index itself, as its next generation.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]
+
+
+def examples(*lines: str) -> str:
+    """Format example commands for the end of a help page."""
+    return "\n\n".join(["Examples:", *(f"  {line}" for line in lines)])
