@@ -96,7 +96,9 @@ def default_work(out: Path) -> Path:
     return out.with_name(out.name + ".work")
 
 
-def _build(size: Size, spec: BuildSpec, store: StageStore, progress: Progress, out: Path) -> dict[str, Any]:
+def _build(
+    size: Size[Any], spec: BuildSpec, store: StageStore, progress: Progress, out: Path
+) -> dict[str, Any]:
     started, source = now(), size.source
     executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory, warm_up)
     watch = InputWatch(store.root, source)

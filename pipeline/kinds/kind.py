@@ -9,14 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import memory
-from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
 from indexmill.pipeline.kinds.common.parameters import KindParameters
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
-from indexmill.pipeline.kinds.scratch import played
+from indexmill.pipeline.kinds.scratch import played, side_columns
 from indexmill.pipeline.mill.room import check_free, check_scratch
 from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.mill.store import StageStore
@@ -54,13 +55,22 @@ class Job(Protocol):
         """The work directory, if it is to be kept."""
 
 
-class Size(ABC):
+S = TypeVar("S", bound=Shape)
+
+
+class Size(ABC, Generic[S]):
     """Everything known of a build before its first stage: it fits its memory, cut into as many pieces as that takes.
 
     Parameters
     ----------
     job : Job
     source : VectorSource
+
+    Attributes
+    ----------
+    shape : Shape
+        What sizes follow from; each kind sets its own.
+    side : SideColumns
 
     Raises
     ------
@@ -70,19 +80,18 @@ class Size(ABC):
         If the build does not fit, naming the smallest budget that does.
     """
 
+    shape: S
+
     def __init__(self, job: Job, source: VectorSource) -> None:
+        check_metric(source, job.parameters.metric)
         self.job = job
         self.source = source
+        self.side = side_columns(source)
 
     @property
     def keep(self) -> bool:
         """Whether stages stay for later builds."""
         return self.job.work is not None
-
-    @property
-    @abstractmethod
-    def stored(self) -> tuple[int, int, str]:
-        """Vectors as they are stored: how many, their components, and the type of those."""
 
     @abstractmethod
     def stage_bytes(self) -> dict[str, int]:
@@ -124,7 +133,7 @@ class Size(ABC):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""
-        return played(self.recipe, self.stage_files(), self.stored, self.keep)
+        return played(self.recipe, self.stage_files(), self.shape, self.keep)
 
     def check_room(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
         """Return `needed_scratch`, having found room for it at `place`, which holds `held` bytes of it already.
@@ -175,4 +184,4 @@ class Kind:
 
     name: str
     parameters: type[KindParameters]
-    resolve: Callable[[Job, VectorSource], Size]
+    resolve: Callable[[Job, VectorSource], Size[Any]]

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -38,7 +39,7 @@ class SideColumns:
 def played(
     recipe: Callable[[Mill, Stage, InputSummary], Recipe],
     sizes: dict[str, int],
-    vectors: tuple[int, int, str],
+    shape: Shape,
     keep: bool,
 ) -> tuple[int, dict[str, int]]:
     """Play a build through on paper; return the most bytes that its work directory holds, and what each stage leaves.
@@ -49,8 +50,7 @@ def played(
         Returns the stages after ingest.
     sizes : dict
         Bytes of each stage's files.
-    vectors : tuple
-        How many are stored, their components, and the type of those.
+    shape : Shape
     keep : bool
         Whether stages stay for later builds.
     """
@@ -58,10 +58,9 @@ def played(
     mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
     first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
-    n, dim, dtype = vectors
-    zeros = [0.0] * dim
+    zeros = [0.0] * shape.dim
     mill.make(first)
-    summary = InputSummary(n, dim, dtype, key, 0.0, zeros, zeros, zeros, "none")
+    summary = InputSummary(shape.n, shape.dim, str(shape.dtype), key, 0.0, zeros, zeros, zeros, "none")
     mill.make(recipe(mill, first, summary).certify)
     mill.executor.close()
     return store.peak_bytes, store.finished

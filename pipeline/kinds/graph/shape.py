@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.builders.vamana.build import list_capacity
@@ -13,6 +11,7 @@ from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, merge_bytes
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES, Parameters
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance
 
@@ -21,38 +20,18 @@ LEAST_SHARD = 1024
 
 
 @dataclass(frozen=True)
-class GraphShape:
-    """What memory depends on.
+class GraphShape(Shape):
+    """Vectors, and how a graph of them is built.
 
     Attributes
     ----------
-    n, dim : int
-        Stored vectors and their components.
-    dtype : numpy dtype
-        Type the vectors are stored in.
-    id_bytes : float
-        Of a user id, about; 0 where there are none.
     parameters : Parameters
     region_bytes : int, optional
-        What a task may hold of a graph that the partition builder makes region by region.
+        Memory of a task where the partition builder makes the graph region by region.
     """
 
-    n: int
-    dim: int
-    dtype: np.dtype[np.generic]
-    id_bytes: float
     parameters: Parameters
     region_bytes: int | None = None
-
-    @property
-    def stored(self) -> tuple[int, int, str]:
-        """Vectors, their components, and the type of those."""
-        return self.n, self.dim, str(self.dtype)
-
-    @property
-    def row_bytes(self) -> int:
-        """A stored vector."""
-        return self.dim * self.dtype.itemsize
 
     @property
     def comparable_bytes(self) -> int:

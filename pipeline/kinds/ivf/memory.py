@@ -38,12 +38,12 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
-        "sample": 8 * n + shape.drawn * shape.stored_bytes,
+        "sample": 8 * n + shape.drawn * shape.row_bytes,
         "centroids": sample + 20 * centroids + (8 << 20) + threads + max(graph, training * (p.codec == "pq")),
-        "assign": at_once * (cells + 4 * p.copies * rows + ALIGN * shape.stored_bytes) + threads,
+        "assign": at_once * (cells + 4 * p.copies * rows + ALIGN * shape.row_bytes) + threads,
         "pack": at_once
         * (
-            p.copies * rows * (shape.row_bytes + shape.stored_bytes * (p.copies > 1) + 64)
+            p.copies * rows * (shape.list_row_bytes + shape.row_bytes * (p.copies > 1) + 64)
             + 2 * centroids
             + (4 << 20)
             + 3 * GPU_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
@@ -65,7 +65,7 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
 
 def _merged_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
     """What merging the chunk files of a batch holds: one record batch of each and three more, and two steps."""
-    chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.row_bytes
+    chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.list_row_bytes
     held = (chunks + 3) * shape.chunk_batch_bytes(chunks, memory) * (record + 48) // record + 2 * STEP_BYTES
     return min(merge_bytes(memory), held)
 

@@ -134,7 +134,7 @@ class IvfRecipe(Recipe):
             arguments: list[tuple[Any, ...]] = []
             for batch in self._batches():
                 mine = chunks[at : at + len(batch.labels)]
-                arguments.append((batch, n_lists, self.shape.row_bytes, self.p.copies > 1, mine, buffer))
+                arguments.append((batch, n_lists, self.shape.list_row_bytes, self.p.copies > 1, mine, buffer))
                 at += len(mine)
             return tasks.lists_task, arguments
 

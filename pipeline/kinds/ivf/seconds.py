@@ -110,7 +110,7 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
 
     def merge() -> None:
         Path(lists).unlink(missing_ok=True)
-        tasks.lists_task(mine, n_few, shape.row_bytes, False, [chunk], _BUFFER, lists)
+        tasks.lists_task(mine, n_few, shape.list_row_bytes, False, [chunk], _BUFFER, lists)
 
     assign()
     assigning = fastest(assign, deadline) / n

@@ -14,6 +14,7 @@ from indexmill.formats.index.vectors import RowFormat
 from indexmill.formats.lsh.shape import LshShape, block_capacity
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.kinds.common.memory import batch_bytes, task_bounds, task_bytes
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.lsh.limits import advice
 from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParameters
 from indexmill.pipeline.kinds.lsh.tasks import LshPlan
@@ -49,34 +50,20 @@ def asked_of(p: LshParameters) -> Asked:
 
 
 @dataclass(frozen=True)
-class SolvedShape:
-    """Vectors and solved parameters: what memory and scratch space depend on.
+class SolvedShape(Shape):
+    """Vectors, and the solved parameters of hash tables of them.
 
     Attributes
     ----------
-    n, dim : int
-        Stored vectors and their components.
-    dtype : numpy dtype
-    id_bytes : float
-        Of a user id, about; 0 where there are none.
     parameters : LshParameters
     solved : Solved
     table_blocks : float or None
         Blocks of one table with all its radii, about, as a sample of the vectors fills it; None where there is none.
     """
 
-    n: int
-    dim: int
-    dtype: np.dtype[np.generic]
-    id_bytes: float
     parameters: LshParameters
     solved: Solved
     table_blocks: float | None = None
-
-    @property
-    def stored(self) -> tuple[int, int, str]:
-        """Vectors, their components, and the type of those."""
-        return self.n, self.dim, str(self.dtype)
 
     @property
     def tables(self) -> LshShape:

@@ -18,6 +18,7 @@ from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import added_component, unit
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.kind import Job, Kind, Size
 from indexmill.pipeline.kinds.lsh import memory, tasks
 from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
@@ -32,7 +33,7 @@ from indexmill.pipeline.kinds.lsh.shape import (
     groups,
     output_bytes,
 )
-from indexmill.pipeline.kinds.scratch import SideColumns, played, side_columns
+from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Samples and page headers: scratch space that does not grow with the input.
@@ -43,7 +44,7 @@ _ROWS, _BYTES, _WHOLE_BYTES = 16_384, 32 << 20, 64 << 20
 _MOST_GROWTH = 500.0
 
 
-class LshSize(Size):
+class LshSize(Size[SolvedShape]):
     """The size of an LSH build, about: how many tables there are is known when all vectors were read; see `Size`.
 
     Attributes
@@ -56,25 +57,13 @@ class LshSize(Size):
         super().__init__(job, source)
         p = job.parameters
         assert isinstance(p, LshParameters)
-        ingest.check_metric(source, p.metric)
-        self._side = side_columns(source)
         rows, norm = _first_rows(source, p.metric)
         self._rows = np.asarray(rows[:_ROWS], np.float32)
         shape = SolvedShape(
-            n=source.n_vectors,
-            dim=source.dim + (p.metric == "ip"),
-            dtype=ingest.stored_dtype(source.dtype, p.metric),
-            id_bytes=self._side.ids,
-            parameters=p,
-            solved=_preview(rows, norm, source.n_vectors, p),
+            *stored_vectors(source, p.metric), self.side.ids, p, _preview(rows, norm, source.n_vectors, p)
         )
         self.shape = self._filled(shape)
         self._check_memory()
-
-    @property
-    def stored(self) -> tuple[int, int, str]:
-        """See `Size.stored`."""
-        return self.shape.stored
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
@@ -82,7 +71,7 @@ class LshSize(Size):
 
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
-        return stage_files(self.shape, self.job.memory, self._side)
+        return stage_files(self.shape, self.job.memory, self.side)
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
@@ -111,7 +100,7 @@ class LshSize(Size):
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
             return LshRecipe(mill, first, summary, shape.parameters, memory).complete(shape)
 
-        return played(recipe, stage_files(shape, memory, self._side), shape.stored, self.keep)
+        return played(recipe, stage_files(shape, memory, self.side), shape, self.keep)
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""
