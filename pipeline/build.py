@@ -1,4 +1,4 @@
-"""One build from input to published index: open, resolve, make the last stage, publish."""
+"""One build from input to published index: open the input, resolve the size, make the last stage, publish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an append or merge needs in memory."""
+"""Memory of an append or merge."""
 
 from __future__ import annotations
 

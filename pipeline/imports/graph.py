@@ -1,4 +1,4 @@
-"""An index of another program becomes one of ours: its graph, its vectors, and its codes where they can be kept.
+"""Import of another program's graph: its lists and vectors are kept, and its codes where they can be.
 
 Everything runs through the stages of a build (`pipeline.kinds.graph.recipe`), by default in identity order: a
 vector's slot is its number in the other index, so nodes lie on pages as they did there. Work is beside the output

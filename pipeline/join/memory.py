@@ -1,4 +1,4 @@
-"""The memory of a join: what it takes whatever is asked, what a query takes, and so how many are searched at a time."""
+"""Memory of a join: a fixed part and a part for each query, which decide how many queries are searched at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the recipes of all kinds of index share: how a stage of one task, or of many, is made."""
+"""The stages that recipes of all kinds are made of: of one task, or of many."""
 
 from __future__ import annotations
 

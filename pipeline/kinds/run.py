@@ -1,4 +1,4 @@
-"""From vectors at hand to a published index: what builds and imports have in common."""
+"""From vectors to a published index: the part that builds and imports share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large the work directory of a build grows: its recipe is played through on paper, stage by stage.
+"""Peak size of the work directory: the recipe of a build is played through on paper, stage by stage.
 
 The same `Mill` that runs a build decides what is made when and dropped when; only the store is one that writes down
 sizes in place of files. So the prediction follows the recipe, whatever stages it has.

@@ -1,4 +1,4 @@
-"""Peak memory of a tree of processes, page cache not counted: what a budget is held against.
+"""Peak memory of a tree of processes, without page cache: the figure that a budget limits.
 
 Counted is the proportional set size of anonymous and shared memory (``Pss_Anon + Pss_Shmem`` of Linux's smaps_rollup):
 a page that processes share counts once, and pages of mapped files, which the kernel can drop at any time, not at all.

@@ -1,4 +1,4 @@
-"""How stages say how far they are, without knowing who listens."""
+"""Progress of stages, reported to any listener."""
 
 from __future__ import annotations
 

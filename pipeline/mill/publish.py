@@ -1,4 +1,4 @@
-"""Stage *publish*: a finished index, or an export, appears at its destination all at once, or not at all."""
+"""Publishing: a finished index or export appears at its destination all at once, or not at all."""
 
 from __future__ import annotations
 

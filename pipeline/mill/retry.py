@@ -1,4 +1,4 @@
-"""Calls to storage that may fail for a moment are made again, later and later."""
+"""Retries of calls to storage that may fail for a moment, after longer and longer waits."""
 
 from __future__ import annotations
 

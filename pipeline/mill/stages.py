@@ -1,4 +1,4 @@
-"""Stages that know what they read: made when somebody wants them, dropped when nobody will.
+"""Stages: each knows which stages it reads, is made when one that reads it is wanted, and dropped after the last.
 
 A stage that is finished is never made again, and neither is what only it would have read; so a build that was
 killed asks for its last stage and redoes just what is missing. A chunk file that turns out to be damaged is

@@ -1,4 +1,4 @@
-"""What laying an index out again takes in memory."""
+"""Memory of laying an index out again."""
 
 from __future__ import annotations
 

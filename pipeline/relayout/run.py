@@ -1,4 +1,4 @@
-"""`layout`: an order for a finished index, its files written again in that order, the next generation published."""
+"""`layout`: an order for a finished index, whose files are rewritten and published as its next generation."""
 
 from __future__ import annotations
 

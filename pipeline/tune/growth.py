@@ -1,4 +1,4 @@
-"""How page reads grow from sample to sample, and what that comes to for all vectors.
+"""Growth of page reads from sample to sample, extrapolated to all vectors.
 
 A search visits about log n vertices, so reads at equal recall might grow by as many with each doubling of n. But with n
 neighbours move together, and codes tell them from others less and less: then the list that a recall takes grows, too,

@@ -1,4 +1,4 @@
-"""What the index of all vectors would cost: memory, space and time, as `plan` has them."""
+"""Memory, space and time of the index of all vectors, as `plan` predicts them."""
 
 from __future__ import annotations
 

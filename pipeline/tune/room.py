@@ -1,4 +1,4 @@
-"""What the samples and trials of `tune` take on disk, at most."""
+"""The most disk space that samples and trials of `tune` take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage *ingest*: one streaming pass over the input that checks it and writes it down in one shape.
+"""Stage *ingest*: one streaming pass that checks the input and writes it in one form.
 
 Outputs: ``vectors.npy`` (n, dim) in vector-id order, in the type the graph is built on; ``ids.arrow`` and
 ``metadata.parquet`` if the input has them; ``input.json`` with shape, statistics and the fingerprint.

@@ -1,4 +1,4 @@
-"""How fast this machine builds: the kernels of a build on a few thousand rows of its input, and what follows from it.
+"""Seconds of a graph build: its kernels are timed on a few thousand rows of the input, and extrapolated.
 
 An insertion costs what its search computes in distances, and a search computes more the larger the graph is: about
 linearly in its logarithm. The count is taken at two sizes of a small graph, the seconds of an insertion at the

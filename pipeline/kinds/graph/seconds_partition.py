@@ -1,4 +1,4 @@
-"""How fast the partition builder is on this machine: its steps on a few thousand rows, and what follows for many.
+"""Seconds of the partition builder: its steps are timed on a few thousand rows, and extrapolated.
 
 The leaders that a vector is compared with grow like the square root of the vectors; in leaves, and when lists are
 chosen, a copy or a vertex costs the same in any set, but for rows that the caches no longer hold.

@@ -1,4 +1,4 @@
-"""What an IVF build will take: its tasks are tried on the first rows of the input."""
+"""Seconds of an IVF build: its tasks are tried on the first rows of the input."""
 
 from __future__ import annotations
 

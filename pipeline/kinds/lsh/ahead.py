@@ -1,4 +1,4 @@
-"""Makes the next piece while the one before is used."""
+"""An iterator that makes the next piece while the current one is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no LSH index may have more of, and what to change where one would."""
+"""Limits of an LSH index, and what to change where one would be exceeded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sample of the vectors says of an LSH index before it is built: nearest distances, blocks of its tables."""
+"""An estimate of the blocks of an LSH index, from hashes of a sample of its vectors."""
 
 from __future__ import annotations
 

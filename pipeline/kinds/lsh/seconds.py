@@ -1,4 +1,4 @@
-"""What an LSH build will take: its tasks are tried on the first rows of the input."""
+"""Seconds of an LSH build: its tasks are tried on the first rows of the input."""
 
 from __future__ import annotations
 

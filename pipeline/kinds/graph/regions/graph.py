@@ -1,4 +1,4 @@
-"""Stages *leaves*, *choose*, *unite* and *link* of a partition builder that goes through files.
+"""Stages *leaves*, *choose*, *unite* and *link* of a graph built region by region.
 
 *leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* merges
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of

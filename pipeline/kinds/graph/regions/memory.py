@@ -1,4 +1,4 @@
-"""What a build region by region takes in memory, and into how many regions it cuts a set of a given size.
+"""Memory of a build region by region, and the number of regions that a graph is cut into.
 
 Memory of a task beside processes: sizes of its arrays, read off `pipeline.kinds.graph.regions.tasks`,
 `pipeline.kinds.graph.regions.graph` and `builders.partition.reservoirs`. What grows with all vectors is a map of 4

@@ -1,4 +1,4 @@
-"""Builds region by region on paper: whether they fit, what their stages take in memory, what files they leave."""
+"""The prediction of a build region by region: whether it fits, memory of its stages, bytes of their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vectors of a region in memory, and for a while those that its vertices name beside them."""
+"""The vectors of a region in memory, joined for a while by others that its vertices name."""
 
 from __future__ import annotations
 
