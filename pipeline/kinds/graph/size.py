@@ -36,7 +36,7 @@ _SLACK = 256 << 20
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """How a graph is cut: `n` shards, or regions, of about `vectors` each; a vector is in `mean_fanout` of them."""
+    """The cut of a graph: `n` shards or regions of about `vectors` each; a vector is in `mean_fanout` of them."""
 
     n: int
     vectors: int
@@ -98,7 +98,7 @@ class GraphSize(Size[GraphShape]):
 
 
 def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished."""
+    """Return the bytes in the directory of each stage when it is finished."""
     regions = {} if shape.region_bytes is None else region_files(shape, memory)
     return _every_file(shape, side) | regions
 
@@ -147,7 +147,7 @@ def node_bytes(shape: GraphShape) -> int:
 def needed_scratch(
     shape: GraphShape, side: SideColumns, memory: int, keep: bool
 ) -> tuple[int, dict[str, int]]:
-    """Return the most bytes that the work directory of a graph build will hold, and what each stage leaves there."""
+    """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
 
     def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
         return graph_recipe(mill, first, summary, shape, memory)

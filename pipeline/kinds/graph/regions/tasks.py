@@ -35,7 +35,7 @@ ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
 _BLOCK = 65_536
 _Needs = Callable[[int, NDArray[np.int64]], int]
-#: Regions are as even as so many halvings of what they may take can make them.
+#: Halvings of the memory that evens out the regions.
 _HALVINGS = 8
 
 
