@@ -24,11 +24,11 @@ from indexmill.pipeline.mill.store import StageStore
 
 
 class Job(Protocol):
-    """The part of a `BuildSpec` that sizes depend on; see there."""
+    """The fields of a `BuildSpec` that sizes depend on."""
 
     @property
     def parameters(self) -> Any:
-        """Those of the kind."""
+        """Parameters of the kind."""
 
     @property
     def centroids(self) -> str | None:
@@ -59,7 +59,7 @@ S = TypeVar("S", bound=Shape)
 
 
 class Size(ABC, Generic[S]):
-    """Everything known of a build before its first stage: it fits its memory, cut into as many pieces as that takes.
+    """Everything known of a build before its first stage. The build fits its memory, cut into as many pieces as needed.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Size(ABC, Generic[S]):
     Attributes
     ----------
     shape : Shape
-        What sizes follow from; each kind sets its own.
+        Vectors and parameters; each kind sets its own class.
     side : SideColumns
 
     Raises
@@ -90,16 +90,16 @@ class Size(ABC, Generic[S]):
 
     @property
     def keep(self) -> bool:
-        """Whether stages stay for later builds."""
+        """Whether stages are kept for later builds."""
         return self.job.work is not None
 
     @abstractmethod
     def stage_bytes(self) -> dict[str, int]:
-        """Return the peak memory of each stage beside what processes take without vectors."""
+        """Return the peak memory of each stage, without the memory that processes take before any vector."""
 
     @abstractmethod
     def stage_files(self) -> dict[str, int]:
-        """Return the bytes that each stage leaves in the work directory; stages may be among them that are not made."""
+        """Return the bytes that each stage leaves in the work directory, perhaps also of stages that are not made."""
 
     @abstractmethod
     def seconds(self, place: Path) -> dict[str, float]:
@@ -113,7 +113,7 @@ class Size(ABC, Generic[S]):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return what a plan says of the index beside its stages."""
+        """Return the facts that a plan shows beside its stages."""
 
     @abstractmethod
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> Recipe:
@@ -121,10 +121,10 @@ class Size(ABC, Generic[S]):
 
     @abstractmethod
     def scratch_bound(self, need: int) -> int:
-        """Return the most bytes that the work directory may hold where the job does not say; `need` are expected."""
+        """Return the most bytes of the work directory if the job states no limit; `need` are expected."""
 
     def hint(self, room: int) -> str:
-        """Return what else would help where there are only `room` bytes, beginning with ", or"; empty if nothing."""
+        """Return further advice where there are only `room` bytes, beginning with ", or"; empty if there is none."""
         return ""
 
     def peak_bytes(self) -> dict[str, int]:
@@ -136,7 +136,7 @@ class Size(ABC, Generic[S]):
         return played(self.recipe, self.stage_files(), self.shape, self.keep)
 
     def check_room(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
-        """Return `needed_scratch`, having found room for it at `place`, which holds `held` bytes of it already.
+        """Return `needed_scratch`; raise BudgetError unless `place`, which holds `held` bytes of it already, has room.
 
         Raises
         ------
@@ -150,9 +150,9 @@ class Size(ABC, Generic[S]):
         return need, files
 
     def scratch_limit(self, store: StageStore) -> int:
-        """Return the bytes that the work directory may hold: what the job allows, else what such a build may need.
+        """Return the limit of the work directory in bytes: that of the job, else the most that such a build may need.
 
-        Where the job names the work directory, what is there already comes on top, whatever build it is of.
+        If the job names the work directory, files of all builds that lie there already come on top.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Peak size of the work directory: the recipe of a build is played through on paper, stage by stage.
 
-The same `Mill` that runs a build decides what is made when and dropped when; only the store is one that writes down
-sizes in place of files. So the prediction follows the recipe, whatever stages it has.
+The same `Mill` that runs a build decides when a stage is made and dropped; only the store differs, which notes sizes in
+place of files. So the prediction follows the recipe, whatever stages it has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIDE_ROWS = 10_000
 
 @dataclass(frozen=True)
 class SideColumns:
-    """Bytes a row of what goes with the vectors, as stored: ids in memory and on disk, metadata."""
+    """Stored bytes a row of the columns beside the vectors: ids in memory and on disk, metadata."""
 
     ids: float = 0.0
     ids_file: float = 0.0
@@ -42,7 +42,7 @@ def played(
     shape: Shape,
     keep: bool,
 ) -> tuple[int, dict[str, int]]:
-    """Play a build through on paper; return the most bytes that its work directory holds, and what each stage leaves.
+    """Play a build through on paper; return the most bytes of its work directory, and the bytes of each stage.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _nothing(directory: Path) -> None:
 
 
 def side_columns(source: VectorSource) -> SideColumns:
-    """Return what ids and metadata take a row, judged by the first rows of `source`."""
+    """Return the bytes a row of ids and metadata, judged by the first rows of `source`."""
     if source.id_type == "none" and source.metadata_schema is None:
         return SideColumns()
     batch = next(iter(source.batches(_SIDE_ROWS)))

@@ -39,7 +39,7 @@ MAX_VECTORS = 2**32 - 2
 
 @dataclass(frozen=True)
 class InputSummary:
-    """What ingest learnt.
+    """Facts of the input that ingest found.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def stored_dtype(dtype: np.dtype[Any], metric: str) -> np.dtype[Any]:
 
 
 def signature(source: VectorSource) -> list[str]:
-    """Tell one input from another without reading it where that is possible.
+    """Return text that tells one input from another, without reading it where that is possible.
 
     Local files are told by path, size and time of change; anything else is read and hashed.
     """

@@ -12,7 +12,7 @@ from indexmill.pipeline.kinds.common.ingest import stored_dtype
 
 @dataclass(frozen=True)
 class Shape:
-    """Stored vectors: what memory and scratch space depend on, with what each kind adds.
+    """Stored vectors; each kind adds what else memory and scratch space depend on.
 
     Attributes
     ----------

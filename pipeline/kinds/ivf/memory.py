@@ -23,7 +23,7 @@ from indexmill.pipeline.mill.external_sort import STEP_BYTES
 
 
 def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
-    """Return the peak memory of every stage beside what processes take without vectors."""
+    """Return the peak memory of every stage, without the memory that processes take before any vector."""
     p, n = shape.parameters, shape.n
     cut = shape.cuts(memory)
     rows = max(last - first for batch in cut for first, last in pairwise(batch))
@@ -64,14 +64,14 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
 
 
 def _merged_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
-    """What merging the chunk files of a batch holds: one record batch of each and three more, and two steps."""
+    """Return the memory of merging the chunk files of a batch: a record batch of each and three more, and two steps."""
     chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.list_row_bytes
     held = (chunks + 3) * shape.chunk_batch_bytes(chunks, memory) * (record + 48) // record + 2 * STEP_BYTES
     return min(merge_bytes(memory), held)
 
 
 def check_memory(shape: IvfShape, memory: int, executor: str, workers: int, asked: IvfShape) -> None:
-    """Refuse a budget that a stage does not fit.
+    """Raise BudgetError unless every stage fits.
 
     Parameters
     ----------

@@ -11,9 +11,9 @@ from indexmill.pipeline.kinds.common.memory import batch_bytes, task_bounds
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 
-#: The least vectors of a batch that the memory decides.
+#: Fewest vectors of a batch that is sized by memory.
 _LEAST_BATCH = 1024
-#: Rows that tasks start at a multiple of, from the start of a batch: blocks of products then always are the same.
+#: Tasks start at multiples of so many rows from the start of a batch: blocks of products are then the same always.
 ALIGN = 8192
 
 
@@ -30,7 +30,7 @@ class IvfShape(Shape):
 
     @property
     def list_row_bytes(self) -> int:
-        """A vector in its list, without its id."""
+        """Bytes of a vector in its list, without its id."""
         p = self.parameters
         return {"flat": self.row_bytes, "sq8": self.dim, "pq": min(p.pq_bytes, self.dim)}[p.codec]
 
@@ -59,7 +59,7 @@ class IvfShape(Shape):
 
 
 def with_batches(shape: IvfShape, memory: int) -> IvfShape:
-    """Return `shape` with the size of its batches, unless its job says it: two take half the memory, all are alike."""
+    """Return `shape` with batches of equal size, two of which take half the memory, unless its job states the size."""
     given = shape.parameters.batch_vectors
     if given is not None:
         if -(-shape.n // given) > MAX_BATCHES:

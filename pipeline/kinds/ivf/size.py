@@ -1,4 +1,4 @@
-"""The size of an IVF build: its memory and files, and centroids that were given."""
+"""The size of an IVF build: its memory and files, and given centroids."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class IvfSize(Size[IvfShape]):
         return IvfRecipe(mill, first, summary, self.shape, self.job.memory, self.given)
 
     def scratch_bound(self, need: int) -> int:
-        """Return the input, and twice the output."""
+        """Return the bytes of the input and twice the output; see `Size.scratch_bound`."""
         side = SideColumns(2 * self.shape.id_bytes, 2 * self.shape.id_bytes)
         return 2 * sum(stage_files(self.shape, side).values()) + _SLACK
 
@@ -108,7 +108,7 @@ def _given_centroids(path: str, source: VectorSource, p: IvfParameters) -> NDArr
 
 
 def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished; *emit* has the lists as links."""
+    """Return the bytes in the directory of each stage when it is finished; *emit* links to the lists."""
     p, n = shape.parameters, shape.n
     batches = len(shape.batches) - 1
     copied = n * p.copies

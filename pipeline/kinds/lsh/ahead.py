@@ -10,7 +10,7 @@ Piece = TypeVar("Piece")
 
 
 def read_ahead(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Yield `pieces`, each made by a thread of its own while the caller uses the one before.
+    """Yield `pieces`, made by a thread of their own, each while the caller uses the previous one.
 
     Memory: one piece more. What making a piece raises is raised where the piece would come.
     """

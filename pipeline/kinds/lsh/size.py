@@ -45,7 +45,7 @@ _MOST_GROWTH = 500.0
 
 
 class LshSize(Size[SolvedShape]):
-    """The size of an LSH build, about: how many tables there are is known when all vectors were read; see `Size`.
+    """The size of an LSH build, an estimate until all vectors were read and the tables are known; see `Size`.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class LshSize(Size[SolvedShape]):
         return lsh_seconds(self.source, self.shape, self.job.workers, place, self.stage_files())
 
     def facts(self) -> dict[str, Any]:
-        """Return ``lsh``: what was solved for."""
+        """Return ``lsh``: the solved parameters."""
         return {"lsh": solved_facts(self.shape)}
 
     def _filled(self, shape: SolvedShape) -> SolvedShape:
-        """Return `shape` with the blocks that its tables take, judged by the first rows."""
+        """Return `shape` with the blocks of its tables, judged by the first rows."""
         return replace(shape, table_blocks=table_blocks(self._rows, shape.plan, shape.n))
 
     def _check_memory(self) -> None:
@@ -107,7 +107,7 @@ class LshSize(Size[SolvedShape]):
         return need + need // 2 + _SLACK
 
     def hint(self, room: int) -> str:
-        """Return what would fit into `room` bytes, which hold less than all tables: fewer, with probes or without."""
+        """Return the tables that would fit into `room` bytes, which do not hold all: fewer, with probes or without."""
         smaller, fewer = self._smaller(), self._fewer(room)
         if smaller is None or self._needed_scratch(smaller)[0] > room:
             return fewer
@@ -118,7 +118,7 @@ class LshSize(Size[SolvedShape]):
         )
 
     def _smaller(self) -> SolvedShape | None:
-        """Return the index as multi-probe makes it smaller, unless tables or probes were asked for."""
+        """Return the smaller index that multi-probe allows, unless the job states tables or probes."""
         p, s = self.shape.parameters, self.shape.solved
         if p.n_tables is not None or p.probes:
             return None
@@ -179,7 +179,7 @@ def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float 
 
 
 def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters) -> Solved:
-    """Solve for what the first rows show."""
+    """Solve for the parameters from the first rows."""
     extent = extent_of(vectors.min(axis=0).astype(float), vectors.max(axis=0).astype(float), norm)
     nearest = tasks.nearest_distances(vectors, p.metric, p.seed, 1)
     asked = asked_of(p)
@@ -190,7 +190,7 @@ def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters
 
 
 def solved_facts(shape: SolvedShape) -> dict[str, Any]:
-    """Return what was solved for, to be shown."""
+    """Return the solved parameters as a plan shows them."""
     s = shape.solved
     return {
         **shape.resolved().model_dump(exclude={"kind", "metric", "seed", "success"}),
@@ -204,7 +204,7 @@ def solved_facts(shape: SolvedShape) -> dict[str, Any]:
 
 
 def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds at most; of hash and chain those of a group.
+    """Return the most bytes in the directory of each stage; of hash and chain those of one group.
 
     That is what it holds when it is finished, except the pointers that *emit* puts together in a file and removes.
     """
