@@ -21,7 +21,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Listens and says nothing."""
+    """A listener that ignores everything."""
 
     def start(self, stage: str, total: int, unit: str) -> None:
         """Ignore."""

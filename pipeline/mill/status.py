@@ -144,7 +144,7 @@ class StatusFile:
 
 
 def read_status(out: Path, work: Path) -> dict[str, Any]:
-    """Return how far the build of `out` in the work directory `work` is.
+    """Return the state of the build of `out` in the work directory `work`.
 
     Returns
     -------

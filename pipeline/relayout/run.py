@@ -161,7 +161,7 @@ def run_layout(
             work += pruning
         else:
             layout = measured(run, opened, unpacked.graph, fitted)
-            del unpacked  # the last that maps its files, but for the points
+            del unpacked  # the last that maps its files, except the points
             drop_graph(scratch)
             manifest = write_index(run, opened, vector_ids, fitted, layout, scratch)
         directory = scratch / INDEX

@@ -81,7 +81,7 @@ def unpack(
 
 
 def drop_graph(directory: Path) -> None:
-    """Delete the files of the graph, so that the system need not write back what nobody will read again."""
+    """Delete the files of the graph, which saves the system from writing them back."""
     for name in _GRAPH_FILES:
         (directory / name).unlink(missing_ok=True)
 
