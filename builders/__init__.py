@@ -1,5 +1,5 @@
-"""Vectors in, one in-memory structure out; knows no path and no page.
+"""Algorithms that turn vectors into one structure in memory; they know no path and no page.
 
-Imports `formats`, `reader.kernels` and `reader.threads`. Kernels are numba; blocks of fixed size on threads
-(`parallel`) keep results independent of the number of threads.
+Imports `formats`, `reader.kernels` and `reader.threads`. Kernels are compiled by numba; threads work on blocks of fixed
+size, so results do not depend on the number of threads. `distances` and `gpu` are imported by all folders.
 """

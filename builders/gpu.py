@@ -1,12 +1,13 @@
-"""Where matrix products run besides the processor: a GPU, through CuPy.
+"""A GPU for matrix products, used through CuPy.
 
-All that runs there is written once, against the part of NumPy's interface that CuPy has, and gets its array module
-from an `ArrayDevice`; with NumPy in CuPy's place the same code runs in main memory, which is how it is tested where
-there is no GPU. CuPy, because it has that interface, so that nothing is written twice; because a product of float32
-is one of float32 unless it is told otherwise; and because it is small, 300 MB beside CUDA's libraries.
+Code for the GPU is written against the part of NumPy's interface that CuPy shares, and gets its array module from a
+`Gpu`. With NumPy as the array module, the same code runs in main memory; that is how it is tested without a GPU.
 
-Nothing here adds floats in an order that may change, so that results repeat on one model of GPU with blocks of one
-size. On another, or on the processor, float32 may round differently.
+CuPy was chosen because it has NumPy's interface, because its float32 products stay float32 by default, and because it
+is small: 300 MB besides CUDA's libraries.
+
+Floats are always added in a fixed order, so results repeat on one model of GPU with one block size. Another model, or
+the processor, may round float32 differently.
 """
 
 from __future__ import annotations
@@ -21,34 +22,34 @@ import numpy as np
 
 from indexmill.formats.errors import BudgetError, ConfigError
 
-#: Work space of a block: at most this, and at most that share of what is free, both as powers of two, so that a little
-#: more or less of free memory changes no shape. A gibibyte keeps any GPU busy.
+#: Limits of a block's work space: bytes, and a share of the free memory. Both are powers of two, so that small changes
+#: of free memory do not change shapes. One gibibyte keeps any GPU busy.
 _MOST_BYTES, _SHARE = 1 << 30, 4
-#: Work space below which a smaller block is not worth trying.
+#: Work space below which no smaller block is tried.
 _LEAST_BYTES = 1 << 20
-#: CUBLAS_STATUS_NOT_INITIALIZED, with which no handle is made where there is no room for one, and _ALLOC_FAILED.
+#: CUBLAS_STATUS_NOT_INITIALIZED, the answer when a handle does not fit the memory, and CUBLAS_STATUS_ALLOC_FAILED.
 _NO_MEMORY = (1, 3)
-#: Bytes of rows that travel to the device at once: few calls, and little main memory.
+#: Bytes of rows sent to the GPU at once: enough for few calls, little enough for main memory.
 _SENT_BYTES = 64 << 20
 
 
-class ArrayDevice:
-    """Memory that arrays lie in, and the array module that computes there; one computation at a time.
+class Gpu:
+    """A GPU, or main memory in its place: its array module and its free memory, for one computation at a time.
 
     Parameters
     ----------
     arrays : module
-        ``cupy``, or ``numpy`` in its stead.
+        ``cupy``, or ``numpy`` in its place.
     name : str
-        Of the hardware, for messages and records.
+        Name of the hardware, for messages and records.
     free_bytes : callable
-        Returns how many bytes are free.
+        Returns the number of free bytes.
     host : callable
-        Turns an array of the module into one of NumPy.
+        Converts an array of the module to a NumPy array.
     ran_out : callable
-        Whether an exception means that there is too little memory.
+        Returns whether an exception means that memory ran out.
     software : dict
-        Name and version of the libraries that decide results.
+        Names and versions of the libraries that decide results.
     """
 
     def __init__(
@@ -67,12 +68,17 @@ class ArrayDevice:
 
     @contextmanager
     def use(self, what: str) -> Iterator[Any]:
-        """Hold the device for one computation, and get its array module; threads wait for each other.
+        """Reserve the GPU for one computation, and yield its array module; other threads wait.
+
+        Parameters
+        ----------
+        what : str
+            The purpose of the memory, for the error message.
 
         Raises
         ------
         BudgetError
-            If memory runs out even for the least blocks of `what`.
+            If memory runs out even with the smallest blocks.
         """
         with self._lock:
             try:
@@ -88,21 +94,21 @@ class ArrayDevice:
     def blocks(self, n: int, item_bytes: int, block: Callable[[int, int], None], most: int = 1 << 62) -> None:
         """Call ``block(first, last)`` for consecutive parts of ``range(n)`` that fit the free memory.
 
-        When one runs out of memory it is tried again at half its size, as are those that follow.
+        A block that runs out of memory is repeated at half its size, and the following blocks keep that size.
 
         Parameters
         ----------
         item_bytes : int
-            What an item takes, about.
+            Approximate memory of an item.
         block : callable
-            Must change nothing before it has allocated all it needs.
+            Must allocate all it needs before it changes anything.
         most : int
-            Items of a block at most.
+            Upper limit of the items in a block.
         """
         least = max(1, _LEAST_BYTES // item_bytes)
         share = max(self.free_bytes() // _SHARE, 1)
-        room = min(_MOST_BYTES, 1 << (share.bit_length() - 1))
-        size, first = min(most, max(least, room // item_bytes)), 0
+        limit = min(_MOST_BYTES, 1 << (share.bit_length() - 1))
+        size, first = min(most, max(least, limit // item_bytes)), 0
         while first < n:
             last = min(first + size, n)
             try:
@@ -115,25 +121,25 @@ class ArrayDevice:
             first = last
 
 
-def open_device(compute: str) -> ArrayDevice | None:
-    """Return where products run by the parameter of that name: None for ``"cpu"``.
+def open_gpu(compute: str) -> Gpu | None:
+    """Return the GPU that parameter `compute` asks for, or None for ``"cpu"``.
 
     Raises
     ------
     ConfigError
-        If it is ``"cuda"`` and no GPU can be used.
+        If `compute` is ``"cuda"`` and no GPU can be used.
     """
-    return None if compute == "cpu" else cuda_device()
+    return None if compute == "cpu" else cuda_gpu()
 
 
 @cache
-def cuda_device() -> ArrayDevice:
-    """Return the GPU that CuPy takes by default (``CUDA_VISIBLE_DEVICES`` chooses another), having tried it.
+def cuda_gpu() -> Gpu:
+    """Return CuPy's default GPU (``CUDA_VISIBLE_DEVICES`` chooses another) after a trial product on it.
 
     Raises
     ------
     ConfigError
-        If CuPy is not installed, finds no GPU or misses a library of CUDA, or products are less precise than float32.
+        If CuPy is not installed, finds no GPU or lacks a CUDA library, or if products are less precise than float32.
     """
     try:
         import cupy
@@ -143,11 +149,11 @@ def cuda_device() -> ArrayDevice:
             "version of CUDA that nvidia-smi shows, or take compute cpu"
         ) from None
     try:
-        # No sum of such products is a whole number, unless TF32 has rounded them.
+        # With TF32 the factors would be rounded, and the sum would be 64 exactly.
         trial = cupy.full((64, 64), 1 + 2.0**-12, cupy.float32)
         precise = float((trial @ trial).min()) > 64
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-    except Exception as error:  # of many types, by what is missing: driver, GPU, libraries
+    except Exception as error:  # the type depends on what is missing: driver, GPU or libraries
         raise ConfigError(
             f"compute: cuda: CuPy {cupy.__version__} cannot compute on a GPU here ({type(error).__name__}: {error}); "
             "nvidia-smi tells whether there is one; pip install 'indexmill[cuda12]' or 'indexmill[cuda13]' for the "
@@ -158,7 +164,7 @@ def cuda_device() -> ArrayDevice:
             "compute: cuda: products of float32 are rounded to TF32 here; unset CUPY_TF32 and NVIDIA_TF32_OVERRIDE"
         )
     pool = cupy.get_default_memory_pool()
-    return ArrayDevice(
+    return Gpu(
         cupy,
         properties["name"].decode(),
         lambda: int(cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()),
@@ -169,7 +175,7 @@ def cuda_device() -> ArrayDevice:
 
 
 def _ran_out(error: Exception) -> bool:
-    """Whether CuPy had no memory for an array, or cuBLAS none for a handle or for work space of its own."""
+    """Whether CuPy had no memory for an array, or cuBLAS none for a handle or for its work space."""
     import cupy
 
     if isinstance(error, cupy.cuda.cublas.CUBLASError):
@@ -178,19 +184,19 @@ def _ran_out(error: Exception) -> bool:
 
 
 def uploaded(arrays: Any, rows: Any, dtype: Any) -> Any:
-    """Return rows of NumPy as an array of the device, converted there: bytes travel as bytes."""
+    """Return NumPy `rows` as an array on the GPU, converted to `dtype` there, so that bytes are sent as bytes."""
     return sent(arrays, rows).astype(dtype)
 
 
 def sent(arrays: Any, rows: Any) -> Any:
-    """Return rows of NumPy as an array of the device, having sent some after the other.
+    """Return NumPy `rows` as an array on the GPU, sent in parts.
 
-    For what travels at once CuPy pins as much main memory, rounded up to a power of two, and keeps it.
+    CuPy pins, and keeps, as much main memory as is sent at once, rounded up to a power of two.
     """
-    some = max(1, _SENT_BYTES // max(1, rows[:1].nbytes))
-    if len(rows) <= some:
+    step = max(1, _SENT_BYTES // max(1, rows[:1].nbytes))
+    if len(rows) <= step:
         return arrays.asarray(np.ascontiguousarray(rows))
-    there = arrays.empty(rows.shape, rows.dtype)
-    for first in range(0, len(rows), some):
-        there[first : first + some] = arrays.asarray(np.ascontiguousarray(rows[first : first + some]))
-    return there
+    uploaded_rows = arrays.empty(rows.shape, rows.dtype)
+    for first in range(0, len(rows), step):
+        uploaded_rows[first : first + step] = arrays.asarray(np.ascontiguousarray(rows[first : first + step]))
+    return uploaded_rows

@@ -1,4 +1,4 @@
-"""Device profiles: how fast a device answers random reads (docs/formats/device.md)."""
+"""Device profiles: the latency and throughput of a drive under random reads (docs/formats/device.md)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from indexmill.formats.errors import ConfigError, ForeignFile, InputError, TooNe
 from indexmill.formats.pagefile.atomic import atomic_write
 
 KIND: Literal["indexmill-device"] = "indexmill-device"
-#: Version that is written, and the newest that is read; a new key with a default needs no new version.
+#: Version that is written, and newest version that is read; a new key with a default needs no new version.
 VERSION = 1
-#: Quantiles kept of each measurement: every hundredth from the least latency to the greatest.
+#: Quantiles kept of each measurement: the percentiles from 0 to 100.
 QUANTILES = 101
-#: A list of numbers, one a line; strings hold no line ends in JSON.
+#: A list of numbers, one on each line; JSON strings contain no line ends.
 _NUMBERS = re.compile(r"\[\n\s+([-\d][^\[\]{}\"]*?)\n\s+\]")
 _REMEDY = "correct it, or measure the device again with: indexmill device PATH"
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-#: Bounds of a model, those of the reader's simulated device.
+#: Bounds of a model, the same as those of the reader's simulated device.
 MAX_LATENCY_US = 1e6
 MIN_IOPS, MAX_IOPS = 10.0, 1e9
 MIN_MB_PER_S, MAX_MB_PER_S = 0.1, 1e6
@@ -34,24 +34,24 @@ MAX_REQUEST_US = 1000.0
 
 
 class _Part(BaseModel):
-    # Keys that it does not know come from a newer minor writer or from a person's notes.
+    # Unknown keys come from a newer minor version or from a person's notes.
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Model(_Part):
-    """What a simulated device does.
+    """Behaviour of a simulated device.
 
     Attributes
     ----------
     latency_us : pairs of float
-        Inverse distribution function of the latency of a 4 KiB read when nothing else is in flight: (share of
-        reads, microseconds they take at most), linear between the points, from share 0 to share 1.
+        Quantile function of the latency of a single 4 KiB read: points (share of reads, latency in microseconds),
+        linear between the points, from share 0 to share 1.
     iops, mb_per_s : float or None
-        The most reads and the most megabytes (10^6 bytes) a second, at any depth; None: no limit.
+        Limits of reads and of megabytes (10^6 bytes) a second, at any depth; None: no limit.
     request_us : float or None
-        Processor time that the interface takes for one read, in microseconds; None: as little as a simulation takes.
+        Processor time of the interface for one read, in microseconds; None: no more than the simulation needs.
 
-    All values are bounded, so that a search that waits for a simulated read can be stopped soon.
+    All values are bounded, so that a search that waits for a simulated read stops soon when interrupted.
     """
 
     latency_us: Annotated[
@@ -87,9 +87,9 @@ class Latency(_Part):
 
 
 class Reads(_Part):
-    """One measurement: random reads of `bytes` each, `depth` of them in flight, shared out among `threads`.
+    """One measurement: random reads of `bytes` bytes with `depth` reads in flight, distributed over `threads`.
 
-    `cpu_us` is the processor's time for one, of user and system together; None in profiles from before it was measured.
+    `cpu_us` is the user and system time of one read in microseconds; None in older profiles.
     """
 
     bytes: Annotated[int, Field(gt=0)]
@@ -103,7 +103,7 @@ class Reads(_Part):
 
 
 class Measured(_Part):
-    """Where, when and how a profile was measured, and every measurement."""
+    """Place, time and method of the measurements of a profile, and all measurements."""
 
     date: str
     host: str
@@ -116,7 +116,7 @@ class Measured(_Part):
 
 
 class DeviceProfile(_Part):
-    """A device profile; a hand-written one has no `measured`."""
+    """A device profile; one written by hand has no `measured`."""
 
     kind: Literal["indexmill-device"] = KIND
     version: Annotated[int, Field(ge=1)] = VERSION
@@ -125,18 +125,18 @@ class DeviceProfile(_Part):
     measured: Measured | None = None
 
     def iops_at(self, depth: int, block_bytes: int = 4096) -> float | None:
-        """Reads a second with about `depth` reads in flight.
+        """Return the reads a second with approximately `depth` reads in flight.
 
-        Of the measurements with reads of `block_bytes` the one whose depth is nearest by ratio counts (of two as
-        near, the deeper); without any the model's limit, which may be None.
+        This is the measurement with reads of `block_bytes` whose depth has the nearest ratio to `depth`, ties by the
+        larger depth. Without such a measurement it is the limit of the model, which may be None.
         """
         reads = [] if self.measured is None else self.measured.reads
-        fitting = [one for one in reads if one.bytes == block_bytes]
+        fitting = [read for read in reads if read.bytes == block_bytes]
         if not fitting:
             mb = self.model.mb_per_s
             limits = (self.model.iops, None if mb is None else mb * 1e6 / block_bytes)
             return min((limit for limit in limits if limit is not None), default=None)
-        return min(fitting, key=lambda one: (max(one.depth / depth, depth / one.depth), -one.depth)).iops
+        return min(fitting, key=lambda read: (max(read.depth / depth, depth / read.depth), -read.depth)).iops
 
 
 def read_profile(path: str | Path) -> DeviceProfile:
@@ -151,7 +151,7 @@ def read_profile(path: str | Path) -> DeviceProfile:
     TooNew
         If a later version of the format wrote it.
     ConfigError
-        If a key is missing or its value cannot be, naming the key.
+        If a key is missing or its value is invalid; the message names the key.
     """
     try:
         value = json.loads(Path(path).read_bytes())
@@ -179,7 +179,7 @@ def read_profile(path: str | Path) -> DeviceProfile:
 
 
 def write_profile(path: str | Path, profile: DeviceProfile) -> None:
-    """Write `profile` to `path`, all of it or nothing, with each list of numbers on one line.
+    """Write `profile` to `path` atomically, with each list of numbers on one line.
 
     Raises
     ------

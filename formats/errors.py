@@ -1,7 +1,7 @@
-"""Every error indexmill raises on purpose.
+"""All errors that indexmill raises on purpose.
 
-Each one says what failed, where (path and row, key, page or offset), what was expected, what was found
-and what to do next. The command line maps each class to the exit code in ``exit_code``.
+A message says what failed, where (path and row, key, page or offset), what was expected, what was found, and what to do
+next. The command line exits with the class's ``exit_code``.
 """
 
 
@@ -24,50 +24,50 @@ class InputError(IndexmillError):
 
 
 class BudgetError(IndexmillError):
-    """The job does not fit the stated memory or disk."""
+    """The job does not fit the given memory or disk."""
 
     exit_code = 4
 
 
 class StorageError(IndexmillError):
-    """Shared storage refused, or did not answer for long."""
+    """Shared storage refused a request, or did not answer for a long time."""
 
 
 class ToolError(IndexmillError):
-    """A program that part of the work was given to failed; the message has what it said."""
+    """An external program failed; the message has its output."""
 
 
 class OtherKind(IndexmillError):
-    """An index that is sound, but of a kind that cannot do what was asked; the message names one that can."""
+    """The index is sound, but its kind does not support the request; the message names what does."""
 
     exit_code = 2
 
 
 class OutputExistsError(IndexmillError):
-    """The output exists already and ``force`` was not given."""
+    """The output exists already, and ``force`` was not given."""
 
     exit_code = 5
 
 
 class RegressionError(IndexmillError):
-    """An index is worse than the tolerances of a gate allow; the message names each figure."""
+    """An index exceeds the tolerances of a gate; the message names each figure."""
 
     exit_code = 7
 
 
 class NothingToGain(IndexmillError):
-    """What was asked for cannot help here; the message says why, and what can."""
+    """The request cannot improve anything here; the message says why, and what can."""
 
     exit_code = 8
 
 
 class FormatError(IndexmillError):
-    """A file cannot be used as it is.
+    """A file cannot be used.
 
     Attributes
     ----------
     path : str or None
-        The file, where the error is about one.
+        The file, if the error is about a single one.
     """
 
     exit_code = 6
@@ -75,16 +75,16 @@ class FormatError(IndexmillError):
 
 
 class CorruptFile(FormatError):
-    """Bytes differ from what was written: a checksum, a size or a field is wrong."""
+    """The bytes differ from those written: a checksum, a size or a field is wrong."""
 
 
 class TooOld(FormatError):
-    """Written in a format version older than this reader knows."""
+    """The file has an older format version than this reader supports."""
 
 
 class TooNew(FormatError):
-    """Written in a format version newer than this reader knows."""
+    """The file has a newer format version than this reader supports."""
 
 
 class ForeignFile(FormatError):
-    """Not a file of ours."""
+    """The file was not written by indexmill."""

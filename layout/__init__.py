@@ -1,1 +1,4 @@
-"""A finished structure in, a permutation of its vertices and its metrics out. Knows no path."""
+"""Orders of a finished graph's vertices on pages, and the metrics that compare orders; no paths.
+
+Imports `formats.errors`, `reader.kernels` and `reader.threads`. `portfolio` names every order.
+"""

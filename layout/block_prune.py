@@ -1,16 +1,16 @@
-"""Block-aware pruning: neighbour lists of a laid-out graph, chosen anew for searches that read whole pages.
+"""Block-aware pruning: new neighbour lists of a laid-out graph, for searches that read whole pages.
 
-A search that reads the page of u has the vectors and lists of all that live there, and expands the nearest of them.
-So an edge u -> v is hardly needed where a page mate w of u is nearer to v than u is: whoever looks for v expands w.
-The candidates of u are its neighbours and theirs. Among those that no page mate covers in this sense, DiskANN's
-robust prune (Algorithm 2) chooses, in rounds of growing slack; places that stay free go to the nearest others of them,
-and then to the nearest that are covered.
+A search that reads the page of u gets the vectors and lists of all vertices on that page, and expands the nearest of
+them. So an edge u -> v is hardly needed if a page mate w of u is nearer to v than u: a search for v expands w. Such a
+candidate v is *covered*. The candidates of u are its neighbours and their neighbours. DiskANN's robust prune (Algorithm
+2) chooses among those not covered, in rounds of growing slack. Free places are filled with the nearest remaining
+candidates, first those not covered, then the covered ones.
 
-Deviation from the robust prune: page mates occlude without being chosen, and with no slack. That a page is searched as
-a unit is Starling's and PageANN's idea; here vertices keep lists of their own, and files their format.
+Deviation from the robust prune: page mates occlude candidates without being chosen, and without slack. Searching a page
+as a unit is the idea of Starling and PageANN; here every vertex keeps a list of its own, and files their format.
 
-Every list is chosen from the lists as they were, so vertices are independent: the same lists for any number of
-threads. Time: R + R^2 distances a vertex for the candidates, `_CANDIDATES` from each page mate, then those of the
+Every list is chosen from the old lists, so vertices are independent, and the result is the same for any number of
+threads. Time for a vertex: R + R^2 distances to the candidates, `_CANDIDATES` from each page mate, and those of the
 prune. Memory: 4 bytes a vertex, and 16 bytes for each of R + R^2 candidates on each thread; lists and vectors may be
 mapped files.
 """
@@ -31,10 +31,10 @@ from indexmill.reader.threads import BlockPool
 _CANDIDATES = 200
 #: Growth of the slack between rounds, as in the graph's build.
 _ALPHA_STEP = np.float32(1.2)
-#: Vertices that one thread takes at a time, and those between two looks at the work that is left.
+#: Vertices of a task, and vertices between two checks of the remaining work.
 _BLOCK, _SPAN = 256, 16_384
 _NOBODY = np.uint32(0xFFFFFFFF)
-#: What became of a candidate; one that is covered by a page mate is nearer to that than to the vertex.
+#: States of a candidate; a covered one is nearer to a page mate than to the vertex.
 _OPEN, _CHOSEN, _COVERED = 0, 1, 2
 
 
@@ -49,7 +49,7 @@ def block_prune(
     threads: int = 1,
     work: Work | None = None,
 ) -> int:
-    """Choose the lists of `graph` anew for pages of `order`; vertices that `work` does not reach keep theirs.
+    """Choose new lists of `graph` for the pages of `order`; vertices that `work` does not reach keep their lists.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ def block_prune(
     alpha : float
         Slack of the prune, at least 1.
     into : Adjacency
-        Of the shape of `graph`; its arrays receive the lists, in ascending order of (distance, id), then zeros.
+        Arrays of the shape of `graph`, which receive the lists: ascending by (distance, id), padded with zeros.
     work : Work, optional
-        A unit is an edge looked at, or 16 components of a distance.
+        A unit is an edge followed, or 16 components of a distance.
 
     Returns
     -------
     int
-        Vertices whose lists were chosen anew: the first so many.
+        Number of vertices with new lists: the first ones.
     """
     n, work, cost = len(order), work or Work(), -(-points.shape[1] // 16)
     slots = invert(order)
@@ -93,7 +93,7 @@ def _choose_lists(
     neighbours: Any, degrees: Any, points: Any, order: Any, slots: Any, b: int, alpha: Any, first: int, last: int,
     chosen: Any, counts: Any,
 ) -> Any:  # pragma: no cover - compiled  # fmt: skip
-    """Write the lists of vertices `first` to `last`; returns the number of distances."""
+    """Write the lists of vertices `first` to `last`; return the number of distances."""
     width = neighbours.shape[1]
     most = width * (width + 1)
     size = 2
@@ -126,7 +126,7 @@ def _choose_lists(
 def _gather(
     neighbours: Any, degrees: Any, u: int, table: Any, ids: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Write the neighbours of `u`, and theirs, each once and without `u`; returns how many they are."""
+    """Write the distinct neighbours of `u` and their neighbours, without `u`; return their number."""
     table[:] = _NOBODY
     _is_new(table, np.uint32(u))
     m: Any = 0
@@ -145,7 +145,7 @@ def _gather(
 
 @njit(nogil=True, cache=True)
 def _is_new(table: Any, v: Any) -> Any:  # pragma: no cover - compiled
-    """Put `v` into a hash table, at most half full and of a power of two places, unless it is there."""
+    """Insert `v` into a hash table, at most half full with a power of two places; return false if it was there."""
     mask = np.int64(table.size - 1)
     at = (np.int64(v) * 2654435761 >> 8) & mask
     while table[at] != _NOBODY:
@@ -158,7 +158,7 @@ def _is_new(table: Any, v: Any) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _nearest(ids: Any, distances: Any, m: int) -> Any:  # pragma: no cover - compiled
-    """Sort the nearest `_CANDIDATES` of `m` to the front by (distance, id); returns how many they are."""
+    """Sort the nearest `_CANDIDATES` of `m` to the front by (distance, id); return their number."""
     kept: Any = min(m, _CANDIDATES)
     rank = np.argsort(distances[:m])
     end = kept
@@ -178,7 +178,7 @@ def _nearest(ids: Any, distances: Any, m: int) -> Any:  # pragma: no cover - com
 def _prune(
     points: Any, ids: Any, distances: Any, state: Any, m: int, alpha: Any, chosen: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Write the chosen among `m` candidates in ascending order, then zeros; their number and the distances measured."""
+    """Write the chosen of `m` candidates, ascending, padded with zeros; return their number and that of distances."""
     occlusion, far = np.zeros(m, np.float32), np.empty(m, np.float32)
     at, some = np.empty(m, np.int64), np.empty(m, np.uint32)
     count, spent, slack = 0, 0, np.float32(1.0)

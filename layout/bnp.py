@@ -1,13 +1,13 @@
 """Block neighbour padding, Starling's first layout (SIGMOD 2024, section 4.2): a vertex and its neighbours fill a page.
 
-Vertices are taken by number. One that has no page yet goes to the page that is being filled, and after it its
-neighbours that have none, nearest first, until that page is full.
+Vertices are processed by number. A vertex without a page goes to the current page, followed by its neighbours without a
+page, nearest first, until the page is full.
 
-Deviation: where the neighbours do not fill a page the next vertex does, so that the map is a bijection on [0, n) and
-addressing stays arithmetic. A star (`layout.star`) begins with the vertex that has most neighbours to bring; here it
-is any, which is cheaper, and leaves later ones with fewer.
+Deviation: if the neighbours do not fill the page, the next vertex continues it, so that the map is a bijection on
+[0, n) and addressing stays arithmetic. A star (`layout.star`) starts with the vertex that has most neighbours without a
+page; here any vertex starts a page, which is cheaper, but leaves later vertices with fewer neighbours.
 
-Time O(n R) at most, one thread; memory 5 bytes a vertex.
+Time: at most O(n R), on one thread. Memory: 5 bytes a vertex.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BnpOrder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Not interrupted: it spends one unit an edge and never more."""
+        """See `layout.order.Order`. It is never interrupted, and spends one unit an edge."""
         if work is not None:
             work.spend(int(graph.degrees.sum(dtype=np.int64)))
         order: NDArray[np.uint32] = _pad(graph.neighbours, graph.degrees, nodes_per_page)

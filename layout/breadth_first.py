@@ -1,9 +1,9 @@
-"""Breadth-first order: a vertex near its neighbours' neighbours, the cheapest order that uses the graph.
+"""Breadth-first order, the cheapest order that uses the graph.
 
-The walk starts at the medoid, where searches of DiskANN start, and takes neighbours in the order of their list. A
-vertex that it does not reach starts another walk, the lowest first.
+The walk starts at the medoid, where searches of DiskANN start, and visits neighbours in the order of their list. The
+lowest vertex that was not reached starts the next walk.
 
-Time O(n R); memory 5 bytes a vertex.
+Time: O(n R). Memory: 5 bytes a vertex.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class BreadthFirstOrder:
     Attributes
     ----------
     start : int, optional
-        The vertex. By default the one nearest to the mean of `points`, or, without them, the one with the most
-        in-neighbours; the lowest of equals.
+        The first vertex. By default the one nearest to the mean of `points`, or without points the one with most
+        in-neighbours; ties go to the lower number.
     """
 
     start: int | None = None
@@ -36,7 +36,7 @@ class BreadthFirstOrder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, the vertices not yet reached follow in input order.
+        """See `layout.order.Order`. Once work is spent, the remaining vertices follow in input order.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class BreadthFirstOrder:
 
 
 def central_vertex(graph: Adjacency, points: NDArray[Any] | None, work: Work) -> int:
-    """Return the vertex nearest to the mean of `points`, or else that with the most in-neighbours."""
+    """Return the vertex nearest to the mean of `points`, or without points the one with most in-neighbours."""
     if points is not None and work.spend(2 * points.shape[0] * -(-points.shape[1] // 16)):
         return int(_nearest_to_mean(points))
     work.spend(int(graph.degrees.sum(dtype=np.int64)))
@@ -82,7 +82,7 @@ def _nearest_to_mean(points: Any) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def in_degrees(neighbours: Any, degrees: Any) -> Any:  # pragma: no cover - compiled
-    """In-neighbours of every vertex, uint32 (n,)."""
+    """Return the number of in-neighbours of every vertex, uint32 (n,)."""
     counts = np.zeros(degrees.size, np.uint32)
     for v in range(degrees.size):
         for j in range(degrees[v]):
@@ -92,7 +92,7 @@ def in_degrees(neighbours: Any, degrees: Any) -> Any:  # pragma: no cover - comp
 
 @njit(nogil=True, cache=True)
 def _walk(neighbours: Any, degrees: Any, start: int, limit: int) -> Any:  # pragma: no cover - compiled
-    """The order, which is its own queue, and the edges looked at, at most `limit`."""
+    """Return the order, which is its own queue, and the number of edges followed, at most `limit`."""
     n = degrees.size
     order = np.empty(n, np.uint32)
     seen = np.zeros(n, np.bool_)

@@ -1,4 +1,4 @@
-"""How near each other the vertices of a page are: what swap polish increases, and what it knows of an order."""
+"""Closeness of the vertices on a page, which swap polish increases, and the state of an order during polish."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.order import Adjacency, invert
-from indexmill.layout.parallel import map_blocks
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import run_blocks
 
-#: Neighbour, by distance, that sets the scale around a vertex; in a list pruned with slack 1.2 the eighth is about the
-#: fifteenth of all.
+#: Rank of the neighbour whose distance is the scale around a vertex. The eighth neighbour in a list pruned with slack
+#: 1.2 is approximately the fifteenth nearest vertex.
 _SCALE_NEIGHBOUR = 8
-#: Vertices or pages that one thread takes at a time.
+#: Vertices or pages of a task.
 _BLOCK = 512
 
 
 class PageState(NamedTuple):
-    """What swaps change and what they are computed from.
+    """State of an order during swaps.
 
     Attributes
     ----------
     inverse_scales : float32 array, shape (n,)
         ``1 / r_v``.
     order, slots : uint32 arrays, shape (n,)
-        Each other's inverse.
+        The order and its inverse.
     held : float64 array, shape (n,)
-        Closeness of a vertex to the others of its page, summed.
+        Sum of a vertex's closeness to the other vertices of its page.
     changed : int32 array, shape (n_pages,)
         Last batch in which a page changed.
     seen : int32 array, shape (n,)
-        Last batch in which a vertex was looked at.
+        Last batch in which a vertex was examined.
     """
 
     neighbours: NDArray[np.uint32]
@@ -50,14 +50,14 @@ class PageState(NamedTuple):
 def page_closeness(
     graph: Adjacency, points: NDArray[Any], order: NDArray[np.uint32], nodes_per_page: int
 ) -> float:
-    """Sum the closeness of all pairs of vertices that share a page: what `layout.polish.PolishOrder` increases."""
+    """Return the sum of closeness over all pairs of vertices on a page, which `layout.polish.PolishOrder` increases."""
     return float(page_state(graph, points, order, nodes_per_page, 1).held.sum() / 2)
 
 
 def page_state(
     graph: Adjacency, points: NDArray[Any], order: NDArray[np.uint32], b: int, threads: int
 ) -> PageState:
-    """Everything as it is before the first batch."""
+    """Return the state before the first batch."""
     n = len(order)
     scales, held = np.empty(n, np.float32), np.empty(n, np.float64)
     pages = -(-n // b)
@@ -71,14 +71,14 @@ def page_state(
         np.zeros(pages, np.int32),
         np.full(n, -1, np.int32),
     )
-    map_blocks(lambda first, last: _scale(state, first, last), n, _BLOCK, threads)
-    map_blocks(lambda first, last: _hold(state, b, first, last), pages, _BLOCK, threads)
+    run_blocks(lambda first, last: _scale(state, first, last), n, _BLOCK, threads)
+    run_blocks(lambda first, last: _hold(state, b, first, last), pages, _BLOCK, threads)
     return state
 
 
 @njit(nogil=True, cache=True, inline="always")
 def closeness(distance: Any, rate: Any) -> Any:  # pragma: no cover - compiled
-    """Of a squared distance and the product of two inverse scales."""
+    """Return the closeness for a squared distance and a product of two inverse scales."""
     x = np.float64(distance) * rate
     x *= x
     return 1.0 / (1.0 + x * x)
@@ -86,7 +86,7 @@ def closeness(distance: Any, rate: Any) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _scale(state: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
-    """Write 1 / r_v of vertices `first` to `last`; where the neighbour is v again, only equals are close."""
+    """Write 1 / r_v of vertices `first` to `last`; a vertex without neighbours is close to equal vectors only."""
     out = np.empty(1, np.float32)
     for v in range(first, last):
         out[0] = 0
@@ -101,7 +101,7 @@ def _scale(state: Any, first: int, last: int) -> None:  # pragma: no cover - com
 def near_page(
     state: Any, v: int, page: int, b: int, distances: Any, near: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Write the closeness of `v` to each vertex of a page, 0 to itself; return how many they are and the sum."""
+    """Write the closeness of `v` to each vertex of a page, 0 to itself; return the number of vertices and the sum."""
     mates = state.order[page * b : page * b + b]
     squared_distances(state.points, v, state.points, mates, mates.size, distances)
     scale, total = np.float64(state.inverse_scales[v]), 0.0

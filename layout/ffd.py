@@ -1,4 +1,4 @@
-"""First-fit-decreasing merging of partial pages (DiskANN++ section IV, Algorithm 4)."""
+"""Merging of partial pages by first-fit-decreasing (DiskANN++ section IV, Algorithm 4)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 
 def first_fit_decreasing(sizes: NDArray[np.integer[Any]], capacity: int) -> NDArray[np.int64]:
-    """Return the order of items in which first-fit-decreasing fills bins of `capacity`.
+    """Return the order in which first-fit-decreasing puts items into bins of `capacity`.
 
-    Filling one bin after the other, each with the largest items that still fit, gives the same bins as
-    first-fit-decreasing, and needs only a queue of items for each size: O(m + bins * capacity). Unlike
-    Algorithm 4, which joins two pages at most, a bin takes as many items as fit.
+    Filling the bins one after the other, each with the largest items that still fit, gives the same bins as
+    first-fit-decreasing, and needs only a queue of items for each size: O(m + bins * capacity). Deviation: Algorithm 4
+    joins at most two pages; here a bin takes as many items as fit.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def first_fit_decreasing(sizes: NDArray[np.integer[Any]], capacity: int) -> NDAr
     Returns
     -------
     int64 array, shape (m,)
-        Items bin by bin, full bins first, items of one size in ascending order.
+        Items bin by bin, full bins first; items of one size ascend.
     """
     by_size = np.argsort(sizes, kind="stable")
     bounds = np.searchsorted(sizes[by_size], np.arange(capacity + 2))
@@ -36,14 +36,14 @@ def first_fit_decreasing(sizes: NDArray[np.integer[Any]], capacity: int) -> NDAr
 def lay_out(
     vertices: NDArray[np.uint32], sizes: NDArray[np.integer[Any]], nodes_per_page: int
 ) -> NDArray[np.uint32]:
-    """Return an order that keeps groups together: those that share a page full first, then the rest back to back.
+    """Return an order that keeps groups of vertices together: first those that fill pages, then the others.
 
     Parameters
     ----------
     vertices : uint32 array, shape (n,)
-        The groups one after the other.
+        Groups of vertices, one after the other.
     sizes : integer array
-        Of the groups, each from 1 to `nodes_per_page`.
+        Sizes of the groups, each from 1 to `nodes_per_page`.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def lay_out(
 
 @njit(nogil=True, cache=True)
 def _gather(vertices: Any, sizes: Any, groups: Any) -> Any:  # pragma: no cover - compiled
-    """Groups in their new order, one after the other."""
+    """Return the groups in their new order, one after the other."""
     begins = np.cumsum(sizes) - sizes
     order = np.empty_like(vertices)
     filled: Any = 0
@@ -68,7 +68,7 @@ def _gather(vertices: Any, sizes: Any, groups: Any) -> Any:  # pragma: no cover 
 
 @njit(nogil=True, cache=True)
 def _fill_bins(by_size: Any, bounds: Any, capacity: int) -> Any:  # pragma: no cover - compiled
-    """Fill bins in turn; items in bin order, where each bin ends among them, and the room it has left."""
+    """Fill bins in turn; return the items bin by bin, the end of each bin, and its free room."""
     head = bounds.copy()
     items = np.empty(by_size.size, np.int64)
     ends, rooms = np.empty(by_size.size, np.int64), np.empty(by_size.size, np.int64)

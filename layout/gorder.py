@@ -1,17 +1,17 @@
-"""Gorder (Wei, Yu, Lu and Lin, SIGMOD 2016): each vertex is the one most akin to those placed just before it.
+"""Gorder (Wei, Yu, Lu and Lin, SIGMOD 2016): the next vertex is the one most akin to those placed just before it.
 
-Two vertices are akin by the number of edges between them plus the number of in-neighbours they share. The order
-is greedy (the paper's GO-PQ): the next vertex is the one with the largest sum of kinship to the last
-`window` placed, and a placed or leaving vertex changes only the scores of its neighbours, its in-neighbours, and
-the neighbours of its in-neighbours. Scores move by one, so vertices hang in one list for each score (the paper's
-unit heap).
+The kinship of two vertices is the number of edges between them plus the number of their common in-neighbours. The order
+is greedy (the paper's GO-PQ): the next vertex has the largest sum of kinship to the last `window` vertices placed. A
+vertex that enters or leaves the window changes only the scores of its neighbours, its in-neighbours, and the neighbours
+of its in-neighbours. Scores change by one, so there is a linked list of vertices for each score (the paper's unit
+heap).
 
-As in the paper, a score that falls is not put right until its vertex comes to the top. Deviations: a score that
-rises is put right once for all that one vertex changed, not for every unit; hubs are not left out, because
-neighbour lists of a search graph are short; the first vertex has the most in-neighbours, and where nobody is akin
-to the window, the vertex that was last so, or else the lowest, comes next.
+As in the paper, a vertex whose score falls moves to its list only when it reaches the top. Deviations: a vertex whose
+score rises moves once for all changes made by one vertex, not for every unit; hubs are not left out, because neighbour
+lists of a search graph are short; the first vertex has the most in-neighbours; and if no vertex is akin to the window,
+the one that was akin last, or else the lowest, comes next.
 
-Time O(sum over v of degree(v)^2) = O(n R^2); memory 32 bytes a vertex and 4 an edge.
+Time: O(sum over v of degree(v)^2) = O(n R^2). Memory: 32 bytes a vertex and 4 an edge.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from indexmill.layout.reverse import in_neighbours
 #: The paper's window.
 DEFAULT_WINDOW = 5
 _NOBODY = -1
-#: Columns of a vertex's state: its score, the list it hangs in (at least its score), and its place there.
+#: Columns of a vertex's state: its score, its list (at least the score), and its neighbours in the list.
 _SCORE, _LIST, _NEXT, _BEFORE = 0, 1, 2, 3
-#: List of a vertex that has been placed: no score reaches it.
+#: List of a placed vertex: larger than any score.
 _PLACED = np.int32(0x7FFFFFFF)
 
 
 @dataclass(frozen=True)
 class Gorder:
-    """Gorder on one thread: what comes next depends on all that was placed before.
+    """Gorder, on one thread, because every step depends on all steps before.
 
     Attributes
     ----------
     window : int
-        Vertices placed before that count.
+        Number of vertices placed last that count.
     """
 
     window: int = DEFAULT_WINDOW
@@ -52,7 +52,7 @@ class Gorder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, the vertices not yet placed follow in input order.
+        """See `layout.order.Order`. Once work is spent, the remaining vertices follow in input order.
 
         Raises
         ------
@@ -84,7 +84,7 @@ def _unlink(heads: Any, state: Any, v: Any) -> None:  # pragma: no cover - compi
 
 @njit(nogil=True, cache=True)
 def _link(heads: Any, state: Any, v: Any) -> None:  # pragma: no cover - compiled
-    """Hang `v` in front of the list of its score."""
+    """Insert `v` at the front of the list of its score."""
     score = state[v, _SCORE]
     first = heads[score]
     state[v, _LIST], state[v, _NEXT], state[v, _BEFORE] = score, first, _NOBODY
@@ -95,7 +95,7 @@ def _link(heads: Any, state: Any, v: Any) -> None:  # pragma: no cover - compile
 
 @njit(nogil=True, cache=True)
 def _leave(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any, v: Any) -> Any:
-    """Lower the scores of those akin to `v`; returns the edges looked at."""  # pragma: no cover - compiled
+    """Lower the scores of the vertices akin to `v`; return the edges followed."""  # pragma: no cover - compiled
     spent = degrees[v]
     for j in range(degrees[v]):
         state[neighbours[v, j], _SCORE] -= 1
@@ -119,7 +119,7 @@ def _raise(state: Any, u: Any, risen: Any, m: Any) -> Any:  # pragma: no cover -
 
 @njit(nogil=True, cache=True)
 def _enter(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any, risen: Any, v: Any) -> Any:
-    """Raise the scores of those akin to `v`; returns how many rose beyond their list, and the edges looked at."""
+    """Raise the scores of the vertices akin to `v`; return how many rose beyond their list, and the edges followed."""
     m: Any = 0  # pragma: no cover - compiled
     spent = degrees[v]
     for j in range(degrees[v]):
@@ -137,7 +137,7 @@ def _enter(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any,
 def _place(
     neighbours: Any, degrees: Any, starts: Any, sources: Any, window: int, limit: int
 ) -> Any:  # pragma: no cover - compiled
-    """The order, and the edges looked at, which may exceed `limit` by those of one vertex."""
+    """Return the order, and the number of edges followed, at most those of one vertex beyond `limit`."""
     n = degrees.size
     order = np.empty(n, np.uint32)
     state = np.zeros((n, 4), np.int32)

@@ -1,14 +1,14 @@
-"""Gorder a page at a time (ParallelGorder of OOD-DiskANN, Jaiswal et al., 2022): the window is the page.
+"""Gorder page by page (ParallelGorder of OOD-DiskANN, Jaiswal et al., 2022): the window is the page.
 
-What lies on different pages need not be near, so a page is packed on its own: it begins with a vertex that has no
-page, and takes the one most akin to all that are on it, by edges and shared in-neighbours as in `layout.gorder`,
-until it is full. A page knows nothing of others, so many are packed at the same time.
+Vertices on different pages need not be near each other, so every page is packed by itself. It starts with a vertex that
+has no page, and takes the vertex most akin to all on the page, by edges and common in-neighbours as in `layout.gorder`,
+until it is full. Pages are independent, so many are packed at the same time.
 
-Deviations. The paper's threads begin pages at random vertices and race for the rest; here they have parts of the
-graph to themselves (`layout.parts`), so that the bytes do not depend on them, and a page begins with its part's
-first vertex that has none. A page that runs out of kin is closed and joined to others.
+Deviations: the paper's threads start pages at random vertices and compete for the rest. Here every thread has parts of
+the graph to itself (`layout.parts`), so that the result does not depend on threads, and a page starts with the first
+vertex of the part that has no page. A page without further kin is closed and merged with others.
 
-Time O(n R^2) on threads; memory 21 bytes a vertex, and for each thread 8 bytes an edge of its part.
+Time: O(n R^2), on threads. Memory: 21 bytes a vertex, and for each thread 8 bytes an edge of its part.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from indexmill.layout.parts import OrderInParts, Packed, edges_inside, most_akin
 
 @dataclass(frozen=True)
 class GorderWindowed(OrderInParts):
-    """Gorder within pages, within parts."""
+    """Gorder within pages, part by part."""
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, parts stay as the clustering or the walk left them."""
+        """See `layout.order.Order`. Once work is spent, remaining parts keep the order of the clustering or walk."""
 
         def pack(members: NDArray[np.uint32], places: NDArray[np.uint32], first: int) -> Packed:
             inside = edges_inside(graph.neighbours, graph.degrees, places, members, first)
@@ -45,7 +45,7 @@ class GorderWindowed(OrderInParts):
 def _pack(
     starts: Any, targets: Any, in_starts: Any, sources: Any, members: Any, b: int
 ) -> Any:  # pragma: no cover - compiled
-    """Groups of members, their sizes, and the edges looked at."""
+    """Return groups of members, their sizes, and the number of edges followed."""
     m = members.size
     vertices, sizes = np.empty(m, np.uint32), np.empty(m, np.uint16)
     score, placed, kin = np.zeros(m, np.int32), np.zeros(m, np.bool_), np.empty(m, np.uint32)
@@ -82,7 +82,7 @@ def _pack(
 
 @njit(nogil=True, cache=True)
 def _count(score: Any, kin: Any, n_kin: Any, u: Any) -> Any:  # pragma: no cover - compiled
-    """Raise the score of `u`; it joins the kin of the page when that is its first unit."""
+    """Raise the score of `u`, which joins the page's kin with its first unit; return the number of kin."""
     if score[u] == 0:
         kin[n_kin] = u
         n_kin += 1

@@ -1,16 +1,16 @@
 """Recursive graph bisection (Dhulipala et al., KDD 2016; Lucene's BPIndexReorderer and BpVectorReorderer).
 
-The vertices of a range of slots are divided between its two halves, then those of each half, until halves are
-pages. A division begins as the order stands, here breadth-first, and is improved in rounds: every vertex has a
-gain, what its move to the other half would save; vertices of both halves are paired by falling gain and swapped as
-long as that pays.
+The vertices of a range of slots are divided between its two halves, then the vertices of each half, until halves are
+pages. A division starts with the current order, at first breadth-first, and improves in rounds. The gain of a vertex is
+the number of edges that its move to the other half would save. Vertices of both halves are paired by falling gain, and
+swapped while that saves edges.
 
-Deviations. The paper saves bits of compressed gaps; the gain here is the number of edges, in either direction, to
-the other half less that to the own half, because an edge pays only if both of its ends lie on one page. The
-paper swaps all pairs by gains taken beforehand; here the gain of a pair is taken again just before, so that every
-swap is one edge better at least, and no round can undo another.
+Deviations: the paper saves bits of compressed gaps. Here the gain is the number of edges, in either direction, to the
+other half minus those to the own half, because an edge counts only if both of its ends are on one page. The paper swaps
+all pairs by gains computed beforehand; here the gain of a pair is computed again just before, so that every swap saves
+at least one edge and no round can undo another.
 
-Time O(n R log(n / b)) for each round, on threads; memory 34 bytes a vertex and 4 an edge.
+Time: O(n R log(n / b)) for each round, on threads. Memory: 34 bytes a vertex and 4 an edge.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.halving import Level, next_level, split_at
 from indexmill.layout.order import Adjacency, Work, invert
-from indexmill.layout.parallel import map_blocks
 from indexmill.layout.reverse import in_neighbours
+from indexmill.reader.threads import run_blocks
 
-#: Rounds of a level, as the paper has.
+#: Rounds of a level, as in the paper.
 DEFAULT_ROUNDS = 20
-#: Slots from which a range is divided with all threads; smaller ones are divided side by side.
+#: Least slots of a range that all threads divide together; smaller ranges are divided in parallel.
 _LARGE = 1 << 16
-#: Vertices of a block of a large range.
+#: Vertices of a task in a large range.
 _BLOCK = 1 << 14
-#: Runs of small ranges that one level is cut into.
+#: Tasks that the small ranges of a level are divided into.
 _RUNS = 64
 #: A round that swaps less than this share of a range's vertices is the last.
 _SETTLED = 0.001
@@ -56,7 +56,7 @@ class GraphBisectionOrder:
     Attributes
     ----------
     rounds : int
-        Rounds of a level at most.
+        Most rounds of a level.
     """
 
     rounds: int = DEFAULT_ROUNDS
@@ -65,7 +65,7 @@ class GraphBisectionOrder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, smaller ranges stay as they are."""
+        """See `layout.order.Order`. Once work is spent, smaller ranges keep their order."""
         work = work or Work()
         order = BreadthFirstOrder().fit(graph, None, nodes_per_page, seed, work=work)
         edges = int(graph.degrees.sum(dtype=np.int64))
@@ -74,7 +74,7 @@ class GraphBisectionOrder:
         lists = _Lists(graph.neighbours, graph.degrees, *in_neighbours(graph))
         slots = (order, invert(order), np.empty(len(order), np.int32))  # vertices, their places, their gains
         bounds = np.array([0, len(order)], np.int64)
-        # A round looks at every edge from both ends, and once more at those of vertices that are swapped.
+        # A round follows every edge from both ends, and those of swapped vertices again.
         while len((level := next_level(bounds, nodes_per_page, 1)).firsts):
             rounds = min(self.rounds, work.left // max(1, 4 * edges))
             if not rounds:
@@ -86,23 +86,23 @@ class GraphBisectionOrder:
             small = level.subset(~large)
 
             def run(first: int, last: int) -> int:
-                some = small.subset(slice(first, last))  # noqa: B023
-                return int(_divide_small(lists, slots, *some, rounds))  # noqa: B023
+                ranges = small.subset(slice(first, last))  # noqa: B023
+                return int(_divide_small(lists, slots, *ranges, rounds))  # noqa: B023
 
-            work.spend(sum(map_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)))
+            work.spend(sum(run_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)))
             bounds = split_at(bounds, level)
         return order
 
 
 def _divide_large(lists: Any, slots: Any, level: Level, rounds: int, threads: int) -> int:
-    """Divide a level's only range; its gains are taken in blocks on threads. Returns the rounds taken."""
+    """Divide a level's only range, with gains computed on threads; return the number of rounds."""
     first, middle, last = (int(bound[0]) for bound in level)
 
     def take(begin: int, end: int) -> None:
         _take_gains(lists, slots, first, middle, last, first + begin, first + end)
 
     for taken in range(rounds):
-        map_blocks(take, last - first, _BLOCK, threads)
+        run_blocks(take, last - first, _BLOCK, threads)
         if _swap(lists, slots, first, middle, last) <= _SETTLED * (last - first):
             return taken + 1
     return rounds
@@ -112,9 +112,9 @@ def _divide_large(lists: Any, slots: Any, level: Level, rounds: int, threads: in
 def _divide_small(
     lists: Any, slots: Any, firsts: Any, middles: Any, lasts: Any, rounds: int
 ) -> Any:  # pragma: no cover - compiled
-    """Divide ranges one after the other, as `_divide_large` does; returns the edges looked at, or more.
+    """Divide ranges one after the other, as `_divide_large` does; return an upper bound of the edges followed.
 
-    Other threads move vertices of other ranges meanwhile, but never into or out of one.
+    Meanwhile other threads move vertices within other ranges, never into or out of a range.
     """
     order = slots[0]
     spent = 0
@@ -137,7 +137,7 @@ def _divide_small(
 def _gain(
     lists: Any, places: Any, v: Any, first: Any, middle: Any, last: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Edges between `v` and the right half less those between it and the left one."""
+    """Return the number of edges between `v` and the right half minus those between `v` and the left half."""
     gain = 0
     for j in range(lists.degrees[v]):
         place = np.int64(places[lists.neighbours[v, j]])
@@ -154,7 +154,7 @@ def _gain(
 def _take_gains(
     lists: Any, slots: Any, first: Any, middle: Any, last: Any, begin: Any, end: Any
 ) -> None:  # pragma: no cover - compiled
-    """Write what a move of each vertex in slots `begin` to `end` would save."""
+    """Write the edges that a move of each vertex in slots `begin` to `end` would save."""
     order, places, gains = slots
     for i in range(begin, end):
         right = _gain(lists, places, order[i], first, middle, last)
@@ -163,7 +163,7 @@ def _take_gains(
 
 @njit(nogil=True, cache=True)
 def _swap(lists: Any, slots: Any, first: Any, middle: Any, last: Any) -> Any:  # pragma: no cover - compiled
-    """Swap pairs of falling gain where that saves an edge; returns how many."""
+    """Swap pairs in the order of falling gain if that saves an edge; return the number of swaps."""
     order, places, gains = slots
     lefts = first + np.argsort(-gains[first:middle], kind="mergesort")
     rights = middle + np.argsort(-gains[middle:last], kind="mergesort")

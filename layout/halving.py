@@ -1,4 +1,4 @@
-"""The tree of halves that ends in pages: what recursive bisections split, and where."""
+"""Recursive halving of ranges of slots, down to pages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 
 class Level(NamedTuple):
-    """The ranges of slots to be split in two on one level.
+    """Ranges of slots to be split in two on one level.
 
     Attributes
     ----------
     firsts, middles, lasts : int64 arrays, shape (n_ranges,)
-        Slots `firsts` to `middles` are the left half, whole pages; `middles` to `lasts` the right one.
+        Slots `firsts` to `middles` are the left half, whole pages; `middles` to `lasts` the right half.
     """
 
     firsts: NDArray[np.int64]
@@ -22,17 +22,17 @@ class Level(NamedTuple):
     lasts: NDArray[np.int64]
 
     def subset(self, chosen: NDArray[np.bool_] | slice) -> Level:
-        """Some of the ranges."""
+        """Return the chosen ranges."""
         return Level(self.firsts[chosen], self.middles[chosen], self.lasts[chosen])
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Slots of each range."""
+        """Number of slots of each range."""
         return self.lasts - self.firsts
 
 
 def next_level(bounds: NDArray[np.int64], nodes_per_page: int, cell_pages: int) -> Level:
-    """Return those of the ranges between `bounds`, int64 (m + 1,), with more than `cell_pages` pages."""
+    """Return the ranges between `bounds`, int64 (m + 1,), that have more than `cell_pages` pages."""
     pages = -(-np.diff(bounds) // nodes_per_page)
     middles = bounds[:-1] + pages // 2 * nodes_per_page
     return Level(bounds[:-1], middles, bounds[1:]).subset(pages > cell_pages)

@@ -1,14 +1,14 @@
 """Hierarchical balanced k-means: a page holds one small cluster (AIO-ANN; BBAnn, NeurIPS 2021).
 
-A cluster is split in two again and again until it is a page. A split is balanced exactly: with the difference of
-two means as direction, the vectors whose projection is smallest go left, as many as half of the pages hold; then
-the means are taken again, a few times. That is Lloyd's algorithm for two centres under a constraint of sizes, since
-the difference of the squared distances to two centres is a projection.
+A cluster is split in two, recursively, until it is a page. Splits are exactly balanced: in the direction from one mean
+to the other, the vectors with the smallest projections go left, as many as fit half of the pages. Then the means are
+computed again, a few times. This is Lloyd's algorithm for two centres with given sizes, because the difference of the
+squared distances to two centres is a projection.
 
-Deviations: both papers split into many clusters at once and balance them by a penalty or by splitting again what is
-too large; two at a time with exact sizes needs neither, and fills every page but the last.
+Deviations: both papers split into many clusters at once, and balance them by a penalty or by splitting large clusters
+again. Splitting in two with exact sizes needs neither, and fills every page except the last.
 
-Time O(n dim log(n / b)), on threads; memory 13 bytes a vertex. Vectors are read where they lie, in ascending
+Time: O(n dim log(n / b)), on threads. Memory: 13 bytes a vertex. Vectors are not copied, and are read in ascending
 order while clusters are large, so they may be a mapped file.
 """
 
@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 
 from indexmill.layout.halving import next_level, split_at
 from indexmill.layout.order import Adjacency, Work, need_points
-from indexmill.layout.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
-#: Times that the means of a split are taken; more gain less than 0.5% of the distances within pages.
+#: Steps of a split; further steps reduce distances within pages by less than 0.5%.
 _STEPS = 6
-#: Vectors from which a cluster is split with all threads; smaller ones are split side by side.
+#: Least vectors of a cluster that all threads split together; smaller clusters are split in parallel.
 _LARGE = 1 << 16
-#: Vectors of a block of a large cluster.
+#: Vectors of a task in a large cluster.
 _BLOCK = 1 << 14
-#: Runs of small clusters that one level is cut into.
+#: Tasks that the small clusters of a level are divided into.
 _RUNS = 64
 
 
@@ -43,7 +43,7 @@ class KmeansPagesOrder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, clusters stay as large as they are at that level.
+        """See `layout.order.Order`. Once work is spent, clusters are not split further.
 
         Raises
         ------
@@ -63,14 +63,14 @@ def balanced_cells(
     ----------
     points : uint8 or float32 array, shape (n, dim)
     cell_pages : int
-        Pages a cell has at most, and more than half of it unless there are too few.
+        Most pages of a cell; cells have more than half as many, if there are enough.
 
     Returns
     -------
     order : uint32 array, shape (n,)
-        Vertices cell by cell, ascending in each.
+        Vertices cell by cell, ascending in each cell.
     bounds : int64 array, shape (n_cells + 1,)
-        Where cells begin; the last one may end in part of a page.
+        Bounds of the cells; the last cell may end within a page.
     """
     n, dim = points.shape
     order, bounds = np.arange(n, dtype=np.uint32), np.array([0, n], np.int64)
@@ -88,7 +88,7 @@ def balanced_cells(
         def run(first: int, last: int) -> None:
             _split_small(points, order, *small.subset(slice(first, last)), keys, sides)  # noqa: B023
 
-        map_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)
+        run_blocks(run, len(small.firsts), -(-len(small.firsts) // _RUNS) or 1, threads)
         bounds = split_at(bounds, level)
     return order, bounds
 
@@ -96,15 +96,15 @@ def balanced_cells(
 def _split_large(
     points: NDArray[Any], ids: NDArray[np.uint32], n_left: int, keys: Any, sides: Any, threads: int
 ) -> None:
-    """Put the `n_left` of the left cluster first in `ids`, with blocks of them on threads."""
+    """Move the `n_left` vertices of the left cluster to the front of `ids`, on threads."""
     n = len(ids)
-    moments: Any = sum(map_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads))
+    moments: Any = sum(run_blocks(lambda a, b: _moments(points, ids[a:b]), n, _BLOCK, threads))
     direction = _widest(moments, n)
     for step in range(_STEPS):
-        map_blocks(lambda a, b: _project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
+        run_blocks(lambda a, b: _project(points, ids[a:b], direction, keys[a:b]), n, _BLOCK, threads)  # noqa: B023
         if not _cut(keys, n_left, sides) and step:
             break
-        right = sum(map_blocks(lambda a, b: _sum_right(points, ids[a:b], sides[a:b]), n, _BLOCK, threads))
+        right = sum(run_blocks(lambda a, b: _sum_right(points, ids[a:b], sides[a:b]), n, _BLOCK, threads))
         direction = _apart(moments[0], right, n_left, n)
     _part(ids, sides)
 
@@ -113,7 +113,7 @@ def _split_large(
 def _split_small(
     points: Any, order: Any, firsts: Any, middles: Any, lasts: Any, all_keys: Any, all_sides: Any
 ) -> None:  # pragma: no cover - compiled
-    """Split clusters, one after the other, as `_split_large` does."""
+    """Split clusters one after the other, as `_split_large` does."""
     for g in range(firsts.size):
         first, last = firsts[g], lasts[g]
         ids, keys, sides = order[first:last], all_keys[first:last], all_sides[first:last]
@@ -130,7 +130,7 @@ def _split_small(
 
 @njit(nogil=True, cache=True)
 def _moments(points: Any, ids: Any) -> Any:  # pragma: no cover - compiled
-    """Sums and sums of squares of the components, float64 (2, dim)."""
+    """Return the sums and the sums of squares of the components, float64 (2, dim)."""
     sums = np.zeros((2, points.shape[1]))
     for v in ids:
         for j in range(points.shape[1]):
@@ -142,7 +142,7 @@ def _moments(points: Any, ids: Any) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
-    """The axis of the largest variance, float32 (dim,): where the first cut of a k-d tree lies."""
+    """Return the axis of largest variance, float32 (dim,), as for the first cut of a k-d tree."""
     direction = np.zeros(moments.shape[1], np.float32)
     direction[np.argmax(moments[1] / n - (moments[0] / n) ** 2)] = 1
     return direction
@@ -150,7 +150,7 @@ def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragma: no cover - compiled
-    """Write the products of vectors and `direction` to `keys`, added up half on half, whatever the machine."""
+    """Write the products of vectors and `direction` to `keys`, summed by halves: the same bits on every machine."""
     terms = np.empty(direction.size, np.float32)
     for i in range(ids.size):
         v = ids[i]
@@ -167,7 +167,7 @@ def _project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragm
 
 @njit(nogil=True, cache=True)
 def _cut(keys: Any, n_left: int, sides: Any) -> Any:  # pragma: no cover - compiled
-    """Mark in `sides` all but the `n_left` smallest keys, of equal ones the first; whether a mark changed."""
+    """Mark in `sides` all except the `n_left` smallest keys, ties by place; return whether a mark changed."""
     at = np.partition(keys, n_left)[n_left]
     equal = n_left - np.sum(keys < at)
     changed = False
@@ -183,7 +183,7 @@ def _cut(keys: Any, n_left: int, sides: Any) -> Any:  # pragma: no cover - compi
 
 @njit(nogil=True, cache=True)
 def _sum_right(points: Any, ids: Any, sides: Any) -> Any:  # pragma: no cover - compiled
-    """Sum of the vectors on the right, float64 (dim,)."""
+    """Return the sum of the vectors on the right, float64 (dim,)."""
     total = np.zeros(points.shape[1])
     for i in range(ids.size):
         if sides[i]:
@@ -195,13 +195,13 @@ def _sum_right(points: Any, ids: Any, sides: Any) -> Any:  # pragma: no cover - 
 
 @njit(nogil=True, cache=True)
 def _apart(total: Any, right: Any, n_left: int, n: int) -> Any:  # pragma: no cover - compiled
-    """From the left mean to the right one, float32 (dim,)."""
+    """Return the direction from the left mean to the right mean, float32 (dim,)."""
     return (right / (n - n_left) - (total - right) / n_left).astype(np.float32)
 
 
 @njit(nogil=True, cache=True)
 def _part(ids: Any, sides: Any) -> None:  # pragma: no cover - compiled
-    """Move what is on the left to the front; both sides keep their order."""
+    """Move the left side to the front; both sides keep their order."""
     right = ids[sides]
     n_left = ids.size - right.size
     filled = 0

@@ -1,19 +1,18 @@
-"""MARGO ("Select Edges Wisely", PVLDB 18(11), 2025): pages packed by how much search paths depend on an edge.
+"""MARGO ("Select Edges Wisely", PVLDB 18(11), 2025): pages packed by the importance of edges for search paths.
 
-A search walks a path on which every vertex is nearer to the target than the one before. The edge u -> v lies on
-the paths from u to all that v *occludes*: the candidates that the robust prune of u dropped because v is so much
-nearer to them. Its weight is one more than their number, times the in-degree of u, which stands for how many paths
-come to u. The layout is greedy: the heaviest edge between two vertices without a page begins one, and the vertex
-with the greatest sum of weights, of both directions, to those on the page joins it, until it is full. As in the
-paper, that happens within clusters on threads, then once more with what filled no page (`layout.parts`).
+A search follows a path on which every vertex is nearer to the target than the one before. The edge u -> v lies on the
+paths from u to all candidates that v *occludes*: those that the robust prune of u dropped because v is much nearer to
+them. The weight of the edge is one plus their number, times the in-degree of u, which approximates the number of paths
+through u. The layout is greedy: the heaviest edge between two vertices without a page starts a page, and the vertex
+with the greatest sum of weights, in both directions, to the vertices on the page joins it, until it is full. As in the
+paper, this happens within clusters on threads, then once more for vertices on partial pages (`layout.parts`).
 
-Deviation: the paper counts during the build, among the vertices that the search visited. Here the weights are
-counted again from the vectors when pages are laid out, because an index that was imported, appended to or merged has
-no counts; what is occluded is counted among the neighbours, of which there are some, since lists are filled up with
-candidates that the prune dropped. To count among the neighbours of the nearest neighbours as well gave pages with
-fewer edges and searches with more reads.
+Deviation: the paper counts during the build, among the vertices that the search visited. Here weights are counted from
+the vectors when pages are laid out, because an imported, appended or merged index has no counts. Occluded candidates
+are counted among the neighbours; there are some, since lists are filled up with candidates that the prune dropped.
+Counting also among the neighbours of the nearest neighbours gave pages with fewer edges and searches with more reads.
 
-Time O(n R^2) distances at most, on threads; memory 25 bytes a vertex, and for each thread 40 bytes an edge of its
+Time: at most O(n R^2) distances, on threads. Memory: 25 bytes a vertex, and for each thread 40 bytes an edge of its
 part.
 """
 
@@ -43,7 +42,7 @@ class MargoOrder(OrderInParts):
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, parts stay as the clustering left them.
+        """See `layout.order.Order`. Once work is spent, the remaining parts keep the order of the clustering.
 
         Raises
         ------
@@ -66,7 +65,7 @@ class MargoOrder(OrderInParts):
 def _weights(
     points: Any, neighbours: Any, degrees: Any, counts: Any, members: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Weights of the members' edges, uint32 (m, R), and how many distances were measured."""
+    """Return the weights of the members' edges, uint32 (m, R), and the number of distances computed."""
     most = neighbours.shape[1]
     weights = np.zeros((members.size, most), np.uint32)
     ids, at, occluded = np.empty(most, np.uint32), np.empty(most, np.uint32), np.empty(most, np.bool_)
@@ -102,12 +101,12 @@ def _weights(
 def _both_ways(
     neighbours: Any, degrees: Any, weights: Any, places: Any, members: Any, first: int
 ) -> Any:  # pragma: no cover - compiled
-    """Edges between members as undirected ones, with the weights of both directions added.
+    """Return the edges between members as undirected edges, with the weights of both directions added.
 
     Returns
     -------
     starts, targets, sums : int64 (m + 1,) array, two uint32 arrays
-        What each member is joined to, ascending.
+        Neighbours of each member, ascending.
     """
     m = members.size
     starts = np.zeros(m + 1, np.int64)
@@ -147,7 +146,7 @@ def _both_ways(
 
 @njit(nogil=True, cache=True)
 def _pack(starts: Any, targets: Any, sums: Any, members: Any, b: int) -> Any:  # pragma: no cover - compiled
-    """Groups of members, their sizes, and the edges looked at; vertices that no heavy edge reached come alone."""
+    """Return groups of members, their sizes, and the edges followed; a vertex without such an edge is a group."""
     m = members.size
     vertices, sizes = np.empty(m, np.uint32), np.empty(m, np.uint16)
     score, placed, near = np.zeros(m, np.uint32), np.zeros(m, np.bool_), np.empty(m, np.uint32)
@@ -187,7 +186,7 @@ def _pack(starts: Any, targets: Any, sums: Any, members: Any, b: int) -> Any:  #
 
 @njit(nogil=True, cache=True)
 def _heaviest_first(starts: Any, targets: Any, sums: Any) -> Any:  # pragma: no cover - compiled
-    """Both ends of every edge, in order of falling weight; of equal ones the first by its lower end."""
+    """Return both ends of every edge, in the order of falling weight, ties by the lower end."""
     m = starts.size - 1
     heads, weights = np.empty(targets.size // 2, np.uint32), np.empty(targets.size // 2, np.int64)
     tails, n = np.empty(targets.size // 2, np.uint32), 0

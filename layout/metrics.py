@@ -1,6 +1,6 @@
-"""What an order is worth on paper: overlap ratio, in-page edges, page compactness, fill.
+"""Metrics of an order: overlap ratio, in-page edges, page compactness, fill.
 
-Proxies only: the judge of a layout is the page reads of real queries at equal recall.
+These are proxies: a layout is judged by the page reads of real queries at equal recall.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.layout.order import invert
 
-#: Pages whose compactness is computed; the mean of 4,096 has a standard error below 0.01.
+#: Most pages whose compactness is computed; the mean of 4,096 has a standard error below 0.01.
 COMPACTNESS_PAGES = 4096
-#: Pages whose adjacency is held at a time.
+#: Pages whose adjacency is in memory at a time.
 _PAGES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class LayoutMetrics:
-    """Proxies of one order.
+    """Metrics of one order.
 
     Attributes
     ----------
@@ -33,12 +33,12 @@ class LayoutMetrics:
         Share of all edges whose two ends share a page.
     page_compactness : float
         Mean over full pages of lambda_2 / diameter of the page's induced graph, edges taken as undirected
-        (DiskANN++ Eq. 13); 0 for a page that is not connected. Of more than `COMPACTNESS_PAGES`, as many are sampled
-        at equal distances.
+        (DiskANN++ Eq. 13); 0 for a page that is not connected. If there are more than `COMPACTNESS_PAGES`, that number
+        is sampled at equal distances.
     compactness_error : float
-        Standard error of that mean, as of a random sample of that many pages; 0 if all were looked at.
+        Standard error of that mean, as if the pages were sampled at random; 0 if all pages were measured.
     fill : float
-        Bytes of nodes over bytes of pages.
+        Bytes of nodes divided by bytes of pages.
     """
 
     overlap_ratio: float
@@ -55,7 +55,7 @@ def layout_metrics(
     nodes_per_page: int,
     fill: float,
 ) -> LayoutMetrics:
-    """Measure `order`, uint32 (n,), of a graph, uint32 (n, R) and int32 (n,), on pages of `nodes_per_page`."""
+    """Measure `order`, uint32 (n,), of a graph with lists uint32 (n, R) and degrees int32 (n,)."""
     slots = invert(order)
     b = max(nodes_per_page, 1)
     if b == 1:
@@ -89,17 +89,17 @@ def in_page_share(
     order : uint32 array, shape (n,)
     nodes_per_page : int
     use : integer or float array, shape (n,)
-        How often each vertex was expanded, as a trace tells: its edges were followed as often.
+        Number of expansions of each vertex, from a trace: its edges were followed as often.
 
     Returns
     -------
     float
-        0 if nothing was followed.
+        0 if no edge was followed.
 
     Raises
     ------
     InputError
-        If `use` has another shape, or holds what is no weight.
+        If `use` has another shape or type, or a value that is negative or not finite.
     """
     n = len(order)
     if use.shape != (n,) or use.dtype.kind not in "iuf":
@@ -118,7 +118,7 @@ def in_page_share(
 
 
 def _standard_error(sample: NDArray[np.float64], population: int) -> float:
-    """Of the mean of a sample without replacement."""
+    """Return the standard error of the mean of a sample without replacement."""
     if len(sample) == population:
         return 0.0
     return float(sample.std(ddof=1) * np.sqrt((1 - len(sample) / population) / len(sample)))
@@ -126,7 +126,7 @@ def _standard_error(sample: NDArray[np.float64], population: int) -> float:
 
 @njit(nogil=True, cache=True)
 def _count(neighbours: Any, degrees: Any, slots: Any, b: int, use: Any) -> Any:  # pragma: no cover - compiled
-    """Overlap ratio; weights of in-page edges and of all edges, each weighing as much as the vertex it leaves."""
+    """Return the overlap ratio, and the weights of in-page edges and of all edges: an edge weighs as its source."""
     n = neighbours.shape[0]
     last_page = (n - 1) // b
     overlap, inside, total = 0.0, 0.0, 0.0
@@ -149,7 +149,7 @@ def _count(neighbours: Any, degrees: Any, slots: Any, b: int, use: Any) -> Any: 
 def _page_adjacency(
     neighbours: Any, degrees: Any, order: Any, slots: Any, pages: Any, b: int
 ) -> Any:  # pragma: no cover - compiled
-    """Undirected adjacency of each page's vertices, bool (n_pages, b, b)."""
+    """Return the undirected adjacency of each page's vertices, bool (n_pages, b, b)."""
     out = np.zeros((pages.size, b, b), np.bool_)
     for p in range(pages.size):
         for i in range(b):

@@ -1,7 +1,7 @@
-"""What an order of vertices is, and the two that need no graph: identity and random.
+"""The interface of orders of vertices, and the two orders that need no graph: identity and random.
 
-An order is a uint32 array, shape (n,): ``order[slot]`` is the vertex that lives in `slot`. It is a bijection
-on [0, n); slot s lives on page s // nodes_per_page.
+An order is a uint32 array, shape (n,): ``order[slot]`` is the vertex in `slot`. It is a bijection on [0, n). Slot s is
+on page ``s // nodes_per_page``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
 
-#: Keeps this order apart from other draws with the same seed, such as the order of insertion into the graph.
+#: Separates this draw from others with the same seed, such as the order of insertion into the graph.
 _STREAM = 0x0FDE
-#: Names of the orders that look at no vector, beside those that look at nothing.
+#: Names of the orders made from edges alone.
 EDGES_ALONE = ("star", "bnp", "bnf", "gorder", "graph-bisection", "restream")
 
 
@@ -35,12 +35,12 @@ class Adjacency(NamedTuple):
 
 
 class Work:
-    """What an order may spend, in units, so that the same input ends in the same bytes on any machine.
+    """Budget of an order, in units of work instead of seconds, so that results are the same on any machine.
 
     Parameters
     ----------
     limit : int, optional
-        Units; a unit is one edge looked at, or 16 components of a distance. None: no limit.
+        Units of work; a unit is one edge followed, or 16 components of a distance. None: no limit.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -49,17 +49,17 @@ class Work:
 
     @property
     def left(self) -> int:
-        """Units left; a very large number where there is no limit."""
+        """Remaining units; a very large number without a limit."""
         return np.iinfo(np.int64).max if self.limit is None else max(0, self.limit - self.spent)
 
     def spend(self, units: int) -> bool:
-        """Count `units`; false once more is spent than the limit allows."""
+        """Count `units`; return false once the limit is exceeded."""
         self.spent += units
         return self.limit is None or self.spent <= self.limit
 
 
 class Order(Protocol):
-    """A way to lay a graph out. Its parameters are the fields of a frozen dataclass."""
+    """A method to order the vertices of a graph. Its parameters are the fields of a frozen dataclass."""
 
     def fit(
         self,
@@ -77,13 +77,13 @@ class Order(Protocol):
         ----------
         graph : Adjacency
         points : uint8 or float32 array, shape (n, dim), optional
-            Vectors of the vertices, or what their codes stand for; an order that is made of edges alone takes None.
+            Vectors of the vertices, or their decoded codes; an order made from edges alone accepts None.
         nodes_per_page : int
             At least 1.
         seed : int
-            Decides what is drawn; the same seed gives the same order, whatever the number of threads.
+            Decides random draws; the same seed gives the same order for any number of threads.
         work : Work, optional
-            An order that runs out of it returns the best it has.
+            Budget; an order that exceeds it returns its best result so far.
         """
 
 
@@ -101,7 +101,7 @@ class IdentityOrder:
 
 @dataclass(frozen=True)
 class RandomOrder:
-    """Vertices in random order: the baseline that owes nothing to the order of the input."""
+    """Vertices in random order: a baseline that is independent of the input order."""
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
@@ -112,7 +112,7 @@ class RandomOrder:
 
 
 def need_points(points: NDArray[Any] | None, name: str) -> NDArray[Any]:
-    """Return `points` for an order, called `name`, that is made of them.
+    """Return `points`, which the order called `name` needs.
 
     Raises
     ------

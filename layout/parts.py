@@ -1,10 +1,9 @@
-"""Packing pages part by part: each part of the graph on its own thread, with what crosses parts left for the end.
+"""Packing of pages part by part, each part of the graph on its own thread.
 
-An order that packs pages greedily looks at nothing but the vertices still without a page, and nothing but the
-edges between them. Cut into parts of near vertices, most edges lie inside a part, whose state fits a core's
-cache. What a part cannot put on full pages is packed once more, in parts of what neighbouring parts left (MARGO's
-second stage packs all of it at once, which takes memory by the size of the graph), and first-fit-decreasing joins
-what is left even then.
+An order that packs pages greedily only follows edges between vertices that have no page yet. If parts consist of near
+vertices, most edges are within a part, and the state of a part fits a core's cache. Vertices of partial pages are
+packed once more, in parts made of the remains of neighbouring parts. (MARGO's second stage packs all of them at once,
+with memory in proportion to the graph.) First-fit-decreasing merges the partial pages of this second round.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.ffd import lay_out
 from indexmill.layout.kmeans_pages import balanced_cells
 from indexmill.layout.order import Adjacency, Work, invert
-from indexmill.layout.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
-#: Pages of a part: with more, more edges lie inside, and each thread holds more out of its caches.
+#: Pages of a part: larger parts contain more edges, but exceed a thread's caches.
 DEFAULT_PART_PAGES = 4096
-#: Parts packed between two looks at the work that is left: more than any machine has threads for.
+#: Parts packed between two checks of the remaining work: more than threads on any machine.
 _WAVE = 64
 _ELSEWHERE = np.uint32(0xFFFFFFFF)
 
@@ -36,9 +35,9 @@ class Packed(NamedTuple):
     Attributes
     ----------
     vertices : uint32 array, shape (m,)
-        Groups of vertices one after the other.
+        Groups of vertices, one after the other.
     sizes : uint16 array
-        Of the groups.
+        Sizes of the groups.
     spent : int
         Units of work.
     """
@@ -50,18 +49,19 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderInParts:
-    """An order that is packed part by part.
+    """Base of orders that are packed part by part.
 
     Attributes
     ----------
     part_pages : int
-        Pages that are packed together.
+        Pages of a part.
     """
 
     part_pages: int = DEFAULT_PART_PAGES
 
 
-#: Packs ``members``, uint32 (m,), of a part: v is the member ``places[v] - first`` if that is from 0 to m - 1.
+#: ``pack(members, places, first)`` packs the members, uint32 (m,), of a part: vertex v is member ``places[v] - first``
+#: if that is from 0 to m - 1.
 Pack = Callable[[NDArray[np.uint32], NDArray[np.uint32], int], Packed]
 
 
@@ -74,12 +74,12 @@ def pack_in_parts(
     threads: int,
     work: Work,
 ) -> NDArray[np.uint32]:
-    """Return an order, uint32 (n,), of which `pack` chose the groups that share a page.
+    """Return an order, uint32 (n,), made from groups of vertices that `pack` puts on a page.
 
-    Parts are cells of balanced k-means where there are vectors, and else pieces of the breadth-first order. Out of
-    work, the parts not yet packed stay in that order.
+    Parts are cells of balanced k-means if there are vectors, else pieces of the breadth-first order. Once work is
+    spent, the remaining parts keep that order.
 
-    Memory: 21 bytes a vertex, beside what `pack` takes for a part on each thread.
+    Memory: 21 bytes a vertex, and that of `pack` for a part on each thread.
     """
     if points is None:
         order = BreadthFirstOrder().fit(graph, None, nodes_per_page, 0, work=work)
@@ -113,7 +113,7 @@ def _pack_parts(
     threads: int,
     work: Work,
 ) -> list[Packed]:
-    """Pack the parts ``order[bounds[p] : bounds[p + 1]]`` from the first on, until work runs out."""
+    """Pack the parts ``order[bounds[p] : bounds[p + 1]]`` from the first on, until work is spent."""
 
     def run(first: int, last: int) -> list[Packed]:
         return [pack(order[bounds[p] : bounds[p + 1]], places, int(bounds[p])) for p in range(first, last)]
@@ -121,7 +121,7 @@ def _pack_parts(
     parts: list[Packed] = []
     while len(parts) < len(bounds) - 1 and work.left:
         begin, wave = len(parts), min(_WAVE, len(bounds) - 1 - len(parts))
-        done = map_blocks(lambda a, b: run(begin + a, begin + b), wave, 1, threads)  # noqa: B023
+        done = run_blocks(lambda a, b: run(begin + a, begin + b), wave, 1, threads)  # noqa: B023
         parts += [part for block in done for part in block]
         work.spend(sum(part.spent for part in parts[begin:]))
     return parts
@@ -130,7 +130,7 @@ def _pack_parts(
 def _separate(
     parts: list[Packed], nodes_per_page: int
 ) -> tuple[list[NDArray[np.uint32]], list[NDArray[np.uint32]]]:
-    """Return, of each part, the vertices of groups that fill a page, and the others."""
+    """Return, for each part, the vertices of groups that fill a page, and the other vertices."""
     full = [np.repeat(part.sizes == nodes_per_page, part.sizes) for part in parts]
     return (
         [part.vertices[mask] for part, mask in zip(parts, full, strict=True)],
@@ -140,7 +140,7 @@ def _separate(
 
 @njit(nogil=True, cache=True)
 def most_akin(score: Any, placed: Any, near: Any, n_near: int) -> Any:  # pragma: no cover - compiled
-    """Return which of ``near[:n_near]`` that is not placed has the highest score, the first of equals; -1 for none."""
+    """Return the vertex of ``near[:n_near]`` with the highest score that is not placed, ties by place; -1 for none."""
     best, vertex = np.int64(0), np.int64(-1)
     for i in range(n_near):
         u = np.int64(near[i])
@@ -153,7 +153,7 @@ def most_akin(score: Any, placed: Any, near: Any, n_near: int) -> Any:  # pragma
 def edges_inside(
     neighbours: Any, degrees: Any, places: Any, members: Any, first: int
 ) -> Any:  # pragma: no cover - compiled
-    """Edges between members, by their numbers in the part, in both directions.
+    """Return the edges between members, by their numbers in the part, in both directions.
 
     Returns
     -------

@@ -1,25 +1,25 @@
-"""Swap polish: two vertices of different pages change places while that puts more near pairs on one page.
+"""Swap polish: vertices of different pages change places if that puts more near pairs on one page.
 
-An order is worth the sum over all pages, and over all pairs of vertices of a page, of their closeness
+The value of an order is the sum, over all pages and all pairs of vertices on a page, of their closeness
 
     1 / (1 + (|u - v|^2 / (r_u r_v))^4),
 
-where r_v is the distance from v to one of its near neighbours: a soft count of the pairs that are as near as near
-neighbours are around them (the local scale of Zelnik-Manor and Perona's self-tuning spectral clustering, NeurIPS
-2004, with a kernel that is nearly a step). Such pairs are needed by the same queries, wherever the query lies. Edges
-only say where to look: a vertex may move to the pages of its neighbours, in exchange for any vertex there.
+where r_v is the distance from v to one of its near neighbours. This is a soft count of pairs whose distance is that of
+near neighbours around them (the local scale of Zelnik-Manor and Perona's self-tuning spectral clustering, NeurIPS 2004,
+with a kernel that is nearly a step). The same queries need both vertices of such a pair. Edges only select candidates:
+a vertex may move to the pages of its neighbours, in exchange for any vertex there.
 
-Why not count the pages that the nearest neighbours of each vector lie on: swaps that lessen them lessen them less for
-queries that are not among the vectors. And the overlap ratio may grow without a page less read. The figures are in
-`docs/guides/layout.md`.
+Two other objectives were worse (`docs/guides/layout.md`). The number of pages that hold a vector's nearest neighbours
+can be reduced, but it falls less for queries that are not among the vectors. The overlap ratio may grow without saving
+a page read.
 
-Deterministic in parallel. A batch takes one vertex from each of many pages; the best swap of each is found against
-the order as it stood before the batch, on threads, and swaps are made, greatest gain first, while both of their pages
-are as they were. What a swap gains depends on its two pages alone, so each adds exactly what was computed, and a
-vertex is looked at again only when one of the pages it looked at has changed.
+Parallel and deterministic: a batch has one vertex from each of many pages. The best swap of each is found for the order
+before the batch, on threads. Swaps are made in the order of falling gain, if neither page has changed in this batch.
+The gain of a swap depends only on its two pages, so it is exact, and a vertex is examined again only after one of the
+pages it examined has changed.
 
-Time: O(n (R + c) b) distances in the first round (b nodes a page, c = `_PAIRS`), fewer in each that follows; memory
-28 bytes a vertex beside the order it starts from. Vectors may be a mapped file.
+Time: O(n (R + c) b) distances in the first round (b nodes a page, c = `_PAIRS`), fewer in later rounds. Memory: 28
+bytes a vertex besides the first order. Vectors may be a mapped file.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.order import Adjacency, Order, Work, need_points
 from indexmill.reader.threads import BlockPool
 
-#: Neighbours whose pages a vertex looks at.
+#: Neighbours whose pages are examined for a vertex.
 _LOOKS = 10
-#: Vertices elsewhere whose exchange is computed in full, those that promise most.
+#: Most promising partners of a vertex, whose gains are computed in full.
 _PAIRS = 10
-#: A batch takes one vertex of every so many pages: fewer swaps of one batch then meet on a page.
+#: A batch has a vertex from one in this number of pages, so that few swaps of a batch meet on a page.
 _STRIDE = 4
-#: Vertices of a batch that one thread takes at a time.
+#: Vertices of a task.
 _BLOCK = 512
-#: Swaps that gain less are left, so that rounding never makes one that loses.
+#: Least gain of a swap, so that rounding never leads to a loss.
 _LEAST = 1e-6
 
 
@@ -56,9 +56,9 @@ class PolishOrder:
     ----------
     start : Order
     rounds : int
-        Times that every vertex is looked at, at most.
+        Most examinations of every vertex.
     least_gain : float
-        A round that adds less than this share of the whole is the last.
+        A round that adds less than this share of the total is the last.
     """
 
     start: Order = field(default_factory=KmeansPagesOrder)
@@ -69,7 +69,7 @@ class PolishOrder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, the swaps made so far stand.
+        """See `layout.order.Order`. Once work is spent, the swaps made so far remain.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class PolishOrder:
 
 
 def _polish(state: PageState, b: int, rounds: int, least_gain: float, pool: BlockPool, work: Work) -> None:
-    """Swap until a limit is reached; changes ``state.order``."""
+    """Swap until a limit is reached, changing ``state.order``."""
     n, cost = len(state.order), -(-state.points.shape[1] // 16)
     total, now = float(state.held.sum() / 2), 0
     for _ in range(rounds):
@@ -108,7 +108,7 @@ def _polish(state: PageState, b: int, rounds: int, least_gain: float, pool: Bloc
 def _batch(
     state: PageState, vertices: NDArray[np.uint32], b: int, now: int, pool: BlockPool
 ) -> tuple[float, int]:
-    """Make the best swaps of `vertices`; return what they gain and the number of distances."""
+    """Make the best swaps of `vertices`; return their gain and the number of distances."""
     partners, gains = np.empty(len(vertices), np.int64), np.empty(len(vertices))
 
     def propose(first: int, last: int) -> int:
@@ -124,7 +124,7 @@ def _batch(
 
 @njit(nogil=True, cache=True)
 def _look(state: Any, v: int, b: int, pages: Any) -> Any:  # pragma: no cover - compiled
-    """Write the pages of the nearest neighbours of `v` but its own; their number, and whether one is new to it."""
+    """Write the pages of the nearest neighbours of `v`, except its own; return their number and if one changed."""
     home = np.int64(state.slots[v]) // b
     new, n_pages = state.changed[home] >= state.seen[v], 0
     for j in range(min(np.int64(state.degrees[v]), pages.size)):
@@ -143,11 +143,11 @@ def _look(state: Any, v: int, b: int, pages: Any) -> Any:  # pragma: no cover - 
 def _propose(
     state: Any, vertices: Any, b: int, now: int, partners: Any, gains: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Find the best swap of each vertex: its partner, -1 for none, and the gain. Returns the number of distances.
+    """Find the best swap of each vertex: its partner, -1 for none, and the gain. Return the number of distances.
 
-    With s(u, P) the closeness of u to the others of page P, v of page A and u of page B gain
-    s(v, B) + s(u, A) - 2 s(u, v) - s(v, A) - s(u, B). All but s(u, A) is known without a distance from u, so only
-    the pairs for which that part is greatest are computed in full.
+    Let s(u, P) be the closeness of u to the other vertices of page P. A swap of v on page A and u on page B gains
+    s(v, B) + s(u, A) - 2 s(u, v) - s(v, A) - s(u, B). All terms except s(u, A) are known without distances from u, so
+    only the pairs with the greatest sum of these terms are computed in full.
     """
     pages = np.empty(_LOOKS, np.int64)
     distances, near = np.empty(b, np.float32), np.empty(b)
@@ -180,7 +180,7 @@ def _propose(
 
 @njit(nogil=True, cache=True)
 def _insert(others: Any, promises: Any, n: int, u: int, promise: float) -> Any:  # pragma: no cover - compiled
-    """Put `u` in its place among the `n` that promise most; returns how many there are now."""
+    """Insert `u` among the `n` most promising partners; return their new number."""
     at = min(n, others.size - 1)
     while at > 0 and promises[at - 1] < promise:
         others[at], promises[at] = others[at - 1], promises[at - 1]
@@ -193,7 +193,7 @@ def _insert(others: Any, promises: Any, n: int, u: int, promise: float) -> Any: 
 def _swap(
     state: Any, vertices: Any, partners: Any, gains: Any, b: int, now: int
 ) -> Any:  # pragma: no cover - compiled
-    """Make the swaps, in this order, whose pages no swap of this batch has changed; their gain and number."""
+    """Make the swaps, in order, whose pages no earlier swap of the batch changed; return their gain and number."""
     distances, near = np.empty(b, np.float32), np.empty(b)
     gained, swaps = 0.0, 0
     for i in range(vertices.size):
@@ -218,7 +218,7 @@ def _swap(
 def _add(
     state: Any, v: int, page: int, b: int, sign: float, distances: Any, near: Any
 ) -> None:  # pragma: no cover - compiled
-    """Count `v` into, or out of, what the others of a page hold; it holds them itself once it is counted in."""
+    """Add `v` to the closeness of a page's other vertices, or remove it; set the closeness of `v` to them."""
     size, total = near_page(state, v, page, b, distances, near)
     for j in range(size):
         state.held[state.order[page * b + j]] += sign * near[j]

@@ -1,4 +1,4 @@
-"""Every order, by the name that job files and the command line use."""
+"""All orders by the names that job files and the command line use."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ ORDERS: dict[str, Order] = {
     "restream": RestreamOrder(),
     "polish": PolishOrder(),
 }
-#: Orders that want the vectors beside the graph.
+#: Orders that use the vectors besides the graph.
 USES_POINTS = frozenset({"breadth-first", "kmeans-pages", "gorder-windowed", "margo", "polish"})

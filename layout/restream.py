@@ -1,20 +1,20 @@
-"""Restreaming (Nishimura and Ugander, KDD 2013) of pages, and Starling's block neighbour frequency, which is one.
+"""Restreaming (Nishimura and Ugander, KDD 2013) of vertices over pages, with Starling's block neighbour frequency.
 
-A round empties the pages and streams the vertices past them. Each takes the page on which most of its neighbours are,
-where a neighbour that has not passed yet counts on the page of the round before. Linear deterministic greedy (LDG,
-Stanton and Kliot, KDD 2012) multiplies that number by the share of the page that is free, which keeps room for those
-to whom the page means more. Block neighbour frequency (BNF; Starling, SIGMOD 2024, section 4.2) has no such weights
-(`balance` off): a page is as good as its number of neighbours while it has room; it starts from block neighbour
-padding (`layout.bnp`) and counts the edges that leave a vertex alone. Vertices for which no page with a neighbour has
-room fill what is left in the order of the round before.
+A round empties the pages and streams the vertices. Each vertex chooses the page with most of its neighbours; a
+neighbour not yet streamed counts on its page of the previous round. Linear deterministic greedy (LDG, Stanton and
+Kliot, KDD 2012) multiplies that number by the free share of the page, which keeps room for vertices with more
+neighbours there. Block neighbour frequency (BNF; Starling, SIGMOD 2024, section 4.2) has no such weights (`balance`
+off): only the number of neighbours counts while a page has room. It starts from block neighbour padding (`layout.bnp`)
+and counts only outgoing edges. A vertex whose neighbours' pages are all full gets a free place at the end of the round,
+in the order of the previous round.
 
-A round may lose: the order with the most edges within pages is kept. Vertices are streamed in an order that is drawn,
-because in the order of slots a page that is met early scatters the ones after it. (Starling goes by vertex number, and
-ends when the overlap ratio grows no more; here rounds are counted.)
+A round may reduce the number of edges within pages, so the best order is kept. Vertices are streamed in random order,
+because in the order of slots, vertices of an early page would take the places of later pages. (Starling streams by
+vertex number, and ends when the overlap ratio stops growing; here the number of rounds is fixed.)
 
-Deterministic in parallel: a batch counts its neighbours' pages as they were before the batch, on threads, then its
-vertices choose one after the other. Time O(n R) a round; memory 20 bytes a vertex beside the order it starts from,
-and 4 bytes an edge where edges count in both directions.
+Parallel and deterministic: a batch counts its neighbours' pages before the batch, on threads, then its vertices choose
+one after the other. Time: O(n R) a round. Memory: 20 bytes a vertex besides the first order, and 4 bytes an edge if
+edges count in both directions.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from indexmill.layout.reverse import in_neighbours
 from indexmill.layout.star import StarOrder
 from indexmill.reader.threads import BlockPool
 
-#: Keeps the stream's order apart from other draws with the same seed.
+#: Separates this draw from others with the same seed.
 _STREAM = 0x5EA3
-#: Vertices that count against the same pages: at most so many, and at most one in so many of all.
+#: Limits of a batch: vertices, and batches of a round at least.
 _BATCH, _BATCHES = 4096, 64
-#: Vertices of a batch that one thread takes at a time.
+#: Vertices of a task.
 _BLOCK = 512
-#: Pages that a vertex chooses from, those with most neighbours.
+#: Pages that a vertex chooses from: those with most neighbours.
 _CHOICES = 8
 _NO_PAGE = np.uint32(0xFFFFFFFF)
 
@@ -51,9 +51,9 @@ class RestreamOrder:
     start : Order
     rounds : int
     balance : bool
-        LDG; otherwise a page is as good as its number of neighbours until it is full.
+        Weigh pages by LDG; otherwise only the number of neighbours counts.
     both_directions : bool
-        Whether the vertices that point to a vertex are its neighbours, too.
+        Whether in-neighbours count as neighbours, too.
     """
 
     start: Order = field(default_factory=StarOrder)
@@ -65,7 +65,7 @@ class RestreamOrder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Out of work, the best round so far; a round that was begun is not counted."""
+        """See `layout.order.Order`. Once work is spent, the best round so far is the result."""
         work = work or Work()
         best = self.start.fit(graph, points, nodes_per_page, seed, threads=threads, work=work)
         n, n_edges = len(best), int(graph.degrees.sum(dtype=np.int64))
@@ -91,7 +91,7 @@ class RestreamOrder:
 
 
 def edges_within_pages(graph: Adjacency, order: NDArray[np.uint32], nodes_per_page: int) -> int:
-    """Count the edges between vertices of one page: what `RestreamOrder` compares rounds by."""
+    """Return the number of edges within pages, by which `RestreamOrder` compares rounds."""
     pages = invert(order) // np.uint32(nodes_per_page)
     return int(_edges_within(graph.neighbours, graph.degrees, pages))
 
@@ -101,7 +101,7 @@ def _round(
     order: NDArray[np.uint32], b: int, balance: bool, pool: BlockPool,
 ) -> NDArray[np.uint32]:  # fmt: skip
     """Stream all vertices of `order` once; return the order of the pages they chose."""
-    n, pages = len(order), invert(order) // np.uint32(b)  # of a vertex the page it had, then the one it has
+    n, pages = len(order), invert(order) // np.uint32(b)  # the old page of each vertex, later its new page
     room = np.full(-(-n // b), b, np.int64)
     room[-1] = n - (len(room) - 1) * b
     size, homeless = room.copy(), np.zeros(n, np.bool_)
@@ -141,7 +141,7 @@ def _count(
     choices: Any,
     counts: Any,
 ) -> None:  # pragma: no cover - compiled
-    """Write the pages with most neighbours of each vertex, ties by number, and how many; `_NO_PAGE` for none."""
+    """Write the pages with most neighbours of each vertex, ties by number, and their counts; `_NO_PAGE` for none."""
     for i in range(vertices.size):
         v = np.int64(vertices[i])
         out, n_in = np.int64(degrees[v]), starts[v + 1] - starts[v]
@@ -161,7 +161,7 @@ def _count(
 
 @njit(nogil=True, cache=True)
 def _rank(choices: Any, counts: Any, page: Any, count: int) -> None:  # pragma: no cover - compiled
-    """Put a page in its place among the best; the last one falls out."""
+    """Insert a page among the best ones; the last one is dropped."""
     at = choices.size - 1
     if counts[at] >= count:
         return
@@ -175,7 +175,7 @@ def _rank(choices: Any, counts: Any, page: Any, count: int) -> None:  # pragma: 
 def _choose(
     vertices: Any, choices: Any, counts: Any, size: Any, room: Any, balance: bool, pages: Any, homeless: Any
 ) -> None:  # pragma: no cover - compiled
-    """Give each vertex its best page; one that has none is homeless, and stays where it was until the round ends."""
+    """Give each vertex its best page; a vertex without one is homeless, and keeps its old page until the round ends."""
     for i in range(vertices.size):
         v, best, most = vertices[i], np.int64(-1), 0.0
         for j in range(choices.shape[1]):
@@ -193,7 +193,7 @@ def _choose(
 
 @njit(nogil=True, cache=True)
 def _fill(order: Any, room: Any, pages: Any, homeless: Any) -> None:  # pragma: no cover - compiled
-    """Give the homeless, in the order they had, what room is left."""
+    """Give the remaining places to homeless vertices, in their old order."""
     page = 0
     for v in order:
         if homeless[v]:

@@ -1,4 +1,4 @@
-"""The reverse of a graph: the in-neighbours of every vertex."""
+"""Reverse of a graph: the in-neighbours of every vertex."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from indexmill.layout.order import Adjacency
 
 
 def in_neighbours(graph: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Return where each vertex's in-neighbours begin, int64 (n + 1,), and the in-neighbours, uint32 (n_edges,).
+    """Return the starts of each vertex's in-neighbours, int64 (n + 1,), and the in-neighbours, uint32 (n_edges,).
 
     Memory: 8 bytes a vertex and 4 bytes an edge. Time: two walks over the edges.
     """

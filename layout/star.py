@@ -1,16 +1,15 @@
 """Star packing (DiskANN++ section IV, Algorithm 3): a vertex shares its page with its nearest neighbours.
 
-Packing takes one centre after the other; each takes a page together with its nearest neighbours that have no
-page yet. Merging (`layout.ffd`, Algorithm 4) then joins the stars that do not fill a page, and stars that
-still do not are laid out back to back, so that the map is a bijection on [0, n) and addressing stays
-arithmetic.
+Packing selects one centre after the other; each centre shares a page with its nearest neighbours that have no page yet.
+Merging (`layout.ffd`, Algorithm 4) then combines stars that do not fill a page. Partial pages that remain are laid out
+back to back, so that the map is a bijection on [0, n) and addressing stays arithmetic.
 
-Deviations from the paper. It walks centres in order of their number; we take the vertex with the most
-neighbours that have no page yet (ties: the one that came to that count last), which packs fuller pages.
-Neighbours that have a page are skipped: Algorithm 3 does not say so, but without it the map would not be
-injective. Neighbours are ranked by exact distance where the paper uses PQ distance.
+Deviations from the paper: it selects centres by number; here the next centre has most neighbours without a page (ties:
+the vertex that reached this count last), which packs fuller pages. Neighbours with a page are skipped: Algorithm 3 does
+not say so, but otherwise the map would not be injective. Neighbours are ranked by exact distance; the paper uses PQ
+distances.
 
-Time O(n R); memory 24 bytes a vertex, and 4 bytes an edge for the reverse graph, which may lie in a mapped file.
+Time: O(n R). Memory: 24 bytes a vertex, and 4 bytes an edge for the reverse graph, which may be in a mapped file.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from indexmill.layout.order import Adjacency, Work
 from indexmill.layout.reverse import reverse
 
 _NOBODY = np.uint32(0xFFFFFFFF)
-#: Stands in place of a count of homeless neighbours once a vertex has a page; no list is so long.
+#: Replaces the count of homeless neighbours once a vertex has a page; no list is so long.
 _HOUSED = np.uint16(0xFFFF)
 
 
@@ -39,7 +38,7 @@ class StarOrder:
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
         *, threads: int = 1, work: Work | None = None,
     ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Not interrupted: it spends two units an edge and never more."""
+        """See `layout.order.Order`. It is never interrupted, and spends two units an edge."""
         if work is not None:
             work.spend(2 * int(graph.degrees.sum(dtype=np.int64)))
         return star_order(graph.neighbours, graph.degrees, nodes_per_page)
@@ -56,11 +55,11 @@ def star_order(
     Parameters
     ----------
     neighbours, degrees : uint32 array (n, R) and int32 array (n,)
-        Lists hold the nearest neighbour first, as `builders.vamana.build` leaves them.
+        Lists, nearest neighbour first, as `builders.vamana.build` returns them.
     nodes_per_page : int
         b, at least 1.
     sources : uint32 array, shape (n_edges,), optional
-        Room for the reverse graph; overwritten.
+        Work space for the reverse graph.
 
     Returns
     -------
@@ -77,7 +76,7 @@ def star_order(
 
 @njit(nogil=True, cache=True)
 def _unlink(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
-    """Take `v` out of the doubly linked list of vertices with `count` homeless neighbours."""
+    """Remove `v` from the doubly linked list of vertices with `count` homeless neighbours."""
     if before[v] != _NOBODY:
         after[before[v]] = after[v]
     else:
@@ -88,7 +87,7 @@ def _unlink(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # 
 
 @njit(nogil=True, cache=True)
 def _link(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
-    """Put `v` in front of the list of vertices with `count` homeless neighbours."""
+    """Insert `v` at the front of the list of vertices with `count` homeless neighbours."""
     after[v] = head[count]
     before[v] = _NOBODY
     if head[count] != _NOBODY:
@@ -98,9 +97,9 @@ def _link(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pr
 
 @njit(nogil=True, cache=True)
 def _pack(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> Any:  # pragma: no cover
-    """Algorithm 3: vertices star by star, uint32 (n,), and the size of each star, uint16.
+    """Return vertices star by star, uint32 (n,), and the size of each star, uint16, by Algorithm 3.
 
-    A vertex is homeless until it has a page. Homeless vertices hang in one list for each count of homeless
+    A vertex is homeless until it has a page. There is a list of homeless vertices for each count of homeless
     neighbours, so the best centre and every update take constant time.
     """
     n, most = neighbours.shape

@@ -1,11 +1,11 @@
-"""Balanced hierarchical k-means: clusters that hold nearly equal numbers of vectors, also of vectors not in the sample.
+"""Balanced hierarchical k-means: clusters of nearly equal size, also for vectors outside the sample.
 
-Three steps. The sample is split in two again and again, along the line between two means, always where the
-wanted share of rows lies on each side (hierarchical balanced k-means, as SPANN, BBAnn and AIO-ANN place vectors).
-Then the leaves' means become the sites of a power diagram: x belongs to the site c with the least
-``|x - c|^2 + w_c``, with weights w that bring every cell to its leaf's number of rows, so the sample is balanced by
-a rule that applies to any vector (Aurenhammer, Hoffmann and Aronov 1998). Last, sites move to their cells' means and
-the weights are fitted again, a few times, as in Lloyd's algorithm.
+1. The sample is split in two, recursively, along the line between two means, so that the wanted share of rows lies on
+   each side (hierarchical balanced k-means; SPANN, BBAnn and AIO-ANN place vectors so).
+2. The means of the leaves become the sites of a power diagram: x belongs to the site c with the least
+   ``|x - c|^2 + w_c``. The weights w are fitted so that every cell holds as many rows as its leaf. This balances the
+   sample by a rule that applies to any vector (Aurenhammer, Hoffmann and Aronov 1998).
+3. Sites move to the means of their cells and weights are fitted again, a few times, as in Lloyd's algorithm.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cluster.power import fit_weights
 from indexmill.builders.nearest.products import augment, with_one
-from indexmill.builders.parallel import map_blocks
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.threads import map_blocks, run_blocks
 
-#: Cells of the sample differ from their share by at most this fraction, unless equal rows prevent it.
+#: Largest difference of a cell of the sample from its share, as a fraction, unless equal rows prevent it.
 BALANCE_TOLERANCE = 0.01
-#: Rounds of moving sites to means; the within-cluster distances gain less than 0.5% a round after that.
+#: Rounds of moving sites to means; further rounds improve distances within clusters by less than 0.5% each.
 _ROUNDS = 4
 #: Balanced two-means steps of one split.
 _SPLIT_STEPS = 6
 #: Steps of the power iteration that finds the first direction of a split.
 _DIRECTION_STEPS = 8
-#: Balance asked for while sites still move.
+#: Tolerance of balance while sites still move.
 _LOOSE = 0.05
-#: Rows farther from the median than this many times the median distance are pulled in: in float32, squares
-#: 10,000 times larger still leave the other rows three digits.
+#: Rows farther from the median than this multiple of the median distance are pulled in: squares 10,000 times larger
+#: still leave three digits of float32 to the other rows.
 _FAR = 100.0
-#: Rows a product takes at a time.
+#: Rows of a matrix product.
 _BLOCK = 8192
 
 
@@ -46,13 +46,13 @@ def balanced_centroids(
     Parameters
     ----------
     sample : array, shape (n_sample, dim)
-        Finite. Rows very far from all others count as if they were nearer, or one could upset every product.
+        Finite. Rows very far from all others count as nearer, so that one of them cannot spoil every product.
     n_clusters : int
-        Wanted; fewer come back if the sample has fewer distinct rows, or when equal rows fill whole clusters.
+        Wanted number; fewer are returned if the sample has fewer distinct rows, or if equal rows fill whole clusters.
     seed : int
-        Decides where the search for the direction of a split starts.
+        Decides the start of the search for a split's direction.
     threads : int
-        Does not reach the result.
+        Does not change the result.
 
     Returns
     -------
@@ -68,13 +68,13 @@ def balanced_centroids(
 
     Notes
     -----
-    Every cell holds its share of the sample within `BALANCE_TOLERANCE`, or one row. The share is 1 / k, except
-    for equal rows, which always stay together. Of m new vectors of the same distribution a cell gets its share
-    within that, plus four standard deviations of drawing: ``4 sqrt(k / m + k / n_sample)`` of a share. The fit
-    stops after a fixed number of steps, which are too few where cells form a long chain: of 64 along one line
-    some hold twice their share.
+    Every cell holds its share of the sample within `BALANCE_TOLERANCE`, or within one row. The share is 1 / k, except
+    for equal rows, which always stay together. Of m new vectors of the same distribution, a cell gets its share within
+    that tolerance plus four standard deviations of sampling, ``4 sqrt(k / m + k / n_sample)`` of a share. The fit stops
+    after a fixed number of steps. These are too few for cells in a long chain: of 64 along one line, some hold twice
+    their share.
 
-    Memory: the sample as float32 twice, and 4 bytes times ``n_sample * n_clusters``.
+    Memory: the sample as float32 twice, and ``4 * n_sample * n_clusters`` bytes.
     """
     if n_clusters < 1 or len(sample) == 0:
         raise ConfigError(
@@ -99,9 +99,9 @@ def balanced_centroids(
 
 
 def _centred(sample: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the rows less their component-wise median, those far outside pulled in, and that median."""
-    some = sample[:: max(1, len(sample) // 4096)]
-    origin = np.median(some.astype(np.float64), axis=0).astype(np.float32)
+    """Return the rows minus their component-wise median, with outliers pulled in, and that median."""
+    thinned = sample[:: max(1, len(sample) // 4096)]
+    origin = np.median(thinned.astype(np.float64), axis=0).astype(np.float32)
     rows = sample.astype(np.float32)
     rows -= origin
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
@@ -113,7 +113,7 @@ def _centred(sample: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.floa
 
 
 def _split(rows: NDArray[np.float32], n_leaves: int, seed: int, threads: int) -> list[NDArray[np.int64]]:
-    """Divide the rows into at most `n_leaves` sets of near equal size; returns the row numbers of each."""
+    """Divide the rows into at most `n_leaves` sets of nearly equal size; return the row numbers of each."""
     open_sets = [(np.arange(len(rows)), n_leaves)]
     while any(wanted > 1 for _, wanted in open_sets):
         level = open_sets
@@ -128,9 +128,9 @@ def _split(rows: NDArray[np.float32], n_leaves: int, seed: int, threads: int) ->
 def _halve(
     rows: NDArray[np.float32], ids: NDArray[np.int64], wanted: int, seed: int
 ) -> list[tuple[NDArray[np.int64], int]]:
-    """Divide one set of rows in two, each with the number of leaves it shall have.
+    """Divide one set of rows in two; return both with the number of leaves that each is to have.
 
-    A set stays whole when equal rows would leave one side less than half a leaf.
+    A set stays whole if equal rows would leave less than half a leaf on one side.
     """
     if wanted == 1:
         return [(ids, 1)]
@@ -156,7 +156,7 @@ def _halve(
 
 
 def _first_direction(mine: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
-    """Return about the direction of largest variance, float32 (dim,), by power iteration."""
+    """Return an approximate direction of largest variance, float32 (dim,), by power iteration."""
     mean = mine.mean(axis=0, dtype=np.float64).astype(np.float32)
     direction: Any = np.random.default_rng(seed).standard_normal(mine.shape[1], dtype=np.float32)
     for _ in range(_DIRECTION_STEPS):
@@ -166,12 +166,12 @@ def _first_direction(mine: NDArray[np.float32], seed: int) -> NDArray[np.float32
         if not length > 0:
             break
         direction = longer / length
-    found: NDArray[np.float32] = direction
-    return found
+    result: NDArray[np.float32] = direction
+    return result
 
 
 def _cut(projection: NDArray[np.float32], share: float) -> NDArray[np.bool_]:
-    """Mark the smaller values, as near to `share` of them as equal values allow; none if all are equal."""
+    """Mark the smallest values, as close to `share` of them as ties allow; none if all are equal."""
     ordered = np.sort(projection)
     starts = np.concatenate([[0], np.flatnonzero(ordered[1:] > ordered[:-1]) + 1])
     start = starts[np.abs(starts - share).argmin()] if len(starts) > 1 else 0
@@ -180,15 +180,14 @@ def _cut(projection: NDArray[np.float32], share: float) -> NDArray[np.bool_]:
 
 
 def _distances(rows: NDArray[np.float32], sites: NDArray[np.float32], threads: int) -> NDArray[np.float32]:
-    """Return squared distances (m, k), each row less its |x|^2."""
+    """Return squared distances (m, k), each row minus its |x|^2."""
     augmented = augment(sites)
     out = np.empty((len(rows), len(sites)), np.float32)
 
     def block(first: int, last: int) -> None:
         np.matmul(with_one(rows[first:last]), augmented, out=out[first:last])
 
-    for _ in map_blocks(block, len(rows), _BLOCK, threads):
-        pass
+    run_blocks(block, len(rows), _BLOCK, threads)
     return out
 
 

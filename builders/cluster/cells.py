@@ -1,8 +1,8 @@
-"""The cells that vectors belong to and that queries probe: nearest centroids, exactly.
+"""Exact nearest centroids: the cells that vectors belong to and that queries probe.
 
-Products find a few centroids that may be nearest, and distances computed in float64 decide. Bytes are compared with
-rounded centroids in integers first: what rounding may hide is bounded by the triangle inequality, and the few vectors
-for which the bound does not decide go through the products.
+Matrix products find a few candidate centroids, and distances computed in float64 decide between them. Vectors of bytes
+are first compared in integers with rounded centroids. The triangle inequality bounds the effect of rounding; the few
+vectors that the bound leaves undecided go through the products.
 """
 
 from __future__ import annotations
@@ -15,46 +15,44 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import MAX_DIM, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import PRODUCT_ROWS, nearest_points
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
-#: Centroids looked at beyond those wanted: products are float32. Integers know rounded centroids only: of them as many
-#: again as are wanted and two, up to so many wanted; for more the products decide sooner.
+#: Candidates beyond the wanted number, because products are float32; and the largest wanted number for which rounded
+#: centroids are compared in integers (twice the wanted number plus two of them): beyond, products are faster.
 _SPARE, _MOST_ROUNDED = 3, 8
-#: Cells up to which the nearest are found one by one, and pairs of rows and cells that are sorted at a time beyond.
+#: Largest wanted number for which lists are kept by insertion, and pairs of rows and cells sorted at a time beyond it.
 _MOST_FOUND, _SORTED = 256, 1 << 20
-#: Far more than float64 loses of a distance.
+#: Far above the rounding error of a float64 distance.
 _ROUNDING = 1e-6
-#: Rows whose cells are found at a time: two threads share what a few thousand queries probe.
+#: Rows of a task when several threads work: small enough that two threads share a few thousand queries.
 _PROBED = 1024
-#: Rows whose distances are computed at a time.
+#: Rows of a task that computes exact distances.
 _BLOCK = 4096
 
 
 class Cells:
-    """Finds the cell of each vector.
+    """Search for the cell of each vector.
 
-    Memory: the centroids, and for bytes these rounded, as floats and as bytes; `nearest` holds 64 bytes a vector, the
-    centroids three times, and for each thread 4,096 vectors as float32.
+    Memory: the centroids, and for vectors of bytes the rounded centroids as floats and as bytes. `nearest` holds 64
+    bytes a vector, the centroids three times, and 4,096 vectors as float32 for each thread.
 
     Parameters
     ----------
     centroids : float32 array, shape (n_cells, dim)
     dtype : numpy dtype
-        Of the vectors to come.
-    device : ArrayDevice, optional
-        Where candidates are found, in place of here; distances computed here decide all the same.
+        Type of the vectors to search for.
+    gpu : Gpu, optional
+        Finds the candidates in place of the processor, which still computes the distances that decide.
     """
 
-    def __init__(
-        self, centroids: NDArray[np.float32], dtype: np.dtype[Any], device: ArrayDevice | None = None
-    ) -> None:
+    def __init__(self, centroids: NDArray[np.float32], dtype: np.dtype[Any], gpu: Gpu | None = None) -> None:
         self.centroids = centroids
-        self._panels, self._device = None, device
-        if device is None and dtype.name in ("uint8", "int8") and centroids.shape[1] <= MAX_DIM:
+        self._panels, self._gpu = None, gpu
+        if gpu is None and dtype.name in ("uint8", "int8") and centroids.shape[1] <= MAX_DIM:
             info = np.iinfo(dtype)
             rounded = np.clip(np.rint(centroids), info.min, info.max)
             self._panels = in_panels(comparable(rounded.astype(dtype)))
@@ -66,18 +64,17 @@ class Cells:
         return self.nearest_few(vectors, 1, threads)[:, 0]
 
     def nearest_few(self, vectors: NDArray[Any], nprobe: int, threads: int = 1) -> NDArray[np.uint32]:
-        """Return what `nearest_cells` does, for a few of them and bytes in a third of the time."""
+        """Return the result of `nearest_cells`; for few cells and vectors of bytes in a third of the time."""
         if self._panels is None or nprobe > _MOST_ROUNDED:
-            return nearest_cells(vectors, self.centroids, nprobe, threads, self._device)
-        bytes_ = comparable(vectors)
+            return nearest_cells(vectors, self.centroids, nprobe, threads, self._gpu)
         fanout = min(2 * nprobe + 2, len(self.centroids))
-        candidates = nearest_in_panels(bytes_, self._panels, fanout, threads)
+        candidates = nearest_in_panels(comparable(vectors), self._panels, fanout, threads)
         cells, keys = _ranked(vectors, self.centroids, candidates, threads)
         if fanout == len(self.centroids):
             return cells[:, :nprobe]
         last = vectors.astype(np.float32) - self._rounded[candidates[:, -1]]
         beyond = np.sqrt(np.einsum("ij,ij->i", last, last, dtype=np.float64)) - self._off
-        # Every other centroid is at least `beyond` away. Where that does not settle it, look at all of them.
+        # Every other centroid is at least `beyond` away. Where this does not decide, all centroids are compared.
         doubtful = np.flatnonzero(np.sqrt(keys[:, nprobe - 1]) >= beyond)
         if len(doubtful):
             cells[doubtful, :nprobe] = nearest_cells(vectors[doubtful], self.centroids, nprobe, threads)
@@ -85,12 +82,12 @@ class Cells:
 
 
 def _farthest(centroids: NDArray[np.float32], rounded: NDArray[np.float32]) -> float:
-    """Return a distance from what it is rounded to that no centroid exceeds, and hardly more than the largest."""
+    """Return a tight upper bound of the distance between a centroid and its rounded version."""
     most, dim = 0.0, int(centroids.shape[1])
     for first in range(0, len(centroids), _BLOCK):
         apart = centroids[first : first + _BLOCK] - rounded[first : first + _BLOCK]
         most = max(most, float(np.einsum("ij,ij->i", apart, apart).max()))
-    return float(math.sqrt(most) * (1 + dim * 2.0**-23))  # float32 loses no more of a sum of so many squares
+    return float(math.sqrt(most) * (1 + dim * 2.0**-23))  # the rounding error of a float32 sum of dim squares
 
 
 def nearest_cells(
@@ -98,7 +95,7 @@ def nearest_cells(
     centroids: NDArray[np.float32],
     nprobe: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `nprobe` nearest centroids of each vector, nearest first, ties by the smaller number.
 
@@ -108,49 +105,48 @@ def nearest_cells(
     centroids : float32 array, shape (n_cells, dim)
     nprobe : int
         At most n_cells.
-    device : ArrayDevice, optional
-        Where candidates are found, up to 256 cells.
+    gpu : Gpu, optional
+        Finds the candidates if `nprobe` is at most 256.
 
     Returns
     -------
     uint32 array, shape (m, nprobe)
     """
-    if nprobe > _MOST_FOUND:  # lists are kept by insertion, which does not go with long ones
+    if nprobe > _MOST_FOUND:  # insertion is slow in long lists
         parts = [np.empty((0, nprobe), np.uint32)]
         step = max(1, _SORTED // len(centroids))
         for first in range(0, len(vectors), step):
-            some = vectors[first : first + step]
-            everywhere = np.tile(np.arange(len(centroids), dtype=np.uint32), (len(some), 1))
-            parts.append(_ranked(some, centroids, everywhere, threads)[0][:, :nprobe])
+            rows = vectors[first : first + step]
+            all_cells = np.tile(np.arange(len(centroids), dtype=np.uint32), (len(rows), 1))
+            parts.append(_ranked(rows, centroids, all_cells, threads)[0][:, :nprobe])
         return np.concatenate(parts)
     fanout = min(nprobe + _SPARE, len(centroids))
-    if device is not None:
-        found = nearest_on(device, vectors, centroids, fanout)
+    if gpu is not None:
+        candidates = nearest_on(gpu, vectors, centroids, fanout)
     else:
-        rows = PRODUCT_ROWS if threads == 1 else _PROBED  # of which products see tiles that are the same
-        found = nearest_points(vectors, centroids, fanout, threads, block_rows=rows)
-    return _ranked(vectors, centroids, found, threads)[0][:, :nprobe]
+        block_rows = PRODUCT_ROWS if threads == 1 else _PROBED  # either way products have the same tiles
+        candidates = nearest_points(vectors, centroids, fanout, threads, block_rows=block_rows)
+    return _ranked(vectors, centroids, candidates, threads)[0][:, :nprobe]
 
 
 def _ranked(
     vectors: NDArray[Any], centroids: NDArray[np.float32], candidates: NDArray[np.uint32], threads: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.float64]]:
-    """Return candidates by their true distance, ties by number, and their squared distances."""
+    """Return the candidates sorted by exact distance, ties by number, and their squared distances."""
     keys, points = np.empty(candidates.shape, np.float64), np.require(centroids, np.float32, ["C", "W"])
 
     def block(first: int, last: int) -> None:
         rows = np.require(vectors[first:last], np.float32, ["C", "W"])
         _distances(rows, points, candidates[first:last], keys[first:last])
 
-    for _ in map_blocks(block, len(vectors), _BLOCK, threads):
-        pass
+    run_blocks(block, len(vectors), _BLOCK, threads)
     order = np.lexsort((candidates, keys), axis=1)
     return np.take_along_axis(candidates, order, 1), np.take_along_axis(keys, order, 1)
 
 
 @njit(nogil=True, cache=True)
 def _distances(rows: Any, centroids: Any, candidates: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write squared distances, float64: four sums side by side, the same on every machine."""
+    """Write squared distances, float64, as four partial sums: the same bits on every machine."""
     dim = rows.shape[1]
     whole = dim // 4 * 4
     for i in range(rows.shape[0]):

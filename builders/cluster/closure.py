@@ -1,10 +1,11 @@
-"""The cells that a vector belongs to where it may lie in several: SPANN's closure assignment (section 3.2.2).
+"""Assignment of a vector to several cells: SPANN's closure assignment (section 3.2.2).
 
-A vector goes to its nearest cell, and to others whose centroid is not much farther, up to a number of copies. The rule
-of relative neighbourhood graphs leaves out a cell whose centroid is nearer to a chosen one than to the vector: it lies
-in the same direction, and its lists would be probed together with the chosen one's.
+A vector goes to its nearest cell, and to other cells whose centroid is not much farther, up to a number of copies. The
+rule of relative neighbourhood graphs leaves out a cell whose centroid is nearer to a chosen centroid than to the
+vector: such a cell lies in the same direction, and a search would probe it together with the chosen one.
 
-Deviation: the paper compares a cell with the one chosen before it, this with all chosen ones, as a graph's prune does.
+Deviation: the paper compares a cell with the one chosen last; here it is compared with all chosen cells, as in a
+graph's prune.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.cells import nearest_cells
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 
-#: Marks places beyond a vector's last cell.
+#: Fills the places after a vector's last cell.
 NO_CELL = 0xFFFFFFFF
-#: Cells that are looked at for each copy: the rule leaves most of them out.
+#: Candidate cells for each copy: the rule leaves out most of them.
 _PER_COPY = 4
-#: Cells of vectors that are counted at a time.
+#: Entries of the assignment counted at a time.
 _COUNTED = 1 << 18
 
 
@@ -31,7 +32,7 @@ def closure_cells(
     centroids: NDArray[np.float32],
     copies: int,
     slack: float,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> NDArray[np.uint32]:
     """Return the cells of each vector, nearest first.
 
@@ -43,8 +44,8 @@ def closure_cells(
         F, at least 1.
     slack : float
         epsilon: a centroid may be 1 + epsilon times as far away as the nearest one.
-    device : ArrayDevice, optional
-        Of `nearest_cells`.
+    gpu : Gpu, optional
+        See `nearest_cells`.
 
     Returns
     -------
@@ -52,7 +53,7 @@ def closure_cells(
         `NO_CELL` where a vector has fewer.
     """
     wanted = min(_PER_COPY * copies, len(centroids))
-    candidates = nearest_cells(vectors, centroids, wanted, device=device)
+    candidates = nearest_cells(vectors, centroids, wanted, gpu=gpu)
     found = np.full((len(vectors), copies), NO_CELL, np.uint32)
     rows = np.require(vectors, np.float32, ["C", "W"])
     _choose(rows, np.require(centroids, np.float32, ["C", "W"]), candidates, (1.0 + slack) ** 2, found)
@@ -60,20 +61,20 @@ def closure_cells(
 
 
 def cell_sizes(cells: NDArray[np.uint32], n_cells: int) -> NDArray[np.int64]:
-    """Return how many vectors lie in each cell, copies counted: int64 (n_cells,).
+    """Return the number of vectors in each cell, copies included: int64 (n_cells,).
 
     Memory: the result twice, and 5 MiB.
 
     Parameters
     ----------
     cells : uint32 array, shape (n, copies)
-        Of `closure_cells`; may be a mapped file.
+        As `closure_cells` returns it; may be a mapped file.
     n_cells : int
     """
     sizes, step = np.zeros(n_cells, np.int64), max(1, _COUNTED // cells.shape[1])
     for first in range(0, len(cells), step):
-        some = cells[first : first + step]
-        sizes += np.bincount(some[some != NO_CELL], minlength=n_cells)
+        part = cells[first : first + step]
+        sizes += np.bincount(part[part != NO_CELL], minlength=n_cells)
     return sizes
 
 
@@ -87,7 +88,7 @@ def _squared(a: Any, b: Any) -> float:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _choose(rows: Any, centroids: Any, candidates: Any, reach: float, found: Any) -> None:  # pragma: no cover
-    """Fill `found` from `candidates`, which are in the order of their distances."""
+    """Fill `found` from `candidates`, which are sorted by distance."""
     for i in range(rows.shape[0]):
         found[i, 0] = candidates[i, 0]
         n, limit = 1, reach * _squared(rows[i], centroids[candidates[i, 0]])

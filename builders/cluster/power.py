@@ -1,10 +1,10 @@
 """Weights of a power diagram whose cells hold given numbers of rows.
 
-x belongs to the site c with the least ``|x - c|^2 + w_c``. The right weights are the dual solution of a transport
-problem, a concave function of w whose gradient is load less target (Aurenhammer, Hoffmann and Aronov 1998). It has
-kinks wherever rows lie in separate clusters, and moving one weight at a time gets stuck there. So rows belong to
-cells by softmin at a temperature, which makes the function smooth, and Newton's steps follow its maximum while the
-temperature falls.
+x belongs to the site c with the least ``|x - c|^2 + w_c``. The weights are the dual solution of a transport problem:
+they maximize a concave function of w whose gradient is load minus target (Aurenhammer, Hoffmann and Aronov 1998). The
+function has kinks where rows lie in separate clusters, and changing one weight at a time gets stuck there. Therefore
+rows belong to cells by softmin at a temperature, which makes the function smooth, and Newton's steps follow the maximum
+while the temperature falls.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import map_blocks
 
-#: Temperatures of one fit at most, and the factor between them; Newton steps at each, and halvings of a step.
+#: Most temperatures of a fit, the factor between them, Newton steps at each temperature, and halvings of a step.
 _TEMPERATURES, _COOLING, _NEWTON_STEPS, _HALVINGS = 12, 3.0, 6, 8
-#: Weights move by at most this many temperatures a step: further out the quadratic model is worth nothing.
+#: Longest step of a weight, in temperatures: the quadratic model fails further out.
 _LONGEST_STEP = 8.0
-#: Added to the Hessian's diagonal, in shares: it is singular, and nearly so where cells are far apart.
+#: Added to the diagonal of the singular Hessian, in shares.
 _RIDGE = 1e-3
-#: Rows a thread takes at a time.
+#: Rows of a task.
 _BLOCK = 8192
 
 
 class _Loads(NamedTuple):
-    """What a set of weights does to the rows; cells are soft at a temperature, and hard counts are beside them."""
+    """Loads of the cells under a set of weights: soft loads at a temperature, and hard counts."""
 
-    value: float  # of the smoothed dual, to be raised
+    value: float  # of the smoothed dual, which is maximized
     soft: NDArray[np.float64]  # (k,) shares of the rows
     together: NDArray[np.float64]  # (k, k) mean of p_a p_b over the rows
     hard: NDArray[np.int64]  # (k,) rows
@@ -48,22 +48,22 @@ def fit_weights(
     Parameters
     ----------
     distances : float32 array, shape (m, k)
-        Squared distances of m rows to k sites; a constant may be missing in each row.
+        Squared distances of m rows to k sites, up to a constant in each row.
     weights : float64 array, shape (k,)
-        Where to start.
+        Start of the fit.
     targets : int64 array, shape (k,)
         Positive, with sum m.
     temperature : float
-        Squared distance over which cells blend into each other at first.
+        First temperature: the squared distance over which neighbouring cells overlap.
     tolerance : float
-        Stop when no cell differs from its target by more than this fraction, or by one row.
+        The fit stops when no cell differs from its target by more than this fraction, or by more than one row.
     threads : int
-        Does not reach the result.
+        Does not change the result.
 
     Returns
     -------
     float64 array, shape (k,)
-        Those tried whose worst cell was least wrong: no weights part equal rows.
+        Of the weights tried, those whose worst cell differs least from its target: no weights separate equal rows.
     """
     shares = targets / len(distances)
     best, least = weights, np.inf

@@ -1,12 +1,12 @@
 """Overlapping shards: balanced cells of space, and a border strip whose vectors belong to two of them.
 
 DiskANN (section 3.3) assigns every vector to its two nearest k-means centroids, so that the shard graphs share
-vertices and their union hangs together; twice the vectors make twice the work. Only vectors near a border need
-to be shared: here a vector goes to its own cell, and to the second nearest if it lies within a strip along the
-boundary, as wide as it must be for the wanted share of vectors. Cells are those of a power diagram
-(`builders.cluster.balanced`), so that they hold about equally many.
+vertices and their union is connected; twice the vectors mean twice the work. Only vectors near a border need to be
+shared. Here a vector goes to its own cell, and also to the second nearest cell if it lies in a strip along the
+boundary. The width of the strip follows from the wanted share of vectors. Cells are those of a power diagram
+(`builders.cluster.balanced`), so they hold nearly equal numbers.
 
-A cell that is still too large, because vectors are equal or nearly so, is cut at random: each of its vectors
+A cell that is still too large, because its vectors are equal or nearly equal, is cut at random: each of its vectors
 goes to two of its parts.
 """
 
@@ -21,17 +21,17 @@ from indexmill.builders.cluster.balanced import balanced_centroids
 from indexmill.builders.nearest.products import nearest_points, power_distances
 from indexmill.formats.errors import BudgetError
 
-#: Shards each vector belongs to at most.
+#: Most shards of a vector.
 FANOUT = 2
-#: Tries with one cell more before cells are cut at random.
+#: Tries, each with one more cell, before cells are cut at random.
 _MORE_CELLS = 4
-#: Standard errors of the sample that a shard's size leaves room for.
+#: Safety margin of a shard's size, in standard errors of the sample.
 _SIGMAS = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class ShardPlan:
-    """Which vectors belong to which shards.
+    """Assignment of vectors to shards.
 
     Attributes
     ----------
@@ -39,9 +39,9 @@ class ShardPlan:
     weights : float32 array, shape (n_cells,)
         A vector belongs to the cell of least ``|x - c|^2 + w``.
     border : float
-        Half the width of the strip, in units of distance.
+        Half the width of the strip, as a distance.
     parts : int64 array, shape (n_cells,)
-        Parts that each cell is cut into; 1 for nearly all.
+        Parts of each cell; 1 for nearly all cells.
     """
 
     centroids: NDArray[np.float32]
@@ -57,13 +57,13 @@ class ShardPlan:
     def assign(
         self, vectors: NDArray[np.generic], first: int, threads: int = 1
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Return the memberships of `vectors`, shape (m, dim), whose vector ids start at `first`.
+        """Return the shards of `vectors`, shape (m, dim), whose vector ids start at `first`.
 
         Returns
         -------
         shards : uint32 array, shape (k,)
         rows : int64 array, shape (k,)
-            Row of `vectors` that belongs to the shard beside it; every row once or twice.
+            Row of `vectors` in the shard at the same place of `shards`; every row occurs once or twice.
         """
         m = len(vectors)
         if len(self.centroids) == 1:
@@ -76,7 +76,7 @@ class ShardPlan:
         parts = self.parts[cells[:, 0]]
         cut = parts > 1
         own = starts[cells[:, 0]] + ids % parts
-        # The second part of a cut cell runs through all the others as ids go on, so that every two parts share vectors.
+        # With growing ids, the second part of a cut cell runs through all other parts: every two parts share vectors.
         step = 1 + ids // parts % np.maximum(parts - 1, 1)
         other_part = starts[cells[:, 0]] + (ids + step) % parts
         other_cell = starts[cells[:, 1]] + ids % self.parts[cells[:, 1]]
@@ -117,7 +117,7 @@ def plan_shards(
     Raises
     ------
     BudgetError
-        If a shard would have to be smaller than the sample can tell.
+        If the sample is too small for so many shards.
     """
     n_cells = max(2, -(-int(n * (1 + overlap)) // shard_vectors))
     if n_cells > len(sample) // 4:
@@ -135,7 +135,7 @@ def plan_shards(
 def _fit(
     sample: NDArray[np.generic], n: int, n_cells: int, overlap: float, seed: int, threads: int
 ) -> tuple[ShardPlan, float]:
-    """Return a plan without cuts and the size its largest shard will hardly exceed."""
+    """Return a plan without cuts, and a bound that its largest shard very rarely exceeds."""
     centroids, weights = balanced_centroids(sample, n_cells, seed, threads)
     parts = np.ones(len(centroids), np.int64)
     plan = ShardPlan(centroids, weights, 0.0, parts)
@@ -147,7 +147,7 @@ def _fit(
 
 
 def _largest(plan: ShardPlan, sample: NDArray[np.generic], n: int, threads: int) -> NDArray[np.float64]:
-    """Return the size that each shard will hardly exceed, judged by the sample."""
+    """Return a bound for each shard's size, from the sample, that is very rarely exceeded."""
     shards, _ = plan.assign(sample, 0, threads)
     share = np.bincount(shards, minlength=plan.n_shards) / len(sample)
     error = np.sqrt(share * np.maximum(1 - share, 0) / len(sample)) if len(sample) < n else 0.0

@@ -1,4 +1,4 @@
-"""Random leaders (eCP) and the indexes over them that assign a vector without comparing it with every leader.
+"""Random leaders (eCP) and indexes that assign a vector to its leader without comparing it with all of them.
 
-Imports `builders.nearest` and `builders.vamana`.
+Imports `builders.nearest`, `builders.lists` and `builders.vamana`.
 """

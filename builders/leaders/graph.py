@@ -8,37 +8,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders.leaders import checked
-from indexmill.builders.parallel import map_blocks
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+from indexmill.builders.leaders.base import checked
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
+from indexmill.reader.threads import run_blocks
 
-#: As the navigation graph's, with less slack: vertices are few, and short lists make short searches.
+#: Like the navigation graph's, with less slack: there are few vertices, and short lists make short searches.
 LEADER_VAMANA = VamanaParameters(max_degree=32, build_list_size=64, alpha=1.1)
-#: Candidates a search keeps.
+#: Candidates that a search keeps.
 DEFAULT_LIST_SIZE = 32
-#: Vectors a thread takes at a time.
+#: Vectors of a task.
 _BLOCK = 4096
 
 
 class LeaderGraph:
-    """A graph over leaders.
+    """Index over leaders that searches a graph greedily.
 
     Parameters
     ----------
     leaders : array, shape (n_leaders, dim)
-        uint8 leaders stay uint8: distances are exact, and four times as many fit a cache.
+        uint8 leaders stay uint8: distances are exact, and a cache holds four times as many.
     list_size : int
-        L, candidates a search keeps; a larger fanout raises it.
+        L, candidates that a search keeps; at least the fanout.
     seed : int
     threads : int
-        Does not reach the result.
+        Does not change the result.
 
     Notes
     -----
-    Memory: the leaders, and 132 bytes each for the graph; while it is built 300 bytes each. A thread at work holds
-    less than 1 MiB.
+    Memory: the leaders and 132 bytes a leader for the graph, 300 bytes during the build. Each thread holds less than
+    1 MiB.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class LeaderGraph:
         self.graph = build_vamana(self.leaders, entry, LEADER_VAMANA, seed=seed, threads=threads)
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """See `builders.leaders.leaders.LeaderIndex`."""
+        """See `builders.leaders.base.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
         found = np.empty((len(rows), fanout), np.uint32)
         graph, list_size = self.graph, max(self.list_size, fanout)
@@ -60,6 +61,5 @@ class LeaderGraph:
                 found[first:last],
             )  # fmt: skip
 
-        for _ in map_blocks(block, len(rows), _BLOCK, threads):
-            pass
+        run_blocks(block, len(rows), _BLOCK, threads)
         return found

@@ -1,12 +1,12 @@
-"""Leaders in k-means groups, probed a block of vectors at a time: the fast way to assign many vectors.
+"""Leaders in k-means groups, probed for a block of vectors at a time: the fastest assignment of many vectors.
 
-A vector is compared with all groups' centroids and then with the leaders of every group whose centroid is at most
-a slack farther, in squared distance, than the nearest. The slack is fitted: vectors with known nearest leaders say
-how large it must be for the wanted share of them. (IVF's probes, with a margin in place of a fixed number: vectors
-well inside a group probe few, those between groups many.)
+A vector is compared with the centroids of all groups, then with the leaders of every group whose squared distance
+exceeds the least one by at most a slack. The slack is fitted to vectors with known nearest leaders, so that the wanted
+share of these leaders is found. (As IVF probes, with a margin in place of a fixed number of lists: a vector inside a
+group probes few groups, a vector between groups many.)
 
-uint8 vectors are compared in integers. float32 vectors are compared by codes of a byte a component, and the best
-few ranked by their true distances; where codes lose too many, by matrix products.
+uint8 vectors are compared in integers. float32 vectors are compared by codes of one byte a component, and the best few
+are ranked by exact distance; if codes lose too many leaders, by matrix products.
 """
 
 from __future__ import annotations
@@ -17,41 +17,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders.leaders import ExactLeaders, checked
+from indexmill.builders.leaders.base import ExactLeaders, checked
 from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_within
 from indexmill.builders.nearest.byte_codes import ByteCodes, fit_codes, rank_exactly
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import nearest_points, origin_of
-from indexmill.builders.parallel import map_blocks
+from indexmill.builders.streams import LEADER_GROUPS
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.threads import map_blocks
 
-#: Groups for a number of leaders: its square root times this. More make more and smaller products.
+#: Number of groups, as a multiple of the square root of the number of leaders. More groups make smaller products.
 _GROUPS_PER_ROOT = 2.0
-#: Lloyd's steps that fit the centroids, from random leaders.
+#: Lloyd steps that fit the centroids, starting from random leaders.
 _LLOYD_STEPS = 8
-#: Vectors that fit the slack, at most.
+#: Most vectors that the slack is fitted to.
 _FIT_VECTORS = 4096
-#: Candidates found by codes beyond those asked for, and share of the permitted disagreement that codes may cause.
+#: Candidates found by codes beyond the fanout, and the share of the permitted disagreement that codes may cause.
 _SPARE, _LOST = 3, 0.1
-#: Keeps the first centroids apart from other draws with the same seed.
-_STREAM = 0x6209
 
 
 class LeaderGroups:
-    """An index over leaders, made to agree with brute force on about `agreement` of the vectors.
+    """Index over leaders that agrees with brute force on approximately a share `agreement` of the vectors.
 
     Parameters
     ----------
     leaders : array, shape (n_leaders, dim)
     sample : array, shape (n_sample, dim)
-        Vectors like those to be assigned, none of them a leader; the first 4,096 fit the slack.
+        Vectors like those to be assigned, none of them a leader; the slack is fitted to the first 4,096.
     fanout : int
-        The slack brings the nearest `fanout` leaders within reach.
+        Leaders of a vector that the slack is to reach.
     agreement : float
-        Share of the sample's true (vector, leader) pairs within reach; 1 for all of them.
+        Share of the sample's true (vector, leader) pairs that the slack is to reach.
     seed : int
     threads : int
-        Does not reach the result.
+        Does not change the result.
 
     Raises
     ------
@@ -60,8 +59,8 @@ class LeaderGroups:
 
     Notes
     -----
-    Memory: the leaders, and a byte a component more (four, if codes lose too many); a thread at work holds its 8,192
-    vectors likewise, 2 KiB times the number of groups, and 16 bytes a probe.
+    Memory: the leaders, and one more byte a component (four if codes lose too many leaders). Each thread holds its
+    8,192 vectors in the same form, 2 KiB times the number of groups, and 16 bytes a probe.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class LeaderGroups:
         self.slack = self._fit_slack(rows, group[truth], agreement)
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """See `builders.leaders.leaders.LeaderIndex`."""
+        """See `builders.leaders.base.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
 
         def block(first: int, last: int) -> NDArray[np.uint32]:
@@ -118,20 +117,20 @@ class LeaderGroups:
     def _fit_codes(
         self, rows: NDArray[Any], truth: NDArray[np.uint32], agreement: float, threads: int
     ) -> ByteCodes | None:
-        """Return codes that lose hardly any of the true leaders of some rows, if float32 leaders have them."""
+        """Return codes of float32 leaders that lose few of the true leaders of `rows`; None if there are none."""
         if self.leaders.dtype == np.uint8:
             return None
         codes = fit_codes(self.leaders)
-        held, asked = codes.encode(self.leaders), codes.encode(rows)
-        if not fits_panels(held):
+        leader_codes, row_codes = codes.encode(self.leaders), codes.encode(rows)
+        if not fits_panels(leader_codes):
             return None
-        keep = min(truth.shape[1] + _SPARE, len(held))
-        kept = nearest_in_panels(asked, in_panels(held), keep, threads)
+        keep = min(truth.shape[1] + _SPARE, len(leader_codes))
+        kept = nearest_in_panels(row_codes, in_panels(leader_codes), keep, threads)
         lost = [np.mean((kept != column[:, None]).all(axis=1)) for column in truth.T]
         return codes if max(lost) <= _LOST * (1 - agreement) else None
 
     def _fit_slack(self, rows: NDArray[Any], homes: NDArray[np.uint32], agreement: float) -> float:
-        """Return by how much the centroid of a true leader's group may be farther than the nearest centroid."""
+        """Return the slack: how much farther than the nearest centroid that of a true leader's group may be."""
         scores = self._centroids.scores(self._prepared(rows), 0).astype(np.float64)
         farther = np.take_along_axis(scores, homes.astype(np.int64), 1) - scores.min(axis=1, keepdims=True)
         return float(np.quantile(farther, agreement, method="higher"))
@@ -140,14 +139,16 @@ class LeaderGroups:
 def _fit_groups(
     points: NDArray[np.float32], seed: int, threads: int
 ) -> tuple[NDArray[np.float32], NDArray[np.uint32]]:
-    """Cluster the leaders; returns the centroids and each leader's nearest centroid."""
+    """Cluster the leaders; return the centroids and each leader's nearest centroid."""
     k = max(1, round(_GROUPS_PER_ROOT * len(points) ** 0.5))
-    first = np.random.default_rng([seed, _STREAM]).choice(len(points), min(k, len(points)), replace=False)
+    first = np.random.default_rng([seed, LEADER_GROUPS]).choice(
+        len(points), min(k, len(points)), replace=False
+    )
     centroids = points[np.sort(first)]
     for _ in range(_LLOYD_STEPS):
         group = nearest_points(points, centroids, 1, threads)[:, 0]
         order = np.argsort(group, kind="stable")
         _, starts, counts = np.unique(group[order], return_index=True, return_counts=True)
         sums = np.add.reduceat(points[order], starts, axis=0, dtype=np.float64)
-        centroids = (sums / counts[:, None]).astype(np.float32)  # groups without a leader are gone
+        centroids = (sums / counts[:, None]).astype(np.float32)  # groups without a leader disappear
     return centroids, nearest_points(points, centroids, 1, threads)[:, 0]

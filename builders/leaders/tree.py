@@ -1,9 +1,9 @@
-"""Leaders in a tree of any depth, as eCP builds it.
+"""Leaders in a tree of any depth, as in eCP.
 
-The lowest level holds all leaders; each level above is a random sample of the one below, and every point belongs
-to its nearest point a level up. Levels shrink by the same factor, ``n_leaders ** (1 / depth)``. A search keeps the
-best few nodes of each level (eCP descends into one). Deviation: a block of vectors descends together, one level
-after another, so that many are compared at once.
+The lowest level holds all leaders. Each higher level is a random sample of the level below, and every point belongs to
+its nearest point one level up. Levels shrink by the same factor, ``n_leaders ** (1 / depth)``. A search keeps the best
+few nodes of each level (eCP descends into one). Deviation: a block of vectors descends together, level by level, so
+that many are compared at once.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
-from indexmill.builders.leaders.leaders import ExactLeaders, checked
-from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups, pairs_of
+from indexmill.builders.leaders.base import ExactLeaders, checked
+from indexmill.builders.leaders.probe import PROBE_BLOCK, fill_up, make_groups
+from indexmill.builders.nearest.pairs import pairs_of
 from indexmill.builders.nearest.products import origin_of
-from indexmill.builders.parallel import map_blocks
+from indexmill.builders.streams import LEADER_TREE
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.threads import map_blocks
 
-#: Depth of the eCP study.
+#: Depth in the eCP paper.
 ECP_DEPTH = 3
-#: Keeps the samples apart from other draws with the same seed.
-_STREAM = 0x73EE
 
 
 class LeaderTree:
-    """A tree over leaders.
+    """Index over leaders that searches a tree.
 
     Parameters
     ----------
     leaders : array, shape (n_leaders, dim)
     depth : int
-        Levels; with one, every leader is compared.
+        Number of levels; with one level, every leader is compared.
     beam : int
         Nodes of each level whose children are compared, at least 1.
     seed : int
         Decides the upper levels.
     threads : int
-        Does not reach the result.
+        Does not change the result.
 
     Raises
     ------
@@ -49,8 +49,8 @@ class LeaderTree:
 
     Notes
     -----
-    Memory: the leaders twice, and the upper levels; a thread at work holds its 8,192 vectors (float32 only), 12 bytes a
-    probed node, and 8 MiB.
+    Memory: the leaders twice, and the upper levels. Each thread holds its 8,192 vectors (if float32), 12 bytes a probed
+    node, and 8 MiB.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class LeaderTree:
 
     @property
     def level_sizes(self) -> list[int]:
-        """Points of each level, from the top."""
+        """Number of points of each level, from the top."""
         return [level.n_points for level in self._levels]
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """See `builders.leaders.leaders.LeaderIndex`."""
+        """See `builders.leaders.base.LeaderIndex`."""
         rows = checked(vectors, self.leaders, fanout)
 
         def block(first: int, last: int) -> NDArray[np.uint32]:
-            mine = self._levels[0].prepared(rows[first:last])
+            prepared = self._levels[0].prepared(rows[first:last])
             found = np.zeros((last - first, 1), np.uint32)
             for i, level in enumerate(self._levels):
                 lowest = i + 1 == len(self._levels)
                 keep = fanout if lowest else min(self.beam, level.n_points)
-                found = level.nearest(mine, pairs_of(found, level.n_groups), keep)
-            fill_up(mine, self._levels[-1], found)
+                found = level.nearest(prepared, pairs_of(found, level.n_groups), keep)
+            fill_up(prepared, self._levels[-1], found)
             return found
 
         parts = list(map_blocks(block, len(rows), PROBE_BLOCK, threads))
@@ -92,9 +92,9 @@ class LeaderTree:
 
 
 def _sample_levels(n_leaders: int, depth: int, seed: int) -> list[NDArray[np.int64]]:
-    """Return the leaders of each level, ascending, from the top to all of them."""
+    """Return the leaders of each level, ascending, from the top level to the one with all leaders."""
     levels = [np.arange(n_leaders)]
-    rng = np.random.default_rng([seed, _STREAM])
+    rng = np.random.default_rng([seed, LEADER_TREE])
     for level in range(depth - 1, 0, -1):
         size = min(max(1, round(n_leaders ** (level / depth))), len(levels[0]))
         levels.insert(0, np.sort(rng.choice(levels[0], size, replace=False)))

@@ -1,4 +1,4 @@
 """Exact and approximate search in inverted lists, each list scanned once for all queries that probe it.
 
-Imports `builders.nearest` and `builders.leaders`.
+Imports `builders.nearest`.
 """

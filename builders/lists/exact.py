@@ -1,4 +1,4 @@
-"""Exact nearest neighbours, streamed: truth for certificates, scores and `indexmill truth`."""
+"""Exact nearest neighbours among streamed vectors: truth for certificates, scores and `indexmill truth`."""
 
 from __future__ import annotations
 
@@ -7,40 +7,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.probe import Pairs
 from indexmill.builders.lists.rows import Lists, plain_rows
 from indexmill.builders.lists.scan import MARGIN, Nearest, nothing, scan, united
+from indexmill.builders.nearest.pairs import Pairs
 
-#: Bytes of rows that are compared at a time.
+#: Bytes of rows compared at a time.
 BLOCK_BYTES = 8 << 20
-#: Rows that a thread compares at a time.
+#: Rows of a task.
 _LIST_ROWS = 1024
-#: Queries that are compared at a time, and pairs of them and lists: at most.
+#: Most queries compared at a time; most pairs of queries and lists; fewest queries compared at a time.
 QUERY_BLOCK, _MOST_PAIRS, _LEAST_QUERIES = 65_536, 4 << 20, 256
 
 
 class ExactSearch:
-    """Takes vectors block by block and keeps the k nearest to each query; blocks may come in any order.
+    """Keeper of the k nearest vectors to each query, given vectors block by block in any order.
 
-    Memory: 12 bytes a query and neighbour, `BLOCK_BYTES` beside the block that is added (as float32 once more where
-    it must be converted), 32 MiB, a few MiB a thread, and `exact_query_bytes` of the queries that are compared at a
-    time.
+    Memory: 12 bytes for each query and neighbour, `BLOCK_BYTES` besides the block that is added (and its float32 copy,
+    if it must be converted), 32 MiB, a few MiB a thread, and `exact_query_bytes` for each query compared at a time.
 
     Parameters
     ----------
     queries : array, shape (n_queries, dim)
     k : int
     threads : int
-        Does not reach the result.
+        Does not change the result.
     by_product : bool
-        Rank by inner product, of vectors with one norm (`pipeline.kinds.common.metric.added_component`).
+        Rank by inner product, for vectors that have one norm (`pipeline.kinds.common.metric.added_component`).
     query_block : int
-        Queries that are compared at a time, at most; does not reach the result.
+        Most queries compared at a time; does not change the result.
 
     Attributes
     ----------
     found : Nearest
-        Among all vectors so far.
+        The nearest of all vectors so far.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class ExactSearch:
         self._query_block = query_block
 
     def add(self, first: int, rows: NDArray[Any]) -> None:
-        """Take vectors, (m, dim), with ids from `first` on."""
+        """Add vectors, (m, dim), whose ids start at `first`."""
         step = max(1, BLOCK_BYTES // (rows.shape[1] * rows.dtype.itemsize))
         for at in range(0, len(rows), step):
             self._add_block(first + at, rows[at : at + step])
@@ -81,7 +80,7 @@ class ExactSearch:
 
 
 def exact_query_bytes(dim: int, k: int, threads: int) -> int:
-    """Return what a query takes while it is compared: as float32, candidates of every thread merged and ranked."""
+    """Return the bytes of a query while it is compared: the query as float32, and the candidates of all threads."""
     return 8 * dim + (k + MARGIN) * (24 * threads + 56) + 64
 
 
@@ -97,14 +96,14 @@ def exact_neighbours(
     k : int
         At most n_vectors, or n_vectors - 1 with `skip`.
     skip : int64 array, shape (n_queries,), optional
-        One row of `base` for each query that does not count (the query itself).
+        A row of `base` to leave out for each query (the query itself).
 
     Returns
     -------
     ids : uint32 array, shape (n_queries, k)
         Nearest first, ties by the smaller id.
     distances : float32 array, shape (n_queries, k)
-        Computed in float64 from the vectors, or in integers, not by the product.
+        Computed in float64 or in integers from the vectors, not by a product.
     """
     search = ExactSearch(queries, k + (skip is not None), threads)
     step = max(1, BLOCK_BYTES // (base.shape[1] * base.dtype.itemsize))
@@ -113,13 +112,13 @@ def exact_neighbours(
     ids, keys = search.found.ids, search.found.keys
     if skip is not None:
         own = ids == skip[:, None]
-        own[~own.any(axis=1), -1] = True  # many duplicates may leave the query's own row beyond the end
+        own[~own.any(axis=1), -1] = True  # many duplicates may push the query's own row beyond the end
         ids, keys = (column[~own].reshape(len(queries), k) for column in (ids, keys))
     return ids, keys.astype(np.float32)
 
 
 def _as_lists(first: int, rows: NDArray[Any], with_means: bool) -> tuple[Lists, NDArray[np.float32]]:
-    """Present rows as lists with one centroid each, near which products keep their digits."""
+    """Return rows as lists, each with a centroid, near which products are precise."""
     n, row_bytes = len(rows), rows.shape[1] * rows.dtype.itemsize
     starts = np.arange(0, n, _LIST_ROWS)
     sizes = np.diff(np.append(starts, n))
@@ -130,7 +129,7 @@ def _as_lists(first: int, rows: NDArray[Any], with_means: bool) -> tuple[Lists, 
         starts * row_bytes,
         np.arange(first, first + n, dtype=np.uint32),
     )
-    if not with_means:  # integers need none
+    if not with_means:  # unused with integers
         return lists, np.zeros((len(starts), rows.shape[1]), np.float32)
     sums = np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
     return lists, (sums / sizes[:, None]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Inverted lists in memory as kernels take them, and rows of every codec turned back into vectors."""
+"""Inverted lists in memory in the form that kernels take, and the decoding of their rows under every codec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NONE = np.zeros((1, 1), np.float32)
 
 
 class Lists(NamedTuple):
-    """Inverted lists, one after the other.
+    """Inverted lists, stored one after the other.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class Lists(NamedTuple):
     names : uint32 array, shape (n,)
         Number of each list.
     sizes, at : int64 arrays, shape (n,)
-        Rows of each list, and the byte of `data` where they begin.
+        Number of rows of each list, and the byte of `data` where they begin.
     ids : uint32 array, shape (sizes.sum(),)
         Vector ids, list after list. A vector's place is its index here.
     """
@@ -41,13 +41,13 @@ class Lists(NamedTuple):
 
 
 class RowFormat(NamedTuple):
-    """What the bytes of a row mean.
+    """Meaning of the bytes of a row.
 
     Attributes
     ----------
     kind : int
-        `FLOAT32`, `FLOAT16`, `UINT8` and `INT8` are components as they are, `SQ8` codes of a scale, `PQ` codes of
-        what a vector has beyond its list's centroid.
+        `FLOAT32`, `FLOAT16`, `UINT8` and `INT8`: plain components; `SQ8`: codes of a scale; `PQ`: codes of the
+        difference between a vector and its list's centroid.
     dim, row_bytes : int
     scale : float32 array, shape (2, dim)
         Minimum and step of each component (`SQ8`).
@@ -68,18 +68,18 @@ class RowFormat(NamedTuple):
 
 
 def plain_rows(dtype: np.dtype[Any], dim: int) -> RowFormat:
-    """Return the format of vectors as they are, of type float32, float16, uint8 or int8."""
+    """Return the format of plain vectors of type float32, float16, uint8 or int8."""
     kind = {"float32": FLOAT32, "float16": FLOAT16, "uint8": UINT8, "int8": INT8}[dtype.name]
-    made = RowFormat(kind, dim, dim * dtype.itemsize)
+    plain = RowFormat(kind, dim, dim * dtype.itemsize)
     if kind != FLOAT16:
-        return made
+        return plain
     with np.errstate(invalid="ignore"):
-        return made._replace(halves=np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32))
+        return plain._replace(halves=np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32))
 
 
 @njit(nogil=True, cache=True)
 def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write the ids of all lists, uint32 that begin at bytes `at` (n,) of `data`, to `out`, at `starts` (n + 1,)."""
+    """Copy the ids of lists, uint32 from bytes `at` (n,) of `data` on, to `out` from `starts` (n + 1,) on."""
     for e in range(at.size):
         size = starts[e + 1] - starts[e]
         ids = data[at[e] : at[e] + 4 * size].view(np.uint32)
@@ -91,7 +91,7 @@ def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no
 def decode(
     data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
-    """Write the m rows of a list that begin at byte `at`, less its centroid, to `out` (m, dim), float32."""
+    """Decode the m rows of a list from byte `at` on, minus its centroid, into `out` (m, dim), float32."""
     kind, dim = form.kind, form.dim
     if kind == FLOAT32:
         wide = data[at : at + m * dim * 4].view(np.float32)
@@ -134,15 +134,15 @@ def exact_keys(
     queries: Any, first: Any, last: Any, places: Any, lists: Any, starts: Any, form: Any, centroids: Any,
     by_product: Any, out: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled
-    """Write what queries `first` to `last` are ranked by to `out`, float64, computed from the rows themselves.
+    """Write the ranking keys of queries `first` to `last` to `out`: float64, computed from the rows themselves.
 
-    Squared distances; `by_product`: the inner product, negative. Both in float64.
+    A key is the squared distance or, with `by_product`, the negative inner product.
 
     Parameters
     ----------
     queries : float32 array, shape (n_queries, dim)
     places : uint32 array, shape (n_queries, k)
-        At or above ``starts[-1]`` stands for nothing.
+        A place at or above ``starts[-1]`` means no vector.
     """
     dim = form.dim
     row = np.empty((1, dim), np.float32)

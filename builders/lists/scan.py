@@ -1,9 +1,8 @@
-"""The nearest vectors of many queries among inverted lists in memory, each list scanned once for all that probe it.
+"""Nearest vectors to many queries among inverted lists in memory, each list scanned once for all its queries.
 
-The search of one batch in the Batch Similarity Search paper (section 4.2, Equation 7), turned over: not query by query
-but list by list, so that a list is read into a core's cache once and compared by blocks. Bytes are compared in
-integers. Other vectors are found by float32 products with a margin, and ranked by distances computed in float64 from
-the rows themselves.
+This is the search of one batch in the Batch Similarity Search paper (section 4.2, Equation 7), but list by list instead
+of query by query, so that a list enters a core's cache once. Bytes are compared in integers. Other vectors are found by
+float32 products with a margin, and ranked by distances computed in float64 from the rows themselves.
 """
 
 from __future__ import annotations
@@ -15,28 +14,27 @@ import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.probe import Pairs
 from indexmill.builders.lists.rows import INT8, PQ, SQ8, UINT8, Lists, RowFormat, exact_keys
 from indexmill.builders.lists.scan_lists import scan_bytes, scan_floats
+from indexmill.builders.nearest.pairs import Pairs
 from indexmill.builders.nearest.panels import MAX_DIM, NO_SCORE, NOTHING
 from indexmill.reader.threads import BlockPool
 
-#: Candidates kept beyond k where products rank them with float32 rounding.
+#: Candidates kept beyond k, because float32 products round.
 MARGIN = 16
-#: Lists that a thread takes at a time, and queries whose exact distances it computes at a time.
+#: Lists of a task, and queries of a task that computes exact distances.
 _LISTS, _QUERIES = 8, 256
 
 
 class Nearest(NamedTuple):
-    """The k nearest of each query.
+    """The k nearest vectors to each query.
 
     Attributes
     ----------
     keys : float64 array, shape (n_queries, k)
-        Squared distances, or negative inner products: ascending, ties by the smaller id; infinite where there is no
-        vector.
+        Squared distances, or negative inner products: ascending, ties by the smaller id; infinity for no vector.
     ids : uint32 array, shape (n_queries, k)
-        Vector ids, `NOTHING` where there is no vector.
+        Vector ids; `NOTHING` for no vector.
     """
 
     keys: NDArray[np.float64]
@@ -44,17 +42,17 @@ class Nearest(NamedTuple):
 
 
 def compares_bytes(form: RowFormat) -> bool:
-    """Say whether rows of a format are compared in integers, so that queries must have their type."""
+    """Return whether rows of a format are compared in integers, so that queries must have their type."""
     return form.kind in (UINT8, INT8) and form.dim <= MAX_DIM
 
 
 def nothing(n_queries: int, k: int) -> Nearest:
-    """Return the nearest of none."""
+    """Return a result without vectors."""
     return Nearest(np.full((n_queries, k), np.inf), np.full((n_queries, k), NOTHING, np.uint32))
 
 
 def united(parts: list[Nearest], k: int) -> Nearest:
-    """Merge the nearest in several sets of vectors into those in all of them: the paper's k-MinDistSort."""
+    """Merge the nearest vectors of several sets into the nearest of their union: the paper's k-MinDistSort."""
     if len(parts) == 1 and parts[0].keys.shape[1] == k:
         return parts[0]
     keys = np.concatenate([part.keys for part in parts], axis=1)
@@ -64,18 +62,18 @@ def united(parts: list[Nearest], k: int) -> Nearest:
 
 
 def once(found: Nearest, k: int) -> Nearest:
-    """Return the k nearest vectors, of copies the nearest one.
+    """Return the k nearest distinct vectors, each with the key of its nearest copy.
 
     Parameters
     ----------
     found : Nearest
-        k times the copies of a vector, so that k different ones are among them.
+        With at least k times the number of copies of a vector, so that it holds k distinct vectors.
     """
     order = np.lexsort((found.keys, found.ids), axis=1)
     ids, keys = np.take_along_axis(found.ids, order, 1), np.take_along_axis(found.keys, order, 1)
-    again = np.zeros(ids.shape, np.bool_)
-    again[:, 1:] = ids[:, 1:] == ids[:, :-1]
-    ids[again], keys[again] = NOTHING, np.inf
+    repeated = np.zeros(ids.shape, np.bool_)
+    repeated[:, 1:] = ids[:, 1:] == ids[:, :-1]
+    ids[repeated], keys[repeated] = NOTHING, np.inf
     best = np.lexsort((ids, keys), axis=1)[:, :k]
     return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1))
 
@@ -91,26 +89,26 @@ def scan(
     *,
     by_product: bool = False,
 ) -> Nearest:
-    """Return the k nearest vectors of each query in the lists that it probes.
+    """Return the k nearest vectors to each query in the lists that it probes.
 
-    Memory: for each thread 8 bytes a query and candidate, k or (floats) k + `MARGIN` of them, and 2 MiB.
+    Memory of each thread: 8 bytes for each query and candidate (k, or k + `MARGIN` for floats), and 2 MiB.
 
     Parameters
     ----------
     form : RowFormat
     centroids : float32 array, shape (n_lists, dim)
-        By the numbers of lists.
+        Centroid of each list, by its number.
     queries : array, shape (n_queries, dim)
-        uint8 or int8, as the lists, if `compares_bytes`; else float32.
+        Of the lists' type if `compares_bytes`, else float32.
     pairs : Pairs
-        Which queries probe which list.
+        Queries that probe each list.
     threads : int
-        Does not reach the result.
+        Does not change the result.
     by_product : bool
-        Rank by inner product. Vectors that lists keep as they are have one length, so that candidates are found by
-        distance, whose digits cancel less; what codes stand for has not, and is compared by product from the start.
+        Rank by inner product. Plain vectors have one length, so candidates are found by distance, which loses fewer
+        digits. Decoded vectors differ in length and are compared by inner product from the start.
     """
-    # Arrays that may not be written are types of their own, for which kernels would be compiled once more.
+    # Read-only arrays are types of their own, for which numba would compile the kernels again.
     columns: list[Any] = [np.require(column, requirements=["C", "W"]) for column in lists]
     lists = Lists(*columns)
     centroids = np.require(centroids, np.float32, ["C", "W"])
@@ -187,21 +185,21 @@ def _by_lists(
     dtype: Any,
     pool: BlockPool,
 ) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-    """Run lists on threads that each have candidates of their own, and merge those.
+    """Run lists on threads with separate candidates, and merge these.
 
-    Which thread takes which list does not matter: (score, name) is a total order, and no list is cut.
+    The distribution of lists over threads does not matter: (score, name) is a total order, and no list is divided.
     """
     spare: list[tuple[NDArray[Any], NDArray[np.uint32]]] = []
     made: list[tuple[NDArray[Any], NDArray[np.uint32]]] = []
 
     def block(first: int, last: int) -> None:
         try:
-            mine = spare.pop()
+            candidates = spare.pop()
         except IndexError:
-            mine = np.full(shape, none, dtype), np.full(shape, NOTHING, np.uint32)
-            made.append(mine)
-        run(first, last, *mine)
-        spare.append(mine)
+            candidates = np.full(shape, none, dtype), np.full(shape, NOTHING, np.uint32)
+            made.append(candidates)
+        run(first, last, *candidates)
+        spare.append(candidates)
 
     pool.run(block, n_lists, _LISTS)
     scores, names = (np.concatenate([each[i] for each in made], axis=1) for i in (0, 1))

@@ -12,12 +12,12 @@ from indexmill.builders.nearest.panels import NO_SCORE, NOTHING, PANEL, merge_ne
 from indexmill.builders.nearest.products import keep_nearest
 from indexmill.reader.kernels import l2_gather_u8
 
-#: Bytes of the panels that are made of a list at a time: they stay in a core's own cache for all its queries.
+#: Bytes of panels made from a list at a time, which stay in a core's own cache for all its queries.
 _PANEL_BYTES = 128 << 10
-#: Queries up to which a list is compared row by row, without making panels of it, and components up to which the
-#: distances that come with that are exact in float32; rows at a time.
+#: For lists with few queries, rows are compared one by one instead of in panels: most queries of such a list, most
+#: components for which float32 distances are exact, and rows at a time.
 _FEW, _FEW_DIM, _FEW_ROWS = 2, 258, 1024
-#: Rows and queries of one product. Part of the result: its last bits may depend on the shape of the operands.
+#: Rows and queries of a product. They affect results: the last bits of a product may depend on its shape.
 _TILE_ROWS, _TILE_QUERIES = 512, 256
 
 
@@ -26,7 +26,7 @@ def scan_bytes(
     queries: Any, rows: Any, row_starts: Any, lists: Any, starts: Any, first: Any, last: Any, dim: Any, flip: Any,
     scores: Any, found: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled
-    """Merge the vectors of lists `first` to `last` into those nearest to each query, by (score, id), exactly.
+    """Merge the vectors of lists `first` to `last` into the nearest of each query, exactly, by (score, id).
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def scan_bytes(
         List number g is probed by queries ``rows[row_starts[g]:row_starts[g + 1]]``.
     lists, starts : Lists and its ``starts``
     flip : int
-        0x80 for int8, of which the sign bit is turned, as in `queries`; else 0.
+        0x80 for int8, whose sign bit is flipped, as it is in `queries`; else 0.
     scores, found : int32 and uint32 arrays, shape (n_queries, k)
-        ``|p|^2 - 2 p.q`` and ids, as `panels.merge_nearest` has them.
+        ``|p|^2 - 2 p.q`` and ids, as for `panels.merge_nearest`.
     """
     chunks = (dim + 3) // 4
     most = max(PANEL, _PANEL_BYTES // (4 * chunks) // PANEL * PANEL)
@@ -61,7 +61,7 @@ def scan_bytes(
             m = min(most, lists.sizes[e] - top)
             used = (m + PANEL - 1) // PANEL
             at = lists.at[e] + top * dim
-            panels[used - 1] = 0  # a point that is none must add nothing to `NO_SCORE`
+            panels[used - 1] = 0  # an empty place must add nothing to `NO_SCORE`
             _fill(lists.data[at : at + m * dim], m, dim, flip, panels, offsets)
             flat = names.reshape(-1)
             flat[:m] = lists.ids[starts[e] + top : starts[e] + top + m]
@@ -75,7 +75,7 @@ def scan_rows(
     queries: Any, mine: Any, lists: Any, e: Any, start: Any, dim: Any, near: Any, numbers: Any, tile: Any, scores: Any,
     found: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled
-    """Merge list `e` into what is nearest to the one query `mine`, row by row."""
+    """Merge list `e` into the nearest vectors of the one query `mine`, row by row."""
     query = queries[mine[0]]
     own = np.int32(0)
     for j in range(dim):
@@ -121,10 +121,10 @@ def scan_floats(
     queries: Any, rows: Any, row_starts: Any, lists: Any, starts: Any, first: Any, last: Any, form: Any,
     centroids: Any, by_product: Any, scores: Any, found: Any,
 ) -> None:  # fmt: skip # pragma: no cover - compiled
-    """Merge the vectors of lists `first` to `last` into those nearest to each query, by (score, place), in float32.
+    """Merge the vectors of lists `first` to `last` into the nearest of each query, in float32, by (score, place).
 
-    Rows and queries are taken less the list's centroid, so that the product keeps its digits; for inner products,
-    q.c + q.(x - c), rows alone.
+    The list's centroid is subtracted from rows and queries, so that the product keeps its digits; for inner products,
+    q.c + q.(x - c), from rows alone.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def scan_floats(
     centroids : float32 array, shape (n_lists, dim)
     by_product : bool
     scores, found : float32 and uint32 arrays, shape (n_queries, k)
-        Squared distances or negative inner products, rounded, and places.
+        Rounded squared distances or negative inner products, and places.
     """
     dim = form.dim
     part = np.empty((_TILE_ROWS, dim), np.float32)

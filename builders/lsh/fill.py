@@ -1,9 +1,9 @@
-"""How many blocks the buckets of an LSH table will take, from how a sample of the vectors fills it.
+"""Number of blocks that the buckets of an LSH table will fill, estimated from a sample of the vectors.
 
-Buckets are unlike: near the middle of the data some hold a hundred times the mean, and of a wide radius a few hold
-everything. How many of `m` sampled vectors fall into a bucket is Poisson distributed about its own rate; the rates'
-distribution is what makes the counts of all buckets most likely (Kiefer and Wolfowitz's estimate for mixtures, by
-expectation maximisation over a grid). With it any number of vectors can be filled in.
+Buckets differ greatly: near the middle of the data some hold a hundred times the mean, and at a wide radius a few hold
+everything. The number of sampled vectors in a bucket is Poisson distributed with a rate of its own. The distribution of
+rates is estimated by maximum likelihood from the counts of all buckets (Kiefer and Wolfowitz's estimate for mixtures,
+by expectation maximization over a grid). It predicts the buckets for any number of vectors.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln
 
-#: Rates of the grid, and rounds of expectation maximisation.
+#: Rates in the grid, and rounds of expectation maximization.
 _RATES, _ROUNDS = 80, 300
-#: The rate of buckets that stay empty, and the least of the others, in vectors when all are there.
+#: Rate of buckets that stay empty, and least rate of the others, in vectors of the complete table.
 _NEVER, _LEAST = 1e-9, 2.0
-#: Beyond so many full blocks, a bucket ends anywhere in its last one.
+#: Beyond this number of blocks, a bucket ends anywhere in its last block.
 _MANY = 50
 
 
 def expected_blocks(counts: NDArray[np.int64], growth: float, capacity: int) -> float:
-    """Return about how many blocks the buckets take when `growth` times as many vectors are in them.
+    """Return the expected number of blocks once the buckets hold `growth` times as many vectors.
 
     Parameters
     ----------
     counts : int array, shape (n_buckets,)
-        Sampled vectors in each bucket, empty ones included.
+        Sampled vectors in each bucket, including empty buckets.
     growth : float
         1 or more.
     capacity : int
@@ -43,7 +43,7 @@ def expected_blocks(counts: NDArray[np.int64], growth: float, capacity: int) -> 
 def _mixture(
     values: NDArray[np.int64], shares: NDArray[np.float64], rates: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the weight of each rate that makes `values`, of which there are these `shares`, most likely."""
+    """Return the maximum likelihood weight of each rate, for `values` that occur with these `shares`."""
     logs = values[:, None] * np.log(rates) - rates - gammaln(values + 1.0)[:, None]
     likely = np.exp(logs - logs.max(axis=1, keepdims=True))  # a factor for each value changes no weight
     weights = np.full(len(rates), 1 / len(rates))
@@ -54,7 +54,7 @@ def _mixture(
 
 
 def _blocks(means: NDArray[np.float64], capacity: int) -> NDArray[np.float64]:
-    """Return the mean of ``ceil(X / capacity)``, X Poisson distributed about each of `means`."""
+    """Return the mean of ``ceil(X / capacity)`` for X Poisson distributed with each of `means`."""
     ends = capacity * np.arange(_MANY + 1)
     exact = gammainc(ends + 1.0, means[:, None]).sum(axis=1)  # sum over j of P(X > j capacity)
     return np.where(means > capacity * (_MANY - 10), means / capacity + 0.5, exact)

@@ -1,9 +1,8 @@
 """E2LSH: compound p-stable hashes of vectors, for every table and radius (Datar et al., 2004).
 
-Deviations from Nakanishi et al. (EDBT 2023), section 5.3: the directions a are drawn once for each table and
-shared by its radii, so that
-a vector is projected once; the offsets b are drawn anew for each radius. Radius R hashes o / R, which is the
-first radius of a scaled copy of the data, as their section 2.3 has it.
+Deviations from Nakanishi et al. (EDBT 2023), section 5.3: the directions a are drawn once for each table and shared by
+its radii, so that a vector is projected once; the offsets b are drawn anew for each radius. Radius R hashes o / R, as
+the first radius of a scaled copy of the data (their section 2.3).
 """
 
 from __future__ import annotations
@@ -14,18 +13,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-#: Rows that a matrix product takes at a time: part of the result, see `builders.nearest.products.PRODUCT_ROWS`.
+from indexmill.builders.streams import HASH_FUNCTIONS
+
+#: Rows of a matrix product. It affects results, see `builders.nearest.products.PRODUCT_ROWS`.
 PRODUCT_ROWS = 8192
-#: Tables that it takes at a time, from a multiple of it on: the functions of one alone are too few for BLAS.
+#: Tables of a matrix product, from a multiple of it on: one table has too few functions for BLAS.
 TABLES_TOGETHER = 4
-#: Rows whose sums stay in a core's own cache while they go through the functions.
+#: Rows whose sums stay in a core's own cache while all functions are added.
 _TILE = 1024
-#: Beyond this a cell of the grid is no longer a whole number in float64.
+#: Largest grid cell that float64 represents as a whole number.
 MOST_CELL = 2.0**53
 
 
 class Drawn(NamedTuple):
-    """Random parts of the hash functions.
+    """Random parameters of the hash functions.
 
     Attributes
     ----------
@@ -43,31 +44,27 @@ class Drawn(NamedTuple):
 
 
 def draw_functions(n_tables: int, n_functions: int, n_radii: int, dim: int, width: float, seed: int) -> Drawn:
-    """Draw hash functions; those of a table do not depend on how many tables there are."""
+    """Draw the hash functions of all tables; a table's functions do not depend on the number of tables."""
     projections = np.empty((n_tables, n_functions, dim), np.float32)
     offsets = np.empty((n_radii, n_tables, n_functions), np.float32)
     multipliers = np.empty((n_tables, n_functions), np.uint64)
     for table in range(n_tables):
-        rng = np.random.default_rng([seed, _STREAM, table])
+        rng = np.random.default_rng([seed, HASH_FUNCTIONS, table])
         projections[table] = rng.standard_normal((n_functions, dim), np.float32)
         multipliers[table] = rng.integers(0, 2**64, n_functions, np.uint64) | np.uint64(1)
         offsets[:, table] = width * rng.random((n_radii, n_functions))
     return Drawn(projections, offsets, multipliers)
 
 
-#: Keeps these random numbers apart from those of other stages with the same seed.
-_STREAM = 0x15A
-
-
 def project(vectors: NDArray[np.float32], projections: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return a . o, float32 (n_tables, n_functions, n_vectors): by function, so that a hash streams through rows.
+    """Return the projections a . o, float32 (n_tables, n_functions, n_vectors), with the vectors contiguous.
 
     Parameters
     ----------
     vectors : float32 array, shape (n_vectors, dim)
-        Products are taken by blocks of `PRODUCT_ROWS` of them from the first on.
+        Multiplied in blocks of `PRODUCT_ROWS`, from the first row on.
     projections : float32 array, shape (n_tables, n_functions, dim)
-        Of `TABLES_TOGETHER` tables, or those that are left.
+        Of `TABLES_TOGETHER` tables, or of the remaining ones.
     """
     functions = projections.reshape(-1, projections.shape[2])
     out = np.empty((len(functions), len(vectors)), np.float32)
@@ -84,19 +81,19 @@ def hash_rows(
     offsets: NDArray[np.float32],
     multipliers: NDArray[np.uint64],
 ) -> NDArray[np.uint32]:
-    """Return the 32-bit hash v of every row for one table and radius.
+    """Return the 32-bit hash v of every row, uint32 (n_rows,), for one table and radius.
 
     Parameters
     ----------
     projected : float32 array, shape (n_functions, n_rows)
-        Of that table.
+        Projections of that table.
     offsets : float32 array, shape (n_functions,)
     multipliers : uint64 array, shape (n_functions,)
 
     Raises
     ------
     OverflowError
-        If a cell is beyond `MOST_CELL`, or no number: the radius is far too small for these vectors.
+        If a cell is beyond `MOST_CELL` or NaN: the radius is far too small for these vectors.
     """
     scale = 1 / (radius * width)
     if not max(-float(projected.min()), float(projected.max())) * scale < MOST_CELL:
@@ -127,14 +124,14 @@ def _hash_rows(
 def sort_rows(
     hashes: NDArray[np.uint32], first_row: int, hash_bits: int, fingerprint_bits: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return bucket, fingerprint and row of every hash, sorted by the three of them.
+    """Return bucket, fingerprint and row of every hash, sorted by (bucket, fingerprint, row).
 
     Parameters
     ----------
     hashes : uint32 array, shape (n_rows,)
-        Of rows `first_row` and following.
+        Hashes of the rows from `first_row` on.
     hash_bits, fingerprint_bits : int
-        u lower bits choose the bucket, so many of those above are the fingerprint; 32 bits together at most.
+        The lowest `hash_bits` choose the bucket, and the next `fingerprint_bits` are the fingerprint: at most 32 bits.
     """
     keys = np.empty(len(hashes), np.uint64)
     _join(hashes, first_row, hash_bits, fingerprint_bits, keys)

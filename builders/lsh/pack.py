@@ -1,4 +1,4 @@
-"""Fills bucket blocks with sorted hashes: the entries of a bucket one after the other, a new block for each bucket."""
+"""Packing of sorted hashes into bucket blocks: the entries of a bucket in order, each bucket from a new block on."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _ENTRY_BYTES, _HEADER_BYTES, _COUNT = ENTRY_BYTES, HEADER_BYTES, COUNT.start
 
 
 class BlockPacker:
-    """Turns entries that come in the order of their buckets into blocks, whose headers lack pointer and checksum.
+    """Packer of entries, sorted by bucket, into blocks whose headers lack the pointer and the checksum.
 
-    A bucket may come in many pieces: the last block waits for more of its entries. Memory: the blocks of a piece.
+    A bucket may arrive in several pieces: the last block waits for more entries. Memory: the blocks of a piece.
 
     Parameters
     ----------
     block_bytes : int
     id_bits : int
-        Lower bits of an entry, which are the slot; the others are the fingerprint.
+        Lowest bits of an entry, which hold the slot; the other bits hold the fingerprint.
     first, last : int
         Buckets are ``first <= bucket < last``.
 
@@ -38,13 +38,13 @@ class BlockPacker:
         self._first = first
         self._id_bits = id_bits
         self._capacity = block_capacity(block_bytes)
-        self._open = np.empty((0, block_bytes), np.uint8)  # the block that is not full yet, once there is one
-        self._bucket, self._size = -1, 0  # what it belongs to, and its entries
+        self._open = np.empty((0, block_bytes), np.uint8)  # the unfinished block, if there is one
+        self._bucket, self._size = -1, 0  # its bucket, and its number of entries
 
     def add(
         self, buckets: NDArray[np.uint32], fingerprints: NDArray[np.uint32], slots: NDArray[np.uint32]
     ) -> NDArray[np.uint8]:
-        """Take entries of ascending `buckets`; return the blocks that are finished, uint8 (n_blocks, block_bytes)."""
+        """Add entries of ascending `buckets`; return the finished blocks, uint8 (n_blocks, block_bytes)."""
         begun = _count_begun(buckets, self._bucket, self._size, self._capacity)
         held = len(self._open)
         blocks = np.zeros((held + begun, self._open.shape[1]), np.uint8)

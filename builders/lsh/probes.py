@@ -1,9 +1,8 @@
-"""How often a vector is in the query's bucket, or in one of those next to it that multi-probe looks at.
+"""Probability that a vector shares the query's bucket, or one of the neighbouring buckets that multi-probe visits.
 
-Multi-probe (Lv et al., VLDB 2007, section 4.4) looks at the buckets whose changes to the query's cells score
-least: the sum of squared distances of the query from the borders that are crossed. How often a vector at
-distance R is in one of the first T of them has no closed form; it is counted over random queries, the same ones
-every time.
+Multi-probe (Lv et al., VLDB 2007, section 4.4) visits the buckets in the order of a score: the sum of the query's
+squared distances from the borders that lead there. The probability that a vector at distance R lies in one of the first
+T buckets has no closed form. It is counted over random queries, always the same ones.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-#: Queries drawn to tell a probability by: it is off by a few hundredths of itself.
+#: Random queries: the relative error of a probability is a few hundredths.
 _DRAWN = 20_000
 _SEED = 0x9808E
 
 
 def collision_probability(width: float) -> float:
-    """Return the probability that two vectors share a cell `width` times as wide as they lie apart (Datar, 3.2)."""
+    """Return the probability that two vectors share a cell `width` times as wide as their distance (Datar, 3.2)."""
     tail = math.erfc(width / math.sqrt(2))
     return 1 - tail - math.sqrt(2 / math.pi) / width * -math.expm1(-width * width / 2)
 
 
 def shared_bucket(n_functions: int, width: float, probes: int) -> float:
-    """Return the probability that a vector at distance R is in the query's bucket or the first `probes` beside it.
+    """Return the probability that a vector at distance R lies in the query's bucket or the first `probes` others.
 
     Parameters
     ----------
@@ -38,7 +37,7 @@ def shared_bucket(n_functions: int, width: float, probes: int) -> float:
     Returns
     -------
     float
-        Above 0 and below 1.
+        Strictly between 0 and 1.
     """
     alone = math.pow(collision_probability(width), n_functions)
     if not probes:
@@ -66,7 +65,7 @@ def _probed(places: Any, cells: Any, probes: int) -> int:  # pragma: no cover - 
             if cells[row, j] != 0:
                 score += scores[2 * j] if cells[row, j] < 0 else scores[2 * j + 1]
         order = np.argsort(scores)
-        # Sets that score less, by depth first: a set goes on with what comes later in the order.
+        # Depth-first search for sets of changes with a lower score; a set grows by later changes of the order.
         before, depth, at = 0, 0, 0
         sums[0] = 0.0
         while before < probes:

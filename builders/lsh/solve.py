@@ -1,7 +1,7 @@
-"""Parameters of E2LSH from what is asked for (Nakanishi et al., EDBT 2023, sections 2.3 and 3.3; Datar et al., 2004).
+"""Parameters of E2LSH that follow from a job (Nakanishi et al., EDBT 2023, sections 2.3 and 3.3; Datar et al., 2004).
 
-Deviations: the first radius is not 1 but comes from nearest distances of the data, and the radii end at what
-no two vectors exceed, which is at most the paper's 2 x_max sqrt(d).
+Deviations: the first radius is not 1 but follows from nearest distances in the data, and the last radius from an upper
+bound of all distances, which is at most the paper's 2 x_max sqrt(d).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from indexmill.builders.lsh.probes import collision_probability, shared_bucket
 from indexmill.formats.lsh.shape import MOST_FUNCTIONS, MOST_RADII
 
-#: Share of the sampled nearest distances that lie within the first radius.
+#: Share of the sampled nearest distances below the first radius.
 FIRST_SHARE = 0.05
-#: Entries of a block that buckets of average size fill: most chains of small radii are one block.
+#: Share of a block that a bucket of average size fills, so that most chains of small radii are one block.
 _FILL = 0.7
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a job says; None where it leaves the choice to us.
+    """Parameters that a job gives; None where `solve` is to choose.
 
     Attributes
     ----------
@@ -35,11 +35,11 @@ class Asked:
     gamma : float
         Scales m, in ``m = gamma log_{1/p2} n``.
     success : float
-        Probability that a vector within the radius shares a bucket with the query, which sets L. With gamma
-        1 and 1 - 1/e this is the paper's Equation 5, L = n^rho.
+        Probability that a vector within the radius shares a bucket with the query; it decides L. With gamma 1 and
+        success 1 - 1/e this is the paper's Equation 5, L = n^rho.
     n_functions, n_tables, n_radii, candidates, hash_bits : int or None
     probes : int
-        Further buckets of each table that a search looks at.
+        Further buckets of each table that a search visits.
     first_radius : float or None
     block_entries : int
         Entries of a block.
@@ -69,9 +69,9 @@ class Solved:
         m, L, S, u.
     radii : tuple of float
     p1, p2, rho : float
-        Collision probabilities at R and cR of one function, and log(1/p1) / log(1/p2).
+        Collision probabilities of one function at R and cR, and log(1/p1) / log(1/p2).
     met, success : float
-        Probability that a vector within the radius is in a bucket that is looked at: of one table, of all.
+        Probability that a vector within the radius lies in a visited bucket: of one table, of any table.
     """
 
     n_functions: int
@@ -92,14 +92,14 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
     Parameters
     ----------
     extent : float
-        R_max: no two vectors lie further apart (`extent_of`).
+        R_max, an upper bound of all distances (`extent_of`).
     nearest : float64 array
         Distances of sampled vectors to their nearest others; may be empty.
 
     Raises
     ------
     ValueError
-        If a radius cannot be told from the data, or there are more radii than sense.
+        If parameters exceed the limits of the format, or radii exceed the extent of the data.
     """
     p1 = collision_probability(asked.width)
     p2 = collision_probability(asked.width / asked.ratio)
@@ -127,26 +127,26 @@ def solve(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> 
 
 
 def tables_for(met: float, success: float) -> int:
-    """Return how many tables lead to a vector with probability `success`, `met` being that of one."""
+    """Return the number of tables that find a vector with probability `success`, one table with probability `met`."""
     return max(1, math.ceil(math.log1p(-success) / math.log1p(-met)))
 
 
 def success_of(met: float, n_tables: int) -> float:
-    """Return the probability that any of `n_tables` leads to a vector, `met` being that of one."""
+    """Return the probability that any of `n_tables` finds a vector, one table with probability `met`."""
     return -math.expm1(n_tables * math.log1p(-met))
 
 
 def _candidates(asked: Asked, n: int, n_tables: float) -> int:
-    """S = 2 L, L the tables that lead to as many vectors without probes, times what gamma lets through beside.
+    """Return S = 2 L n^(2/3 (1 - gamma)), with L the tables that would find as many vectors without probes.
 
-    A bucket holds n^(1 - gamma) times as many far vectors as it should if all lie at cR; on SIFT two thirds of
+    If all far vectors lie at cR, a bucket holds n^(1 - gamma) times as many of them as intended. On SIFT, two thirds of
     the exponent bring the overall ratio near 1.05.
     """
     return math.ceil(2 * n_tables * math.pow(n, max(0.0, 2 / 3 * (1 - asked.gamma))))
 
 
 def _hash_bits(asked: Asked, n: int) -> int:
-    """u: as many buckets as fill their blocks, and enough for whole fingerprints (docs/formats/lsh.md)."""
+    """Return u: so many buckets that blocks fill well and fingerprints are complete (docs/formats/lsh.md)."""
     if asked.hash_bits is not None:
         return asked.hash_bits
     load = n / (_FILL * asked.block_entries)
@@ -155,27 +155,27 @@ def _hash_bits(asked: Asked, n: int) -> int:
 
 
 def first_radius(nearest: NDArray[np.float64]) -> float | None:
-    """Return the radius within which `FIRST_SHARE` of the sampled vectors have another; None if all lie on others."""
-    apart = nearest[nearest > 0]
-    return float(np.quantile(apart, FIRST_SHARE)) if len(apart) else None
+    """Return the radius that contains `FIRST_SHARE` of the nonzero nearest distances; None if all are zero."""
+    nonzero = nearest[nearest > 0]
+    return float(np.quantile(nonzero, FIRST_SHARE)) if len(nonzero) else None
 
 
 def _radii(asked: Asked, extent: float, nearest: NDArray[np.float64]) -> Sequence[float]:
-    found = asked.first_radius or first_radius(nearest)
-    if found is None:  # all vectors are equal, or there is one: any radius finds them
-        found = extent if extent > 0 else 1.0
-    most = radii_to(extent, found, asked.ratio)
+    first = asked.first_radius or first_radius(nearest)
+    if first is None:  # all vectors are equal, or there is only one: any radius finds them
+        first = extent if extent > 0 else 1.0
+    most = radii_to(extent, first, asked.ratio)
     if asked.n_radii is not None and asked.n_radii > most:
         raise ValueError(
-            f"n_radii: {asked.n_radii} radii from {found:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, more than "
+            f"n_radii: {asked.n_radii} radii from {first:.6g} on by {asked.ratio:g} go beyond {extent:.6g}, more than "
             f"any two vectors lie apart; give {most} or fewer"
         )
     n_radii = asked.n_radii or most
-    if n_radii > MOST_RADII:  # a ratio next to 1 makes more than memory holds
+    if n_radii > MOST_RADII:  # a ratio near 1 makes more radii than memory holds
         raise ValueError(
             f"n_radii: 1..{MOST_RADII}, not {n_radii}; raise --ratio or --first-radius, or give --n-radii"
         )
-    return [found * asked.ratio**i for i in range(n_radii)]
+    return [first * asked.ratio**i for i in range(n_radii)]
 
 
 def radii_to(extent: float, first: float, ratio: float) -> int:
@@ -186,6 +186,6 @@ def radii_to(extent: float, first: float, ratio: float) -> int:
 
 
 def extent_of(minimum: NDArray[np.float64], maximum: NDArray[np.float64], norm: float | None = None) -> float:
-    """Return R_max of vectors in a box: its diagonal, which is at most 2 x_max sqrt(d), or ``2 * norm`` if less."""
+    """Return R_max of vectors in a box: its diagonal, at most 2 x_max sqrt(d), or ``2 * norm`` if that is less."""
     diagonal = float(np.linalg.norm(maximum - minimum))
     return diagonal if norm is None else min(diagonal, 2 * norm)

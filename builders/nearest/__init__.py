@@ -1,4 +1,4 @@
-"""The nearest of a few points for many vectors: matrix products, byte panels, and the same on a GPU.
+"""Nearest of a few points to many vectors: matrix products, panels of bytes, and products on a GPU.
 
 Imports none of the other folders of `builders`.
 """

@@ -1,8 +1,8 @@
-"""float32 vectors as bytes with nearly the same order of distances, and exact distances for the last step.
+"""Byte codes of float32 vectors that nearly keep the order of distances, and exact ranking for the last step.
 
-Every component has its own origin and all share one step, so a squared distance of codes is the true one over the
-step squared, but for rounding. (`builders.quantize.scalar` gives each component its own step, which keeps vectors
-but not distances.)
+Every component has its own origin, and all share one step, so the squared distance of codes is the true one divided by
+the squared step, except for rounding. (`builders.quantize.scalar` gives each component its own step, which keeps the
+vectors but not the order of distances.)
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from indexmill.reader.kernels import squared_distances
 
-#: Share of the components, at either end, that may lie beyond the codes; an outlier must not coarsen all others.
+#: Share of the components, at either end, that may lie beyond the codes, so that outliers do not coarsen the rest.
 _CLIPPED = 1e-4
-#: Vectors that fit the step, at most.
+#: Most vectors that the step is fitted to.
 _FIT_VECTORS = 4096
 
 
@@ -28,17 +28,17 @@ class ByteCodes(NamedTuple):
     step: np.float32
 
     def encode(self, vectors: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Return the codes, uint8 (m, dim), of vectors (m, dim); components beyond the codes take the last one."""
+        """Return the codes, uint8 (m, dim), of vectors (m, dim); components beyond the range take the nearest code."""
         out = np.empty(vectors.shape, np.uint8)
         _encode(np.ascontiguousarray(vectors), self.low, np.float32(1) / self.step, out)
         return out
 
 
 def fit_codes(vectors: NDArray[np.float32]) -> ByteCodes:
-    """Fit codes to some vectors, (n, dim) with n at least 1."""
-    some = vectors[:: -(-len(vectors) // _FIT_VECTORS)].astype(np.float64)
-    mean = some.mean(axis=0)
-    low, high = np.quantile(some - mean, [_CLIPPED, 1 - _CLIPPED])
+    """Fit codes to vectors, (n, dim) with n at least 1."""
+    sample = vectors[:: -(-len(vectors) // _FIT_VECTORS)].astype(np.float64)
+    mean = sample.mean(axis=0)
+    low, high = np.quantile(sample - mean, [_CLIPPED, 1 - _CLIPPED])
     step = np.float32((high - low) / 255)
     return ByteCodes((mean + low).astype(np.float32), step if step > 0 else np.float32(1))
 
@@ -62,7 +62,7 @@ def rank_exactly(
     ----------
     vectors, points : float32 arrays, shapes (m, dim) and (n, dim), C-contiguous
     candidates : uint32 array, shape (m, c)
-        Rows of `points`, all different in a row.
+        Rows of `points`, distinct for each vector.
     found : uint32 array, shape (m, fanout)
         `fanout` is at most c.
     """

@@ -1,7 +1,7 @@
-"""Points in panels for the native reader's kernels that compare many uint8 vectors with many uint8 points.
+"""Panels of points for the native kernels that compare many uint8 vectors with many uint8 points.
 
-A score is ``|p|^2 - 2 x.p``, the squared distance less ``|x|^2``: int32, exact, the same on every machine. Points come
-in panels of 16, so that one register holds four components of each.
+A score is ``|p|^2 - 2 x.p``, the squared distance minus ``|x|^2``: int32, exact, the same on every machine. A panel has
+16 points, so that one register holds four components of each.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
 from indexmill.reader.kernels import nearest_u8, scores_u8
+from indexmill.reader.threads import run_blocks
 
 #: Points of a panel.
 PANEL = 16
-#: Components up to which a score fits 32 bits.
+#: Most components for which a score fits 32 bits.
 MAX_DIM = 32768
-#: Stands where there is no point, together with `NO_SCORE`.
+#: Id and score of an empty place.
 NOTHING = 0xFFFFFFFF
 NO_SCORE = 0x7FFFFFFF
-#: Points widened at a time.
+#: Points widened to int32 at a time.
 _SUMMED = 4096
-#: Rows a thread takes at a time.
+#: Rows of a task.
 _BLOCK = 1024
 
 
 class Panels(NamedTuple):
-    """Points in panels, group by group; a group begins with a panel of its own."""
+    """Points in panels, group by group; every group begins with a new panel."""
 
     bytes: NDArray[
         np.uint8
@@ -40,23 +40,23 @@ class Panels(NamedTuple):
 
 
 def fits_panels(vectors: NDArray[Any]) -> bool:
-    """Say whether vectors (m, dim) are of a type and dimension that panels take."""
+    """Return whether panels take the type and dimension of these vectors, (m, dim)."""
     return vectors.dtype == np.uint8 and vectors.shape[1] <= MAX_DIM
 
 
 def in_panels(
     points: NDArray[np.uint8], ids: NDArray[np.uint32] | None = None, starts: NDArray[np.int64] | None = None
 ) -> Panels:
-    """Put points into panels.
+    """Arrange points in panels.
 
     Parameters
     ----------
     points : uint8 array, shape (n, dim)
         `dim` is at most `MAX_DIM`.
     ids : uint32 array, shape (n,), optional
-        Their names; without them 0, 1 and so on.
+        Ids of the points; by default 0, 1 and so on.
     starts : int64 array, shape (n_groups + 1,), optional
-        Where each group begins in `points`; without them, all are one group.
+        Start of each group in `points`; by default there is one group.
     """
     n, dim = points.shape
     ids = np.arange(n, dtype=np.uint32) if ids is None else ids
@@ -81,7 +81,7 @@ def in_panels(
 def merge_nearest(
     vectors: Any, rows: Any, data: Any, offsets: Any, ids: Any, scores: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
-    """Merge the points of some panels into the lists of some rows.
+    """Merge the points of panels into the lists of the nearest points of some rows.
 
     Parameters
     ----------
@@ -89,11 +89,11 @@ def merge_nearest(
     rows : int64 array, shape (any,)
         Different rows of `vectors`.
     data, offsets, ids : arrays
-        Of `Panels`, or as many of its panels.
+        Of `Panels`, or of consecutive panels of it.
     scores : int32 array, shape (m, fanout)
-        Ascending by (score, id), `NO_SCORE` at the end of lists that are not full.
+        Ascending by (score, id); `NO_SCORE` fills the end of short lists.
     found : uint32 array, shape (m, fanout)
-        Their ids, `NOTHING` likewise.
+        Ids of the same points; `NOTHING` fills the end.
     """
     nearest_u8(
         vectors.ctypes.data,
@@ -114,7 +114,7 @@ def merge_nearest(
 def all_scores(
     vectors: Any, rows: Any, data: Any, offsets: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
-    """Write the scores of some rows and all points, PANEL times the number of panels a row, to `out`."""
+    """Write the scores of some rows with all points to `out`, (rows.size, PANEL times the number of panels)."""
     scores_u8(
         vectors.ctypes.data,
         vectors.shape[1],
@@ -138,6 +138,5 @@ def nearest_in_panels(
     def block(first: int, last: int) -> None:
         merge_nearest(vectors, rows[first:last], *panels[:3], scores, found)
 
-    for _ in map_blocks(block, len(vectors), _BLOCK, threads):
-        pass
+    run_blocks(block, len(vectors), _BLOCK, threads)
     return found

@@ -1,4 +1,4 @@
-"""Nearest of a few points for many vectors, as matrix products."""
+"""Nearest of a few points to many vectors, by matrix products."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import map_blocks
 
-#: Rows a matrix product takes at a time: large enough for BLAS, and part of the result (never change it by
-#: thread count: the last bits of a product may depend on the shape of its operands).
+#: Rows of a task: large enough for BLAS. It affects results, so it must not depend on the number of threads: the last
+#: bits of a product may depend on the shape of its operands.
 PRODUCT_ROWS = 8192
-#: Rows and points of one product, which is looked through while it is in a core's own cache. Part of the result, too.
+#: Rows and points of a product, which is searched while it is in a core's own cache. They affect results, too.
 TILE_ROWS, _TILE_POINTS = 512, 1024
-#: Scores looked at together: most runs hold nothing nearer than what is known.
+#: Scores tested together: most runs hold nothing nearer than the known points.
 _RUN = 64
-#: Stands in lists that are not full.
+#: Fills the end of short lists.
 _NOTHING = 0xFFFFFFFF
 
 
 def origin_of(points: NDArray[Any], integral: bool = False) -> NDArray[np.float32]:
-    """Return a point, float32 (dim,), to measure from: the mean of `points`.
+    """Return the origin of distances, float32 (dim,): the mean of `points`.
 
-    |x|^2 - 2 x.p + |p|^2 loses all its digits when the vectors lie far from zero and close together, so both
-    sides of a product are shifted by one origin first. With `integral` it is rounded, which keeps products of
-    small integers exact.
+    |x|^2 - 2 x.p + |p|^2 loses all its digits if the vectors lie far from zero and close together, so the origin is
+    first subtracted from both sides of a product. With `integral` it is rounded, which keeps products of small integers
+    exact.
     """
     mean = points.mean(axis=0, dtype=np.float64)
     origin: NDArray[np.float32] = (np.rint(mean) if integral else mean).astype(np.float32)
@@ -35,7 +35,7 @@ def origin_of(points: NDArray[Any], integral: bool = False) -> NDArray[np.float3
 
 
 def augment(points: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return A, float32 (dim + 1, n_points), with ``[x, 1] @ A = |p|^2 - 2 x.p``: |x - p|^2 less |x|^2."""
+    """Return A, float32 (dim + 1, n_points), with ``[x, 1] @ A = |p|^2 - 2 x.p``: |x - p|^2 minus |x|^2."""
     norms = np.einsum("ij,ij->i", points, points)
     return np.ascontiguousarray(np.vstack([-2 * points.T, norms]), dtype=np.float32)
 
@@ -50,9 +50,9 @@ def with_one(vectors: NDArray[Any]) -> NDArray[np.float32]:
 def power_distances(
     vectors: NDArray[Any], points: NDArray[np.float32], weights: NDArray[np.float32]
 ) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """Yield blocks of rows and their ``|x - p|^2 + w - |x - o|^2``, float32 (rows, n_points).
+    """Yield blocks of rows with ``|x - p|^2 + w - |x - o|^2``, float32 (rows, n_points).
 
-    The origin o is the same for all, so differences within a row are those of the power distance.
+    The origin o is constant, so differences within a row are those of the power distance.
     """
     origin = origin_of(points, vectors.dtype.kind in "iu")
     augmented = augment(points - origin)
@@ -82,7 +82,7 @@ def nearest_points(
     weights : float32 array, shape (n_points,), optional
         Added to the squared distances (see `builders.cluster.balanced`).
     block_rows : int
-        Vectors that a thread takes at a time; a multiple of `TILE_ROWS`, of which products are made.
+        Vectors of a task, a multiple of `TILE_ROWS`, the rows of a product.
 
     Returns
     -------
@@ -99,16 +99,15 @@ def nearest_points(
         found = np.full((last - first, fanout), _NOTHING, np.uint32)
         scores = np.empty(TILE_ROWS * min(_TILE_POINTS, len(points)), np.float32)
         for top in range(first, last, TILE_ROWS):
-            mine = np.arange(top, min(top + TILE_ROWS, last)) - first
+            numbers = np.arange(top, min(top + TILE_ROWS, last)) - first
             rows = with_one(vectors[top : min(top + TILE_ROWS, last)] - origin)
             for at in range(0, len(points), _TILE_POINTS):
-                some = ids[at : at + _TILE_POINTS]
-                tile = scores[: len(rows) * len(some)].reshape(len(rows), len(some))
+                tile_ids = ids[at : at + _TILE_POINTS]
+                tile = scores[: len(rows) * len(tile_ids)].reshape(len(rows), len(tile_ids))
                 np.matmul(rows, augmented[:, at : at + _TILE_POINTS], out=tile)
-                keep_nearest(tile, mine, some, distances, found)
-        found[np.isinf(distances[:, -1])] = ids[
-            :fanout
-        ]  # what overflows is as near to any, but not to one twice
+                keep_nearest(tile, numbers, tile_ids, distances, found)
+        # A row that overflows is equally near to all points; its answers must still be distinct.
+        found[np.isinf(distances[:, -1])] = ids[:fanout]
         return found
 
     blocks = list(map_blocks(block, len(vectors), block_rows, threads))
@@ -127,7 +126,7 @@ def keep_nearest(
         for run in range((n + _RUN - 1) // _RUN):
             first = run * _RUN
             size = min(_RUN, n - first)
-            near = np.int32(0)  # counting turns into vector instructions, unlike a minimum
+            near = np.int32(0)  # counting compiles to vector instructions, unlike a minimum
             for j in range(size):
                 near += np.int32(scores[i, first + j] <= limit)
             if near == 0:

@@ -1,14 +1,14 @@
-"""Partition-based construction (PiPNN, arXiv 2602.21247): dense products in small overlapping sets, no searches.
+"""Partition-based graph construction (PiPNN, arXiv 2602.21247): dense products in small overlapping sets, no searches.
 
-Vectors are carved into overlapping leaves; in each, the nearest others of every member are found by comparing all
-pairs. What a vertex met in all of its leaves is pruned to its list; edges are then added the other way, and lists
-pruned again.
+Vectors are carved into overlapping leaves. In each leaf, all pairs are compared to find the nearest neighbours of every
+member. The neighbours of a vertex from all its leaves are pruned to its list. Then reverse edges are added, and lists
+are pruned again.
 
-Deviations from the paper: no reservoirs (HashPrune). What each copy of a vertex found in its leaf is kept, a few ids
-each, so that the prune sees all of them in the order of their exact distances; nor does the result depend on an order
-of arrival. With buckets of 12 hyperplanes' signs, nearest kept, searches of sift1m's graph took 1 to 2% more distances
-at R = 32, and as many at R = 64 without saturation. Vertices that the entry cannot reach are linked in the end, see
-`builders.vamana.connect`.
+Deviations from the paper: no reservoirs (HashPrune). Each copy of a vertex keeps the few ids found in its leaf, so the
+prune sees all of them in the order of their exact distances, and the result does not depend on an order of arrival.
+With reservoirs (buckets by the signs of 12 hyperplanes, nearest kept), searches of sift1m's graph computed 1 to 2% more
+distances at R = 32, and equally many at R = 64 without saturation. Vertices that the entry cannot reach are linked at
+the end, see `builders.vamana.connect`.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 from indexmill.builders.partition.carve import LEAF_MEAN, carve
 from indexmill.builders.partition.choose import Copies, add_reversed
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
-from indexmill.builders.vamana.build import Graph, VamanaParameters, sort_lists
+from indexmill.builders.vamana.build import sort_lists
 from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 
-#: The steps of a build, in their order: leaves, their lists, and lists of the graph.
+#: Steps of a build, in order: leaves, neighbours within leaves, lists of the graph.
 Step = Literal["carve", "compare", "choose"]
-#: Leaders that a vector goes to on the first level and on the second one.
+#: Leaders that a vector goes to on the first and on the second level.
 FANOUTS = (10, 2)
-#: Leaves that it is in, but for joined ones and small sets.
+#: Leaves of a vector, except in joined leaves and small sets.
 COPIES = math.prod(FANOUTS)
-#: Candidates of a vertex before its list is chosen, in lists.
+#: Candidates of a vertex before its list is chosen, as a multiple of R.
 CANDIDATES = 2
-#: A list has so many times the neighbours that a leaf contributes: what is dropped fills the rest, or nothing does.
+#: Length of a list divided by the neighbours found in a leaf: with saturation, dropped candidates fill the rest.
 _SATURATED_SHARE, _SHARE = 6, 8
-#: Copies of a cell that threads hold together, with their products, at most.
+#: Most copies of a cell that all threads hold together, with their products.
 _CELLS = 8
 
 
 def neighbours_a_leaf(max_degree: int, copies: float = COPIES, saturate: bool = True) -> int:
-    """Return how many neighbours of a vertex each of its leaves finds: more where it is in few, as in a small set."""
+    """Return the neighbours of a vertex found in each leaf: more if a vertex is in few leaves, as in a small set."""
     usual = max(2, -(-max_degree // (_SATURATED_SHARE if saturate else _SHARE)))
     return max(usual, int(usual * COPIES / copies))
 
 
 def partitioned_bytes(n: int, row_bytes: int, max_degree: int, saturate: bool = True) -> int:
-    """Return the memory that building a graph of `n` rows of so many bytes takes at most, the rows included."""
+    """Return the peak memory of a build from `n` rows of `row_bytes` bytes, including the rows."""
     cell = row_bytes * min(n, FANOUTS[0] * math.isqrt(n * LEAF_MEAN // COPIES))  # of the first level
     lists = 4 * COPIES * neighbours_a_leaf(max_degree, saturate=saturate)
     comparing = 8 * COPIES + lists + 24
@@ -65,31 +66,31 @@ def build_partitioned(
     *,
     seed: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
     advance: Callable[[int], None] = lambda vertices: None,
     ended: Callable[[Step, int], None] = lambda step, copies: None,
 ) -> Graph:
-    """Build a graph about as good as Vamana's, without searches.
+    """Build a graph of the quality of Vamana's, without searches.
 
-    Memory: `partitioned_bytes`, most of it 8 bytes and 4 a neighbour for each of a vertex's copies, as many as
-    `FANOUTS` multiply to.
+    Memory: `partitioned_bytes`, mostly 8 bytes and 4 a neighbour for each copy of a vertex. The number of copies is the
+    product of `FANOUTS`.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
     entry : int
-        Where searches start: the medoid.
+        Vertex where searches start: the medoid.
     parameters : VamanaParameters
-        `build_list_size` and `passes` are of no use here, but for linking what is unreachable.
+        `passes` is ignored, and `build_list_size` is used only to link unreachable vertices.
     seed : int
         Decides the leaders.
-    device : ArrayDevice, optional
-        Where vectors are compared with leaders and with each other; lists are chosen here all the same. The graph of
-        uint8 vectors is then the same, bit for bit.
+    gpu : Gpu, optional
+        Compares vectors with leaders and with each other; the processor still chooses the lists. The graph of uint8
+        vectors is the same, bit for bit.
     advance : callable
-        Told the number of vertices that were finished: half when their lists are chosen, half when edges are added.
+        Called with numbers of finished vertices: half when lists are chosen, half when reverse edges are added.
     ended : callable
-        Told the name of every step when it has ended, and how many copies of vectors all leaves have.
+        Called at the end of each step with its name and the number of copies of vectors in all leaves.
 
     Returns
     -------
@@ -97,15 +98,15 @@ def build_partitioned(
         The same for every number of threads.
     """
     n, r, rule = len(vectors), parameters.max_degree, parameters.rule
-    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, device=device)
+    leaves = carve(vectors, FANOUTS, seed=seed, threads=threads, gpu=gpu)
     n_copies = len(leaves.members)
     ended("carve", n_copies)
     copies, found = Copies(leaves.members, n), neighbours_a_leaf(r, leaves.copies, rule.saturate)
-    if device is None:
+    if gpu is None:
         lists = leaf_lists(vectors, leaves, found, copies.rows, threads)
     else:
-        lists = leaf_lists_on(device, vectors, leaves, found, copies.rows)
-    del leaves, copies.rows  # before the graph takes their place
+        lists = leaf_lists_on(gpu, vectors, leaves, found, copies.rows)
+    del leaves, copies.rows  # frees memory for the graph
     ended("compare", n_copies)
     order = copies.order
     neighbours, degrees = np.zeros((n, r), np.uint32), np.zeros(n, np.int32)

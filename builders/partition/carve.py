@@ -1,11 +1,11 @@
 """Randomized ball carving: small overlapping sets of near vectors (PiPNN, arXiv 2602.21247).
 
-Random vectors are leaders, and every vector goes to the few leaders nearest to it. The cell of a leader is carved again
-until it holds at most `LEAF_MOST` vectors. A vector lies in as many leaves as the fanouts of all levels multiply to, in
-different company each time.
+Leaders are random vectors, and every vector goes to its few nearest leaders. The cell of a leader is carved again until
+it holds at most `LEAF_MOST` vectors. The number of leaves of a vector is the product of the fanouts of all levels, and
+each leaf holds other neighbours of it.
 
-Deviations from the paper: fanouts are given for two levels, whose leaders are about equally many, and are 1 on
-those that follow. A cell that does not get smaller, as one of equal vectors, is cut at random.
+Deviations from the paper: fanouts are given for two levels with nearly equal numbers of leaders, and are 1 on deeper
+levels. A cell that does not shrink, such as one of equal vectors, is cut at random.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice
+from indexmill.builders.gpu import Gpu
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
-from indexmill.builders.parallel import map_blocks
+from indexmill.builders.streams import CARVING
+from indexmill.reader.threads import map_blocks
 
-#: Vectors of a leaf, at most, and about: all pairs of a leaf are compared while it lies in a core's cache.
+#: Most and average vectors of a leaf: all its pairs are compared while it is in a core's cache.
 LEAF_MOST, LEAF_MEAN = 1024, 470
-#: Leaves with fewer are joined to others.
+#: Leaves with fewer vectors are joined to others.
 _LEAF_LEAST = 64
 #: Bytes of rows gathered at a time to be compared with leaders.
 _GATHERED_BYTES = 4 << 20
-#: A cell with a larger share of the vectors it was carved from is cut at random.
+#: A cell with a larger share of its parent's vectors is cut at random.
 _STUCK = 0.95
 
 
@@ -45,8 +46,8 @@ class Leaves(NamedTuple):
     starts : int64 array, shape (n_leaves + 1,)
         The members of leaf i are ``starts[i]`` to ``starts[i + 1]``.
     copies : float
-        Leaves of a vector, in the mean, as the sizes of the first level's cells foretell it: leaves that are joined
-        have what they share once.
+        Mean number of leaves of a vector, predicted from the sizes of the first level's cells. A vector is once in
+        a joined leaf.
     """
 
     members: NDArray[np.uint32]
@@ -60,72 +61,71 @@ def carve(
     *,
     seed: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> Leaves:
     """Carve vectors into leaves of at most `LEAF_MOST`.
 
-    Memory: 4 bytes a copy, twice; with vectors that are not uint8, float32 rows of one cell a thread.
+    Memory: 4 bytes a copy, twice; and for float32 vectors the rows of one cell for each thread.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
     fanouts : sequence of int
-        Leaders that a vector goes to, of the first level and those that follow; 1 beyond the last.
+        Leaders that a vector goes to on each level; 1 on deeper levels.
     seed : int
-    device : ArrayDevice, optional
-        Where leaders are compared; uint8 vectors get the same leaves there.
+    gpu : Gpu, optional
+        Compares vectors with leaders; uint8 vectors get the same leaves.
 
     Returns
     -------
     Leaves
-        The same for every number of threads. Every vector is in one leaf at least, and in any one at most once.
+        The same for every number of threads. Every vector is in at least one leaf, and at most once in each.
     """
     n = len(vectors)
     if n <= LEAF_MOST:
         return Leaves(np.arange(n, dtype=np.uint32), np.array([0, n]))
     rows, fanout = first_leaders(n, fanouts, seed)
-    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, device), len(rows))
+    members, starts = grouped(nearest_leaders(vectors, vectors[rows], fanout, threads, gpu), len(rows))
     bounds = joined(starts)
     cells = list(_together(members, starts, bounds))
-    leaves = carve_cells(
-        vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, device=device
-    )
+    leaves = carve_cells(vectors, cells, range(len(cells)), n, fanouts, seed=seed, threads=threads, gpu=gpu)
     return leaves._replace(copies=copies_of(map(len, cells), n, fanouts) / n)
 
 
 def carve_cells(
     vectors: NDArray[Any], cells: Sequence[NDArray[np.uint32]], numbers: Sequence[int], n: int,
     fanouts: Sequence[int], *, seed: int, threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> Leaves:  # fmt: skip
-    """Carve cells of the first level of `n` vectors on; parameters and memory as of `carve`.
+    """Carve cells of the first level of `n` vectors further; parameters and memory as for `carve`.
 
     Parameters
     ----------
     vectors : array
-        Rows that the cells name.
+        Rows named by the cells.
     cells : sequence of uint32 arrays
-        Rows of each cell, ascending; in the order of their ids.
+        Rows of each cell, ascending, in the order of the ids.
     numbers : sequence of int
-        Of each cell among all: they decide its leaders.
+        Number of each cell among all cells: it decides the cell's leaders.
     """
 
     def leaves(first: int, _: int) -> tuple[NDArray[np.uint32], list[int]]:
-        mine = list(_leaves(vectors, cells[first], n, fanouts[1:], [seed, _STREAM, numbers[first]], device))
-        return np.concatenate(mine), list(map(len, mine))
+        path = [seed, CARVING, numbers[first]]
+        parts = list(_leaves(vectors, cells[first], n, fanouts[1:], path, gpu))
+        return np.concatenate(parts), list(map(len, parts))
 
-    found = list(map_blocks(leaves, len(cells), 1, threads))
-    sizes = [size for _, some in found for size in some]
-    return Leaves(np.concatenate([part for part, _ in found]), np.cumsum([0, *sizes]))
+    carved = list(map_blocks(leaves, len(cells), 1, threads))
+    sizes = [size for _, cell_sizes in carved for size in cell_sizes]
+    return Leaves(np.concatenate([members for members, _ in carved]), np.cumsum([0, *sizes]))
 
 
 def first_leaders(n: int, fanouts: Sequence[int], seed: int) -> tuple[NDArray[np.int64], int]:
-    """Return the rows of the leaders of the first level, ascending, and how many of them a vector goes to."""
-    return _draw(n, fanouts, np.random.default_rng([seed, _STREAM]))
+    """Return the rows of the first level's leaders, ascending, and the number of leaders of each vector."""
+    return _draw(n, fanouts, np.random.default_rng([seed, CARVING]))
 
 
 def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
-    """Return how many vectors all leaves have that such cells of the first level of `n` make, but for joined leaves."""
+    """Return the size of all leaves made from cells of these sizes on the first level of `n`, except joined leaves."""
 
     def times(cell: int) -> int:
         return 1 if cell <= LEAF_MOST or cell > _STUCK * n else _counts(cell, fanouts[1:])[1]
@@ -133,15 +133,11 @@ def copies_of(cells: Iterable[int], n: int, fanouts: Sequence[int]) -> int:
     return sum(cell * times(cell) for cell in cells)
 
 
-#: Keeps these random numbers apart from those of other steps with the same seed.
-_STREAM = 0xCA7E
-
-
 def _leaves(
     vectors: NDArray[Any], cell: NDArray[np.uint32], parent: int, fanouts: Sequence[int], path: list[int],
-    device: ArrayDevice | None,
+    gpu: Gpu | None,
 ) -> Iterator[NDArray[np.uint32]]:  # fmt: skip
-    """Yield the leaves of a `cell`, which was carved from `parent` vectors."""
+    """Yield the leaves of a `cell` that was carved from `parent` vectors."""
     if len(cell) <= LEAF_MOST:
         yield cell
         return
@@ -155,16 +151,16 @@ def _leaves(
     leaders = vectors[cell[rows]]
     gathered = max(1, _GATHERED_BYTES // vectors[:1].nbytes // TILE_ROWS) * TILE_ROWS
     found = [
-        nearest_leaders(vectors[cell[first : first + gathered]], leaders, fanout, 1, device)
+        nearest_leaders(vectors[cell[first : first + gathered]], leaders, fanout, 1, gpu)
         for first in range(0, len(cell), gathered)
     ]
     members, starts = grouped(np.concatenate(found), len(rows))
     for i, part in enumerate(_together(members, starts, joined(starts))):
-        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], device)
+        yield from _leaves(vectors, cell[part], len(cell), fanouts[1:], [*path, i], gpu)
 
 
 def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
-    """Return how many leaders `n` vectors have, and to how many of them each goes."""
+    """Return the number of leaders of `n` vectors, and the number of leaders of each vector."""
     copies = n * math.prod(fanouts)
     levels = max(len(fanouts), 1)
     n_leaders = min(max(2, math.ceil((copies / LEAF_MEAN) ** (1 / levels))), n)
@@ -172,7 +168,7 @@ def _counts(n: int, fanouts: Sequence[int]) -> tuple[int, int]:
 
 
 def _draw(n: int, fanouts: Sequence[int], rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
-    """Return the rows of some random leaders, ascending, and to how many of them each vector goes."""
+    """Return the rows of random leaders, ascending, and the number of leaders of each vector."""
     n_leaders, fanout = _counts(n, fanouts)
     return np.sort(rng.choice(n, n_leaders, replace=False)), fanout
 
@@ -182,14 +178,14 @@ def nearest_leaders(
     leaders: NDArray[Any],
     fanout: int,
     threads: int = 1,
-    device: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
 ) -> NDArray[np.uint32]:
     """Return the `fanout` leaders nearest to each vector, uint32 (m, fanout).
 
-    Blocks of vectors may be told apart at multiples of `nearest.TILE_ROWS`, without a change of the result.
+    The result does not change if the vectors are passed in blocks of a multiple of `TILE_ROWS`.
     """
-    if device is not None:
-        return nearest_on(device, vectors, leaders, fanout)
+    if gpu is not None:
+        return nearest_on(gpu, vectors, leaders, fanout)
     if fits_panels(vectors):
         return nearest_in_panels(vectors, in_panels(leaders), fanout, threads)
     return nearest_points(vectors, leaders, fanout, threads)
@@ -201,7 +197,7 @@ def grouped(labels: NDArray[np.uint32], n_groups: int) -> tuple[NDArray[np.uint3
     Parameters
     ----------
     labels : uint32 array, shape (n_rows, any)
-        Groups of each row, below `n_groups`.
+        Group numbers of each row, below `n_groups`.
 
     Returns
     -------
@@ -231,14 +227,14 @@ def _group(labels: Any, rows: Any, starts: Any) -> None:  # pragma: no cover - c
 
 
 def joined(starts: NDArray[np.int64]) -> list[int]:
-    """Return bounds of groups that make a cell together: those next to each other while they are small."""
+    """Return bounds of the groups joined into one cell: consecutive groups, while the cell is small."""
     bounds = [0]
     for group in range(1, len(starts)):
         if starts[group] - starts[bounds[-1]] >= _LEAF_LEAST:
             bounds.append(group)
     if len(bounds) == 1:
         bounds.append(0)
-    bounds[-1] = len(starts) - 1  # what is left is small
+    bounds[-1] = len(starts) - 1  # the remainder is small
     return bounds
 
 

@@ -1,6 +1,6 @@
-"""Neighbour lists out of candidates: those of a vertex's leaves, then the edges that lead to it.
+"""Choice of neighbour lists among candidates: first those from a vertex's leaves, then the reverse edges.
 
-Vertices are taken in the order of their leaves, so that most of what they are compared with is in a core's cache.
+Vertices are processed in the order of their leaves, so that most vectors compared are in a core's cache.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import map_blocks
 
-#: Vertices that a thread takes at a time.
+#: Vertices of a task.
 BLOCK = 4096
 
 
 class Copies:
-    """Where the lists of each vertex's copies are put: next to each other, vertices by their first leaf.
+    """Places for the lists of all copies: those of one vertex together, vertices in the order of their first leaf.
 
     Memory: 4 bytes a copy, 16 a vertex.
 
     Parameters
     ----------
     members : uint32 array, shape (n_copies,)
-        Vertices of all leaves.
+        Members of all leaves.
     n_vertices : int
 
     Attributes
     ----------
     order : uint32 array, shape (n_vertices,)
-        All vertices, by their first leaf.
+        All vertices, in the order of their first leaf.
     starts : int64 array, shape (n_vertices + 1,)
-        The lists of the i-th of them are rows ``starts[i]`` to ``starts[i + 1]``.
+        The lists of vertex ``order[i]`` are rows ``starts[i]`` to ``starts[i + 1]``.
     rows : uint32 array, shape (n_copies,)
-        Where the list of each copy is put; int64 where that takes more bits.
+        Row for the list of each copy; int64 if 32 bits are too few.
     """
 
     def __init__(self, members: NDArray[np.uint32], n_vertices: int) -> None:
@@ -58,13 +58,13 @@ class Copies:
         degrees: NDArray[np.int32],
         threads: int,
     ) -> Iterator[int]:
-        """Fill all lists: robust prune of the `candidates` nearest in all leaves of a vertex; yield how many are done.
+        """Fill all lists by robust prune of the `candidates` nearest in a vertex's leaves; yield numbers of lists.
 
         Parameters
         ----------
         vectors : uint8 or float32 array, shape (n_vertices, dim)
         lists : uint32 array, shape (n_copies, k)
-            As `leaf_lists` puts them into the rows of this object.
+            As `leaf_lists` arranges them in `rows`.
         neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
         """
 
@@ -148,7 +148,7 @@ def add_reversed(
     degrees: NDArray[np.int32],
     threads: int,
 ) -> Iterator[int]:
-    """Add to every list the edges that lead to its vertex, and prune those that get too long; yield how many are done.
+    """Add reverse edges to all lists, and prune lists that grow too long; yield numbers of lists.
 
     Memory: 4 bytes an edge, 8 a vertex.
 
@@ -156,7 +156,7 @@ def add_reversed(
     ----------
     vectors : uint8 or float32 array, shape (n_vertices, dim)
     order : uint32 array, shape (n_vertices,)
-        In which vertices are taken; does not reach the result.
+        Order of processing; does not change the result.
     neighbours, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
     """
     sources = np.empty(int(degrees.sum(dtype=np.int64)), np.uint32)
@@ -196,7 +196,7 @@ def _add_reversed(
 
 @njit(nogil=True, cache=True)
 def space(most: int) -> Any:  # pragma: no cover - compiled
-    """Allocate ids, distances and a table of what was met."""
+    """Allocate ids, distances and a hash table of the vertices met."""
     return np.empty(most + 1, np.uint32), np.empty(most + 1, np.float32), np.empty(_n_slots(most), np.uint32)
 
 
@@ -210,7 +210,7 @@ def _n_slots(most: int) -> int:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
-    """Return an empty table for so many vertices, in as few of `slots` as do: one is emptied for every vertex."""
+    """Return an empty hash table for at most `most` vertices, in the fewest of `slots`, because clearing costs time."""
     met = slots[: _n_slots(most)]
     met[:] = 0
     return met
@@ -218,7 +218,7 @@ def emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def add_distinct(vertex: Any, ids: Any, n: int, met: Any) -> int:  # pragma: no cover - compiled
-    """Append a vertex to the first `n` ids unless it was met before (open addressing; 0 is an empty slot)."""
+    """Append a vertex to the first `n` ids unless the table has it (open addressing; 0 is an empty slot)."""
     mask = np.uint64(met.size - 1)
     slot = (np.uint64(vertex) * np.uint64(2654435761)) >> np.uint64(16) & mask
     while met[slot] != 0:

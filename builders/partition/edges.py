@@ -1,6 +1,6 @@
-"""Edges of a graph built region by region (`builders.partition.regions`), brought to both ends and pruned there.
+"""Reverse edges of a graph built region by region (`builders.partition.regions`): gathered at both ends, then pruned.
 
-As `builders.partition.choose.add_reversed` does it in memory, with the same result. Names are those of
+The result is that of `builders.partition.choose.add_reversed`, which works in memory. Arrays are named as in
 `builders.partition.reservoirs`.
 """
 
@@ -16,7 +16,7 @@ from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
-#: Ends of edges in a record: few, because the last record of a vertex is not full.
+#: Ends of edges in a record: few, because the last record of a vertex is partly empty.
 ENDS = 8
 _NONE = np.uint32(NOBODY)
 
@@ -28,15 +28,15 @@ def edges_both_ways(
     degrees: NDArray[np.int32],
     places: NDArray[np.uint32],
 ) -> NDArray[np.uint64]:
-    """Return (place of a vertex, id of the other) for both ends of every edge, ascending, as one integer each.
+    """Return the pair (place of a vertex, id of its neighbour) for both ends of every edge, as ascending integers.
 
     Parameters
     ----------
     ids : uint32 array, shape (m,)
-        Of the vertices whose lists these are; the first one's place is `first`.
+        Ids of the vertices with these lists; the place of the first is `first`.
     lists, degrees : uint32 array (m, R) and int32 array (m,)
     places : uint32 array, shape (n_vectors,)
-        Of each id.
+        Place of each id.
     """
     pairs = np.empty(2 * int(degrees.sum(dtype=np.int64)), np.uint64)
     _pair(ids, first, lists, degrees, places, pairs)
@@ -58,7 +58,7 @@ def _pair(
 
 
 def edge_records(pairs: NDArray[np.uint64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return sorted pairs as records: places, and up to `ENDS` ids of each, ascending; ids that are none at the end."""
+    """Return sorted pairs as records: places, and up to `ENDS` ascending ids of each, filled up with `NOBODY`."""
     keys = np.empty(len(pairs), np.uint32)
     payload = np.full((len(pairs), ENDS), _NONE, np.uint32)
     n = int(_pack_edges(pairs, keys, payload))
@@ -69,7 +69,7 @@ def edge_records(pairs: NDArray[np.uint64]) -> tuple[NDArray[np.uint32], NDArray
 def _pack_edges(pairs: Any, keys: Any, payload: Any) -> int:  # pragma: no cover - compiled
     record, filled = -1, payload.shape[1]
     for i in range(pairs.size):
-        if i > 0 and pairs[i] == pairs[i - 1]:  # an edge whose other direction was chosen as well
+        if i > 0 and pairs[i] == pairs[i - 1]:  # an edge chosen in both directions
             continue
         key = np.uint32(pairs[i] >> np.uint64(32))
         if filled == payload.shape[1] or key != keys[record]:
@@ -87,12 +87,12 @@ def append_ends(
     ends: NDArray[np.uint32],
     counts: NDArray[np.int64],
 ) -> None:
-    """Append the ids of records of `edge_records`, whose vertices ascend, to `ends`, and count them by vertex.
+    """Append the ids in records of `edge_records` to `ends`, and count them by vertex; vertices ascend.
 
     Parameters
     ----------
     ends : uint32 array, shape (n_ends,)
-        What the vertices before have comes first, as `counts` says.
+        Begins with the ids of earlier records, as many as `counts` says.
     counts : int64 array, shape (n_vertices,)
     """
     _append(vertices, payload, ends, int(counts.sum()), counts)
@@ -121,18 +121,18 @@ def unite_ends(
     rule: PruneRule,
     lists: NDArray[np.uint32],
 ) -> None:
-    """Fill the list of each vertex with the other ends of its edges, pruned where they are too many.
+    """Fill the list of each vertex with the other ends of its edges, pruned if there are too many.
 
     Parameters
     ----------
     vectors, rows, names
-        As of `reservoirs.choose_lists`.
+        As for `reservoirs.choose_lists`.
     ids : uint32 array, shape (m,)
-        Of the vertices.
+        Ids of the vertices.
     ends : uint32 array, shape (any,)
-        Ids, from ``starts[i]`` to ``starts[i + 1]`` those of vertex i; one may be there twice.
+        Ids; those of vertex i from ``starts[i]`` to ``starts[i + 1]``, perhaps repeated.
     lists : uint32 array, shape (m, R)
-        In ascending order of (distance, id), then the vertex itself.
+        In ascending order of (distance, id), filled up with the vertex itself.
     """
     _unite(vectors, rows, names, ids, ends, starts, rule, lists)
 

@@ -1,7 +1,8 @@
-"""Equal vectors, and the ring in which they are neighbours of each other.
+"""Groups of equal vectors, linked in a ring.
 
-A vector with many equals would meet nothing but these in its leaves, and no edge would lead out of their group. So in
-a leaf only the first of equal vectors is everybody's candidate, and each of them has the next one as its nearest.
+A vector with many equals would find only these in its leaves, and no edge would leave the group. Therefore, in a leaf
+only the first of equal vectors is a candidate of other vectors, and the nearest neighbour of each is the next equal
+vector.
 """
 
 from __future__ import annotations
@@ -12,19 +13,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import run_blocks
 
-#: Stands for vectors that no other one equals, and where a ring does not go on.
+#: Marks a vector without an equal.
 ALONE = 0xFFFFFFFF
 #: Rows hashed at a time.
 _BLOCK = 65_536
 
 
 def equal_rows(vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
-    """Return the first row that each row equals bit by bit, itself perhaps, or `ALONE` if no other row does.
+    """Return the first row with the same bits as each row, perhaps itself; `ALONE` if no other row has them.
 
-    Rows that differ and have one hash of 64 bits may count as alone. Time: a sort of the hashes. Memory: 24 bytes a
-    row.
+    Different rows with the same 64-bit hash may count as alone. Time: a sort of the hashes. Memory: 24 bytes a row.
 
     Parameters
     ----------
@@ -40,15 +40,14 @@ def equal_rows(vectors: NDArray[Any], threads: int = 1) -> NDArray[np.uint32]:
     def block(first: int, last: int) -> None:
         _hash(words[first:last], hashes[first:last])
 
-    for _ in map_blocks(block, len(words), _BLOCK, threads):
-        pass
+    run_blocks(block, len(words), _BLOCK, threads)
     firsts = np.full(len(words), ALONE, np.uint32)
     _group_equals(words, hashes, np.argsort(hashes, kind="stable"), firsts)
     return firsts
 
 
 def _words(vectors: NDArray[Any]) -> NDArray[Any]:
-    """Return rows as unsigned integers, as wide as their size allows."""
+    """Return rows as unsigned integers, as wide as the size of a row allows."""
     width = next(size for size in (8, 4, 1) if vectors.shape[1] * vectors.itemsize % size == 0)
     words: NDArray[Any] = vectors.view(f"u{width}")
     return words
@@ -78,18 +77,18 @@ def _group_equals(words: Any, hashes: Any, order: Any, firsts: Any) -> None:  # 
 
 @njit(nogil=True, cache=True)
 def ring(firsts: Any, members: Any, hidden: Any, following: Any) -> int:  # pragma: no cover - compiled
-    """Find what is equal in a leaf; return how many places to hide from the others.
+    """Find equal vectors in a leaf; return the number of places hidden from other vectors.
 
     Parameters
     ----------
     firsts : uint32 array, shape (n,)
-        Of `equal_rows`.
+        As `equal_rows` returns them.
     members : uint32 array, shape (m,)
         Rows of the leaf, ascending.
     hidden : int64 array, shape (at least m,)
-        Filled with the places of members that equal an earlier one.
+        Receives the places of members that equal an earlier one.
     following : int64 array, shape (at least m,)
-        Filled with the place of the next equal member, of the last one the first; -1 where there is none.
+        Receives the place of the next equal member, and for the last one that of the first; -1 for members alone.
     """
     following[: members.size] = -1
     grouped = 0

@@ -1,6 +1,6 @@
-"""The nearest others of every vector within its leaves, on an `ArrayDevice`: leaves of one size are one product.
+"""Nearest neighbours of every vector within its leaves, on a `Gpu`: leaves of one size form one batched product.
 
-Scores are those of `builders.nearest.gpu`, so that lists of uint8 vectors are the processor's, bit for bit.
+Scores are those of `builders.nearest.gpu`, so lists of uint8 vectors equal the processor's, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,71 +12,71 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import ArrayDevice, sent, uploaded
+from indexmill.builders.gpu import Gpu, sent, uploaded
 from indexmill.builders.nearest.gpu import bounded, least, product_dtype
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.builders.partition.leaf_lists import NOBODY
 
-#: Leaves are filled up to a multiple of so many members, so that few shapes occur; leaves of a product at most.
+#: Leaves are padded to a multiple of this width, so that few shapes occur; most leaves of a product.
 _WIDTH, _MOST_LEAVES = 64, 16384
-#: Share of the free memory that all vectors may take.
+#: Vectors stay on the GPU if they take at most the free memory divided by this.
 _KEPT = 2
-#: Stands where a leaf has no more members.
+#: Fills the places after a leaf's last member.
 _NO_PLACE = 0xFFFF
 
 
 def leaf_lists_on(
-    device: ArrayDevice, vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any]
+    gpu: Gpu, vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any]
 ) -> NDArray[np.uint32]:
-    """Return the `k` nearest others of every copy of a vector, as `builders.partition.leaf_lists.leaf_lists` does.
+    """Return the `k` nearest neighbours of every copy of a vector, as `builders.partition.leaf_lists.leaf_lists`.
 
-    Memory there: the vectors, if they take half of what is free at most (else the rows of every batch travel), and
+    GPU memory: the vectors, if they take at most half of the free memory (else the rows of every batch are sent), and
     blocks of scores, one for every pair of members.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
     leaves : Leaves
-        Of at most 65,535 members each.
+        With at most 65,535 members each.
     k : int
     rows : uint32 or int64 array, shape (n_copies,)
-        Where the list of each copy is put: a permutation.
+        Row for the list of each copy: a permutation.
 
     Returns
     -------
     uint32 array, shape (n_copies, k)
-        Ids, nearest first, ties by the smaller id; then `NOBODY`.
+        Ids, nearest first, ties by the smaller id, filled up with `NOBODY`.
 
     Raises
     ------
     BudgetError
-        If the device's memory is too small.
+        If the GPU's memory is too small.
     """
     sizes = np.diff(leaves.starts)
     widths = -(-sizes // _WIDTH) * _WIDTH
     found = np.full((len(leaves.members), k), NOBODY, np.uint32)
     firsts = equal_rows(vectors)
-    with device.use("the products of a leaf") as xp:
-        source = _Rows(xp, vectors, vectors.nbytes <= device.free_bytes() // _KEPT)
+    with gpu.use("the products of a leaf") as xp:
+        source = _Rows(xp, vectors, vectors.nbytes <= gpu.free_bytes() // _KEPT)
         for width in np.unique(widths[sizes > 0]).tolist():
             alike = np.flatnonzero(widths == width)
-            fill = partial(_fill, device, xp, source, firsts, leaves, alike, width, rows, found)
+            fill = partial(_fill, gpu, xp, source, firsts, leaves, alike, width, rows, found)
             a_leaf = width * (source.dtype.itemsize * width + source.work_bytes + 12 * min(k, width) + 40)
-            device.blocks(len(alike), a_leaf, fill, _MOST_LEAVES)
+            gpu.blocks(len(alike), a_leaf, fill, _MOST_LEAVES)
     return found
 
 
 class _Rows:
-    """Vectors as rows for products, kept on the device or gathered here.
+    """Rows for products, kept on the GPU or gathered in main memory.
 
     Attributes
     ----------
     dtype : numpy dtype
     exact : bool
-        Whether products lose nothing.
+        Whether products are exact.
     work_bytes : int
-        What a row takes while its leaf is worked on: as it came, and four times converted.
+        GPU memory of a row while its leaf is processed: the row as sent, and four converted copies.
     """
 
     def __init__(self, xp: Any, vectors: NDArray[Any], keep: bool) -> None:
@@ -94,7 +94,7 @@ class _Rows:
 
 
 def _fill(
-    device: ArrayDevice, xp: Any, source: _Rows, firsts: NDArray[np.uint32], leaves: Leaves,
+    gpu: Gpu, xp: Any, source: _Rows, firsts: NDArray[np.uint32], leaves: Leaves,
     alike: NDArray[np.int64], width: int, to: NDArray[Any], found: NDArray[np.uint32], first: int, last: int,
 ) -> None:  # fmt: skip
     """Fill the lists of the leaves `alike[first:last]`, of at most `width` members, by one batched product."""
@@ -103,7 +103,7 @@ def _fill(
     there = slots < ends
     counts, following = there.copy(), np.full(there.shape, -1)
     _rings(firsts, leaves.members, starts[:, 0], ends[:, 0], counts, following)
-    # Leaves are filled up with their first member, which does not count.
+    # Leaves are padded with their first member, which does not count.
     rows = source.take(leaves.members[np.where(there, slots, starts)].astype(np.int64))
     if not source.exact:  # far from zero, products would lose distances to rounding
         shares = xp.asarray((there / (ends - starts)).astype(source.dtype))
@@ -117,7 +117,7 @@ def _fill(
     equal = np.nonzero(following >= 0)
     scores[(*map(xp.asarray, equal), xp.asarray(following[equal]))] = float(np.finfo(source.dtype).min)
     k = min(found.shape[1], width - 1)
-    places = device.host(least(xp, scores.reshape(-1, width), k, _NO_PLACE)).reshape(len(starts), width, k)
+    places = gpu.host(least(xp, scores.reshape(-1, width), k, _NO_PLACE)).reshape(len(starts), width, k)
     here = places != _NO_PLACE
     ids = leaves.members[np.where(here, starts[:, :, None] + places, 0)]
     found[to[slots[there]], :k] = np.where(here, ids, NOBODY)[there]
@@ -127,7 +127,7 @@ def _fill(
 def _rings(
     firsts: Any, members: Any, starts: Any, ends: Any, counts: Any, following: Any
 ) -> None:  # pragma: no cover - compiled
-    """Find what is equal in each leaf: what is hidden does not count (`equals.ring`)."""
+    """Find equal vectors in each leaf; hidden ones do not count (`equals.ring`)."""
     hidden = np.empty(counts.shape[1], np.int64)
     for leaf in range(starts.size):
         n = ring(firsts, members[starts[leaf] : ends[leaf]], hidden, following[leaf])

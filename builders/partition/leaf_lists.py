@@ -1,7 +1,7 @@
-"""The nearest others of every vector within its leaves, all pairs of a leaf compared at once.
+"""Nearest neighbours of every vector within its leaves, all pairs of a leaf compared at once.
 
-uint8 vectors of up to 32,768 components are compared in integers, exactly; others by a float32 matrix product. Of
-equal vectors, see `builders.partition.equals`.
+uint8 vectors of up to 32,768 components are compared in integers, exactly; others by a float32 matrix product. Equal
+vectors are handled as `builders.partition.equals` says.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest.panels import NO_SCORE, PANEL, fits_panels
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.reader.kernels import scores_u8
+from indexmill.reader.threads import run_blocks
 
-#: Stands where a leaf has no more members.
+#: Fills the places after the last neighbour.
 NOBODY = 0xFFFFFFFF
-#: Leaves that a thread takes at a time.
+#: Leaves of a task.
 _LEAVES = 64
-#: Rows whose scores are computed at a time, which stay in a core's own cache until they are looked through.
+#: Rows whose scores are computed at a time, which stay in a core's own cache until they are searched.
 _ROWS = 96
-#: Comes before all scores.
+#: Lowest score, which comes first.
 _FIRST = np.int32(-(1 << 31))
 
 
 def leaf_lists(
     vectors: NDArray[Any], leaves: Leaves, k: int, rows: NDArray[Any], threads: int = 1
 ) -> NDArray[np.uint32]:
-    """Return the `k` nearest others of every copy of a vector, of equal ones the first, and the next equal to itself.
+    """Return the `k` nearest neighbours of every copy of a vector, with equal vectors as `equals` says.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vectors, dim), C-contiguous
     leaves : Leaves
-        Of at most 65,535 members each.
+        With at most 65,535 members each.
     k : int
     rows : uint32 or int64 array, shape (n_copies,)
-        Where the list of each copy is put: a permutation.
+        Row for the list of each copy: a permutation.
 
     Returns
     -------
     uint32 array, shape (n_copies, k)
-        Ids, nearest first, ties by the smaller id; then `NOBODY`.
+        Ids, nearest first, ties by the smaller id, filled up with `NOBODY`.
     """
     firsts = equal_rows(vectors, threads)
     found = np.empty((len(leaves.members), k), np.uint32)
@@ -55,8 +55,7 @@ def leaf_lists(
     def block(first: int, last: int) -> None:
         fill(vectors, firsts, leaves.members, leaves.starts, first, last, rows, found)
 
-    for _ in map_blocks(block, len(leaves.starts) - 1, _LEAVES, threads):
-        pass
+    run_blocks(block, len(leaves.starts) - 1, _LEAVES, threads)
     return found
 
 
@@ -146,7 +145,7 @@ def _fill_floats(
             for j in range(dim):
                 centre[j] += mine[i, j] / np.float32(n)
         for i in range(n):
-            for j in range(dim):  # far from zero, products would lose distances to rounding
+            for j in range(dim):  # far from zero, distances would be lost to rounding
                 mine[i, j] -= centre[j]
             halves[i] = np.dot(mine[i], mine[i]) / np.float32(2)
         own_products = products[: n * n].reshape(n, n)
@@ -154,7 +153,7 @@ def _fill_floats(
         for i in range(n):
             for j in range(n):
                 scores[j] = halves[j] - own_products[i, j]
-            for j in range(n):  # so turned, bits of floats order as integers, and NaN is one number of them
+            for j in range(n):  # the flipped bits are ordered as integers, NaN included
                 keys[j] ^= (keys[j] >> np.int32(31)) & np.int32(NO_SCORE)
             keys[n:width] = NO_SCORE
             _rank(keys, i, following[i], hidden[:n_hidden])
@@ -163,7 +162,7 @@ def _fill_floats(
 
 @njit(nogil=True, cache=True)
 def _rank(scores: Any, own: int, following: int, hidden: Any) -> None:  # pragma: no cover - compiled
-    """Take out a vector itself and what is hidden, and put the next one equal to it first."""
+    """Exclude a vector itself and the hidden members, and put the next equal vector first."""
     scores[own] = NO_SCORE
     for place in hidden:
         scores[place] = NO_SCORE
@@ -173,16 +172,16 @@ def _rank(scores: Any, own: int, following: int, hidden: Any) -> None:  # pragma
 
 @njit(nogil=True, cache=True)
 def _least_work(panels: int, k: int) -> Any:  # pragma: no cover - compiled
-    """Work space of `_least` for at most so many panels."""
+    """Return work space of `_least` for at most `panels` panels."""
     return np.empty(panels, np.int32), np.empty(k, np.int32), np.empty(k, np.int32), np.empty(k, np.int64)
 
 
 @njit(nogil=True, cache=True)
 def _least(scores: Any, work: Any, members: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """Write the members with the least `scores` to `out`, ties by the smaller place, but not those at `NO_SCORE`.
+    """Write the members with the least `scores` to `out`, ties by the smaller place, except those at `NO_SCORE`.
 
-    The k-th least of the minima of groups bounds the k-th least score from above, so few groups are looked at. Those of
-    a group lie as far apart as there are groups: so minima turn into vector instructions.
+    The k-th least of the groups' minima bounds the k-th least score from above, so few groups are searched. The stride
+    within a group is the number of groups, so that minima compile to vector instructions.
     """
     minima, bounds, best, places = work
     k, groups = out.size, scores.size // PANEL

@@ -1,8 +1,8 @@
-"""Regions: cells of the first level of a carving (`builders.partition.carve`), near each other and carved together.
+"""Regions: neighbouring cells of the first level of a carving (`builders.partition.carve`), carved together.
 
-A vector is in every region that has one of its cells; the nearer a region's cells are to each other, the fewer regions
-a vector is in. Its home is the region of its nearest leader. Regions decide what is in memory at a time, and nothing
-else: cells are carved on as they would be if all vectors were there.
+A vector belongs to every region that has one of its cells. The nearer the cells of a region are to each other, the
+fewer regions a vector has. Its home is the region of its nearest leader. Regions only decide which vectors are in
+memory at a time; cells are carved as if all vectors were.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-#: Rounds of two-means for one cut in halves.
+#: Rounds of two-means for one cut.
 _ROUNDS = 8
 
 
 class Regions(NamedTuple):
-    """How cells are divided.
+    """Division of cells into regions.
 
     Attributes
     ----------
     cells, regions : int32 arrays, shape (n_leaders,)
-        The cell of each leader, and its region.
+        Cell and region of each leader.
     members : int64 array, shape (n_regions,)
-        Vectors of each region.
+        Number of vectors of each region.
     places : int64 array, shape (n_parts + 1,)
-        Vertices have places in the order of (position of the nearest leader, id); a part is a range of places whose
-        vertices have one home.
+        Vertices have places in the order of (position of the nearest leader, id). A part is a range of places of
+        vertices with one home; these are the bounds of the parts.
     homes : int64 array, shape (n_parts,)
-        The region that is the home of each part's vertices.
+        Home region of each part's vertices.
     found : int
-        Neighbours of a vertex that each of its leaves finds.
+        Neighbours of a vertex found in each of its leaves.
     """
 
     cells: NDArray[np.int32]
@@ -46,20 +46,20 @@ class Regions(NamedTuple):
 
 
 def in_halves(points: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return an order of `points`, shape (n, dim), in which those near each other are: cut in halves again and again.
+    """Return an order of `points`, shape (n, dim), that keeps near points together, by recursive halving.
 
-    Halves are those of a two-means whose sides hold equally many. Time: n dim log(n), times 8 rounds.
+    A cut is a two-means with sides of equal size. Time: n dim log(n), times 8 rounds.
     """
 
     def cut(ids: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         if len(ids) <= 2:
             return [ids]
-        mine, half = points[ids].astype(np.float64), len(ids) // 2
-        one = mine[np.argmax(_squared(mine, mine.mean(axis=0)))]
-        other = mine[np.argmax(_squared(mine, one))]
+        rows, half = points[ids].astype(np.float64), len(ids) // 2
+        one = rows[np.argmax(_squared(rows, rows.mean(axis=0)))]
+        other = rows[np.argmax(_squared(rows, one))]
         for _ in range(_ROUNDS):
-            order = np.argsort(_squared(mine, one) - _squared(mine, other), kind="stable")
-            one, other = mine[order[:half]].mean(axis=0), mine[order[half:]].mean(axis=0)
+            order = np.argsort(_squared(rows, one) - _squared(rows, other), kind="stable")
+            one, other = rows[order[:half]].mean(axis=0), rows[order[half:]].mean(axis=0)
         return cut(ids[order[:half]]) + cut(ids[order[half:]])
 
     return np.concatenate(cut(np.arange(len(points))))
@@ -72,14 +72,14 @@ def _squared(points: NDArray[np.float64], to: NDArray[np.float64]) -> NDArray[np
 
 
 class Crossings:
-    """How many vectors go from one cell to another, by which regions of any cells that follow each other are counted.
+    """Numbers of vectors shared by cells, from which the size of any run of consecutive cells follows.
 
-    Memory: 4 bytes for every pair of cells, about a sixth of a byte for each vector of a large set.
+    Memory: 4 bytes for every pair of cells, approximately a sixth of a byte a vector in a large set.
 
     Parameters
     ----------
     positions : int32 array, shape (n_leaders,)
-        Of the cell of each leader in an order.
+        Position of each leader's cell in an order of cells.
     n_cells : int
     """
 
@@ -88,40 +88,40 @@ class Crossings:
         self._counts = np.zeros((n_cells + 1, n_cells), np.uint32)
 
     def add(self, labels: NDArray[np.uint16]) -> None:
-        """Count vectors, whose leaders are rows of `labels`."""
+        """Count vectors by their leaders, the rows of `labels`."""
         _count(labels, self._positions, self._counts)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Vectors of each cell, in the order of positions."""
+        """Number of vectors of each cell, in the order of positions."""
         sizes: NDArray[np.int64] = self._counts.sum(axis=0, dtype=np.int64)
         return sizes
 
     @property
     def n_vectors(self) -> int:
-        """Vectors that were counted."""
-        return int(self._counts[0].sum(dtype=np.int64))  # each in its first cell
+        """Number of vectors counted."""
+        return int(self._counts[0].sum(dtype=np.int64))  # each counts in its first cell
 
     def cut(
         self, needs: Callable[[int, NDArray[np.int64]], int], room: int
     ) -> tuple[list[int], list[int]] | None:
-        """Cut the cells into the fewest runs that fit, from the first cell on; None if a single cell does not fit.
+        """Divide the cells into the fewest runs that fit, from the first cell on; None if a single cell does not fit.
 
         Parameters
         ----------
         needs : callable
-            Returns the bytes that a region takes, from its vectors and the sizes of its cells.
+            Returns the bytes of a region, given its number of vectors and the sizes of its cells.
         room : int
 
         Returns
         -------
         bounds : list of int
-            Positions where runs begin, and the end.
+            Start positions of the runs, and the end of the last.
         members : list of int
-            Vectors of each.
+            Number of vectors of each run.
         """
         sizes, bounds, members = self.sizes, [0], []
-        new = np.zeros(len(sizes), np.int64)  # vectors of each cell that are in no cell of the run before it
+        new = np.zeros(len(sizes), np.int64)  # vectors of each cell in no earlier cell of its run
         inside = 0
         for at in range(len(sizes)):
             start = bounds[-1]
@@ -157,41 +157,41 @@ def _count(labels: Any, positions: Any, counts: Any) -> None:  # pragma: no cove
 
 
 def parts_of(homes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return `Regions.places` and `Regions.homes` of regions that are home to so many, at most `most` a part."""
-    places, whose, first = [0], [], 0
+    """Return `Regions.places` and `Regions.homes` for regions with `homes` vertices, at most `most` in a part."""
+    places, owners, first = [0], [], 0
     for region, size in enumerate(homes.tolist()):
         parts = -(-size // most)
         places += [first + size * (part + 1) // parts for part in range(parts)]
-        whose += [region] * parts
+        owners += [region] * parts
         first += size
-    return np.array(places), np.array(whose, np.int64)
+    return np.array(places), np.array(owners, np.int64)
 
 
 def regions_of(
     labels: NDArray[np.uint16], regions: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the regions of each vector, whose leaders are rows of `labels`, each once, and the rows beside them."""
-    mine = np.sort(regions[labels], axis=1)
-    first = np.ones(mine.shape, bool)
-    first[:, 1:] = mine[:, 1:] != mine[:, :-1]
-    return mine[first].astype(np.uint32), np.nonzero(first)[0]
+    """Return the distinct regions of each vector, given its leaders, the rows of `labels`; and the row of each."""
+    ordered = np.sort(regions[labels], axis=1)
+    first = np.ones(ordered.shape, bool)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return ordered[first].astype(np.uint32), np.nonzero(first)[0]
 
 
 def cells_of(
     labels: NDArray[np.uint16], plan: Regions, region: int
 ) -> tuple[list[NDArray[np.uint32]], list[int]]:
-    """Return the rows of `labels` that belong to each cell of a region, ascending, and the numbers of these cells."""
+    """Return the rows of `labels` in each cell of a region, ascending, and the numbers of these cells."""
     numbers = np.unique(plan.cells[plan.regions == region])
     slots = np.full(int(plan.cells.max()) + 1, -1, np.int32)
     slots[numbers] = np.arange(len(numbers))
-    mine = np.where(plan.regions == region, slots[plan.cells], -1).astype(np.int32)
+    cell_slots = np.where(plan.regions == region, slots[plan.cells], -1).astype(np.int32)
     starts = np.zeros(len(numbers) + 1, np.int64)
     last = np.full(len(numbers), -1, np.int64)
-    _size(labels, mine, starts[1:], last)
+    _size(labels, cell_slots, starts[1:], last)
     np.cumsum(starts, out=starts)
     rows = np.empty(int(starts[-1]), np.uint32)
     last[:] = -1
-    _fill(labels, mine, starts[:-1].copy(), last, rows)
+    _fill(labels, cell_slots, starts[:-1].copy(), last, rows)
     return [rows[a:b] for a, b in pairwise(starts.tolist())], numbers.tolist()
 
 

@@ -1,12 +1,13 @@
-"""Candidates of vertices of a graph built region by region (`builders.partition.regions`): records, reservoirs, lists.
+"""Candidates in a graph built region by region (`builders.partition.regions`): records, reservoirs and lists.
 
-A reservoir holds the nearest distinct candidates of a vertex. What a vertex met in the leaves of one region goes into
-it, then what it met in others; it ends the same in any order, because it is ordered by (distance, id) and bounded. So
-its list is chosen from what a build in one piece would choose it from, and is the same.
+A reservoir holds the nearest distinct candidates of a vertex. It receives the vertices met in the leaves of one region
+after another. The result does not depend on the order, because a reservoir is sorted by (distance, id) and bounded.
+So the list of a vertex is chosen from the same candidates as in a build in one piece, and is the same.
 
-Rows are those of vectors that are at hand, ids those of all; rows ascend as ids do.
+Rows number the vectors in memory, ids all vectors; rows ascend with ids.
 
-Deviation from the paper (PiPNN, arXiv 2602.21247): no hash decides what a reservoir keeps (HashPrune), only distance.
+Deviation from the paper (PiPNN, arXiv 2602.21247): a reservoir keeps candidates by distance alone, not by hashes
+(HashPrune).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 
-#: Candidates of a record: few, because the last record of a vertex is not full.
+#: Candidates of a record: few, because the last record of a vertex is partly empty.
 MET = 16
 _NONE = np.uint32(NOBODY)
 
@@ -36,28 +37,28 @@ def met_records(
     names: NDArray[np.uint32],
     most: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Return the nearest distinct others that each vertex met, as records.
+    """Return the nearest distinct vertices that each vertex met, as records.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (m, dim)
     vertices : int64 array, shape (b,)
-        Rows.
+        Rows of the vertices.
     firsts, ends : int64 arrays, shape (b,)
-        The lists of a vertex are those from the first to the end.
+        Range of the lists of each vertex.
     lists : uint32 array, shape (n_copies, k)
-        Rows, then `NOBODY`.
+        Rows, filled up with `NOBODY`.
     names : uint32 array, shape (m,)
         Ids of the rows.
     most : int
-        Others of a vertex, at most.
+        Most candidates of a vertex.
 
     Returns
     -------
     owners : int64 array, shape (n_records,)
-        Which of the vertices, ascending.
+        Places in `vertices`, ascending.
     payload : uint32 array, shape (n_records, 2 * MET)
-        Ids, nearest first, and the bits of their distances; ids that are none at the end.
+        Ids, nearest first, and the bits of their distances; both filled up with `NOBODY`.
     """
     ids = np.empty((len(vertices), most), np.uint32)
     distances = np.empty((len(vertices), most), np.float32)
@@ -130,7 +131,7 @@ class Reservoirs:
         self.counts = np.zeros(n_vertices, np.int32)
 
     def add(self, vertices: NDArray[np.int64], payload: NDArray[np.uint32]) -> None:
-        """Take in records of `met_records`; a vertex may have met the same one in several regions."""
+        """Add records of `met_records`; the same candidate may come from several regions."""
         _take(vertices, payload, payload.view(np.float32), self.ids, self.distances, self.counts)
 
 
@@ -184,17 +185,17 @@ def choose_lists(
     ----------
     vectors : uint8 or float32 array, shape (m, dim)
     rows : uint32 array, shape (n_vectors,)
-        Of each id, as far as it is at hand.
+        Row of each id; `NOBODY` if its vector is not in memory.
     names : uint32 array, shape (m,)
     span : tuple of int
         The first vertex, and the one after the last.
     lists, degrees : uint32 array (n_vertices, R) and int32 array (n_vertices,)
-        Filled with ids, in the order in which they were chosen.
+        Receive ids, in the order of choice.
     """
-    some = slice(*span)
+    part = slice(*span)
     _choose(
-        vectors, rows, names, reservoirs.ids[some], reservoirs.distances[some], reservoirs.counts[some], rule,
-        lists[some], degrees[some],
+        vectors, rows, names, reservoirs.ids[part], reservoirs.distances[part], reservoirs.counts[part], rule,
+        lists[part], degrees[part],
     )  # fmt: skip
 
 
@@ -225,15 +226,20 @@ def _choose(
 def missing(
     ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64], rows: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the ids that are not at hand, vertex by vertex, and where those of each vertex begin and the last's end.
+    """Return the ids of vectors that are not in memory, vertex by vertex, and the start of each vertex's ids.
 
     Parameters
     ----------
     ids : uint32 array, shape (any,)
     firsts, ends : int64 arrays, shape (m,)
-        Where the ids of each vertex lie.
+        Range of each vertex's ids.
     rows : uint32 array, shape (n_vectors,)
-        `NOBODY` where a vector is not at hand.
+        `NOBODY` for vectors that are not in memory.
+
+    Returns
+    -------
+    missing : uint32 array
+    starts : int64 array, shape (m + 1,)
     """
     starts = np.zeros(len(firsts) + 1, np.int64)
     _lack(ids, firsts, ends, rows, starts, np.empty(0, np.uint32))

@@ -1,10 +1,10 @@
-"""OPQ (Ge, He, Ke and Sun, 2013): a rotation of the vectors under which a product quantizer errs less.
+"""OPQ (Ge, He, Ke and Sun, 2013): a rotation of the vectors that reduces the error of a product quantizer.
 
-With the rotation fixed, one step of k-means a chunk; with the codes fixed, the rotation nearest to what they stand for
-(orthogonal Procrustes); and again (section 3.1). It ends in a minimum near its start, and there are two: the
-components as they are, whose neighbours often belong together, as in SIFT's histograms, and the principal directions,
-dealt to the chunks so that each has about the same product of variances (section 3.2). A few rounds from each tell
-which is the better one, which goes on. In the end centres are trained as those of codes without a rotation are.
+Two steps alternate (section 3.1): with a fixed rotation, one step of k-means in each chunk; with fixed codes, the
+rotation nearest to the decoded vectors (orthogonal Procrustes). This ends in a local minimum near its start. There are
+two starts: the components as they are, since neighbours often belong together, as in SIFT's histograms; and the
+principal directions, distributed over the chunks so that the products of variances are nearly equal (section 3.2). A
+few rounds from each show the better start, which continues. At the end, centres are trained as without a rotation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.quantize.pq import (
     N_CENTRES,
     add_up,
@@ -25,22 +24,23 @@ from indexmill.builders.quantize.pq import (
     training_rows,
 )
 from indexmill.formats.graph.codes import Codebook
+from indexmill.reader.threads import map_blocks, run_blocks
 
-#: Rounds from each start, and further ones from the better.
+#: Rounds from each start, and further rounds from the better one.
 _TRIALS, _ROUNDS = 5, 15
 #: Iterations of k-means before the first round.
 _FIRST_ITERATIONS = 5
-#: Rows that rounds look at: 128 a centre, half of those that centres are trained on in the end.
+#: Rows used by rounds: 128 a centre, half of the rows of the final training.
 _ROWS = 128 * N_CENTRES
-#: Rows multiplied at a time; part of the result.
+#: Rows multiplied at a time; it affects results.
 BLOCK = 4096
-#: Variances are taken for this share of the largest at least: there may be none in a direction.
+#: Lower bound of a variance, as a share of the largest: a direction may have none.
 _LEAST_VARIANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class _State:
-    """A rotation R, the centres found last, float32 (K, dim), and the error they left, summed over the rows."""
+    """A rotation R, the latest centres, float32 (K, dim), and the error before they moved, summed over the rows."""
 
     rotation: NDArray[np.float32]
     pivots: NDArray[np.float32]
@@ -50,15 +50,16 @@ class _State:
 def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1) -> Codebook:
     """Train a rotation and a codebook.
 
-    Memory: the training rows twice as float32, and a few matrices of dim x dim. Time: beside training twice, for each
-    of 25 rounds an encoding of `_ROWS` rows, two products of them and a matrix, and the singular values of one.
+    Memory: the training rows twice as float32, and a few dim x dim matrices. Time: training twice, and in each of 25
+    rounds an encoding of `_ROWS` rows, two products of these with a dim x dim matrix, and a singular value
+    decomposition.
 
     Parameters
     ----------
     sample : array, shape (n_sample, dim)
-        As for `train_pq`.
+        See `builders.quantize.pq.train_pq`.
     n_chunks : int
-        Bytes of a code; at most dim chunks are made.
+        Bytes of a code; at most dim.
     seed : int
 
     Returns
@@ -69,7 +70,7 @@ def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 
     rows = training_rows(sample)
     origin = rows.mean(axis=0, dtype=np.float64)
     rows -= origin.astype(np.float32)  # a copy of the sample
-    # Sums of squares of all rows are to stay within float32; by a power of two nothing is rounded.
+    # Sums of squares must fit float32; scaling by a power of two rounds nothing.
     exponent = int(np.frexp(max(rows.max(), -rows.min()))[1])
     np.ldexp(rows, -exponent, out=rows)
     offsets = chunk_offsets(rows.shape[1], n_chunks)
@@ -82,22 +83,21 @@ def train_opq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 
 def _rotation(
     rows: NDArray[np.float32], offsets: NDArray[np.uint32], seed: int, threads: int
 ) -> NDArray[np.float32]:
-    """Return the rotation of centred `rows`, the better of those that both starts lead to."""
-    few = len(rows) <= _ROWS
-    some = rows if few else rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.int64)]
+    """Return the rotation of centred `rows` that the better of both starts leads to."""
+    sample = rows if len(rows) <= _ROWS else rows[np.linspace(0, len(rows) - 1, _ROWS).astype(np.int64)]
 
     def begin(rotation: NDArray[np.float32]) -> _State:
-        turned = _turned(some, rotation, threads)
+        turned = _turned(sample, rotation, threads)
         pivots = chunk_pivots(turned, offsets, seed=seed, threads=threads, iterations=_FIRST_ITERATIONS)
         del turned
         return advance(_State(rotation, pivots, np.inf), _TRIALS)
 
     def advance(state: _State, rounds: int) -> _State:
         for _ in range(rounds):
-            state = _alternate(some, state, offsets, threads)
+            state = _alternate(sample, state, offsets, threads)
         return state
 
-    starts = np.eye(rows.shape[1], dtype=np.float32), _principal_rotation(some, offsets, threads)
+    starts = np.eye(rows.shape[1], dtype=np.float32), _principal_rotation(sample, offsets, threads)
     best = min((begin(rotation) for rotation in starts), key=lambda state: state.error)
     return advance(best, _ROUNDS).rotation
 
@@ -109,18 +109,17 @@ def _turned(rows: NDArray[np.float32], rotation: NDArray[np.float32], threads: i
     def block(first: int, last: int) -> None:
         np.matmul(rows[first:last], rotation, out=turned[first:last])
 
-    for _ in map_blocks(block, len(rows), BLOCK, threads):
-        pass
+    run_blocks(block, len(rows), BLOCK, threads)
     return turned
 
 
 def _principal_rotation(
     rows: NDArray[np.float32], offsets: NDArray[np.uint32], threads: int
 ) -> NDArray[np.float32]:
-    """Return the principal directions of centred `rows` as columns, dealt to the chunks.
+    """Return the principal directions of centred `rows` as columns, distributed over the chunks.
 
-    From the largest variance on, each goes to the chunk whose variances have the least product so far and that has
-    room. Variances count in multiples of the least: with factors below 1 a product would fall as a chunk fills.
+    From the largest variance down, each direction goes to the chunk with room that has the least product of variances
+    so far. Variances are divided by the least one: with factors below 1, a product would fall as a chunk fills.
     """
 
     def block(first: int, last: int) -> NDArray[np.float64]:
@@ -141,9 +140,9 @@ def _principal_rotation(
 
 
 def _alternate(rows: NDArray[np.float32], state: _State, offsets: NDArray[np.uint32], threads: int) -> _State:
-    """Return the state after a step of k-means and the rotation nearest to the centres of the codes.
+    """Return the state after a step of k-means and the rotation nearest to the decoded rows.
 
-    Its error is that of the codes before their centres moved. A centre that loses all its rows stays where it is.
+    Its error is that of the codes before the centres moved. A centre that loses all its rows does not move.
     """
     bounds, centres = offsets.astype(np.int64), np.ascontiguousarray(state.pivots.T)
     turned = _turned(rows, state.rotation, threads)

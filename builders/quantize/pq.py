@@ -1,8 +1,8 @@
-"""Product quantization (Jegou et al., 2011): Lloyd's k-means a chunk, and encoding.
+"""Product quantization (Jegou et al., 2011): Lloyd's k-means for each chunk, and encoding.
 
-Distances to the centres of a chunk are a product of matrices, tile by tile, which is looked through while it is in a
-core's own cache. Of narrow chunks, whose products BLAS is slow at, squared differences are added up for all centres of
-one row at a time instead, in the nearest cache.
+Distances to the centres of a chunk are matrix products, tile by tile, each searched while it is in a core's own cache.
+BLAS is slow at the products of narrow chunks; for these, squared differences are summed for all centres and one row at
+a time.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest.products import augment, with_one
-from indexmill.builders.parallel import map_blocks
 from indexmill.formats.graph.codes import Codebook
+from indexmill.reader.threads import map_blocks
 
-#: Centres of a chunk: one byte a chunk.
+#: Centres of a chunk, whose numbers fit one byte.
 N_CENTRES = 256
-#: Training vectors: 256 a centre, beyond which the error hardly falls.
+#: Most training vectors: 256 a centre; with more, the error hardly falls.
 TRAINING_VECTORS = 256 * N_CENTRES
 #: Lloyd iterations, as many as faiss's.
 ITERATIONS = 25
-#: Components of a chunk from which on products are faster: measured with 4, 8, 16 and 24.
+#: Least components of a chunk for which products are faster: measured with 4, 8, 16 and 24.
 _WIDE = 8
-#: Rows of a product; part of the result.
+#: Rows of a product; it affects results.
 _TILE = 256
-#: Rows encoded at a time: they stay in a core's cache while chunk after chunk is looked at.
+#: Rows encoded at a time, which stay in a core's cache for all chunks.
 _BLOCK = 1024
 
 
@@ -39,7 +39,7 @@ def train_pq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1
     Parameters
     ----------
     sample : array, shape (n_sample, dim)
-        At least one row; with fewer than 256 rows there is one centre a row.
+        At least one row; with fewer than 256 rows, every row is a centre.
     n_chunks : int
         Bytes of a code; at most dim chunks are made.
     seed : int
@@ -47,8 +47,8 @@ def train_pq(sample: NDArray[Any], n_chunks: int, *, seed: int, threads: int = 1
     Returns
     -------
     Codebook
-        Pivots float32 (K, dim), K = min(256, n_sample); offsets uint32 (M + 1,), M = min(n_chunks, dim), chunk
-        sizes differing by at most one.
+        With pivots, float32 (K, dim) for K = min(256, n_sample), and offsets, uint32 (M + 1,) for
+        M = min(n_chunks, dim); chunk sizes differ by at most one.
     """
     rows = training_rows(sample)
     offsets = chunk_offsets(rows.shape[1], n_chunks)
@@ -73,19 +73,19 @@ def chunk_pivots(
 
 
 def training_rows(sample: NDArray[Any]) -> NDArray[np.float32]:
-    """Return at most `TRAINING_VECTORS` rows of `sample`, spread out, for it may be sorted; float32."""
+    """Return at most `TRAINING_VECTORS` rows of `sample`, float32, evenly spread because it may be sorted."""
     chosen = np.linspace(0, len(sample) - 1, min(len(sample), TRAINING_VECTORS)).astype(np.int64)
     return np.asarray(sample[chosen], dtype=np.float32)
 
 
 def chunk_offsets(dim: int, n_chunks: int) -> NDArray[np.uint32]:
-    """Return where at most `n_chunks` chunks begin, and `dim`: their sizes differ by at most one."""
+    """Return the bounds of at most `n_chunks` chunks, uint32 (M + 1,), whose sizes differ by at most one."""
     n_chunks = min(n_chunks, dim)
     return (np.arange(n_chunks + 1) * dim // n_chunks).astype(np.uint32)
 
 
 def _lloyd(rows: NDArray[np.float32], rng: np.random.Generator, iterations: int) -> NDArray[np.float32]:
-    """k-means from random rows; a centre that loses all its rows moves to a row that is far from its own."""
+    """Return k-means centres from random rows; a centre that loses all its rows moves to the row with most error."""
     n_centres = min(N_CENTRES, len(rows))
     centres = rows[np.sort(rng.choice(len(rows), n_centres, replace=False))].copy()
     labels, errors = np.empty((len(rows), 1), np.uint8), np.empty((len(rows), 1), np.float32)
@@ -109,13 +109,13 @@ def encode_pq(
     advance: Callable[[int], None] = lambda vectors: None,
     out: NDArray[np.uint8] | None = None,
 ) -> NDArray[np.uint8]:
-    """Encode vectors: the nearest centre of each chunk, ties by the smaller index.
+    """Encode vectors by the nearest centre of each chunk, ties by the smaller index.
 
     Parameters
     ----------
     vectors : array, shape (n_vectors, dim)
     out : uint8 array, shape (n_vectors, M), optional
-        Where to put the codes, a mapped file for instance.
+        Receives the codes; may be a mapped file.
 
     Returns
     -------
@@ -150,11 +150,11 @@ def label_rows(
     ----------
     rows : float32 array, shape (m, dim)
     centres : float32 array, shape (dim, K)
-        Row d is component d of every centre; K at most 256.
+        Row d has component d of every centre; K is at most 256.
     bounds : int64 array, shape (M + 1,)
-        Where chunks begin and end.
+        Bounds of the chunks.
     labels, errors : uint8 and float32 arrays, shape (m, M)
-        Get the centres, and the squared distances to them.
+        Receive the centres, and the squared distances to them.
     """
     if np.diff(bounds).max() < _WIDE:
         _label_narrow(rows, centres, bounds, labels, errors)
@@ -165,9 +165,13 @@ def label_rows(
         augmented = augment((centres[first:last] - origin[first:last, None]).T)
         for top in range(0, len(rows), _TILE):
             tile = slice(top, min(top + _TILE, len(rows)))
-            some = rows[tile, first:last]
-            products = np.matmul(with_one(some - origin[first:last]), augmented, out=scores[: len(some)])
-            _label_tile(products.view(np.int32), some, centres[first:last], labels[tile, j], errors[tile, j])
+            columns = rows[tile, first:last]
+            products = np.matmul(
+                with_one(columns - origin[first:last]), augmented, out=scores[: len(columns)]
+            )
+            _label_tile(
+                products.view(np.int32), columns, centres[first:last], labels[tile, j], errors[tile, j]
+            )
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
@@ -193,7 +197,7 @@ def _label_narrow(
 def _label_tile(
     bits: Any, rows: Any, centres: Any, labels: Any, errors: Any
 ) -> None:  # pragma: no cover - compiled
-    """Find the least score of each row, int32 bits of floats (m, K), and its distance, which is told anew."""
+    """Find the least score of each row, int32 bits of floats (m, K), and compute its distance from the components."""
     for i in range(len(rows)):
         at = _first_at(bits[i], _ordered(_least_ordered(bits[i])))
         distance = np.float32(0)
@@ -206,7 +210,7 @@ def _label_tile(
 
 @njit(nogil=True, cache=True)
 def _ordered(bits: Any) -> Any:  # pragma: no cover - compiled
-    """Return an int32 that is ordered as the float of these bits, and of that the bits again; 0 and -0 differ."""
+    """Map float bits to an int32 of the same order, and such an int32 back to the bits; 0 and -0 differ."""
     return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
 
 
@@ -221,9 +225,9 @@ def _least_ordered(bits: Any) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _least(bits: Any) -> Any:  # pragma: no cover - compiled
-    """Return the least of `bits`, int32: those of floats that are not negative are in the order of the floats.
+    """Return the least of `bits`, int32; bits of nonnegative floats are ordered as the floats.
 
-    Unlike the least of floats it is found with vector instructions.
+    Unlike the least float, it is found by vector instructions.
     """
     least = bits[0]
     for c in range(bits.size):
@@ -233,7 +237,7 @@ def _least(bits: Any) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def _first_at(bits: Any, least: Any) -> Any:  # pragma: no cover - compiled
-    """Return the first place of `least`; looking at all places is faster than stopping there."""
+    """Return the first place of `least`; scanning all places is faster than stopping."""
     nowhere = np.int32(bits.size)
     at = nowhere
     for c in range(bits.size):
@@ -244,7 +248,7 @@ def _first_at(bits: Any, least: Any) -> Any:  # pragma: no cover - compiled
 
 @njit(nogil=True, cache=True)
 def add_up(rows: Any, labels: Any, sums: Any, counts: Any) -> None:  # pragma: no cover - compiled
-    """Add each row, float32 (m, d), to the sum of its label, float64 (K, d), and count it."""
+    """Add each row, float32 (m, d), to the sum of its label, float64 (K, d), and count the rows of each label."""
     for i in range(len(rows)):
         label = labels[i]
         counts[label] += 1

@@ -1,4 +1,4 @@
-"""Scalar quantization: 8 or 16 bits a component, on pages (DiskANN++ section VI, sq8 and sq16) or to build by."""
+"""Scalar quantization, 8 or 16 bits a component: on pages (DiskANN++ section VI, sq8 and sq16) or during a build."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Components coded at a time: work space of 12 MiB.
+#: Components encoded at a time, in 12 MiB of work space.
 _COMPONENTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Range of each component; code c means ``minimum + step * c``.
+    """Range of each component: code c stands for ``minimum + step * c``.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ def fit_scale(minimum: NDArray[Any], maximum: NDArray[Any], bits: int) -> Scale:
 
 
 def comparable_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return codes of a byte a component whose distances are those of the vectors, but for rounding and one factor.
+    """Return byte codes whose distances are those of the vectors, except for rounding and one factor.
 
-    Every component begins at its own least value, which changes no difference, and all have the step of the widest one.
+    Every component starts at its own least value, which changes no difference, and all share the step of the widest.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def comparable_codes(vectors: NDArray[Any]) -> NDArray[np.uint8]:
     Returns
     -------
     uint8 array, shape (n, dim)
-        Off by at most half a step, a 510th of the widest range, in each component.
+        Each component is off by at most half a step, 1/510 of the widest range.
     """
     least = vectors.min(axis=0).astype(np.float32)
     range_ = (vectors.max(axis=0).astype(np.float64) - least).max()

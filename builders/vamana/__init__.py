@@ -1,4 +1,4 @@
-"""The Vamana graph (DiskANN), batch-synchronous, and what is done to a finished graph: prune, connect, extend, unite.
+"""The Vamana graph (DiskANN), built batch by batch, and work on a finished graph: prune, connect, extend, unite.
 
-Imports `builders.cluster`.
+Imports none of the other folders of `builders`.
 """

@@ -1,4 +1,4 @@
-"""Neighbour lists of another program, made what ours are: nearest first, no vertex twice, none its own neighbour."""
+"""Normalization of another program's neighbour lists: nearest first, without repetitions or the vertex itself."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.vamana.prune import sort_candidates
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import map_blocks
 
-#: Vertices a thread takes at a time.
+#: Vertices of a task.
 _BLOCK = 8192
 
 
 def adopt_lists(
     vectors: NDArray[Any], neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], threads: int = 1
 ) -> int:
-    """Sort every list by (distance, id), and take out repeated neighbours and the vertex itself, in place.
+    """Sort every list by (distance, id), and remove repeated neighbours and the vertex itself, in place.
 
-    Time: one distance an edge. Memory: none that grows with the graph.
+    Time: one distance an edge. Memory: independent of the size of the graph.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def adopt_lists(
     Returns
     -------
     int
-        Entries taken out.
+        Number of entries removed.
     """
     rows = as_bits(vectors)
 

@@ -2,18 +2,21 @@
 
 Vertices are inserted in a random order, batch by batch (see `builders.vamana.insert`).
 
-Memory: the vectors, 4 bytes times ``1.3 R`` a vertex for the graph, 16 bytes a vertex of bookkeeping, and a
-batch's edges.
-Deviations from the paper: one pass, at the given alpha, unless two are asked for, whose first one is at alpha 1 as in
-the paper; squared distances in the prune (see `builders.vamana.prune`); lists may grow to 1.3 R before they are
-pruned, as in DiskANN's code; a last step links vertices that the medoid cannot reach (see
-`builders.vamana.connect`).
+Memory: the vectors, ``4 * 1.3 R`` bytes a vertex for the graph, 16 bytes a vertex for bookkeeping, and the edges of a
+batch.
+
+Deviations from the paper:
+
+- One pass at the given alpha by default. With two passes, the first has alpha 1, as in the paper.
+- The prune compares squared distances (see `builders.vamana.prune`).
+- Lists may grow to 1.3 R before they are pruned, as in DiskANN's code.
+- A last step links vertices that the medoid cannot reach (see `builders.vamana.connect`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,72 +24,17 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
-from indexmill.builders.parallel import map_blocks
 from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
+from indexmill.reader.threads import run_blocks
 
-#: Lists may grow by this factor before they are pruned back to R: fewer prunes for a little memory.
+#: Growth of lists before they are pruned back to R: fewer prunes for a little memory.
 GRAPH_SLACK = 1.3
-#: Vertices a thread takes at a time.
+#: Vertices of a task.
 _BLOCK = 512
-
-
-@dataclass(frozen=True)
-class VamanaParameters:
-    """Shape of the graph.
-
-    Attributes
-    ----------
-    max_degree : int
-        R, at least 2.
-    build_list_size : int
-        L, candidates of the search that feeds the prune.
-    alpha : float
-        Slack of the prune, at least 1.
-    passes : int
-        Times every vertex is inserted: 1, or 2 as in the paper, the first time with a slack of 1.
-    saturate : bool
-        Whether the prune fills free places.
-    """
-
-    max_degree: int
-    build_list_size: int
-    alpha: float
-    passes: int = 1
-    saturate: bool = True
-
-    @property
-    def rule(self) -> PruneRule:
-        """How the prune chooses."""
-        return PruneRule(self.alpha, self.saturate)
-
-    @property
-    def alphas(self) -> tuple[float, ...]:
-        """Slack of each pass."""
-        return (*(self.passes - 1) * (1.0,), self.alpha)
-
-
-@dataclass(frozen=True)
-class Graph:
-    """A directed graph on ``n`` vertices.
-
-    Attributes
-    ----------
-    neighbours : uint32 array, shape (n, R)
-        Row v holds ``degrees[v]`` distinct neighbours of v, nearest first (ties by id), then zeros.
-    degrees : int32 array, shape (n,)
-    entry : int
-        Vertex from which every other one can be reached.
-    edges_added : int
-        Edges that this took (`builders.vamana.connect`).
-    """
-
-    neighbours: NDArray[np.uint32]
-    degrees: NDArray[np.int32]
-    entry: int
-    edges_added: int = 0
 
 
 def build_vamana(
@@ -105,13 +53,14 @@ def build_vamana(
     ----------
     vectors : float32, float16, uint8 or int8 array, shape (n_vectors, dim), C-contiguous
     entry : int
-        Where searches start: the medoid.
+        Vertex where searches start: the medoid.
+    parameters : VamanaParameters
     seed : int
         Decides the order of insertion.
     codes : uint8 array, shape (n_vectors, dim), optional
         See `builders.vamana.insert.insert_vertices`.
     advance : callable
-        Told the number of vertices inserted after each batch of each pass.
+        Called after each batch of each pass with the number of vertices inserted.
 
     Returns
     -------
@@ -124,9 +73,17 @@ def build_vamana(
     order = np.arange(n, dtype=np.uint32)
     np.random.default_rng(seed).shuffle(order)
     for alpha in parameters.alphas:
-        this = replace(parameters, alpha=alpha)
+        with_alpha = replace(parameters, alpha=alpha)
         insert_vertices(
-            vectors, neighbours, degrees, order, entry, this, codes=codes, threads=threads, advance=advance
+            vectors,
+            neighbours,
+            degrees,
+            order,
+            entry,
+            with_alpha,
+            codes=codes,
+            threads=threads,
+            advance=advance,
         )
     prune_long_lists(vectors, neighbours, degrees, parameters, threads)
     neighbours = _compact(neighbours, degrees, r)
@@ -136,7 +93,7 @@ def build_vamana(
 
 
 def list_capacity(max_degree: int) -> int:
-    """Return the columns of a growing graph's neighbour array: lists outgrow R before they are pruned."""
+    """Return the columns of a growing graph's neighbour array, whose lists outgrow R before they are pruned."""
     return max(max_degree + 1, int(GRAPH_SLACK * max_degree))
 
 
@@ -147,14 +104,13 @@ def prune_long_lists(
     p: VamanaParameters,
     threads: int,
 ) -> None:
-    """Bring every list that grew past R back to R."""
+    """Prune every list that is longer than R to R."""
     long = np.flatnonzero(degrees > p.max_degree)
 
     def block(first: int, last: int) -> None:
         _prune_rows(vectors, neighbours, degrees, long[first:last], p.max_degree, p.rule)
 
-    for _ in map_blocks(block, len(long), _BLOCK, threads):
-        pass
+    run_blocks(block, len(long), _BLOCK, threads)
 
 
 @njit(nogil=True, cache=True)
@@ -174,7 +130,7 @@ def _prune_rows(
 def _compact(
     neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], max_degree: int
 ) -> NDArray[np.uint32]:
-    """Return rows cut to `max_degree`, zeros after the last neighbour, in the memory of the wider ones."""
+    """Return the lists in `max_degree` columns, filled up with zeros, in the memory of the wider array."""
     n = len(neighbours)
     flat = neighbours.reshape(-1)
     _move_rows(flat, degrees, neighbours.shape[1], max_degree)
@@ -195,14 +151,13 @@ def sort_lists(
     threads: int = 1,
     rows: NDArray[np.int64] | None = None,
 ) -> None:
-    """Put every list, or those of `rows`, in ascending order of (distance, id): layouts read nearness off it."""
+    """Sort every list, or those of `rows`, by (distance, id): layouts rely on this order."""
 
     def block(first: int, last: int) -> None:
         chosen = np.arange(first, last) if rows is None else rows[first:last]
         _sort_rows(vectors, neighbours, degrees, chosen)
 
-    for _ in map_blocks(block, len(degrees) if rows is None else len(rows), 16 * _BLOCK, threads):
-        pass
+    run_blocks(block, len(degrees) if rows is None else len(rows), 16 * _BLOCK, threads)
 
 
 @njit(nogil=True, cache=True)

@@ -1,16 +1,15 @@
-"""Link every vertex that the entry vertex cannot reach.
+"""Edges to vertices that the entry vertex cannot reach.
 
-Robust prune gives no such promise: duplicates, far outliers and full lists leave vertices without an edge
-that leads to them, and a search would never return them. NSG repairs its graph in the same spirit.
+Robust prune does not guarantee reachability: duplicates, far outliers and full lists leave vertices without incoming
+edges, and no search would return them. NSG repairs its graph in a similar way.
 
-A tree from the entry marks what is reachable. It is grown in sweeps over the lists in their order, each vertex
-expanded once, so that a graph on storage is read a few times from front to back rather than at random. Each
-unreachable vertex u, in id order, is searched for; the
-nearest visited vertex with room in its list gets an edge to u, else the nearest whose list holds an edge
-outside the tree gives its last such edge up. Tree edges are never removed, so nothing that was reachable is
-lost, and a leaf of the tree always has an edge to give.
+A tree from the entry marks the reachable vertices. It grows in sweeps over the lists in order, each vertex expanded
+once, so that a graph on storage is read a few times from front to back instead of at random. Each unreachable vertex u,
+in the order of ids, is searched for. The nearest visited vertex with room in its list gets an edge to u. If there is
+none, the nearest visited vertex with an edge outside the tree replaces its last such edge. Tree edges are never
+removed, so no reachable vertex is lost, and a leaf of the tree always has an edge to replace.
 
-Memory: 5 bytes a vertex, and 4 for each that the entry cannot reach.
+Memory: 5 bytes a vertex, and 4 for each unreachable vertex.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from indexmill.builders.vamana.prune import sort_candidates
 from indexmill.reader.kernels import squared_distances
 
 _NOBODY = np.uint32(0xFFFFFFFF)
-#: Vertices that a newly linked branch may hold before the whole graph is swept for it.
+#: Most vertices of a newly linked branch before a sweep over the whole graph replaces the queue.
 _QUEUE = 4096
 
 
 def connect_bytes(n: int) -> int:
-    """Return the most memory that linking what is unreachable among `n` vertices takes."""
+    """Return the peak memory of `connect_unreachable` for `n` vertices, in bytes."""
     return 9 * n
 
 
@@ -51,13 +50,13 @@ def connect_unreachable(
     ----------
     vectors : float32, float16, uint8 or int8 array, shape (n_vertices, dim)
     neighbours, degrees : uint32 array (n_vertices, at least R) and int32 array (n_vertices,)
-        Lists in ascending order of (distance, id), and so they stay.
+        Lists in ascending order of (distance, id), before and after.
     list_size : int
-        Candidates of the search for a vertex to link from.
+        Candidates of the search for a vertex that gets the edge.
     max_degree : int, optional
         R; by default the columns of `neighbours`.
     changed : bool array, shape (n_vertices,), optional
-        Set for every vertex whose list was changed.
+        Set to true for every vertex whose list changes.
 
     Returns
     -------
@@ -72,7 +71,7 @@ def connect_unreachable(
 
 
 def count_unreachable(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32], entry: int) -> int:
-    """Return how many vertices cannot be reached from `entry`; lists as `connect_unreachable` takes them."""
+    """Return the number of vertices unreachable from `entry`; lists as for `connect_unreachable`."""
     return int(_count(neighbours, degrees, entry))
 
 
@@ -86,7 +85,7 @@ def _count(neighbours: Any, degrees: Any, entry: int) -> int:  # pragma: no cove
 
 @njit(nogil=True, cache=True)
 def _unreached(parent: Any) -> int:  # pragma: no cover - compiled
-    """Count without an array of booleans beside."""
+    """Count unreached vertices without another array."""
     count = 0
     for v in range(parent.size):
         if parent[v] == _NOBODY:
@@ -98,7 +97,7 @@ def _unreached(parent: Any) -> int:  # pragma: no cover - compiled
 def _expand(
     neighbours: Any, degrees: Any, parent: Any, v: Any, leaf: Any
 ) -> Any:  # pragma: no cover - compiled
-    """Make the unreached neighbours of `v` its children; returns the last of them, else `leaf`."""
+    """Make the unreached neighbours of `v` its children; return the last of them, or `leaf` if there are none."""
     for j in range(degrees[v]):
         u = np.int64(neighbours[v, j])
         if parent[u] == _NOBODY:
@@ -111,7 +110,7 @@ def _expand(
 def _sweep(
     neighbours: Any, degrees: Any, parent: Any, expanded: Any, first: int, leaf: int
 ) -> int:  # pragma: no cover
-    """Grow the tree until nothing is added, starting at vertex `first`; returns the last vertex reached, a leaf."""
+    """Grow the tree from vertex `first` on until nothing is added; return the last vertex reached, a leaf."""
     n = degrees.size
     v, idle = first, 0
     while idle < n:
@@ -128,7 +127,7 @@ def _sweep(
 def _link(
     vectors: Any, neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool, most: int
 ) -> bool:  # pragma: no cover - compiled
-    """Add the edge w -> u if `w` has room or, if allowed, an edge outside the tree to give up."""
+    """Add the edge w -> u if `w` has room or, if allowed, an edge outside the tree to replace."""
     at: Any = -1
     if degrees[w] < most:
         at = np.int64(degrees[w])
@@ -151,7 +150,7 @@ def _link(
 def _connect(
     vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int, most: int
 ) -> Any:  # pragma: no cover - compiled
-    """Link every unreachable vertex; returns the vertices that got an edge, uint32."""
+    """Link every unreachable vertex; return the vertices that got an edge, uint32."""
     n = vectors.shape[0]
     parent = np.full(n, _NOBODY, np.uint32)
     expanded = np.zeros(n, np.bool_)
@@ -183,7 +182,7 @@ def _connect(
 
 @njit(nogil=True, cache=True)
 def _grow(neighbours: Any, degrees: Any, parent: Any, expanded: Any, u: Any) -> Any:  # pragma: no cover
-    """Grow the tree from `u` breadth first; what outgrows the queue is left to a sweep. Returns a leaf."""
+    """Grow the tree from `u` breadth first, by a sweep beyond the queue; return a leaf."""
     queue = np.empty(_QUEUE, np.uint32)
     queue[0] = u
     head, tail = 0, 1

@@ -1,4 +1,4 @@
-"""Where searches start: the medoid, and query-sensitive entry vertices (DiskANN++ section III)."""
+"""Entry vertices of searches: the medoid, and query-sensitive ones (DiskANN++ section III)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
-from indexmill.builders.vamana.build import Graph
+from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.greedy import search_rows
 
-#: Vertices a centroid must stand for at least; more centroids would cost more to scan than they save.
+#: Least vertices for each centroid; more centroids would cost more to scan than they save.
 _VERTICES_PER_ENTRY = 16
 #: Candidates of the search for the vertex nearest to a centroid.
 _LIST_SIZE = 100
 
 
 def n_entries(wanted: int, n_vertices: int) -> int:
-    """Return how many centroids to fit: `wanted`, but at most one for 16 vertices."""
+    """Return the number of centroids to fit: `wanted`, but at most one for 16 vertices."""
     return max(1, min(wanted, n_vertices // _VERTICES_PER_ENTRY))
 
 
@@ -36,7 +36,7 @@ def medoid(vectors: NDArray[Any], mean: NDArray[np.float64], block_bytes: int = 
 
 
 def entry_vertices(vectors: NDArray[Any], graph: Graph, centroids: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Return the vertex nearest to each centroid, found by searching the graph as the paper does.
+    """Return the vertex nearest to each centroid, found by a search of the graph, as in the paper.
 
     Parameters
     ----------

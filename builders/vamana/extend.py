@@ -1,11 +1,12 @@
-"""New vertices for a finished graph, without a distance between two vertices that were there before.
+"""Insertion of new vertices into a finished graph.
 
-The new vertices are inserted as Vamana inserts them (`builders.vamana.insert`), in random order, searching from the
-graph's entry. Only lists that changed are pruned back to R and sorted; one walk over all edges then finds what
-the entry no longer reaches. So distances are proportional to the new vertices, and the walk to the whole.
+New vertices are inserted as in a build (`builders.vamana.insert`), in random order, by searches from the graph's entry.
+Only changed lists are pruned back to R and sorted. One walk over all edges then finds vertices that the entry no longer
+reaches. No distance between two old vertices is computed except in a prune: the number of distances is proportional to
+the new vertices, and only the walk to the whole graph.
 
-A new vertex may bring neighbours, as in a merge of two graphs: they take part in its prune, and the search
-walks through them as soon as it gets there.
+A new vertex may already have neighbours, as in a merge of two graphs: they take part in its prune, and searches follow
+them.
 """
 
 from __future__ import annotations
@@ -17,26 +18,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.build import VamanaParameters, prune_long_lists, sort_lists
+from indexmill.builders.streams import APPENDED_ORDER
+from indexmill.builders.vamana.build import prune_long_lists, sort_lists
 from indexmill.builders.vamana.connect import connect_unreachable
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
-
-#: Keeps the order of insertion apart from other draws with the same seed.
-_STREAM = 0xA99D
 
 
 @dataclass(frozen=True)
 class Extension:
-    """What an extension did.
+    """Summary of an extension.
 
     Attributes
     ----------
     distances : int
-        Distances that the searches of the new vertices computed.
+        Distances computed by the searches for the new vertices.
     changed : int
-        Vertices whose lists changed, the new ones among them.
+        Vertices whose lists changed, including the new ones.
     linked : int
-        Edges added because the entry could not reach a vertex.
+        Edges added to vertices that the entry could not reach.
     """
 
     distances: int
@@ -56,15 +56,15 @@ def extend_graph(
     threads: int = 1,
     advance: Callable[[int], None] = lambda vertices: None,
 ) -> Extension:
-    """Insert the vertices from `present` on into the graph of those before, changing it in place.
+    """Insert the vertices from `present` on into the graph of those before, in place.
 
     Parameters
     ----------
     vectors : uint8 or float32 array, shape (n_vertices, dim), C-contiguous
     neighbours : uint32 array, shape (n_vertices, `builders.vamana.build.list_capacity`)
-        What stands beyond a vertex's degree means nothing, before and after.
+        Entries beyond a vertex's degree are undefined, before and after.
     degrees : int32 array, shape (n_vertices,)
-        Below the lists' capacity; those of new vertices are 0 or count the neighbours they bring.
+        Below the lists' capacity; 0 for new vertices, or the number of their neighbours.
     present : int
         Vertices of the finished graph, at least 1; each can be reached from `entry`.
     entry : int
@@ -77,7 +77,7 @@ def extend_graph(
     """
     n = len(vectors)
     changed = np.zeros(n, np.bool_)
-    rng = np.random.default_rng([seed, _STREAM, present])
+    rng = np.random.default_rng([seed, APPENDED_ORDER, present])
     order = (present + rng.permutation(n - present)).astype(np.uint32)
     distances = insert_vertices(
         vectors,

@@ -1,7 +1,7 @@
 """Greedy best-first search over a graph in memory (DiskANN Algorithm 1), as numba kernels.
 
-It serves the build (its visited set feeds the prune), finds entry vertices, and counts distances when two
-graphs are compared.
+The build prunes the visited vertices of a search; searches also find entry vertices, and count distances in comparisons
+of graphs.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from indexmill.reader.kernels import squared_distances
 
-#: Graphs up to this size remember which vertices a search has met in a bitmap of at most 16 KiB: it stays in the
-#: nearest cache, and clearing it costs less than a short search.
+#: Largest graph whose searches remember the vertices met in a bitmap, of at most 16 KiB: it stays in the nearest cache,
+#: and clearing it costs less than a short search.
 _BITMAP_VERTICES = 1 << 17
-#: Slots of the table that takes its place in larger graphs. A search with L = 75 and degree 41 meets about 2,000;
-#: past three quarters full, vertices go unremembered and may be measured twice, which the candidate list notices.
+#: Slots of the hash table for larger graphs. A search with L = 75 and degree 41 meets approximately 2,000 vertices.
+#: Once the table is three quarters full, further vertices may be measured twice, which the candidate list detects.
 _SEEN_SLOTS = 1 << 14
-#: Expanded vertices remembered per unit of L: enough for every search seen, and a bound on memory.
+#: Most expanded vertices that are remembered, per unit of L: enough for every search observed.
 _VISITED_PER_L = 8
 
 
 class Scratch(NamedTuple):
     """Work space of one thread; allocate with `scratch`.
 
-    A candidate is one uint64: the bits of its distance (a float32 that is not negative orders like its bits)
-    shifted by 33, its id shifted by 1, and a last bit that says whether it was expanded. So candidates sort
-    by (distance, id), and an insertion moves one array.
+    A candidate is one uint64: the bits of its distance shifted by 33 (nonnegative floats are ordered as their bits),
+    its id shifted by 1, and a last bit that is set once it was expanded. So candidates sort by (distance, id), and an
+    insertion moves one array.
     """
 
     candidates: NDArray[np.uint64]  # (L + 1,) ascending
@@ -60,13 +60,13 @@ def scratch(list_size: int, neighbours: Any) -> Any:  # pragma: no cover - compi
 
 @njit(nogil=True, cache=True)
 def candidate_id(candidate: Any) -> Any:  # pragma: no cover - compiled
-    """Vertex of a candidate."""
+    """Return the vertex of a candidate."""
     return np.int64((candidate >> np.uint64(1)) & np.uint64(0xFFFFFFFF))
 
 
 @njit(nogil=True, cache=True)
 def _first_sight(seen: Any, bitmap: bool, n_seen: int, v: int) -> Any:  # pragma: no cover - compiled
-    """Remember vertex `v`; true unless it was remembered before."""
+    """Remember vertex `v`; return false if it was remembered before."""
     if bitmap:
         bit = np.uint32(1 << (v & 31))
         old = seen[v >> 5]
@@ -85,9 +85,9 @@ def _first_sight(seen: Any, bitmap: bool, n_seen: int, v: int) -> Any:  # pragma
 
 @njit(nogil=True, cache=True)
 def _insert(candidates: Any, size: int, limit: int, new: Any) -> int:  # pragma: no cover - compiled
-    """Insert `new` into the first `size` candidates, kept ascending and at most `limit`.
+    """Insert `new` into the first `size` candidates, which stay ascending and at most `limit`.
 
-    Returns the position it took, or `limit` if it was too far or already there.
+    Returns its position, or `limit` if it is too far or already present.
     """
     low, high = 0, size
     while low < high:
@@ -125,7 +125,7 @@ def greedy_search(
     q : int
         Row of `queries`.
     skip : int
-        Vertex that is passed through only if it is `start`, and never returned among the visited; -1 for none.
+        Vertex that is expanded only if it is `start`, and never counts as visited; -1 for none.
     neighbours, degrees : uint32 array (n_vertices, cap) and int32 array (n_vertices,)
     list_size : int
         L, candidates kept.
@@ -134,8 +134,8 @@ def greedy_search(
     Returns
     -------
     size, n_visited, n_distances : int
-        ``s.candidates[:size]`` are the nearest vertices in order, ``s.visited_ids[:n_visited]`` the expanded
-        ones, with their distances beside them.
+        ``s.candidates[:size]`` are the nearest vertices in order, and ``s.visited_ids[:n_visited]`` the expanded
+        vertices, with distances ``s.visited_distances``.
     """
     candidates, visited_ids, _, visited_bits, seen, fresh_ids, fresh_bits = s
     seen[:] = 0
@@ -185,10 +185,9 @@ def greedy_search(
 def search_rows(
     queries: Any, vectors: Any, neighbours: Any, degrees: Any, start: int, list_size: int, out: Any
 ) -> int:  # pragma: no cover - compiled
-    """Search for every row of `queries`; ``out[i, :k]`` gets the nearest vertices.
+    """Search for every row of `queries`; write the nearest vertices to `out` and return the number of distances.
 
-    `out` is a uint32 array, shape (n_queries, k), k at most `list_size`; places without a result keep their
-    value. Returns the number of distances computed.
+    `out` is a uint32 array, shape (n_queries, k), with k at most `list_size`; places without a result keep their value.
     """
     s = scratch(list_size, neighbours)
     total = 0

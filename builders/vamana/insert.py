@@ -1,32 +1,30 @@
 """Batch-synchronous insertion into a Vamana graph, so that the graph does not depend on the number of threads.
 
-Batches double in size up to a share of the vertices, as in ParlayANN. Within a batch every vertex searches the
-graph as it stood before the batch and prunes what it visited; then the reverse edges of the whole batch are
-grouped by target with one sort, and each target appends or prunes. No edge is ever locked.
+Batches double in size up to a share of the vertices, as in ParlayANN. Every vertex of a batch searches the graph as it
+was before the batch, and prunes the visited vertices. Then the reverse edges of the whole batch are grouped by target
+with one sort, and each target appends or prunes. No locks are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import greedy_search, scratch
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import BlockPool
 
-if TYPE_CHECKING:
-    from indexmill.builders.vamana.build import VamanaParameters
-
-#: A batch is at most this share of the vertices: larger ones lose quality (at 2%, 1.5% more distances for the same
-#: recall on a million SIFT vectors), smaller ones parallelism.
+#: Largest batch, as a share of the vertices: larger batches lose quality (at 2%, 1.5% more distances for the same
+#: recall on a million SIFT vectors), smaller ones lose parallelism.
 MAX_BATCH_SHARE = 0.005
-#: Vertices that a thread searches for at a time, and those whose reverse edges it adds: few, because the batches of a
-#: small graph are a few hundred vertices, and whoever is finished waits for the other threads' last blocks.
+#: Vertices of a task that searches, and of a task that adds reverse edges: few, because the batches of a small graph
+#: are a few hundred vertices, and threads wait for the last task of each batch.
 _SEARCHED, _BLOCK = 8, 128
 
 
@@ -44,27 +42,27 @@ def insert_vertices(
     threads: int = 1,
     advance: Callable[[int], None] = lambda vertices: None,
 ) -> int:
-    """Insert vertices batch by batch, changing the graph in place; lists may end up longer than R.
+    """Insert vertices batch by batch, in place; lists may become longer than R.
 
     Parameters
     ----------
     vectors : array, shape (n_vectors, dim), C-contiguous
         As `reader.kernels.squared_distances` takes them.
     neighbours, degrees : uint32 array (n_vectors, `list_capacity`) and int32 array (n_vectors,)
-        What a vertex of `order` has for neighbours already takes part in its prune.
+        Neighbours that a vertex of `order` already has take part in its prune.
     order : uint32 array, shape (m,)
-        Vertices to insert, in this order.
+        Vertices to insert, in order.
     codes : uint8 array, shape (n_vectors, dim), optional
-        What searches compare in place of vectors; what they visited is then measured, and pruned, by vectors.
+        Compared by searches in place of the vectors; the visited vertices are measured and pruned by vectors.
     present : int
-        Vertices that are in the graph before the first of `order`; a batch is no larger than what is there.
+        Number of vertices already in the graph; a batch is no larger than the graph before it.
     changed : bool array, shape (n_vectors,), optional
-        Set for every vertex whose list was changed.
+        Set to true for every vertex whose list changes.
 
     Returns
     -------
     int
-        Distances that the searches computed; those of the prunes are not counted.
+        Distances computed by the searches, without those of the prunes.
     """
     r, done, distances = parameters.max_degree, 0, 0
     with BlockPool(threads) as pool:
@@ -88,7 +86,7 @@ def insert_vertices(
 
 
 def _batch_sizes(n: int, done: int = 0) -> list[int]:
-    """Sizes that take `done` vertices to `n`: each at most what is there already (1, 1, 2, 4, ...) and the cap."""
+    """Return batch sizes from `done` to `n` vertices: 1, 1, 2, 4 and so on up to the largest batch."""
     most = max(1, int(n * MAX_BATCH_SHARE))
     sizes: list[int] = []
     while done < n:
@@ -107,7 +105,7 @@ def _choose_neighbours(
     p: VamanaParameters,
     pool: BlockPool,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int32], int]:
-    """Search and prune for every vertex of `batch`; return lists (m, R), degrees (m,) and distances computed."""
+    """Search and prune for every vertex of `batch`; return lists (m, R), degrees (m,) and the number of distances."""
     chosen = np.zeros((len(batch), p.max_degree), np.uint32)
     counts = np.zeros(len(batch), np.int32)
 
@@ -162,7 +160,7 @@ def _add_reverse_edges(
     p: VamanaParameters,
     pool: BlockPool,
 ) -> NDArray[np.uint32]:
-    """Give every chosen neighbour an edge back and return those neighbours; once sorted, targets are independent."""
+    """Add the reverse edge of every chosen neighbour, and return those neighbours, which are independent tasks."""
     real = np.arange(chosen.shape[1]) < counts[:, None]
     sources = np.broadcast_to(batch[:, None], chosen.shape)[real].astype(np.uint64)
     edges = np.sort(chosen[real].astype(np.uint64) << np.uint64(32) | sources)

@@ -1,8 +1,8 @@
 """The navigation graph: a small Vamana graph over a sample, searched in memory for good entry vertices.
 
-Starling and PipeANN keep such a graph beside a graph on storage: a search there ends near the query, and the
-search on storage starts where it ended. Deviations: theirs holds the sample's vectors; ours holds none and is
-searched by the PQ codes that are in memory anyway, so its distances enter the candidate list as they are.
+Starling and PipeANN keep such a graph beside a graph on storage. A search in memory ends near the query, and the search
+on storage starts there. Deviation: their graph holds the sample's vectors; ours is searched by the PQ codes, which are
+in memory anyway, so its distances enter the candidate list directly.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.streams import NAVIGATION_SAMPLE
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.formats.graph.navigation import Navigation
 
-#: Degree of the main graph's default: 4 * 32 bytes a sampled vertex. L is twice that; more gains nothing on so few.
+#: R is the main graph's default, 128 bytes a sampled vertex. L is twice R; more gains nothing on a small sample.
 NAVIGATION_VAMANA = VamanaParameters(max_degree=32, build_list_size=64, alpha=1.2)
-#: Sampled vertices at least, where there are as many: fewer would say less than the centroids.
+#: Least sampled vertices, if there are as many: fewer would be worse than the centroids.
 LEAST_SAMPLE = 1024
-#: Keeps the sample apart from other draws with the same seed.
-_STREAM = 0x7A71
 
 
 def navigation_size(fraction: float, n_vertices: int) -> int:
-    """Return how many vertices to sample: `fraction` of them, but at least 1,024 if there are; 0 for no fraction."""
+    """Return the size of the sample: `fraction` of the vertices, at least 1,024 if possible; 0 if `fraction` is 0."""
     return max(round(fraction * n_vertices), min(n_vertices, LEAST_SAMPLE)) if fraction > 0 else 0
 
 
 def navigation_sample(fraction: float, n_vertices: int, seed: int) -> NDArray[np.uint32]:
-    """Draw `navigation_size` vertices without replacement; returns them ascending, uint32."""
+    """Draw `navigation_size` vertices without replacement: uint32, ascending."""
     size = navigation_size(fraction, n_vertices)
-    chosen = np.random.default_rng([seed, _STREAM]).choice(n_vertices, size, replace=False)
+    chosen = np.random.default_rng([seed, NAVIGATION_SAMPLE]).choice(n_vertices, size, replace=False)
     return np.sort(chosen).astype(np.uint32)
 
 
 def build_navigation(vectors: NDArray[Any], *, seed: int, threads: int = 1) -> Graph:
-    """Build the graph of a sample, entered at its medoid.
+    """Build the graph of a sample, with its medoid as the entry.
 
     Parameters
     ----------
@@ -53,14 +53,14 @@ def build_navigation(vectors: NDArray[Any], *, seed: int, threads: int = 1) -> G
 
 
 def in_slot_order(graph: Graph, slots: NDArray[np.uint32]) -> Navigation:
-    """Number the vertices of `graph` by slot: what a search touches together then lies together, as on the pages.
+    """Renumber the vertices of `graph` by slot, so that a search in memory has the locality of the pages.
 
     Parameters
     ----------
     graph : Graph
-        Of n_sample vertices.
+        With n_sample vertices.
     slots : uint32 array, shape (n_sample,)
-        Slot of each vertex, all different.
+        Slot of each vertex, all distinct.
     """
     order = np.argsort(slots)
     rank = np.empty(len(slots), np.uint32)

@@ -1,4 +1,4 @@
-"""Robust prune (DiskANN Algorithm 2), by the reader's native kernels."""
+"""Robust prune (DiskANN Algorithm 2), computed by the reader's native kernels."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from indexmill.reader.kernels import prune_sorted, sort_pairs
 
 
 class PruneRule(NamedTuple):
-    """How a prune chooses.
+    """Parameters of a prune.
 
     Attributes
     ----------
     alpha : float
         Slack, at least 1.
     saturate : bool
-        Whether places still free go to the nearest of the dropped.
+        Whether free places are filled with the nearest dropped candidates.
     """
 
     alpha: float
@@ -43,22 +43,21 @@ def robust_prune(
     """Choose at most `max_degree` neighbours among candidates sorted by (distance, id).
 
     A candidate c is dropped when a chosen neighbour p satisfies ``alpha * d(p, c) < d(v, c)`` or equals c. As in
-    DiskANN's published code, and unlike its paper, d is the squared distance, and the choice runs in rounds
-    of growing slack (1, 1.2, ... alpha), so that long edges are chosen before the slack fills the list. Places
-    still free may go to the nearest of the dropped (DiskANN's `saturate_graph`): a node block has R places on its page
-    whether they are used or not, and a search for which pages are read gains by them; one in memory computes fewer
-    distances without.
+    DiskANN's published code, and unlike its paper, d is the squared distance, and the choice runs in rounds of growing
+    slack (1, 1.2, ... alpha), so that long edges are chosen before the slack fills the list. Free places may be filled
+    with the nearest dropped candidates (DiskANN's `saturate_graph`): a node block has R places on its page, used or
+    not, and they help a search that reads pages. A search in memory computes fewer distances without them.
 
-    At most ``n R`` distances, and for each thread 4 bytes a candidate and a copy of R vectors.
+    Time: at most ``n R`` distances. Memory of each thread: 4 bytes a candidate, and a copy of R vectors.
 
     Parameters
     ----------
     vectors : array, shape (n_vectors, dim), C-contiguous
         As `reader.kernels.squared_distances` takes them.
     ids, distances : uint32 and float32 arrays, shape (at least n,), contiguous
-        Candidates and their squared distances to the vertex, which is not among them.
+        Candidates, without the vertex itself, and their squared distances to it.
     out : uint32 array, shape (at least max_degree,), contiguous
-        Chosen neighbours, in the order they were chosen.
+        Receives the chosen neighbours, in the order of choice.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Unite the neighbour lists that several shard graphs hold for one vertex."""
+"""Union of the neighbour lists that several shard graphs hold for one vertex."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def unite_lists(
     max_degree: int,
     rule: PruneRule,
 ) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
-    """Return one list for each vertex from `first` to `last`: its only one, or the robust prune of the union.
+    """Return one list for each vertex from `first` to `last`: its only list, or the robust prune of the union.
 
     Parameters
     ----------
     vectors : float32, float16, uint8 or int8 array, shape (n_vertices, dim)
-        May lie in a mapped file: only those are read that vertices with several lists name.
+        May be a mapped file: only vectors of vertices with several lists, and of their neighbours, are read.
     vertices : uint32 array, shape (m,), ascending
-        Owner of each list; a vertex may own several, or none.
+        Owner of each list; a vertex may own several lists, or none.
     lists : uint32 array, shape (m, R)
-        Neighbours in ascending order of (distance, id); entries equal to the owner are padding at the end.
+        Neighbours in ascending order of (distance, id), padded at the end with the owner.
 
     Returns
     -------
     neighbours : uint32 array, shape (last - first, max_degree)
-        In ascending order of (distance, id), then zeros.
+        In ascending order of (distance, id), padded with zeros.
     degrees : int32 array, shape (last - first,)
     """
     neighbours = np.zeros((last - first, max_degree), np.uint32)
@@ -75,7 +75,7 @@ def _unite(
 
 @njit(nogil=True, cache=True)
 def _copy(source: Any, owner: int, target: Any) -> Any:  # pragma: no cover - compiled
-    """Copy a list up to its padding; returns its length."""
+    """Copy a list up to its padding; return its length."""
     for j in range(source.size):
         if source[j] == owner:
             return j

@@ -1,4 +1,4 @@
-"""Chunk files: sorted runs of records on their way through a sort-merge, and the append files they are compared with.
+"""Chunk files, the sorted runs of records that a sort-merge reads, and the append files compared with them.
 
 Imports `formats.pagefile` and `formats.errors`.
 """

@@ -1,9 +1,9 @@
-"""Chunk files: sorted runs of (key, value, payload) records (docs/formats/chunk.md), opened and read.
+"""Reader of chunk files, sorted runs of (key, value, payload) records (docs/formats/chunk.md).
 
-A chunk file is an Arrow stream of record batches, then a directory with one entry a batch, then a footer. The
-directory says where each batch lies and between which records, so a reader of a range of keys touches only the
-batches that meet it. Every byte is under a CRC32C or compared with what it must be, and nothing reaches Arrow
-before that. `indexmill.formats.chunks.writer` writes them.
+A chunk file is an Arrow stream of record batches, a directory with one entry for each batch, and a footer. An entry has
+the place of its batch, and its first and last record, so a range of keys is read from the batches that overlap it.
+Every byte is covered by a CRC32C or compared with its only valid value before Arrow decodes it.
+`indexmill.formats.chunks.writer` writes these files.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from indexmill.formats.chunks.tally import Tally
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
 from indexmill.formats.pagefile.frame import checksum
 
-#: Written in the footer; a reader refuses any other (`TooNew`, `TooOld`). Chunk files live as long as a build.
+#: Version in the footer; a reader refuses any other (`TooNew`, `TooOld`). Chunk files exist only during a build.
 VERSION = 1
 MAGIC = b"\x89IMCHNK\n"
-#: magic, version, bytes of the schema message, records, batches, offset of the directory, CRC32C of the schema
-#: message, CRC32C of the directory, reserved; then the CRC32C of all this.
+#: Magic, version, bytes of the schema message, records, batches, offset of the directory, CRC32C of the schema message,
+#: CRC32C of the directory, reserved; the CRC32C of these fields follows.
 FOOTER = struct.Struct("<8sIIQQQII12x")
 FOOTER_BYTES = FOOTER.size + 4
-#: One entry of the directory; keys and values are those of the batch's first and last record.
+#: Entry of the directory, with key and value of the batch's first and last record.
 ENTRY = np.dtype(
     [
         ("offset", "<u8"),
@@ -42,7 +42,7 @@ ENTRY = np.dtype(
         ("crc", "<u4"),
     ]
 )
-#: What every Arrow message starts with, and how an Arrow stream ends.
+#: Start of every Arrow message, and end of an Arrow stream.
 CONTINUATION = b"\xff\xff\xff\xff"
 END_OF_STREAM = CONTINUATION + bytes(4)
 #: Keys of the schema's metadata: the version, and the payload's element type as numpy writes it.
@@ -50,22 +50,22 @@ VERSION_KEY = b"indexmill.chunk"
 DTYPE_KEY = b"indexmill.payload"
 RUN_END_ENCODED = pa.run_end_encoded(pa.int32(), pa.uint32())
 
-#: The schema message of a chunk file starts and ends within so many bytes.
+#: Upper limit of the size of a schema message.
 _HEAD_BYTES = 4096
-#: Tasks are what runs in parallel; a pool of Arrow's own would take their cores.
+#: Without Arrow's own threads, which would take the cores of parallel tasks.
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 _REMEDY = "delete it and run the build again, which writes it anew"
 
 
 class Records(NamedTuple):
-    """Records of a sort-merge, one a row.
+    """Records of a sort-merge, one for each row.
 
     Attributes
     ----------
     keys, values : uint32 arrays, shape (m,)
-        What records are sorted by.
+        Sort keys: first the key, then the value.
     payload : array, shape (m, width), C-contiguous
-        What they carry; any type of fixed size.
+        Data of the records, of any type of fixed size.
     """
 
     keys: NDArray[np.uint32]
@@ -74,7 +74,7 @@ class Records(NamedTuple):
 
 
 class ChunkFile:
-    """A chunk file, opened for reading; its footer, schema and directory are checked, batches when they are read.
+    """A chunk file, opened for reading; footer, schema and directory are checked at once, batches when they are read.
 
     Memory: 40 bytes a batch for the directory. Reads do not share a position, so threads may share a file.
 
@@ -82,26 +82,26 @@ class ChunkFile:
     ----------
     path : path-like
     tally : Tally, optional
-        Counts the calls made for it.
+        Counts the system calls for this file.
 
     Attributes
     ----------
     directory : structured array of `ENTRY`, shape (n_batches,)
     dtype : numpy dtype
-        Of the payload's elements.
+        Type of the payload's elements.
     width : int
-        Elements of a record's payload.
+        Number of elements of a record's payload.
 
     Raises
     ------
     OSError
         If there is no such file.
     ForeignFile
-        If it is no chunk file.
+        If it is not a chunk file.
     TooNew, TooOld
-        If another version of the format wrote it.
+        If it has another version of the format.
     CorruptFile
-        If it was cut short or a byte of footer, schema or directory differs from what was written.
+        If it is truncated, or a byte of footer, schema or directory differs from the one written.
     """
 
     def __init__(self, path: str | Path, tally: Tally | None = None) -> None:
@@ -128,7 +128,7 @@ class ChunkFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what was read from it stays valid."""
+        """Close the file; data read from it stays valid."""
         os.close(self._file)
         self._tally.closes += 1
 
@@ -138,19 +138,19 @@ class ChunkFile:
         return 8 + int(self.width * self.dtype.itemsize)
 
     def read(self, batch: int) -> Records:
-        """Read and check one batch. Memory: its message, and the decoded columns if it is compressed.
+        """Read and check one batch. Memory: the message, and the decoded columns if it is compressed.
 
         Raises
         ------
         CorruptFile
-            If its bytes differ from what was written.
+            If its bytes differ from those written.
         """
         entry = self.directory[batch]
         offset, rows = int(entry["offset"]), int(entry["rows"])
         where = f"batch {batch} (offset {offset})"
         stream = self._read(offset, int(entry["bytes"]), f"batch {batch}", self._schema)
         self._check(f"{where}: CRC32C", int(entry["crc"]), checksum(stream[len(self._schema) :]))
-        try:  # the system's pool gives memory back at once, so that a merge stays within its buffers
+        try:  # the system's pool frees memory at once, so that a merge stays within its buffers
             reader = pa.ipc.open_stream(stream, options=_OPTIONS, memory_pool=pa.system_memory_pool())
             columns = reader.read_next_batch()
         except pa.ArrowException as error:
@@ -193,7 +193,7 @@ class ChunkFile:
         return bytes(message)
 
     def _check_directory(self, first: int, end: int, records: int) -> None:
-        """Batches follow each other without a gap from `first` to the end of the stream, in order."""
+        """Check that batches are in order and follow each other without a gap from `first` to the end of the stream."""
         directory = self.directory
         ends = directory["offset"] + directory["bytes"]
         starts = np.concatenate([[first], ends]).astype(np.uint64)
@@ -209,7 +209,7 @@ class ChunkFile:
             raise self._corrupt(f"directory (offset {end})", "ascending batches", "batches out of order")
 
     def _read(self, offset: int, length: int, what: str, prefix: bytes = b"") -> pa.Buffer:
-        """Read `length` bytes, in as many calls as the system needs, behind those of `prefix`."""
+        """Return the bytes of `prefix` followed by `length` bytes of the file, read in as many calls as necessary."""
         size = os.fstat(self._file).st_size
         if offset + length > size:  # before allocating for it
             raise self._corrupt(f"{what} (offset {offset})", f"{length} bytes", f"{size - offset} bytes")
@@ -225,7 +225,7 @@ class ChunkFile:
         return pa.py_buffer(data)
 
     def _refuse(self, head: bytes, size: int) -> None:
-        """Raise for a file without our footer: it was cut short if it starts like one of ours."""
+        """Raise the error for a file without a valid footer: a truncated file still starts like a chunk file."""
         schema_bytes = 8 + int.from_bytes(head[4:8], "little")
         ours = VERSION_KEY in head or len(head) < max(schema_bytes, 9)
         if ours and head[:4] == CONTINUATION[: len(head)]:
@@ -253,7 +253,7 @@ class ChunkFile:
 
 
 def joined(keys: NDArray[Any], values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return (key, value) pairs as one integer each, which compare as the pairs do."""
+    """Return (key, value) pairs as integers with the same order."""
     pairs: NDArray[np.uint64] = keys.astype(np.uint64) << np.uint64(32) | values
     return pairs
 
@@ -267,12 +267,12 @@ def bounds_of(directory: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.u
 
 
 def below(keys: NDArray[np.uint32], bound: int) -> int:
-    """Return how many of the ascending `keys` are less than `bound`, which may be 2**32."""
+    """Return the number of ascending `keys` below `bound`, which may be 2**32."""
     return int(np.searchsorted(keys, np.uint32(bound - 1), side="right")) if bound > 0 else 0
 
 
 def rows_of(payload: NDArray[Any]) -> NDArray[np.void]:
-    """Return a view of the payload with one element a record, which numpy moves as a whole."""
+    """Return a view of the payload with one element for each record, which numpy copies as a whole."""
     return payload.view(f"V{payload.shape[1] * payload.itemsize}").reshape(-1)
 
 

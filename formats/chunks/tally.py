@@ -1,4 +1,4 @@
-"""Counts what is asked of the file system, where it is asked."""
+"""Counted system calls on files, and calls that sync or drop cached pages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BUFFERED_BYTES = 1 << 20  # small writes reach the system together
 
 @dataclass
 class Tally:
-    """System calls on files, and the bytes they moved. One thread at a time counts reads, and one writes.
+    """Counts of system calls on files, and of their bytes. One thread at a time may count reads, and one writes.
 
     Attributes
     ----------
     opens, reads, writes, syncs, closes : int
-        Calls; a read or write that moved less than was asked for counts, and so does the one that goes on.
+        Calls; a partial read or write and its continuation count as two.
     bytes_read, bytes_written : int
     """
 
@@ -33,11 +33,11 @@ class Tally:
 
     @property
     def operations(self) -> int:
-        """Calls of any kind."""
+        """Number of calls of any kind."""
         return self.opens + self.reads + self.writes + self.syncs + self.closes
 
     def as_dict(self) -> dict[str, int]:
-        """Return all counts, and their sum, for a record."""
+        """Return all counts, and the sum of calls."""
         return {**asdict(self), "operations": self.operations}
 
     def read(self, count: int) -> None:
@@ -52,7 +52,7 @@ class Tally:
 
 
 class _CountedFile(io.FileIO):
-    """A new file whose writes are counted as they reach the system, below any buffer."""
+    """A new file whose writes are counted when they reach the system, below any buffer."""
 
     def __init__(self, path: str | Path, tally: Tally) -> None:
         super().__init__(path, "w")
@@ -73,12 +73,12 @@ class _CountedFile(io.FileIO):
 
 
 def create(path: str | Path, tally: Tally | None = None) -> BinaryIO:
-    """Open a file for writing, buffered; an old one is emptied."""
+    """Open a file for buffered writing; an existing file is emptied."""
     return io.BufferedWriter(_CountedFile(path, tally or Tally()), _BUFFERED_BYTES)
 
 
 def sync(path: str | Path, tally: Tally) -> None:
-    """Wait until what was written to a file or directory is on the disk."""
+    """Wait until all data written to a file or directory is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -90,7 +90,7 @@ def sync(path: str | Path, tally: Tally) -> None:
 
 
 def sync_filesystem(folder: str | Path, tally: Tally) -> None:
-    """Wait until all that was written to the file system of `folder` is on the disk: one call for many files."""
+    """Wait until all data written to the file system of `folder` is on the disk: one call for many files."""
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:  # no Linux
         os.sync()
@@ -108,9 +108,9 @@ def sync_filesystem(folder: str | Path, tally: Tally) -> None:
 
 
 def forget(path: str | Path) -> None:
-    """Drop a file's pages from the page cache, so that the next read comes from the disk; synced pages only.
+    """Drop a file's synced pages from the page cache, so that the next read comes from the disk.
 
-    Where the system cannot be told (it is no Linux), nothing happens.
+    Does nothing on systems without the call (not Linux).
     """
     if not hasattr(os, "posix_fadvise"):
         return

@@ -1,4 +1,4 @@
-"""Append files of the TempFiles policy, and the rows of clusters that both policies of assignment write."""
+"""Append files of the TempFiles policy, and the rows of clusters that both assignment policies write."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from indexmill.formats.chunks.reader import Records, rows_of
 from indexmill.formats.chunks.tally import Tally, forget
 from indexmill.formats.errors import CorruptFile
 
-#: Bytes of one read: files of most clusters are smaller and are read at once.
+#: Bytes of a read: most cluster files are smaller, and are read at once.
 _READ_BYTES = 8 << 20
 
 
 def member_dtype(vector_bytes: int) -> np.dtype[np.void]:
-    """Return the type of a row of a cluster: the vector id, then the vector as it lies in memory."""
+    """Return the type of a row of a cluster: the vector id, then the bytes of the vector."""
     return np.dtype([("id", "<u4"), ("vector", f"V{vector_bytes}")])
 
 
 def members(records: Records, order: NDArray[np.integer] | slice = slice(None)) -> NDArray[np.void]:
-    """Return the rows, of `member_dtype`, of records in `order`."""
+    """Return the records in `order` as rows of `member_dtype`."""
     payload = rows_of(records.payload)
     ids = records.values[order]
     rows = np.empty(len(ids), member_dtype(payload.itemsize))
@@ -33,12 +33,12 @@ def members(records: Records, order: NDArray[np.integer] | slice = slice(None)) 
 
 
 class AppendFiles:
-    """One file a key in one folder; each is opened, appended to and closed again, so any number may exist.
+    """Files in one folder, one for each key; an append opens and closes the file, so any number may exist.
 
     Parameters
     ----------
     folder : path-like
-        There and empty.
+        An empty directory.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""Writes chunk files (docs/formats/chunk.md): sorts an order, then gathers batch by batch; or takes sorted runs."""
+"""Writer of chunk files (docs/formats/chunk.md), from unsorted records or from sorted runs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from indexmill.formats.pagefile.frame import checksum
 
 Compression = Literal["none", "zstd"]
 
-#: Bytes of the payload and the pair of a record batch, about: large enough that reads are sequential, small
-#: enough that a merge can hold one batch of each of hundreds of chunk files.
+#: Approximate bytes of keys, values and payload of a record batch: large enough for sequential reads, small enough that
+#: a merge holds one batch of each of hundreds of chunk files.
 BATCH_BYTES = 1 << 20
-_MESSAGE_BYTES = 8192  # of an Arrow message beside its columns, and more
+_MESSAGE_BYTES = 8192  # upper bound of an Arrow message without its columns
 _KINDS = "biufcV"
 
 
@@ -48,11 +48,10 @@ def write_chunk(
 ) -> None:
     """Sort records by (key, value) and write them as one chunk file; the caller syncs it.
 
-    Records that agree in key and value keep their order. The same records in the same order give the same bytes.
+    Records with equal key and value keep their order. The same records in the same order give the same bytes.
 
-    Memory beside `records`: 24 bytes a record while they are sorted, 16 while they are written, and three
-    batches; never a second copy of the payload. Time: one sort of the pairs, one pass over the payload in random
-    order, one sequential write.
+    Memory besides `records`: 24 bytes a record during the sort, 16 during the write, and three batches; the payload is
+    not copied as a whole. Time: one sort of the pairs, one pass over the payload in random order, one sequential write.
 
     Parameters
     ----------
@@ -60,20 +59,20 @@ def write_chunk(
         Replaced if it exists.
     records : Records
     bounds : sequence of int, ascending
-        No record batch holds keys of both sides of a bound. All keys lie in ``bounds[0] <= key < bounds[-1]``.
+        A batch has no keys on both sides of a bound. For all keys, ``bounds[0] <= key < bounds[-1]``.
     rows : integer array, shape (m,), optional
-        Record i carries ``records.payload[rows[i]]`` in place of ``payload[i]``: for records that share a payload.
+        Record i has payload ``records.payload[rows[i]]`` instead of ``payload[i]``, so that records share payloads.
     compression : {"none", "zstd"}
-        Of all columns. Vectors hardly shrink.
+        Compression of all columns; vectors hardly shrink.
     batch_bytes : int
-        A batch holds as many records as fit in so many bytes, at least one.
+        Bytes of a batch, which has at least one record.
     tally : Tally, optional
-        Counts the calls made for the file.
+        Counts the system calls for the file.
 
     Raises
     ------
     ValueError
-        If shapes or types do not fit, or a key lies outside `bounds`.
+        If shapes or types disagree, or a key is outside `bounds`.
     OSError
         If the file cannot be written.
     """
@@ -101,25 +100,25 @@ def write_chunk(
 def write_runs(
     path: str | Path, runs: Iterable[Records], *, run_end_encoded: bool, batch_bytes: int = BATCH_BYTES
 ) -> None:
-    """Write records that come in order of (key, value), a run at a time, as one chunk file; the caller syncs it.
+    """Write sorted records, a run at a time, as one chunk file; the caller syncs it.
 
-    No record batch holds records of two runs. Memory: a run, 24 bytes a record of it, and three batches.
+    A batch has records of one run. Memory: a run, 24 bytes a record of it, and three batches.
 
     Parameters
     ----------
     path : path-like
         Replaced if it exists.
     runs : iterable of Records, at least one
-        Sorted, each of them and one after the other, and of one type and width of payload.
+        Sorted by (key, value) within and across runs, with one type and width of payload.
     run_end_encoded : bool
-        Whether runs of equal keys are so long, 2 records or more in the mean, that they are better kept as such.
+        Whether keys are stored as runs of equal keys: worthwhile if these have 2 records or more on average.
     batch_bytes : int
-        A batch holds as many records as fit in so many bytes, at least one.
+        Bytes of a batch, which has at least one record.
 
     Raises
     ------
     ValueError
-        If shapes or types do not fit, or records are out of order.
+        If shapes or types disagree, or records are not sorted.
     OSError
         If the file cannot be written.
     """
@@ -146,7 +145,7 @@ def write_runs(
 
 
 class _Writer:
-    """Stream, directory and footer of one chunk file; each message is made in one buffer and written from there."""
+    """Writer of stream, directory and footer of one chunk file; every message is encoded in one reused buffer."""
 
     def __init__(
         self, file: BinaryIO, schema: pa.Schema, compression: Compression, batch_rows: int, width: int
@@ -158,7 +157,7 @@ class _Writer:
         self._payload = np.empty(batch_rows, f"V{width}")
         self._head = schema.serialize().to_pybytes()
         self._at = len(self._head)
-        columns = batch_rows * (12 + width)  # a run of keys takes 8 bytes
+        columns = batch_rows * (12 + width)  # 8 bytes for a run of keys
         self._sink = _Sink(len(self._head) + columns + columns // 64 + _MESSAGE_BYTES)
         options = pa.ipc.IpcWriteOptions(
             compression=None if compression == "none" else compression, use_threads=False
@@ -166,7 +165,7 @@ class _Writer:
         self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema, options=options)
 
     def write(self, pairs: NDArray[np.uint64], source: NDArray[np.void], rows: NDArray[np.integer]) -> None:
-        """Write one batch: the pairs in order, and the rows of `source` they carry."""
+        """Write one batch: sorted pairs, and the given rows of `source` as their payload."""
         payload = self._payload[: len(pairs)]
         np.take(source, rows, out=payload, mode="clip")  # "raise" would copy; rows were checked
         keys = (pairs >> np.uint64(32)).astype(np.uint32)
@@ -182,7 +181,7 @@ class _Writer:
         self._at += len(message)
 
     def finish(self) -> None:
-        """End the stream; write directory and footer."""
+        """End the stream, and write directory and footer."""
         self._stream.close()
         end = self._taken()
         directory = np.array(self._entries, ENTRY)
@@ -201,7 +200,7 @@ class _Writer:
         self._file.write(footer + checksum(footer).to_bytes(4, "little"))
 
     def _taken(self) -> pa.Buffer:
-        """Return what the stream wrote since the last call; Arrow writes the schema before what comes first."""
+        """Return the bytes written since the last call; write the schema, which precedes the first batch."""
         written = self._sink.take()
         if self._entries:
             return written
@@ -212,7 +211,7 @@ class _Writer:
 
 
 class _Sink:
-    """What Arrow takes for a file: fills one buffer, again from its start after each `take`."""
+    """File object for Arrow that fills one buffer, from its start again after each `take`."""
 
     closed = False
 
@@ -227,7 +226,7 @@ class _Sink:
         self._filled = end
 
     def take(self) -> pa.Buffer:
-        """Return a view of what was written since the last call, good until the next write."""
+        """Return a view of the bytes written since the last call, valid until the next write."""
         taken = pa.py_buffer(self._buffer[: self._filled])
         self._filled = 0
         return taken
@@ -244,7 +243,7 @@ def sorted_pairs(records: Records) -> tuple[NDArray[np.uint64], NDArray[np.int64
     pairs = joined(records.keys, records.values)
     order = np.argsort(pairs)
     ranked = pairs[order]
-    if (ranked[1:] == ranked[:-1]).any():  # the fast sort is not stable, which only equal pairs can tell
+    if (ranked[1:] == ranked[:-1]).any():  # the fast sort is not stable, which matters only for equal pairs
         order = np.argsort(pairs, kind="stable")
     return ranked, order
 

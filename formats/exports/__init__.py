@@ -1,1 +1,4 @@
-"""Files that other search engines open: one file a target, nothing but bytes (docs/guides/export.md)."""
+"""Files for other search engines to open, written from a finished index: one module a target (docs/guides/export.md).
+
+Imports the folders of index files (`graph`, `ivf`, `lsh`, `index`), `formats.pagefile` and `formats.errors`.
+"""

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target, cannot_hold
+from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.graph.nodes import MAX_DEGREE, NodeBlock, NodeFormat
 
@@ -29,7 +31,7 @@ _DTYPES = ("float32", "uint8", "int8")
 _TAG_BITS = 32
 
 
-def check(index: ExportedIndex) -> None:
+def check(index: ExportedGraph) -> None:
     """Refuse node types that DiskANN has not, and user ids that tags cannot hold."""
     dtype = index.graph.node_format.dtype
     if dtype not in _DTYPES:
@@ -38,7 +40,7 @@ def check(index: ExportedIndex) -> None:
     index.check_ids(NAME, _TAG_BITS)
 
 
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
     """Write all files. Memory: a block of nodes, and the tags."""
     scale = _norm(index)
     disk = folder / f"{PREFIX}_disk.index"
@@ -59,7 +61,7 @@ def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) ->
         write_bin(Path(f"{disk}.tags"), index.whole_ids(NAME, _TAG_BITS).astype("<u4")[:, None])
 
 
-def _norm(index: ExportedIndex) -> float:
+def _norm(index: ExportedGraph) -> float:
     """Return what stored vectors are divided by."""
     if index.metric != "ip":
         return 1.0
@@ -81,7 +83,7 @@ def node_width(node: NodeFormat) -> int:
     return node.max_degree
 
 
-def _write_nodes(index: ExportedIndex, path: Path, scale: float, advance: Callable[[int], None]) -> None:
+def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Callable[[int], None]) -> None:
     node, width = index.graph.node_format, node_width(index.graph.node_format)
     vector_bytes = node.dim * node.element_dtype.itemsize
     node_bytes = vector_bytes + 4 + 4 * width
@@ -147,7 +149,7 @@ def _pack(kind: np.dtype[Any], group: int, block: NodeBlock) -> NDArray[np.uint8
     return packed.view(np.uint8)
 
 
-def _write_pivots(index: ExportedIndex, path: Path, scale: float) -> None:
+def _write_pivots(index: ExportedGraph, path: Path, scale: float) -> None:
     """Write the quantizer: 256 centres exactly, relative to a centroid of zeros, in chunks of our components."""
     book = index.codes.codebook
     dim = book.pivots.shape[1]
@@ -161,7 +163,7 @@ def _write_pivots(index: ExportedIndex, path: Path, scale: float) -> None:
             file.write(_bin(part))
 
 
-def _write_codes(index: ExportedIndex, path: Path) -> None:
+def _write_codes(index: ExportedGraph, path: Path) -> None:
     n_chunks = len(index.codes.codebook.offsets) - 1
     with open(path, "xb") as file:
         file.write(np.array([index.n, n_chunks], "<u4").data)
@@ -180,7 +182,7 @@ def write_bin(path: Path, array: NDArray[Any]) -> None:
         file.write(_bin(array))
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: ExportedGraph, folder: Path) -> str:
     """Return Python that opens the export with diskannpy 0.7.0."""
     metric = {"l2": "l2", "ip": "mips", "cosine": "cosine"}[index.metric]
     dtype = index.graph.node_format.dtype
@@ -205,16 +207,15 @@ TARGET = Target(
     name=NAME,
     kinds=("graph",),
     engine="DiskANN (diskannpy 0.7.0, diskannpy-rust 0.49.1), PipeANN",
-    keeps={
-        "graph": "yes",
-        "codes": "yes",
-        "clusters": "no",
-        "order": "yes",
-        "pages": "yes",
-        "entries": "yes",
-        "ids": "32 bits, in .tags",
-        "metadata": "beside it",
-    },
+    keeps=kept(
+        graph="yes",
+        codes="yes",
+        order="yes",
+        pages="yes",
+        entries="yes",
+        ids="32 bits, in .tags",
+        metadata="beside it",
+    ),
     rebuilds="nothing",
     passes=1,
     check=check,

@@ -9,29 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.columns import one_chunk
+from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.json_text import is_json_type, json_column
 from indexmill.formats.exports.list_rows import ListRows
 from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import ExportedRows
-from indexmill.formats.exports.target import ExportedIndex, cannot_hold
+from indexmill.formats.exports.target import cannot_hold, kept
 from indexmill.formats.graph.nodes import NodeBlock
 
 KINDS = ("graph", "ivf")
-KEEPS = {
-    "graph": "no",
-    "codes": "no",
-    "clusters": "as a column",
-    "order": "as a column",
-    "pages": "as a column",
-    "entries": "no",
-    "ids": "numbers or text",
-    "metadata": "as JSON",
-}
+KEEPS = kept(
+    clusters="as a column",
+    order="as a column",
+    pages="as a column",
+    ids="numbers or text",
+    metadata="as JSON",
+)
 
 #: What a dump checks: lists are by vector id then.
-Checked = ExportedIndex | ExportedLists
+Checked = ExportedGraph | ExportedLists
 #: What a dump writes: slot s is row s.
-Dumped = ExportedIndex | ListRows
+Dumped = ExportedGraph | ListRows
 
 
 class DumpBlock(NamedTuple):
@@ -69,7 +67,7 @@ class DumpBlock(NamedTuple):
 
 def blocks(index: Dumped) -> Iterator[DumpBlock]:
     """Yield all rows in slot order, a few MiB at a time."""
-    if isinstance(index, ExportedIndex):
+    if isinstance(index, ExportedGraph):
         per_page = index.graph.node_format.nodes_per_group
         for first, nodes in index.blocks():
             slots = np.arange(first, first + len(nodes), dtype=np.int64)

@@ -8,7 +8,9 @@ from typing import BinaryIO
 
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
-from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target, cannot_hold
+from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.target import Target, check_count, kept
 
 #: Vertices are i32.
 _MAX_VERTICES = 2**31 - 1
@@ -16,11 +18,9 @@ _MAX_VERTICES = 2**31 - 1
 SEARCH_LIST = 64
 
 
-def check(target: str, index: ExportedIndex) -> None:
+def check(target: str, index: ExportedGraph) -> None:
     """Refuse more vectors than faiss's graphs number, and ids that are no i64."""
-    if index.n > _MAX_VERTICES:
-        action = "export the shards of an index one by one"
-        raise cannot_hold(target, "vectors:", f"{index.n:,}", f"up to {_MAX_VERTICES:,}", action)
+    check_count(target, index.n, _MAX_VERTICES)
     index.check_ids(target, ID_BITS)
 
 
@@ -28,10 +28,10 @@ def graph_target(
     name: str,
     index_class: str,
     kind: bytes,
-    check: Callable[[ExportedIndex], None],
-    write_graph: Callable[[ExportedIndex, BinaryIO, Callable[[int], None]], None],
-    list_size: Callable[[ExportedIndex], str],
-) -> Target[ExportedIndex]:
+    check: Callable[[ExportedGraph], None],
+    write_graph: Callable[[ExportedGraph, BinaryIO, Callable[[int], None]], None],
+    list_size: Callable[[ExportedGraph], str],
+) -> Target[ExportedGraph]:
     """Return the target of one kind of graph.
 
     Parameters
@@ -46,7 +46,7 @@ def graph_target(
         ``list_size(index)``: Python that sets the list size of a search of ``graph``.
     """
 
-    def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+    def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
         """Write the file: graph, then vectors. Memory: a block of nodes, and the ids."""
         with open(folder / FILE_NAME, "xb") as file:
             faiss_file.begin_ids(index, file)
@@ -56,23 +56,14 @@ def graph_target(
             faiss_file.write_flat(index, vectors, file, advance)
             faiss_file.end_ids(name, index, file)
 
-    def snippet(index: ExportedIndex, folder: Path) -> str:
+    def snippet(index: ExportedGraph, folder: Path) -> str:
         return _snippet(index, folder, list_size(index))
 
     return Target(
         name=name,
         kinds=("graph",),
         engine=f"faiss (1.9 to 1.15), as {index_class}",
-        keeps={
-            "graph": "yes",
-            "codes": "no",
-            "clusters": "no",
-            "order": "yes",
-            "pages": "no",
-            "entries": "medoid",
-            "ids": "63 bits",
-            "metadata": "beside it",
-        },
+        keeps=kept(graph="yes", order="yes", entries="medoid", ids="63 bits", metadata="beside it"),
         rebuilds="nothing; vectors are float32 in memory",
         passes=2,
         check=check,
@@ -81,7 +72,7 @@ def graph_target(
     )
 
 
-def _snippet(index: ExportedIndex, folder: Path, list_size: str) -> str:
+def _snippet(index: ExportedGraph, folder: Path, list_size: str) -> str:
     lines = [
         "import numpy as np",
         "import faiss  # faiss-cpu",

@@ -10,7 +10,7 @@ import numpy as np
 
 from indexmill.formats.exports import faiss_graph
 from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
-from indexmill.formats.exports.target import ExportedIndex
+from indexmill.formats.exports.graph import ExportedGraph
 
 NAME = "faiss"
 #: Numbers written at a time.
@@ -19,12 +19,12 @@ _STEP = 1 << 18
 _ADD_LIST = 40
 
 
-def check(index: ExportedIndex) -> None:
+def check(index: ExportedGraph) -> None:
     """See `faiss_graph.check`."""
     faiss_graph.check(NAME, index)
 
 
-def _write_graph(index: ExportedIndex, file: BinaryIO, advance: Callable[[int], None]) -> None:
+def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
     n, width = index.n, index.graph.node_format.max_degree
     for kind, values in (("d", (1.0,)), ("i", (0, width))):  # every vertex on level 0, R places there
         file.write(struct.pack(f"<Q{len(values)}{kind}", len(values), *values))
@@ -44,7 +44,7 @@ def _write_graph(index: ExportedIndex, file: BinaryIO, advance: Callable[[int], 
     file.write(struct.pack("<5i", index.entries.medoid, 0, _ADD_LIST, SEARCH_LIST, 1))
 
 
-def _list_size(index: ExportedIndex) -> str:
+def _list_size(index: ExportedGraph) -> str:
     return f"graph.hnsw.efSearch = {SEARCH_LIST}"
 
 

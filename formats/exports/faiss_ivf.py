@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.lists import ExportedLists
-from indexmill.formats.exports.target import ID_MAP_NAME, Target
+from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 
 NAME, DISK_NAME = "faiss-ivf", "faiss-ivf-disk"
@@ -210,16 +211,9 @@ def _target(
         name=name,
         kinds=("ivf",),
         engine=f"faiss (1.15), lists {where}",
-        keeps={
-            "graph": "no",
-            "codes": "yes",
-            "clusters": "yes",
-            "order": "in lists",
-            "pages": pages,
-            "entries": "no",
-            "ids": "63 bits",
-            "metadata": "beside it",
-        },
+        keeps=kept(
+            codes="yes", clusters="yes", order="in lists", pages=pages, ids="63 bits", metadata="beside it"
+        ),
         rebuilds="nothing; with pq, distance tables when opened",
         passes=1,
         check=partial(check, name),

@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.tables import ExportedTables
-from indexmill.formats.exports.target import Target
+from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.pagefile.mapped import create_npy
 
 NAME = "faiss-lsh"
@@ -134,16 +134,7 @@ TARGET = Target(
     name=NAME,
     kinds=("lsh",),
     engine="faiss (1.9 to 1.15) for distances, numpy for hashes",
-    keeps={
-        "graph": "no",
-        "codes": "no",
-        "clusters": "buckets, beside it",
-        "order": "yes",
-        "pages": "no",
-        "entries": "no",
-        "ids": "63 bits",
-        "metadata": "beside it",
-    },
+    keeps=kept(clusters="buckets, beside it", order="yes", ids="63 bits", metadata="beside it"),
     rebuilds="nothing: it has no such hash tables, the printed code looks buckets up",
     passes=1,
     check=check,

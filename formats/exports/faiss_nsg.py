@@ -10,13 +10,14 @@ import numpy as np
 
 from indexmill.formats.exports import faiss_graph
 from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
-from indexmill.formats.exports.target import ExportedIndex, cannot_hold
+from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.target import cannot_hold
 
 NAME = "faiss-nsg"
 _CLOSED = np.uint32(0xFFFFFFFF)  # -1
 
 
-def check(index: ExportedIndex) -> None:
+def check(index: ExportedGraph) -> None:
     """See `faiss_graph.check`; a search from an entry vertex without neighbours goes nowhere."""
     faiss_graph.check(NAME, index)
     if index.graph.read_nodes(index.entries.medoid, 1).degrees[0] == 0:
@@ -24,7 +25,7 @@ def check(index: ExportedIndex) -> None:
         raise cannot_hold(NAME, "an entry vertex with", "no neighbours", "those with one at least", action)
 
 
-def _write_graph(index: ExportedIndex, file: BinaryIO, advance: Callable[[int], None]) -> None:
+def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
     n, width = index.n, index.graph.node_format.max_degree
     # How faiss would have built it: K, build type, NN-Descent's S, R, L and iterations. It never does.
     file.write(struct.pack("<ib4i", width, 0, 10, 100, width + 50, 10))
@@ -39,7 +40,7 @@ def _write_graph(index: ExportedIndex, file: BinaryIO, advance: Callable[[int], 
         advance(len(block))
 
 
-def _list_size(index: ExportedIndex) -> str:
+def _list_size(index: ExportedGraph) -> str:
     return f"graph.nsg.search_L = {min(SEARCH_LIST, index.n)}"
 
 

@@ -10,7 +10,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target, cannot_hold
+from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.target import Target, cannot_hold, check_count, kept
 from indexmill.formats.graph.nodes import NodeBlock
 
 NAME = "jvector"
@@ -26,17 +28,15 @@ _MAX_VERTICES = 2**31 - 1
 _SEARCH_LIST = 64
 
 
-def check(index: ExportedIndex) -> None:
+def check(index: ExportedGraph) -> None:
     """Refuse more vectors than ordinals, and codes of rotated vectors."""
-    if index.n > _MAX_VERTICES:
-        action = "export the shards of an index one by one"
-        raise cannot_hold(NAME, "vectors:", f"{index.n:,}", f"up to {_MAX_VERTICES:,}", action)
+    check_count(NAME, index.n, _MAX_VERTICES)
     if index.codes.codebook.rotation is not None:
         action = "build an index with --pq-rotation none"
         raise cannot_hold(NAME, "codes of", "rotated vectors (OPQ)", "vectors as they are", action)
 
 
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
     """Write both files. Memory: a block of nodes."""
     width = index.graph.node_format.max_degree
     with open(folder / FILE_NAME, "xb") as file:
@@ -49,7 +49,7 @@ def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) ->
         _write_codes(index, file)
 
 
-def _nodes(index: ExportedIndex, first: int, block: NodeBlock) -> memoryview:
+def _nodes(index: ExportedGraph, first: int, block: NodeBlock) -> memoryview:
     """Return a block's nodes: ordinal, vector, count, neighbours."""
     width = block.neighbours.shape[1]
     kind = np.dtype(
@@ -68,7 +68,7 @@ def _nodes(index: ExportedIndex, first: int, block: NodeBlock) -> memoryview:
     return nodes.view(np.uint8).data
 
 
-def _write_codes(index: ExportedIndex, file: BinaryIO) -> None:
+def _write_codes(index: ExportedGraph, file: BinaryIO) -> None:
     """Write the quantizer and the codes, without the component that inner product adds: a query has 0 there."""
     book = index.codes.codebook
     ends = np.minimum(book.offsets.astype(np.int64), index.dim)
@@ -87,7 +87,7 @@ def _write_codes(index: ExportedIndex, file: BinaryIO) -> None:
         file.write(np.ascontiguousarray(codes[:, :n_chunks]).data)
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: ExportedGraph, folder: Path) -> str:
     """Return Java for jshell."""
     similarity = {"l2": "EUCLIDEAN", "ip": "DOT_PRODUCT", "cosine": "COSINE"}[index.metric]
     path = str(folder / FILE_NAME).replace("\\", "\\\\").replace('"', '\\"')
@@ -112,16 +112,9 @@ TARGET = Target(
     name=NAME,
     kinds=("graph",),
     engine="JVector 3.0.6, 4.0.0-rc.8",
-    keeps={
-        "graph": "yes",
-        "codes": "yes",
-        "clusters": "no",
-        "order": "yes",
-        "pages": "no",
-        "entries": "medoid",
-        "ids": "beside it",
-        "metadata": "beside it",
-    },
+    keeps=kept(
+        graph="yes", codes="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"
+    ),
     rebuilds="nothing; vectors are float32",
     passes=1,
     check=check,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import narrow
 from indexmill.formats.exports.lists import ExportedLists, ListBlock
-from indexmill.formats.exports.target import Target, cannot_hold
+from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.index.metadata import add_metadata
 
@@ -198,16 +198,7 @@ TARGET = Target(
     name=NAME,
     kinds=("ivf",),
     engine="Lance (pylance 14), LanceDB",
-    keeps={
-        "graph": "no",
-        "codes": "yes",
-        "clusters": "yes",
-        "order": "in lists",
-        "pages": "no",
-        "entries": "no",
-        "ids": "yes",
-        "metadata": "yes",
-    },
+    keeps=kept(codes="yes", clusters="yes", order="in lists", ids="yes", metadata="yes"),
     rebuilds="its index, from our centroids, lists and codebook; vectors are float32",
     passes=2,
     check=check,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from indexmill.formats.exports.columns import byte_lengths
 from indexmill.formats.exports.dump import check_metadata
+from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.lucene_jar import check_tools, exporter, jar
 from indexmill.formats.exports.lucene_stream import holds_bytes, kind_of, write_stream
-from indexmill.formats.exports.target import ExportedIndex, Target, cannot_hold
+from indexmill.formats.exports.target import Target, cannot_hold, check_count, kept
 
 NAME, BUILD_NAME = "lucene", "lucene-build"
 #: Directory of the index within the export.
@@ -29,11 +29,9 @@ _HEAP, _HEAP_VECTOR, _HEAP_BUILD = 96 << 20, 4, 600
 _SEARCH_LIST = 64
 
 
-def check(name: str, index: ExportedIndex) -> None:
+def check(name: str, index: ExportedGraph) -> None:
     """Refuse ids and metadata that documents cannot hold; then look for Java and the jar."""
-    if index.n > _MAX_DOCUMENTS:
-        action = "export the shards of an index one by one"
-        raise cannot_hold(name, "vectors:", f"{index.n:,}", f"up to {_MAX_DOCUMENTS:,}", action)
+    check_count(name, index.n, _MAX_DOCUMENTS)
     ids = index.user_ids
     if index.ids == "user" and ids is not None:
         if str(ids.type) == "uint64":
@@ -47,14 +45,14 @@ def check(name: str, index: ExportedIndex) -> None:
     check_tools(name)
 
 
-def write(with_graph: bool, index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write(with_graph: bool, index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
     """Write the index in `folder`. Memory: a block of nodes here; Java's heap and virtual machine beside it."""
     per_vector = _HEAP_VECTOR if with_graph else _HEAP_BUILD
     with exporter(folder / FOLDER, index.build_id[:8], _HEAP + per_vector * index.n) as stream:
         write_stream(index, stream, with_graph, advance)
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: ExportedGraph, folder: Path) -> str:
     """Return Java for jshell."""
     path = str(folder / FOLDER).replace("\\", "\\\\").replace('"', '\\"')
     bytes_ = holds_bytes(index)
@@ -77,23 +75,12 @@ for (var hit : found.scoreDocs) System.out.println(stored.document(hit.doc).{val
 """
 
 
-def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target[ExportedIndex]:
-    keeps = {
-        "graph": "no",
-        "codes": "no",
-        "clusters": "no",
-        "order": "yes",
-        "pages": "no",
-        "entries": "no",
-        "ids": "63 bits or text",
-        "metadata": "as fields",
-        **kept,
-    }
+def _target(name: str, with_graph: bool, **parts: str) -> Target[ExportedGraph]:
     return Target(
         name=name,
         engine="Lucene 9.12",
         kinds=("graph",),
-        keeps=keeps,
+        keeps=kept(order="yes", ids="63 bits or text", metadata="as fields", **parts),
         rebuilds="nothing, until segments are merged" if with_graph else "its graph, while it is written",
         passes=3 if with_graph else 2,
         check=partial(check, name),
@@ -102,5 +89,5 @@ def _target(name: str, with_graph: bool, kept: dict[str, Any]) -> Target[Exporte
     )
 
 
-TARGET = _target(NAME, True, {"graph": "yes", "entries": "medoid"})
-BUILD_TARGET = _target(BUILD_NAME, False, {})
+TARGET = _target(NAME, True, graph="yes", entries="medoid")
+BUILD_TARGET = _target(BUILD_NAME, False)

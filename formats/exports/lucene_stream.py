@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indexmill.formats.exports.columns import one_chunk, records
-from indexmill.formats.exports.target import ExportedIndex
+from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.metadata import add_metadata
 
@@ -31,13 +31,13 @@ _MISSING = struct.pack("<i", -1)
 
 
 def write_stream(
-    index: ExportedIndex, file: IO[bytes], with_graph: bool, advance: Callable[[int], None]
+    index: ExportedGraph, file: IO[bytes], with_graph: bool, advance: Callable[[int], None]
 ) -> None:
     """Write the stream. Memory: a block of nodes or of documents.
 
     Parameters
     ----------
-    index : ExportedIndex
+    index : ExportedGraph
     file : binary file
     with_graph : bool
         Whether neighbour lists go with it.
@@ -58,12 +58,12 @@ def write_stream(
     file.write(_MAGIC)
 
 
-def holds_bytes(index: ExportedIndex) -> bool:
+def holds_bytes(index: ExportedGraph) -> bool:
     """Whether vectors are Lucene's signed bytes, rather than float32."""
     return index.dtype in (np.uint8, np.int8)
 
 
-def _head(index: ExportedIndex, with_graph: bool) -> bytes:
+def _head(index: ExportedGraph, with_graph: bool) -> bytes:
     encoding = _BYTES if holds_bytes(index) else _FLOATS
     numbers = (index.n, index.dim, encoding, _SIMILARITIES[index.metric], with_graph, index.entries.medoid,
                index.graph.node_format.max_degree)  # fmt: skip
@@ -86,7 +86,7 @@ def kind_of(kind: pa.DataType) -> Kind:
     return "bytes" if "binary" in str(kind) else "text"
 
 
-def _columns(index: ExportedIndex, first: int, last: int) -> dict[str, pa.ChunkedArray]:
+def _columns(index: ExportedGraph, first: int, last: int) -> dict[str, pa.ChunkedArray]:
     """Return the fields of slots [first, last) by name: id, then metadata, renamed where a name is taken."""
     columns: dict[str, Any] = dict.fromkeys(_OWN)
     add_metadata(columns, index.metadata(first, last))
@@ -99,7 +99,7 @@ def _columns(index: ExportedIndex, first: int, last: int) -> dict[str, pa.Chunke
     return {name: values for name, values in columns.items() if values is not None}
 
 
-def _documents(index: ExportedIndex, first: int, last: int) -> pa.Buffer:
+def _documents(index: ExportedGraph, first: int, last: int) -> pa.Buffer:
     """Return documents: for each column i32 bytes, -1 where there is no value, and the value."""
     parts = [part for values in _columns(index, first, last).values() for part in _fields(_whole(values))]
     joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
@@ -130,7 +130,7 @@ def _fields(values: pa.Array) -> Iterator[pa.Array]:
     yield bytes_.fill_null(b"")
 
 
-def _vectors(index: ExportedIndex, block: NodeBlock) -> memoryview:
+def _vectors(index: ExportedGraph, block: NodeBlock) -> memoryview:
     """Return vectors: float32, int8, or uint8 less 128, which changes no distance between two of them."""
     values = index.vectors(block)
     if values.dtype == np.uint8:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from indexmill.formats.exports.dump import KINDS, Checked, Dumped, blocks, check_vectors
 from indexmill.formats.exports.idmap import narrow
 from indexmill.formats.exports.list_rows import in_list_order
-from indexmill.formats.exports.target import Target
+from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.metadata import add_metadata
 
@@ -100,16 +100,14 @@ TARGET: Target[Any] = Target(
     name=NAME,
     kinds=KINDS,
     engine="anything that reads Parquet",
-    keeps={
-        "graph": "as a column",
-        "codes": "no",
-        "clusters": "as a column",
-        "order": "yes",
-        "pages": "as a column",
-        "entries": "no",
-        "ids": "yes",
-        "metadata": "yes",
-    },
+    keeps=kept(
+        graph="as a column",
+        clusters="as a column",
+        order="yes",
+        pages="as a column",
+        ids="yes",
+        metadata="yes",
+    ),
     rebuilds="its index, if any",
     passes=1,
     check=check,

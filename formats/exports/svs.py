@@ -10,7 +10,9 @@ from uuid import UUID
 
 import numpy as np
 
-from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target
+from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.target import Target, kept
 
 NAME = "svs"
 _MAGIC = 0xCAD4A6B2579980FE
@@ -20,11 +22,11 @@ _CONFIG = "svs_config.toml"
 _SEARCH_LIST = 64
 
 
-def check(index: ExportedIndex) -> None:
+def check(index: ExportedGraph) -> None:
     """SVS holds every index; it answers with slots."""
 
 
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
     """Write ``config``, ``graph`` and ``data``. Memory: a block of nodes."""
     graph_id, data_id = (_uuid(index, part) for part in ("graph", "data"))
     width = index.graph.node_format.max_degree
@@ -50,7 +52,7 @@ def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) ->
             advance(len(block))
 
 
-def _uuid(index: ExportedIndex, part: str) -> UUID:
+def _uuid(index: ExportedGraph, part: str) -> UUID:
     """Return an id that is the same whenever the same index is exported."""
     digest = hashlib.sha256(f"{index.build_id} {NAME} {part}".encode()).digest()
     return UUID(bytes=digest[:16], version=4)
@@ -61,7 +63,7 @@ def _header(rows: int, columns: int, identity: UUID) -> bytes:
     return head.ljust(_HEADER_BYTES, b"\0")
 
 
-def _config(index: ExportedIndex) -> str:
+def _config(index: ExportedGraph) -> str:
     width = index.graph.node_format.max_degree
     alpha = 1.2 if index.metric == "l2" else 0.95  # read, and used only if a vector is added
     return f"""\
@@ -92,7 +94,7 @@ name = 'vamana index parameters'
 """
 
 
-def _graph_config(index: ExportedIndex, identity: UUID) -> str:
+def _graph_config(index: ExportedGraph, identity: UUID) -> str:
     return f"""\
 __schema__ = 'default_graph'
 __version__ = 'v0.0.0'
@@ -105,7 +107,7 @@ uuid = '{identity}'
 """
 
 
-def _data_config(index: ExportedIndex, identity: UUID) -> str:
+def _data_config(index: ExportedGraph, identity: UUID) -> str:
     return f"""\
 __schema__ = 'uncompressed_data'
 __version__ = 'v0.0.0'
@@ -118,7 +120,7 @@ uuid = '{identity}'
 """
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: ExportedGraph, folder: Path) -> str:
     """Return Python that opens the export."""
     distance = {"l2": "L2", "ip": "MIP", "cosine": "Cosine"}[index.metric]
     config, graph, data = (str(folder / part) for part in ("config", "graph", "data"))
@@ -138,16 +140,7 @@ TARGET = Target(
     name=NAME,
     kinds=("graph",),
     engine="Intel SVS (scalable-vs 0.5)",
-    keeps={
-        "graph": "yes",
-        "codes": "no",
-        "clusters": "no",
-        "order": "yes",
-        "pages": "no",
-        "entries": "medoid",
-        "ids": "beside it",
-        "metadata": "beside it",
-    },
+    keeps=kept(graph="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"),
     rebuilds="nothing",
     passes=1,
     check=check,

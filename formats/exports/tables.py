@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.rows import ExportedRows
-from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.blocks import counts_of, entries_of
 from indexmill.formats.lsh.chains import chain_owners, read_blocks
 from indexmill.formats.lsh.index import LshFiles
 
@@ -49,6 +49,6 @@ class ExportedTables(ExportedRows):
         owners = chain_owners(self.files)
         order = np.argsort(owners, kind="stable")  # chains lead forward
         for blocks, numbers in read_blocks(self.files, order):
-            counts = lsh_blocks.counts_of(blocks)
-            slots, fingerprints = self.files.buckets.split(lsh_blocks.entries_of(blocks))
+            counts = counts_of(blocks)
+            slots, fingerprints = self.files.buckets.split(entries_of(blocks))
             yield np.repeat(owners[numbers], counts), slots.astype(np.uint32), fingerprints.astype(np.uint32)

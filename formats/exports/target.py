@@ -1,32 +1,14 @@
-"""What every target of an export is to the pipeline, and what a graph is to every target."""
+"""The description of a target, by which the pipeline exports to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.exports.rows import EXPORT_NAME, ID_MAP_NAME, ExportedRows, Ids
-from indexmill.formats.graph.codes import CodesFile
-from indexmill.formats.graph.entries import EntryVertices
-from indexmill.formats.graph.file import GraphFile, NodeBlock
-
-__all__ = [
-    "EXPORT_NAME",
-    "ID_MAP_NAME",
-    "PARTS",
-    "ExportedIndex",
-    "ExportedRows",
-    "Ids",
-    "Target",
-    "cannot_hold",
-]
+from indexmill.formats.exports.rows import ExportedRows
 
 #: Parts of an index that a target keeps or not, in the order in which they are listed.
 PARTS = ("graph", "codes", "clusters", "order", "pages", "entries", "ids", "metadata")
@@ -34,58 +16,9 @@ PARTS = ("graph", "codes", "clusters", "order", "pages", "entries", "ids", "meta
 Exported = TypeVar("Exported", bound=ExportedRows)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportedIndex(ExportedRows):
-    """A graph as targets see it: everything by slot, nothing of its size held but the ids.
-
-    Attributes
-    ----------
-    graph : GraphFile
-    codes : CodesFile
-    entries : EntryVertices
-    """
-
-    graph: GraphFile
-    codes: CodesFile
-    entries: EntryVertices
-
-    @property
-    def dim(self) -> int:
-        """Components of the user's vectors; inner product stores one more."""
-        return self.graph.node_format.dim - (self.graph.metric == "ip")
-
-    @property
-    def metric(self) -> str:
-        """``l2``, ``ip`` or ``cosine``."""
-        return self.graph.metric
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of `vectors`: that of the nodes, float32 where nodes are sq8 or sq16."""
-        node = self.graph.node_format
-        return np.dtype(np.float32) if node.quantized else node.element_dtype
-
-    @cached_property
-    def _scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-        return self.graph.scale()
-
-    def vectors(self, block: NodeBlock) -> NDArray[Any]:
-        """Return a block's vectors, (m, dim), as the user knows them.
-
-        Of unit length under cosine, without the component that inner product adds, sq8 and sq16 decoded.
-        """
-        values: NDArray[Any] = block.vectors
-        if self._scale is not None:
-            low, step = self._scale
-            values = low + step * values.astype(np.float32)
-        return values[:, : self.dim]
-
-    def blocks(self) -> Iterator[tuple[int, NodeBlock]]:
-        """Yield the first slot and the nodes of blocks of about 1 MiB, every page checked."""
-        first = 0
-        for block in self.graph.blocks():
-            yield first, block
-            first += len(block)
+def kept(**parts: str) -> dict[str, str]:
+    """Return `Target.keeps` of a target that keeps these parts, and no others."""
+    return dict.fromkeys(PARTS, "no") | parts
 
 
 @dataclass(frozen=True)
@@ -141,3 +74,15 @@ class Target(Generic[Exported]):
 def cannot_hold(target: str, what: str, got: object, holds: str, action: str) -> ConfigError:
     """Return the error for an index that a target cannot hold."""
     return ConfigError(f"to: {target}: {what} {got}, but {target} holds {holds}; {action}")
+
+
+def check_count(target: str, n: int, most: int) -> None:
+    """Refuse an index of `n` vectors for a target that numbers at most `most`.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if n > most:
+        action = "export the shards of an index one by one"
+        raise cannot_hold(target, "vectors:", f"{n:,}", f"up to {most:,}", action)

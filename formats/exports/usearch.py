@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.target import ID_MAP_NAME, ExportedIndex, Target
+from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.graph.nodes import NodeBlock
 
 NAME = "usearch"
@@ -26,12 +28,12 @@ _KEY_BITS = 63
 _SEARCH_LIST = 64
 
 
-def check(index: ExportedIndex) -> None:
+def check(index: ExportedGraph) -> None:
     """Refuse ids that are no keys."""
     index.check_ids(NAME, _KEY_BITS)
 
 
-def write(index: ExportedIndex, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
     """Write the file: vectors as float32, then the graph. Memory: a block of nodes, and the ids."""
     n, width = index.n, index.graph.node_format.max_degree
     keys = index.whole_ids(NAME, _KEY_BITS)
@@ -61,7 +63,7 @@ def _nodes(block: NodeBlock, keys: NDArray[np.int64]) -> memoryview:
     return nodes.view(np.uint8).data
 
 
-def snippet(index: ExportedIndex, folder: Path) -> str:
+def snippet(index: ExportedGraph, folder: Path) -> str:
     """Return Python that opens the export."""
     note = (
         f"# keys are slots: {folder / ID_MAP_NAME} has the user id of each\n" if index.ids == "slot" else ""
@@ -80,16 +82,7 @@ TARGET = Target(
     name=NAME,
     kinds=("graph",),
     engine="usearch 2.26",
-    keeps={
-        "graph": "yes",
-        "codes": "no",
-        "clusters": "no",
-        "order": "yes",
-        "pages": "no",
-        "entries": "medoid",
-        "ids": "63 bits",
-        "metadata": "beside it",
-    },
+    keeps=kept(graph="yes", order="yes", entries="medoid", ids="63 bits", metadata="beside it"),
     rebuilds="nothing; vectors are float32",
     passes=2,
     check=check,

@@ -1,4 +1,4 @@
-"""The files of a graph index: node blocks, codes, entry vertices, navigation graph.
+"""Files of a graph index: node blocks, codes, entry vertices, navigation graph; and the opened whole (`index`).
 
-Imports `formats.pagefile` and `formats.errors`.
+Imports `formats.index` and `formats.pagefile`.
 """

@@ -1,9 +1,8 @@
-"""codes.imx: the product quantizer and one code a slot (docs/formats/codes.md)."""
+"""codes.imx: the product quantizer, and one code for each slot (docs/formats/codes.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,18 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, pages_for
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import KindFile, PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "CODE"
-#: A code is one byte a chunk, so a chunk has at most this many centres.
+#: Most centres of a chunk, whose code is one byte.
 MAX_CENTRES = 256
-#: Bytes of a code, at most.
+#: Most bytes of a code.
 MAX_BYTES = 512
-#: Names of the pivots: those of rotated codes have another, so that readers that know no rotation refuse them.
+#: Section names of pivots: those of rotated codes differ, so that readers without rotations refuse them.
 _PIVOTS, _ROTATED_PIVOTS = "pivots", "rotated_pivots"
-#: How far the squared length of a rotation's column may be from 1: it is float32, and not always from us.
+#: Largest deviation of a rotation column's squared length from 1: columns are float32, perhaps imported.
 _LENGTH_ERROR = 1e-3
-#: Codes read at a time: as many as fill whole pages, whatever their length.
+#: Codes read at a time: they fill whole pages, whatever their length.
 _CODES_AT_ONCE = 16 * PAGE_BYTES
 
 
@@ -39,8 +39,8 @@ class Codebook:
     offsets : uint32 array, shape (M + 1,)
         Strictly increasing from 0 to dim.
     rotation : float32 array, shape (dim, dim), optional
-        An orthogonal matrix R: codes are of ``x @ R`` for a vector x, and pivots among such (OPQ). Without one
-        codes are of the vectors themselves.
+        An orthogonal matrix R: codes and pivots stand for ``x @ R`` of a vector x (OPQ). Without a rotation they stand
+        for the vectors themselves.
     """
 
     pivots: NDArray[np.float32]
@@ -48,12 +48,12 @@ class Codebook:
     rotation: NDArray[np.float32] | None = None
 
     def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float32]:
-        """Return `vectors` (m, dim), of any type, as codes see them: float32, C-contiguous, the same array if it is."""
+        """Return `vectors` (m, dim), of any type, as float32, C-contiguous and rotated; a copy only if necessary."""
         rows = np.ascontiguousarray(vectors, dtype=np.float32)
         return rows if self.rotation is None else rows @ self.rotation
 
     def decoded(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return what `codes` (m, M) stand for among what `rotated` returns, float32 (m, dim)."""
+        """Return the vectors that `codes` (m, M) stand for, rotated as by `rotated`: float32 (m, dim)."""
         out = np.empty((len(codes), self.pivots.shape[1]), np.float32)
         for j, (first, last) in enumerate(pairwise(self.offsets.tolist())):
             out[:, first:last] = self.pivots[codes[:, j], first:last]
@@ -63,19 +63,19 @@ class Codebook:
 def write_codes(
     path: str | Path, codebook: Codebook, n_vertices: int, code_blocks: Iterable[NDArray[np.uint8]]
 ) -> None:
-    """Write codes.imx; memory is one block.
+    """Write codes.imx. Memory: one block.
 
     Parameters
     ----------
     n_vertices : int
-        Total rows of `code_blocks`.
+        Total number of rows of `code_blocks`.
     code_blocks : iterable of uint8 arrays, shape (m, M)
         In slot order.
 
     Raises
     ------
     ValueError
-        If the codebook, a block's shape or type, a code or the number of codes does not fit.
+        If the codebook, the shape or type of a block, a code, or the number of codes is invalid.
     """
     n_centres, dim = codebook.pivots.shape
     n_chunks = len(codebook.offsets) - 1
@@ -110,8 +110,8 @@ def write_codes(
             raise ValueError(f"codes: {written} rows for {n_vertices} vertices")
 
 
-class CodesFile:
-    """An opened codes.imx: the codebook is read, codes are read block by block.
+class CodesFile(KindFile):
+    """An opened codes.imx; the codebook is read at once, codes block by block.
 
     Attributes
     ----------
@@ -124,41 +124,33 @@ class CodesFile:
         If the file is not an intact codes.imx.
     """
 
-    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
-        with ExitStack() as stack:
-            self._file = file = stack.enter_context(PageFile(path, KIND, build_id))
-            self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
-            dim = file.field("dim", 1)
-            self._n_chunks = file.field("n_chunks", 1, dim)
-            self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
-            offsets = np.frombuffer(file.section("offsets", 4 * (self._n_chunks + 1)), dtype="<u4")
-            if not _offsets_fit(offsets, dim):
-                what = f"strictly increasing from 0 to {dim}"
-                raise corrupt(path, "section 'offsets'", what, offsets.tolist())
-            rotation = self._rotation(dim) if file.has_section("rotation") else None
-            name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
-            pivots = np.frombuffer(file.section(name, 4 * self._n_centres * dim), dtype="<f4")
-            if not np.isfinite(pivots).all():
-                raise corrupt(path, f"section '{name}'", "finite numbers", "NaN or infinity")
-            self.codebook = Codebook(pivots.reshape(-1, dim), offsets, rotation)
-            file.payload_bytes("codes", self.n_vertices * self._n_chunks)
-            self._stack = stack.pop_all()
+    kind = KIND
 
-    def __enter__(self) -> CodesFile:
-        return self
+    def _read_fields(self, file: PageFile) -> None:
+        self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
+        dim = file.field("dim", 1)
+        self._n_chunks = file.field("n_chunks", 1, dim)
+        self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
+        offsets = np.frombuffer(file.section("offsets", 4 * (self._n_chunks + 1)), dtype="<u4")
+        if not _offsets_fit(offsets, dim):
+            what = f"strictly increasing from 0 to {dim}"
+            raise corrupt(self.path, "section 'offsets'", what, offsets.tolist())
+        rotation = self._rotation(file, dim) if file.has_section("rotation") else None
+        name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
+        pivots = np.frombuffer(file.section(name, 4 * self._n_centres * dim), dtype="<f4")
+        if not np.isfinite(pivots).all():
+            raise corrupt(self.path, f"section '{name}'", "finite numbers", "NaN or infinity")
+        self.codebook = Codebook(pivots.reshape(-1, dim), offsets, rotation)
+        file.payload_bytes("codes", self.n_vertices * self._n_chunks)
 
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
-
-    def _rotation(self, dim: int) -> NDArray[np.float32]:
-        found = np.frombuffer(self._file.section("rotation", 4 * dim * dim), dtype="<f4").reshape(dim, dim).T
+    def _rotation(self, file: PageFile, dim: int) -> NDArray[np.float32]:
+        found = np.frombuffer(file.section("rotation", 4 * dim * dim), dtype="<f4").reshape(dim, dim).T
         if not _has_unit_columns(found):
             raise corrupt(self.path, "section 'rotation'", "rows of length 1", "others")
         return found
 
     def blocks(self) -> Iterator[NDArray[np.uint8]]:
-        """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked; raises as `read`."""
+        """Yield all codes in slot order, uint8 arrays of shape (m, M), every page checked; raises errors as `read`."""
         for first in range(0, self.n_vertices, _CODES_AT_ONCE):
             yield self.read(first, min(_CODES_AT_ONCE, self.n_vertices - first))
 
@@ -172,7 +164,7 @@ class CodesFile:
         """
         start, end = first * self._n_chunks, (first + count) * self._n_chunks
         page = start // PAGE_BYTES
-        data = self._file.read_pages("codes", page, pages_for(end) - page)
+        data = self.file.read_pages("codes", page, pages_for(end) - page)
         codes = np.frombuffer(data, np.uint8)[start - page * PAGE_BYTES :][: end - start]
         codes = codes.reshape(count, self._n_chunks)
         if codes.size and codes.max() >= self._n_centres:
@@ -183,12 +175,12 @@ class CodesFile:
 
 
 def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codebook, NDArray[np.uint8]]:
-    """Read codes.imx whole, every page checked.
+    """Read all of codes.imx, every page checked.
 
     Parameters
     ----------
     build_id : bytes, optional
-        The 16 bytes the file must carry.
+        The 16 bytes that the file must have.
 
     Returns
     -------
@@ -207,17 +199,17 @@ def read_codes(path: str | Path, build_id: bytes | None = None) -> tuple[Codeboo
 
 
 def is_rotation(matrix: NDArray[np.float32]) -> bool:
-    """Whether a square matrix keeps distances, as well as float32 can tell."""
+    """Return whether a square matrix preserves distances, within the precision of float32."""
     if not _has_unit_columns(matrix):
         return False
-    apart = matrix.T @ matrix - np.eye(len(matrix), dtype=np.float32)
-    return bool(np.abs(apart).max() <= _LENGTH_ERROR)
+    deviation = matrix.T @ matrix - np.eye(len(matrix), dtype=np.float32)
+    return bool(np.abs(deviation).max() <= _LENGTH_ERROR)
 
 
 def _has_unit_columns(rotation: NDArray[np.float32]) -> bool:
-    """Whether a matrix may be a rotation: what a reader can tell without multiplying it by itself."""
+    """Return whether a matrix may be a rotation, by its columns alone, without a matrix product."""
     lengths = np.einsum("ij,ij->j", rotation, rotation, dtype=np.float64)
-    return bool((np.abs(lengths - 1) <= _LENGTH_ERROR).all())  # NaN is no number below it
+    return bool((np.abs(lengths - 1) <= _LENGTH_ERROR).all())  # false for NaN
 
 
 def _offsets_fit(offsets: NDArray[np.uint32], dim: int) -> bool:

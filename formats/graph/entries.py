@@ -1,4 +1,4 @@
-"""entries.imx: the vertices a search may start from (docs/formats/entries.md)."""
+"""entries.imx: the vertices where a search may start (docs/formats/entries.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "ENTR"
 
@@ -21,10 +22,10 @@ class EntryVertices:
     Attributes
     ----------
     medoid : int
-        Vertex nearest to the mean of all vectors.
+        Slot of the vertex nearest to the mean of all vectors.
     centroids : float32 array, shape (c, dim)
     vertices : uint32 array, shape (c,)
-        Vertex nearest to each centroid.
+        Slot of the vertex nearest to each centroid.
     """
 
     medoid: int
@@ -38,7 +39,7 @@ def write_entries(path: str | Path, entries: EntryVertices, n_vertices: int) -> 
     Raises
     ------
     ValueError
-        If there is no centroid, the shapes disagree or a slot is not below `n_vertices`.
+        If there is no centroid, shapes disagree, or a slot is not below `n_vertices`.
     """
     c, dim = entries.centroids.shape
     if c < 1 or entries.vertices.shape != (c,):
@@ -61,9 +62,9 @@ def read_entries(
     Parameters
     ----------
     build_id : bytes, optional
-        The 16 bytes the file must carry.
+        The 16 bytes that the file must have.
     n_vertices : int, optional
-        The number of vertices it must state.
+        The number of vertices that the file must state.
 
     Raises
     ------

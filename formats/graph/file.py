@@ -1,31 +1,21 @@
-"""graph.imx: node blocks in slot order, a vector and its neighbour list each (docs/formats/graph.md)."""
+"""graph.imx: nodes in slot order, each with its vector and neighbour list (docs/formats/graph.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.nodes import (
-    DTYPE_CODES,
-    NodeBlock,
-    NodeFormat,
-    check_block,
-    pack_nodes,
-    unpack_nodes,
-)
-from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PAGE_BYTES, PageFile, PageFileWriter, f64_from_bits
-
-__all__ = ["METRIC_CODES", "GraphFile", "NodeBlock", "NodeFormat", "write_graph"]
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat, check_block, pack_nodes, unpack_nodes
+from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, name_of
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import KindFile, PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "GRPH"
-#: Values of field ``metric``.
-METRIC_CODES = {"l2": 1, "ip": 2, "cosine": 3}
-#: Bytes of nodes turned into pages at a time.
+#: Bytes of nodes converted to pages at a time.
 _BLOCK_BYTES = 1 << 20
 
 #: Minimum and step of each component, float32 arrays of shape (dim,).
@@ -41,24 +31,24 @@ def write_graph(
     max_norm: float = 0.0,
     scale: ScaleArrays | None = None,
 ) -> None:
-    """Write graph.imx from blocks of nodes in slot order; memory is one block and 4 MiB of pages.
+    """Write graph.imx from blocks of nodes in slot order. Memory: one block and 4 MiB of pages.
 
     Parameters
     ----------
     n_vertices : int
-        Total nodes of `blocks`.
+        Total number of nodes of `blocks`.
     metric : {"l2", "ip", "cosine"}
     blocks : iterable of NodeBlock
-        Of any sizes; entries of ``neighbours`` beyond a node's degree are ignored.
+        Of any size; entries of ``neighbours`` beyond a node's degree are ignored.
     max_norm : float
-        Largest Euclidean norm of an input vector (metric ip).
+        Largest Euclidean norm of an input vector, for metric ip.
     scale : tuple of two float32 arrays, shape (dim,), optional
-        Minimum and step of each component; given exactly for sq16 and sq8.
+        Minimum and step of each component, for sq16 and sq8 only.
 
     Raises
     ------
     ValueError
-        If a block's shapes, types, degrees or slots do not fit, or the number of nodes differs.
+        If shapes, types, degrees or slots of a block are invalid, or the number of nodes differs.
     """
     if not 1 <= n_vertices < 2**32:
         raise ValueError(f"a graph has 1 to 2^32 - 1 vertices, not {n_vertices}")
@@ -91,7 +81,7 @@ def write_graph(
 def _whole_pages(
     node_format: NodeFormat, n_vertices: int, blocks: Iterable[NodeBlock]
 ) -> Iterator[NodeBlock]:
-    """Check blocks and cut them anew so that each but the last one fills whole pages."""
+    """Check blocks, and yield their nodes in blocks of whole pages, except the last one."""
     group = node_format.nodes_per_group
     most = max(group, _BLOCK_BYTES // node_format.group_bytes * group)
     waiting: list[NodeBlock] = []
@@ -114,7 +104,7 @@ def _whole_pages(
         yield NodeBlock.concatenate(waiting)
 
 
-class GraphFile:
+class GraphFile(KindFile):
     """An opened graph.imx; pages are checked as they are read.
 
     Attributes
@@ -131,36 +121,14 @@ class GraphFile:
         If the file is not an intact graph.imx.
     """
 
-    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            self._read_fields()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> GraphFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    @property
-    def page_file(self) -> PageFile:
-        """The frame around the nodes."""
-        return self._file
+    kind = KIND
 
     def scale(self) -> ScaleArrays | None:
         """Return minimum and step, float32 (dim,), of sq16 and sq8 components; None for other types."""
         if not self.node_format.quantized:
             return None
         dim = self.node_format.dim
-        both = np.frombuffer(self._file.section("scale", 8 * dim), dtype="<f4")
+        both = np.frombuffer(self.file.section("scale", 8 * dim), dtype="<f4")
         return both[:dim], both[dim:]
 
     def read_nodes(self, first: int, count: int) -> NodeBlock:
@@ -178,7 +146,7 @@ class GraphFile:
         f = self.node_format
         group = first // f.nodes_per_group
         n_groups = -(-(first + count) // f.nodes_per_group) - group if count else 0
-        pages = self._file.read_pages("nodes", group * f.pages_per_node, n_groups * f.pages_per_node)
+        pages = self.file.read_pages("nodes", group * f.pages_per_node, n_groups * f.pages_per_node)
         skip = first - group * f.nodes_per_group
         block = unpack_nodes(f, pages)[skip : skip + count]
         try:
@@ -190,7 +158,7 @@ class GraphFile:
             ) from error
 
     def read_all(self) -> NodeBlock:
-        """Return all nodes; memory is the whole file."""
+        """Return all nodes. Memory: the whole file."""
         return self.read_nodes(0, self.n_vertices)
 
     def blocks(self) -> Iterator[NodeBlock]:
@@ -200,11 +168,10 @@ class GraphFile:
         for first in range(0, self.n_vertices, most):
             yield self.read_nodes(first, min(most, self.n_vertices - first))
 
-    def _read_fields(self) -> None:
-        file = self._file
+    def _read_fields(self, file: PageFile) -> None:
         self.n_vertices = file.field("n_vertices", 1, 2**32 - 1)
-        self.metric = _name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES)))
-        dtype = _name_of(DTYPE_CODES, file.field("dtype", 1, len(DTYPE_CODES)))
+        self.metric = name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES)))
+        dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(DTYPE_CODES)))
         self.max_norm = f64_from_bits(file.field("max_norm"))
         dim, max_degree = file.field("dim", 1), file.field("max_degree")
         try:
@@ -216,7 +183,3 @@ class GraphFile:
         file.payload_bytes("nodes", f.n_pages(self.n_vertices) * PAGE_BYTES)
         if f.quantized:
             file.payload_bytes("scale", 8 * f.dim)
-
-
-def _name_of(codes: dict[str, Any], code: int) -> str:
-    return next(name for name, value in codes.items() if value == code)

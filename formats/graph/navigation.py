@@ -9,33 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 #: Name of the file in an index directory; an index without it has no navigation graph.
 NAVIGATION_NAME = "navigation.imx"
 KIND = "NAVI"
-#: Neighbours a vertex may have, as in graph.imx.
+#: Most neighbours of a vertex, as in graph.imx.
 MAX_DEGREE = 512
-#: Vertices of a navigation graph: a search keeps a flag in the last bit of a local position.
+#: Most vertices of a navigation graph: a search keeps a flag in the last bit of a local position.
 MAX_SAMPLE = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Navigation:
-    """A graph over sampled vertices. It holds no vectors: a search scores slots by their PQ codes.
+    """A graph over sampled vertices, without vectors: a search scores slots by their PQ codes.
 
     Attributes
     ----------
     slots : uint32 array, shape (n_sample,)
-        Slot of each sampled vertex, strictly ascending; a position in it is a *local position*.
+        Slot of each sampled vertex, strictly ascending; an index into this array is a *local position*.
     offsets : uint32 array, shape (n_sample + 1,)
         ``neighbours[offsets[v]:offsets[v + 1]]`` are the neighbours of local position v.
     neighbours : uint32 array, shape (n_edges,)
-        Local positions, distinct within one list.
+        Local positions, distinct within a list.
     entry : int
         Local position where a search starts: the medoid of the sample.
     max_degree : int
-        No list is longer.
+        Upper limit of the length of a list.
     """
 
     slots: NDArray[np.uint32]
@@ -51,7 +52,7 @@ def write_navigation(path: str | Path, navigation: Navigation, n_vertices: int) 
     Raises
     ------
     ValueError
-        If the graph is not as `Navigation` says, or a slot is not below `n_vertices`.
+        If the graph violates the rules of `Navigation`, or a slot is not below `n_vertices`.
     """
     found = _fault(navigation, n_vertices)
     if found is not None:
@@ -78,9 +79,9 @@ def read_navigation(
     Parameters
     ----------
     build_id : bytes, optional
-        The 16 bytes the file must carry.
+        The 16 bytes that the file must have.
     n_vertices : int, optional
-        The number of vertices it must state.
+        The number of vertices that the file must state.
 
     Raises
     ------
@@ -107,7 +108,7 @@ def read_navigation(
 
 
 def _fault(navigation: Navigation, n_vertices: int) -> tuple[str, str, object] | None:
-    """Return where the graph breaks the specification, what it asks for and what is there; None if it does not."""
+    """Return where a graph violates the specification, what is expected and what was found; None if it is valid."""
     slots, offsets, neighbours = (
         a.astype(np.int64) for a in (navigation.slots, navigation.offsets, navigation.neighbours)
     )

@@ -1,4 +1,4 @@
-"""Node blocks: the arithmetic of their addresses, and arrays to pages and back (docs/formats/graph.md)."""
+"""Nodes of a graph: the arithmetic of their addresses, and conversion to and from pages (docs/formats/graph.md)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 
-#: Values of field ``dtype``.
-DTYPE_CODES = {"float32": 1, "float16": 2, "uint8": 3, "int8": 4, "sq16": 5, "sq8": 6}
 _ELEMENTS = {"float32": "<f4", "float16": "<f2", "uint8": "u1", "int8": "i1", "sq16": "<u2", "sq8": "u1"}
-#: Neighbours a list may hold.
+#: Most neighbours of a list.
 MAX_DEGREE = 512
 
 
@@ -25,7 +23,7 @@ class NodeFormat:
     Attributes
     ----------
     dim : int
-        Dimensions of the stored vector.
+        Number of components of a stored vector.
     dtype : {"float32", "float16", "uint8", "int8", "sq16", "sq8"}
     max_degree : int
         R, 1 to 512.
@@ -50,7 +48,7 @@ class NodeFormat:
 
     @property
     def quantized(self) -> bool:
-        """Whether components are codes of a scale."""
+        """Whether components are codes of a scale (sq16, sq8)."""
         return self.dtype in ("sq16", "sq8")
 
     @property
@@ -65,26 +63,26 @@ class NodeFormat:
 
     @property
     def nodes_per_page(self) -> int:
-        """Nodes that fit a page; 0 when a node is larger than a page."""
+        """Nodes on a page; 0 if a node is larger than a page."""
         return PAGE_BYTES // self.node_bytes
 
     @property
     def pages_per_node(self) -> int:
-        """Pages a node needs; 1 when several share a page."""
+        """Pages of a node; 1 if several nodes share a page."""
         return -(-self.node_bytes // PAGE_BYTES)
 
     @property
     def nodes_per_group(self) -> int:
-        """Nodes that are read together: `nodes_per_page`, or 1."""
+        """Nodes read together: those of a page, or 1."""
         return max(1, self.nodes_per_page)
 
     @property
     def group_bytes(self) -> int:
-        """Bytes that are read together: a page, or the pages of a node."""
+        """Bytes read together: a page, or the pages of a node."""
         return self.pages_per_node * PAGE_BYTES
 
     def n_pages(self, n_vertices: int) -> int:
-        """Pages of section ``nodes`` for `n_vertices` nodes."""
+        """Return the number of pages of section ``nodes`` for `n_vertices` nodes."""
         return -(-n_vertices // self.nodes_per_group) * self.pages_per_node
 
     def group_dtype(self) -> np.dtype[Any]:
@@ -111,7 +109,7 @@ class NodeBlock:
     ----------
     vectors : array of the stored element type, shape (m, dim)
     neighbours : uint32 array, shape (m, R)
-        Slots; what stands beyond a node's degree means nothing.
+        Slots; entries beyond a node's degree are undefined.
     degrees : integer array, shape (m,)
     """
 
@@ -143,7 +141,7 @@ def check_block(node_format: NodeFormat, block: NodeBlock, n_vertices: int, firs
     Raises
     ------
     ValueError
-        Unless shapes, types, degrees and neighbours of `block`, from slot `first` on, fit.
+        If shapes, types, degrees or neighbours of `block`, which starts at slot `first`, are invalid.
     """
     f, m = node_format, len(block.vectors)
     if block.vectors.dtype != f.element_dtype or block.vectors.shape != (m, f.dim):
@@ -167,7 +165,7 @@ def check_block(node_format: NodeFormat, block: NodeBlock, n_vertices: int, firs
 
 
 def pack_nodes(node_format: NodeFormat, block: NodeBlock) -> NDArray[np.uint8]:
-    """Return the pages of `block`, whose first node starts a page; a checked block is expected."""
+    """Return the pages of a checked `block`, whose first node starts a page: uint8."""
     group, m = node_format.nodes_per_group, len(block)
     pages = np.zeros(-(-m // group), dtype=node_format.group_dtype())
     whole = m // group
@@ -183,13 +181,13 @@ def pack_nodes(node_format: NodeFormat, block: NodeBlock) -> NDArray[np.uint8]:
 
 
 def unpack_nodes(node_format: NodeFormat, pages: bytes) -> NodeBlock:
-    """Return all node places of whole pages, unused ones as zeros."""
+    """Return all node places of whole pages; unused places are zero."""
     nodes = np.frombuffer(pages, dtype=node_format.group_dtype())["nodes"].reshape(-1)
     parts = (np.ascontiguousarray(nodes[name]) for name in ("vector", "neighbours", "degree"))
     return NodeBlock(*parts)
 
 
 def _without_junk(block: NodeBlock) -> NDArray[np.uint32]:
-    """Neighbours with zero beyond each node's degree."""
+    """Return the neighbours, with zeros beyond each node's degree."""
     places = np.arange(block.neighbours.shape[1])
     return np.where(places < block.degrees[:, None], block.neighbours, np.uint32(0))

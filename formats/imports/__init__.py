@@ -1,4 +1,5 @@
-"""Indexes of other programs (DiskANN, faiss, jVector, SVS), read through maps and checked before anything is allocated.
+"""Indexes of other programs (DiskANN, faiss, jVector, SVS), mapped and checked before memory is allocated for them.
 
-Imports `formats.pagefile` and `formats.errors`; `docs/formats/foreign.md` specifies the files.
+Imports `formats.graph`, `formats.ivf`, `formats.sources` and `formats.errors`; `docs/formats/foreign.md` specifies the
+files.
 """

@@ -15,7 +15,7 @@ from indexmill.formats.imports.diskann_bin import open_bin
 from indexmill.formats.imports.diskann_disk import DiskNodes
 from indexmill.formats.imports.diskann_memory import MemoryLists
 from indexmill.formats.imports.diskann_pq import codes_files, open_codes, rotation_file
-from indexmill.formats.imports.index import ForeignEntries, ForeignIndex, ForeignVectors, check_shape
+from indexmill.formats.imports.index import ImportedEntries, ImportedIndex, ImportedVectors, check_shape
 from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
 
 #: Component types, by the number that diskannpy's metadata has for them.
@@ -24,7 +24,7 @@ DTYPES = tuple(_DTYPES.values())
 _METADATA_BYTES = 32
 
 
-def open_diskann(prefix: str, dtype: str | None = None, with_codes: bool = True) -> ForeignIndex:
+def open_diskann(prefix: str, dtype: str | None = None, with_codes: bool = True) -> ImportedIndex:
     """Open an index of DiskANN.
 
     Parameters
@@ -100,7 +100,7 @@ def _check_metadata(metadata: tuple[Path, ...], n: int, dim: int) -> None:
 
 def _open_disk(
     prefix: str, path: Path, dtype: np.dtype[Any], metadata: tuple[Path, ...], with_codes: bool
-) -> ForeignIndex:
+) -> ImportedIndex:
     quantizer = Path(f"{path}_pq_pivots.bin")
     if quantizer.exists():
         raise not_such_a_file(
@@ -132,11 +132,11 @@ def _open_disk(
     kept: tuple[Path, ...] = codes_files(prefix) if codes else ()
     if codes and codes.codebook.rotation is not None:
         kept += (rotation_file(prefix),)
-    return ForeignIndex(
+    return ImportedIndex(
         kind="diskann",
         files=(path, *metadata, *norms, *entry_files, *tag_files, *kept),
         metric="ip" if is_product else None,
-        vectors=_with_ids(ForeignVectors(str(path), nodes.n, dim, dtype, read), ids),
+        vectors=_with_ids(ImportedVectors(str(path), nodes.n, dim, dtype, read), ids),
         lists=nodes,
         entry=nodes.medoid,
         entries=entries,
@@ -146,7 +146,7 @@ def _open_disk(
     )
 
 
-def _with_ids(vectors: ForeignVectors, ids: pa.Array | None) -> ForeignVectors:
+def _with_ids(vectors: ImportedVectors, ids: pa.Array | None) -> ImportedVectors:
     return vectors if ids is None else replace(vectors, ids=ids, id_type="uint64")
 
 
@@ -171,7 +171,7 @@ def _norm(path: Path, dtype: np.dtype[Any]) -> float:
     return norm
 
 
-def _entries(path: Path, n: int, dim: int, scale: float) -> tuple[ForeignEntries | None, tuple[Path, ...]]:
+def _entries(path: Path, n: int, dim: int, scale: float) -> tuple[ImportedEntries | None, tuple[Path, ...]]:
     """Return centroids and the medoids that belong to them, if the index has both."""
     medoids_path, centroids_path = Path(f"{path}_medoids.bin"), Path(f"{path}_centroids.bin")
     if not medoids_path.is_file() or not centroids_path.is_file():
@@ -191,22 +191,22 @@ def _entries(path: Path, n: int, dim: int, scale: float) -> tuple[ForeignEntries
         moved = (centroids * np.float32(scale)).astype(np.float32)
     if not np.isfinite(moved).all():
         raise damaged(centroids_path, "centroids", "finite numbers", "NaN, infinity or an overflow")
-    return ForeignEntries(moved, medoids.astype(np.uint32)), (medoids_path, centroids_path)
+    return ImportedEntries(moved, medoids.astype(np.uint32)), (medoids_path, centroids_path)
 
 
-def _open_memory(graph: Path, data: Path, dtype: np.dtype[Any], metadata: tuple[Path, ...]) -> ForeignIndex:
+def _open_memory(graph: Path, data: Path, dtype: np.dtype[Any], metadata: tuple[Path, ...]) -> ImportedIndex:
     rows = open_bin(data, dtype, "vectors")
     n, dim = rows.shape
     check_shape(data, n, dim)
     _check_metadata(metadata, n, dim)
     lists = MemoryLists(graph, n)
     ids, tag_files = _tags(graph, n)
-    return ForeignIndex(
+    return ImportedIndex(
         kind="diskann-memory",
         files=(graph, data, *metadata, *tag_files),
         metric=None,
         vectors=_with_ids(
-            ForeignVectors(str(data), n, dim, dtype, lambda first, last: np.array(rows[first:last])), ids
+            ImportedVectors(str(data), n, dim, dtype, lambda first, last: np.array(rows[first:last])), ids
         ),
         lists=lists,
         entry=lists.entry,

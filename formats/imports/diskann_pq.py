@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import MAX_BYTES, MAX_CENTRES, Codebook, is_rotation
 from indexmill.formats.imports.diskann_bin import HEADER_BYTES, open_bin, read_bin
-from indexmill.formats.imports.index import ForeignCodes
+from indexmill.formats.imports.index import ImportedCodes
 from indexmill.formats.imports.mapped import MappedFile, damaged_codes
 
 #: Parts of the pivots file: four, or five where components are rearranged before they are cut into chunks.
 _PARTS, _REARRANGED_PARTS = 4, 5
 
 
-def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCodes | None, str]:
+def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ImportedCodes | None, str]:
     """Open the codes of an index of `n` vectors of `dim` components.
 
     Distances are measured to pivots after a centroid is subtracted; ``|(x - c) - p|`` is ``|x - (c + p)|``, so the
@@ -31,7 +31,7 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCode
 
     Returns
     -------
-    codes : ForeignCodes or None
+    codes : ImportedCodes or None
     reason : str
         Why there are none that codes.imx could hold.
 
@@ -49,7 +49,7 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ForeignCode
     if codes.shape[1] > MAX_BYTES:
         return None, f"theirs have more than {MAX_BYTES} bytes"
     book, reason = _codebook(MappedFile(pivots_path), dim, codes.shape[1], scale, _rotation(prefix, dim))
-    return (None if book is None else ForeignCodes(codes_path, book, codes, HEADER_BYTES)), reason
+    return (None if book is None else ImportedCodes(codes_path, book, codes, HEADER_BYTES)), reason
 
 
 def _rotation(prefix: str, dim: int) -> NDArray[np.float32] | None:

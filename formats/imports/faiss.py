@@ -13,15 +13,15 @@ from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_hnsw import HnswLists
 from indexmill.formats.imports.faiss_ivf import IVF_KINDS, TRANSFORMED, read_lists
 from indexmill.formats.imports.faiss_nsg import NsgLists
-from indexmill.formats.imports.index import ForeignIndex, ForeignVectors
-from indexmill.formats.imports.lists import ForeignLists
+from indexmill.formats.imports.index import ImportedIndex, ImportedVectors
+from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 
 _HNSW, _NSG = "IHNf", "INSf"
 _ID_MAPS = ("IxMp", "IxM2")
 
 
-def open_faiss(path: str | Path) -> ForeignIndex | ForeignLists:
+def open_faiss(path: str | Path) -> ImportedIndex | ImportedLists:
     """Open a file that `faiss.write_index` wrote.
 
     Raises
@@ -56,11 +56,11 @@ def open_faiss(path: str | Path) -> ForeignIndex | ForeignLists:
     rows = file.flat_vectors(header)
     ids = None if outer is None else pa.array(_ids(file, outer, header.n))
     _check_end(file)
-    return ForeignIndex(
+    return ImportedIndex(
         kind="faiss-hnsw" if kind == _HNSW else "faiss-nsg",
         files=(Path(path),),
         metric=header.metric,
-        vectors=ForeignVectors(
+        vectors=ImportedVectors(
             str(path), header.n, header.dim, np.dtype(np.float32),
             lambda first, last: np.array(rows[first:last]), ids, "none" if ids is None else "int64",
         ),
@@ -85,7 +85,7 @@ def _ids(file: FaissFile, outer: IndexHeader, n: int) -> NDArray[np.int64]:
     return np.array(ids)
 
 
-def _named(lists: ForeignLists, ids: NDArray[np.int64]) -> ForeignLists:
+def _named(lists: ImportedLists, ids: NDArray[np.int64]) -> ImportedLists:
     """Return lists whose own names are places among `ids`."""
 
     def names(number: int) -> NDArray[np.int64]:

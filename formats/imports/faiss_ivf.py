@@ -15,7 +15,7 @@ from indexmill.formats.errors import ForeignFile
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
 from indexmill.formats.imports.faiss_file import FaissFile, IndexHeader
 from indexmill.formats.imports.faiss_lists import InvertedLists
-from indexmill.formats.imports.lists import ForeignLists
+from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 from indexmill.formats.ivf.centroids import Centroids, Codec
 
@@ -41,7 +41,7 @@ class _Transforms:
     places: NDArray[np.int64] | None
 
 
-def read_lists(file: FaissFile, kind: str) -> ForeignLists:
+def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     """Read what follows the name of the kind of the outermost index.
 
     Raises
@@ -80,7 +80,7 @@ def read_lists(file: FaissFile, kind: str) -> ForeignLists:
         raise damaged(file.path, f"byte {begin}: centroids", "finite numbers", "NaN or infinity")
     shared = Centroids(stored, dtype, metric, 0.0, header.n, 1, codec, scale, codebook)
     sign = np.uint8(0x80 if codec == "flat" and dtype == "int8" else 0)  # faiss turns the sign bit
-    return ForeignLists(
+    return ImportedLists(
         _NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names,
         lambda number, chosen: lists.codes(number, chosen) ^ sign,
     )  # fmt: skip

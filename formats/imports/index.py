@@ -64,7 +64,7 @@ class NeighbourLists(Protocol):
 
 
 @dataclass
-class ForeignVectors:
+class ImportedVectors:
     """The vectors of an index, as a `VectorFile`; `pipeline.kinds.common.ingest` checks their values.
 
     Attributes
@@ -101,7 +101,7 @@ class ForeignVectors:
 
 
 @dataclass(frozen=True)
-class ForeignCodes:
+class ImportedCodes:
     """A product quantizer and one code a vector.
 
     Attributes
@@ -123,7 +123,7 @@ class ForeignCodes:
 
 
 @dataclass(frozen=True)
-class ForeignEntries:
+class ImportedEntries:
     """Centroids, float32 (c, dim), and the vertices, uint32 (c,), that searches near them start at."""
 
     centroids: NDArray[np.float32]
@@ -131,7 +131,7 @@ class ForeignEntries:
 
 
 @dataclass(frozen=True)
-class ForeignIndex:
+class ImportedIndex:
     """An index as another program left it.
 
     Attributes
@@ -145,13 +145,13 @@ class ForeignIndex:
         What the files say; None where they do not.
     metric_hint : str or None
         Where a file says in a way that differs between programs that it is another than l2, and what it has there.
-    vectors : ForeignVectors
+    vectors : ImportedVectors
         As the user gave them, as far as the files can tell.
     lists : NeighbourLists
     entry : int or None
         Vertex that searches start at, and that the others should be reachable from.
-    entries : ForeignEntries or None
-    codes : ForeignCodes or None
+    entries : ImportedEntries or None
+    codes : ImportedCodes or None
     no_codes : str
         Why there are none.
     """
@@ -159,11 +159,11 @@ class ForeignIndex:
     kind: str
     files: tuple[Path, ...]
     metric: str | None
-    vectors: ForeignVectors
+    vectors: ImportedVectors
     lists: NeighbourLists
     entry: int | None = None
-    entries: ForeignEntries | None = None
-    codes: ForeignCodes | None = None
+    entries: ImportedEntries | None = None
+    codes: ImportedCodes | None = None
     no_codes: str = "there are none"
     metric_hint: str | None = None
 

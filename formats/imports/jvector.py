@@ -9,8 +9,8 @@ import numpy as np
 
 from indexmill.formats.imports.index import (
     BLOCK_VERTICES,
-    ForeignIndex,
-    ForeignVectors,
+    ImportedIndex,
+    ImportedVectors,
     ListBlock,
     check_lists,
     check_shape,
@@ -24,7 +24,7 @@ _MAGIC, _VERSION, _INLINE_VECTORS = 0xFFFF0D61, 3, 1
 _HEADER_BYTES = 7 * 4
 
 
-def open_jvector(path: str | Path, with_codes: bool = True) -> ForeignIndex:
+def open_jvector(path: str | Path, with_codes: bool = True) -> ImportedIndex:
     """Open what ``OnDiskGraphIndexWriter`` of JVector 3 wrote, or `indexmill export --to jvector`.
 
     Parameters
@@ -43,11 +43,11 @@ def open_jvector(path: str | Path, with_codes: bool = True) -> ForeignIndex:
     codes, reason = None, "others were asked for"
     if with_codes:
         codes, reason = open_codes(nodes.path, nodes.n, nodes.dim)
-    return ForeignIndex(
+    return ImportedIndex(
         kind="jvector",
         files=(nodes.path, *((codes.path,) if codes else ())),
         metric=None,
-        vectors=ForeignVectors(str(path), nodes.n, nodes.dim, np.dtype(np.float32), nodes.vectors),
+        vectors=ImportedVectors(str(path), nodes.n, nodes.dim, np.dtype(np.float32), nodes.vectors),
         lists=nodes,
         entry=nodes.entry,
         codes=codes,

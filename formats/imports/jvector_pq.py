@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import MAX_BYTES, MAX_CENTRES, Codebook
-from indexmill.formats.imports.index import ForeignCodes
+from indexmill.formats.imports.index import ImportedCodes
 from indexmill.formats.imports.mapped import MappedFile, damaged_codes, not_such_a_file
 
 SUFFIX = ".pqv"
@@ -18,7 +18,7 @@ _MAGIC = 0x75EC4012
 _OLDEST, _NEWEST = 3, 6
 
 
-def open_codes(graph: Path, n: int, dim: int) -> tuple[ForeignCodes | None, str]:
+def open_codes(graph: Path, n: int, dim: int) -> tuple[ImportedCodes | None, str]:
     """Open the codes beside a graph of `n` vectors of `dim` components: the file of the same name with ``.pqv``.
 
     Where distances are measured after a centre is subtracted, it is added to the pivots, as
@@ -26,7 +26,7 @@ def open_codes(graph: Path, n: int, dim: int) -> tuple[ForeignCodes | None, str]
 
     Returns
     -------
-    codes : ForeignCodes or None
+    codes : ImportedCodes or None
     reason : str
         Why there are none.
 
@@ -56,7 +56,7 @@ def open_codes(graph: Path, n: int, dim: int) -> tuple[ForeignCodes | None, str]
         return None, f"theirs have more than {MAX_BYTES} bytes"
     begin = at + 8
     file.check_size(begin + shape[0] * shape[1], f"{begin:,} + {shape[0]:,} x {shape[1]}")
-    return ForeignCodes(path, book, file.array(begin, np.uint8, shape, "codes"), begin), ""
+    return ImportedCodes(path, book, file.array(begin, np.uint8, shape, "codes"), begin), ""
 
 
 def _codebook(file: MappedFile, at: int, centre: NDArray[np.float32]) -> tuple[Codebook, int]:

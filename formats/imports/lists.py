@@ -14,7 +14,7 @@ from indexmill.formats.ivf.centroids import Centroids
 
 
 @dataclass(frozen=True)
-class ForeignLists:
+class ImportedLists:
     """Inverted lists as another program left them.
 
     Attributes

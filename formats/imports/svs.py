@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.imports.index import (
     BLOCK_VERTICES,
-    ForeignIndex,
-    ForeignVectors,
+    ImportedIndex,
+    ImportedVectors,
     ListBlock,
     check_lists,
     check_shape,
@@ -28,7 +28,7 @@ _HEADER_BYTES = 1024
 _DTYPES = ("float32", "float16", "uint8", "int8")
 
 
-def open_svs(folder: str | Path) -> ForeignIndex:
+def open_svs(folder: str | Path) -> ImportedIndex:
     """Open what ``svs.Vamana.save`` wrote: `folder` holds its three directories under these names.
 
     Raises
@@ -68,11 +68,11 @@ def open_svs(folder: str | Path) -> ForeignIndex:
     if not 0 <= entry < n:
         raise damaged(parts["config"], "key 'entry_point'", f"a vertex below {n:,}", f"{entry:,}")
     lists = SvsLists(parts["graph"].parent / _file_name(parts["graph"], graph), n, width)
-    return ForeignIndex(
+    return ImportedIndex(
         kind="svs",
         files=(*parts.values(), lists.path, vectors_path),
         metric=None,
-        vectors=ForeignVectors(
+        vectors=ImportedVectors(
             str(vectors_path), n, dim, np.dtype(dtype), lambda first, last: np.array(rows[first:last])
         ),
         lists=lists,

@@ -1,4 +1,4 @@
-"""ids.imx: from slots back to vector ids and user ids (docs/formats/ids.md)."""
+"""ids.imx: the vector id and the user id of each slot (docs/formats/ids.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "IDMP"
 #: Values of field ``id_type``.
@@ -25,13 +26,13 @@ def write_ids(path: str | Path, vector_ids: NDArray[np.uint32], user_ids: pa.Arr
     vector_ids : uint32 array, shape (n,)
         Vector id of each slot, a permutation of [0, n).
     user_ids : pyarrow Array of n int64, uint64, string or binary values, or None
-        User id of each slot; None if the vector id is the user id. The large and view variants of string and
-        binary are taken too.
+        User id of each slot; None if user ids are the vector ids. The large and view variants of string and binary are
+        accepted, too.
 
     Raises
     ------
     ValueError
-        If `vector_ids` is no permutation, or `user_ids` has nulls, another length or another type.
+        If `vector_ids` is not a permutation, or `user_ids` has nulls, another length or another type.
     """
     n = len(vector_ids)
     if n < 1 or not _is_permutation(vector_ids):
@@ -54,12 +55,12 @@ def write_ids(path: str | Path, vector_ids: NDArray[np.uint32], user_ids: pa.Arr
 
 
 def read_ids(path: str | Path, build_id: bytes | None = None) -> tuple[NDArray[np.uint32], pa.Array | None]:
-    """Read ids.imx whole, every page checked.
+    """Read all of ids.imx, every page checked.
 
     Parameters
     ----------
     build_id : bytes, optional
-        The 16 bytes the file must carry.
+        The 16 bytes that the file must have.
 
     Returns
     -------
@@ -113,7 +114,7 @@ def _id_type(user_ids: pa.Array | None) -> int:
 
 
 def _offsets_and_bytes(user_ids: Any, id_type: int) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """Return u64 offsets from 0 and the bytes between them; `user_ids` may be a slice of a longer array."""
+    """Return offsets, uint64 from 0 on, and the bytes between them; `user_ids` may be a slice of a longer array."""
     wide = user_ids.cast(pa.large_string() if id_type == STRING else pa.large_binary())
     _, offsets, payload = wide.buffers()
     ends = np.frombuffer(offsets, dtype="<u8", count=len(wide) + 1, offset=8 * wide.offset)

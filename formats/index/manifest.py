@@ -1,4 +1,4 @@
-"""manifest.json: what an index is and which bytes it consists of (docs/formats/manifest.md)."""
+"""manifest.json: the kind, origin and files of an index (docs/formats/manifest.md)."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ __all__ = [
     "write_manifest",
 ]
 
-#: Files without which a graph index cannot be searched.
+#: Required files of a graph index.
 GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
-#: Files without which an LSH index cannot be searched.
+#: Required files of an LSH index.
 LSH_FILES = ("buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx")
-#: Files without which an IVF index cannot be searched; it has one more for each batch.
+#: Required files of an IVF index, which also has a file for each batch.
 IVF_FILES = ("centroids.imx", "ids.imx")
-#: Files without which an index of each kind cannot be searched.
+#: Required files of an index of each kind.
 REQUIRED_FILES = {"graph": GRAPH_FILES, "lsh": LSH_FILES, "ivf": IVF_FILES}
-#: Keys that only manifests of a kind have, and whether they may be null or missing.
+#: Keys of manifests of one kind only, and whether they may be null or missing.
 _OWN_KEYS = {
     "graph": {"layout": False, "graph": False, "drift": True},
     "lsh": {"lsh": False},
@@ -61,7 +61,7 @@ _OWN_KEYS = {
 _SEARCHED_BY = {"graph": "search", "lsh": "search", "ivf": "search` or `indexmill join"}
 
 _FORMAT_NAME = "indexmill"
-#: What ends every manifest: the digest of all bytes before it.
+#: End of every manifest: the digest of all bytes before it.
 _TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
 _TAIL_BYTES = 81
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -69,29 +69,29 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What manifest.json says; attributes are its keys, in its order, without ``format`` and ``digest``.
+    """Content of manifest.json: its keys in order, without ``format`` and ``digest``.
 
     Attributes
     ----------
     kind : str
         ``graph``, ``lsh`` or ``ivf``.
     build_id : str
-        64 hex digits; the first 32 stand in every page file.
+        64 hex digits; every page file has the first 32.
     generation : int
-        1 for a build, and one more than that of its parents for every append or merge.
+        1 for a build; one more than the parents' for every append or merge.
     parents : tuple of str
-        Build ids of the indexes it was made of; none for a build.
+        Build ids of the indexes it was made from; empty for a build.
     ancestors : tuple of str
         Sorted build ids of the indexes that its parents descend from.
     parameters, input, software : mapping
     layout, graph : mapping
-        Of a graph; empty for other kinds, which have no such keys.
+        Keys of graph indexes; empty for other kinds.
     drift : mapping or None
-        Of a graph: how far appended vectors took the index from a build; None for a build.
+        Key of graph indexes: the difference that appended vectors make to a build; None for a build.
     lsh : mapping
-        Of an LSH index; empty for other kinds, which have no such key.
+        Key of LSH indexes; empty for other kinds.
     ivf : mapping
-        Of an IVF index; likewise.
+        Key of IVF indexes; empty for other kinds.
     certificate : mapping or None
     files : tuple of FileEntry
         Sorted by name.
@@ -115,22 +115,22 @@ class Manifest:
 
     @property
     def lineage(self) -> frozenset[str]:
-        """Build ids of the index and of all it descends from: none of their vectors is missing here."""
+        """Build ids of the index and of all indexes it descends from, whose vectors it contains."""
         return frozenset({self.build_id, *self.parents, *self.ancestors})
 
     @property
     def page_file_build_id(self) -> bytes:
-        """The 16 bytes that every page file of this index carries."""
+        """The 16 bytes of the build id in every page file of this index."""
         return bytes.fromhex(self.build_id)[:BUILD_ID_BYTES]
 
 
 def write_manifest(directory: str | Path, manifest: Manifest) -> None:
-    """Write manifest.json, durable and in one step; with it the directory becomes an index.
+    """Write manifest.json atomically and durably; with it the directory becomes an index.
 
     Raises
     ------
     ValueError
-        If a value is NaN or infinite, which JSON cannot say.
+        If a value is NaN or infinite, which JSON cannot represent.
     """
     value = {"format": {"name": _FORMAT_NAME, "major": VERSION[0], "minor": VERSION[1]}}
     value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
@@ -148,23 +148,23 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) -> Manifest:
-    """Read and check manifest.json, and that every file it names is there with the stated size.
+    """Read and check manifest.json, and check that every file it names has the stated size.
 
     Parameters
     ----------
     kinds : collection of str
-        Kinds of index that the caller can use.
+        Kinds of index that the caller supports.
 
     Raises
     ------
     ForeignFile
-        If there is no manifest, or it is not one of ours.
+        If there is no manifest, or it was not written by indexmill.
     TooNew, TooOld
-        If the format version or the kind is not one that this code reads.
+        If this version does not support the format version or the kind.
     OtherKind
-        If it is an index of a kind that is not among `kinds`.
+        If the kind of the index is not among `kinds`.
     CorruptFile
-        If the digest differs, a key is missing or malformed, or a file is absent or has another size.
+        If the digest differs, a key is missing or malformed, or a file is missing or has another size.
     """
     manifest = parse_manifest(directory, kinds)
     for entry in manifest.files:
@@ -173,7 +173,7 @@ def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) ->
 
 
 def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRED_FILES)) -> Manifest:
-    """Read and check manifest.json alone, by default of any kind; see `read_manifest` for the errors."""
+    """Read and check only manifest.json, by default of any kind; raises errors as `read_manifest`."""
     path = Path(directory) / MANIFEST_NAME
     if not path.is_file():
         raise ForeignFile(
@@ -212,7 +212,7 @@ def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRE
 
 
 def other_kind(directory: str | Path, kind: str, wanted: Collection[str]) -> OtherKind:
-    """Return the error for an index of a kind that what was asked for has no use for."""
+    """Return the error for an index whose kind, `kind`, is not one of the `wanted` ones."""
     return OtherKind(
         f"{directory}: expected an index of kind {' or '.join(wanted)}, got one of kind {kind}; search it with "
         f"`indexmill {_SEARCHED_BY[kind]}`, or name another index"
@@ -220,7 +220,7 @@ def other_kind(directory: str | Path, kind: str, wanted: Collection[str]) -> Oth
 
 
 def _descent(value: dict[str, Any], path: Path) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """Generation, parents and further ancestors; versions before 1.2 have none of them and are builds."""
+    """Return generation, parents and further ancestors; indexes before version 1.2 have none, and are builds."""
     if "generation" not in value and "parents" not in value:
         return 1, (), ()
     generation = _typed(value, "generation", int, path)

@@ -16,15 +16,15 @@ METADATA_NAME = "metadata.parquet"
 
 
 def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
-    """Read the whole table from an open file, once its bytes are known to be those of the manifest.
+    """Read the whole table from an open file, after comparing its digest with the manifest's.
 
     Parameters
     ----------
     file : binary file, open for reading
     path : str or Path
-        For messages.
+        Name of the file in messages.
     sha256 : str
-        What the manifest says, 64 hex digits.
+        Digest in the manifest, 64 hex digits.
 
     Raises
     ------
@@ -42,13 +42,13 @@ def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
 
 
 def add_metadata(columns: dict[str, Any], metadata: pa.Table) -> None:
-    """Put metadata columns after `columns`; one whose name is taken becomes ``metadata_NAME``."""
+    """Append the metadata columns to `columns`; a column whose name is taken becomes ``metadata_NAME``."""
     for name in metadata.column_names:
         columns[free_name(name, columns)] = metadata[name]
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """Return `name`, with ``metadata_`` in front as often as it is taken."""
+    """Return `name`, prefixed with ``metadata_`` until it is not taken."""
     while name in taken:
         name = f"metadata_{name}"
     return name

@@ -1,4 +1,4 @@
-"""The files that an index consists of: their names, digests and sizes, and the build id over all of them."""
+"""Files of an index: their names, digests and sizes, and the build id over all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, corrupt
-from indexmill.formats.pagefile.reader import content_digest, stamp_build_id
+from indexmill.formats.pagefile.reader import content_digest
+from indexmill.formats.pagefile.writer import stamp_build_id
 
 MANIFEST_NAME = "manifest.json"
 RUN_NAME = "run.json"
@@ -33,21 +34,21 @@ def build_id(digests: Mapping[str, str]) -> str:
 
 
 def file_sha256(path: str | Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
+    """Return the SHA-256 (hex) of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[FileEntry, ...]]:
-    """Compute the build id of finished files, stamp it into the page files and list them for the manifest.
+    """Compute the build id of finished files, write it into the page files, and list all files for the manifest.
 
-    Reads every file twice, since a file's own SHA-256 covers the build id. Doing it again changes nothing.
+    Every file is read twice, because its SHA-256 covers the build id. Repeating this changes nothing.
 
     Parameters
     ----------
     directory : str or Path
     names : iterable of str
-        Every file of the index but manifest.json and run.json.
+        All files of the index except manifest.json and run.json.
 
     Returns
     -------
@@ -71,7 +72,7 @@ def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[
 
 
 def check_size(directory: str | Path, entry: FileEntry) -> None:
-    """Raise `CorruptFile` unless the file of `entry` is there and has its size."""
+    """Raise `CorruptFile` unless the file of `entry` exists with the stated size."""
     path = Path(directory) / entry.name
     if not path.is_file():
         raise corrupt(path, "file", f"{entry.bytes} bytes", "no such file")
@@ -80,5 +81,5 @@ def check_size(directory: str | Path, entry: FileEntry) -> None:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a file of an index may have this name."""
+    """Return whether a file of an index may have this name."""
     return _NAME.fullmatch(name) is not None and name not in (MANIFEST_NAME, RUN_NAME)

@@ -1,4 +1,4 @@
-"""vectors.imx: the vectors of an index in slot order, several a page (docs/formats/lsh.md)."""
+"""vectors.imx: the vectors of an index in slot order (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.file import METRIC_CODES
-from indexmill.formats.graph.nodes import DTYPE_CODES
-from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
+from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import KindFile, PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
+VECTORS_NAME = "vectors.imx"
 KIND = "VECT"
-#: Types of a stored component; codes of a scale belong to graph nodes alone.
-DTYPES = ("float32", "float16", "uint8", "int8")
-#: Bytes of pages handled at a time.
+#: Bytes of pages read or written at a time.
 _BLOCK_BYTES = 4 << 20
 
 
@@ -36,8 +35,8 @@ class RowFormat:
     dtype: str
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype: one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        if self.dtype not in PLAIN_DTYPES:
+            raise ValueError(f"dtype: one of {', '.join(PLAIN_DTYPES)}, not {self.dtype!r}")
         if not 1 <= self.dim < 2**28:
             raise ValueError(f"dim: 1..{2**28 - 1}, not {self.dim}")
 
@@ -53,25 +52,25 @@ class RowFormat:
 
     @property
     def rows_per_page(self) -> int:
-        """Vectors that fit a page; 0 when one is larger than a page."""
+        """Vectors on a page; 0 if a vector is larger than a page."""
         return PAGE_BYTES // self.vector_bytes
 
     @property
     def pages_per_row(self) -> int:
-        """Pages a vector needs; 1 when several share a page."""
+        """Pages of a vector; 1 if several vectors share a page."""
         return -(-self.vector_bytes // PAGE_BYTES)
 
     @property
     def rows_per_group(self) -> int:
-        """Vectors that are read together: `rows_per_page`, or 1."""
+        """Vectors read together: those of a page, or 1."""
         return max(1, self.rows_per_page)
 
     def n_pages(self, n_vectors: int) -> int:
-        """Pages of section ``vectors``."""
+        """Return the number of pages of section ``vectors``."""
         return -(-n_vectors // self.rows_per_group) * self.pages_per_row
 
     def pack(self, vectors: NDArray[Any]) -> NDArray[np.uint8]:
-        """Return the pages of `vectors`, shape (m, dim), the first of which starts a page."""
+        """Return the pages of `vectors`, shape (m, dim), of which the first starts a page: uint8."""
         group = self.rows_per_group
         n_groups = -(-len(vectors) // group)
         pages = np.zeros((n_groups, self.pages_per_row * PAGE_BYTES), np.uint8)
@@ -82,7 +81,7 @@ class RowFormat:
         return pages.reshape(-1)
 
     def unpack(self, pages: bytes) -> NDArray[Any]:
-        """Return all places of whole pages, shape (places, dim); those of no vector are zero."""
+        """Return all places of whole pages, shape (places, dim); unused places are zero."""
         group, used = self.rows_per_group, self.dim * self.element_dtype.itemsize
         data = np.frombuffer(pages, np.uint8).reshape(-1, self.pages_per_row * PAGE_BYTES)
         rows = data[:, : group * self.vector_bytes].reshape(-1, self.vector_bytes)
@@ -97,18 +96,20 @@ def write_vectors(
     vectors: NDArray[Any],
     max_norm: float = 0.0,
 ) -> None:
-    """Write vectors.imx; `vectors`, shape (n_vectors, dim), may be a mapped file. Memory: two blocks of 4 MiB.
+    """Write vectors.imx. Memory: two blocks of 4 MiB.
 
     Parameters
     ----------
+    vectors : array, shape (n_vectors, dim)
+        May be a mapped file.
     metric : {"l2", "ip", "cosine"}
     max_norm : float
-        Largest Euclidean norm of an input vector (metric ip).
+        Largest Euclidean norm of an input vector, for metric ip.
 
     Raises
     ------
     ValueError
-        If shape or type of `vectors` differ from the format.
+        If the shape or type of `vectors` differs from the format.
     """
     if vectors.shape != (n_vectors, row_format.dim) or vectors.dtype.name != row_format.dtype:
         raise ValueError(f"vectors: {n_vectors} of {row_format}, not {vectors.dtype} {vectors.shape}")
@@ -130,12 +131,12 @@ def write_vectors(
 
 
 def _blocks(row_format: RowFormat, n: int) -> Iterable[slice]:
-    """Rows that are handled together; they start pages."""
+    """Return the slices of rows that are read or written together; each starts a page."""
     step = row_format.rows_per_group * max(1, _BLOCK_BYTES // (row_format.pages_per_row * PAGE_BYTES))
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
 
-class VectorsFile:
+class VectorsFile(KindFile):
     """An opened vectors.imx; pages are checked as they are read.
 
     Attributes
@@ -151,24 +152,7 @@ class VectorsFile:
         If the file is not an intact vectors.imx.
     """
 
-    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            self._read_fields()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> VectorsFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    kind = KIND
 
     def read(self, first: int, count: int) -> NDArray[Any]:
         """Return the vectors of slots `first` to ``first + count``, shape (count, dim).
@@ -185,12 +169,12 @@ class VectorsFile:
         f = self.row_format
         group = first // f.rows_per_group
         n_groups = -(-(first + count) // f.rows_per_group) - group if count else 0
-        pages = self._file.read_pages("vectors", group * f.pages_per_row, n_groups * f.pages_per_row)
+        pages = self.file.read_pages("vectors", group * f.pages_per_row, n_groups * f.pages_per_row)
         skip = first - group * f.rows_per_group
         return f.unpack(pages)[skip : skip + count]
 
     def take(self, slots: NDArray[np.uint32]) -> NDArray[Any]:
-        """Return the vectors of some slots, in any order, (len(slots), dim). Memory: beside them 8 MiB of pages.
+        """Return the vectors of `slots`, in any order, (len(slots), dim). Memory: the result, and 8 MiB of pages.
 
         Raises
         ------
@@ -207,24 +191,23 @@ class VectorsFile:
         for first in range(0, len(slots), step):
             groups, places = np.divmod(slots[first : first + step].astype(np.int64), f.rows_per_group)
             numbers = groups[:, None] * f.pages_per_row + np.arange(f.pages_per_row)
-            pages = self._file.take_pages("vectors", numbers.ravel())
+            pages = self.file.take_pages("vectors", numbers.ravel())
             rows = f.unpack(pages.tobytes()).reshape(len(groups), f.rows_per_group, f.dim)
             found[first : first + step] = rows[np.arange(len(groups)), places]
         return found
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield (first slot, vectors) from front to back, about 4 MiB at a time."""
+        """Yield (first slot, vectors) in slot order, approximately 4 MiB at a time."""
         for rows in _blocks(self.row_format, self.n_vectors):
             yield rows.start, self.read(rows.start, rows.stop - rows.start)
 
-    def _read_fields(self) -> None:
-        file = self._file
+    def _read_fields(self, file: PageFile) -> None:
         self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
-        metric, dtype = file.field("metric", 1, len(METRIC_CODES)), file.field("dtype", 1, len(DTYPES))
-        self.metric = next(name for name, code in METRIC_CODES.items() if code == metric)
+        metric, dtype = file.field("metric", 1, len(METRIC_CODES)), file.field("dtype", 1, len(PLAIN_DTYPES))
+        self.metric = name_of(METRIC_CODES, metric)
         self.max_norm = f64_from_bits(file.field("max_norm"))
         try:
-            self.row_format = f = RowFormat(file.field("dim", 1), DTYPES[dtype - 1])
+            self.row_format = f = RowFormat(file.field("dim", 1), name_of(DTYPE_CODES, dtype))
         except ValueError as error:
             raise corrupt(self.path, "fields", "a vector that can exist", error) from error
         for name in ("vector_bytes", "rows_per_page", "pages_per_row"):

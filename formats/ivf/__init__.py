@@ -1,4 +1,4 @@
-"""The files of an IVF index: centroids, and batches of inverted lists.
+"""Files of an IVF index: centroids, and batches of inverted lists; and the opened whole (`index`).
 
-Imports `formats.index`, `formats.graph`, `formats.lsh` and `formats.pagefile`.
+Imports `formats.index`, `formats.graph`, `formats.pagefile` and `formats.errors`.
 """

@@ -1,10 +1,9 @@
-"""batch-*.imx: the inverted lists of one batch, page-aligned, longest first (docs/formats/ivf.md)."""
+"""batch-*.imx: the inverted lists of one batch, aligned to pages, longest first (docs/formats/ivf.md)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, SectionWriter
+from indexmill.formats.pagefile.reader import KindFile, PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter
 
 KIND = "IVFB"
 #: One entry of section ``directory``; pages count from the start of section ``lists``.
@@ -26,28 +26,28 @@ def batch_name(number: int) -> str:
 
 
 def batch_number(name: str) -> int | None:
-    """Return the number of the batch whose file has this name, None for other files."""
+    """Return the number of the batch whose file has this name; None for other files."""
     match = _NAME.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def ids_offset(sizes: NDArray[Any], row_bytes: int) -> NDArray[np.int64]:
-    """Return where the ids of lists of these sizes begin, in bytes after their first row."""
+    """Return the offset of the ids in lists of these sizes, in bytes from the first row."""
     return -(-sizes.astype(np.int64) * row_bytes // 4) * 4
 
 
 def list_pages(sizes: NDArray[Any], row_bytes: int) -> NDArray[np.int64]:
-    """Return the pages of lists of these sizes."""
+    """Return the number of pages of lists of these sizes."""
     return -(-(ids_offset(sizes, row_bytes) + 4 * sizes.astype(np.int64)) // PAGE_BYTES)
 
 
 def longest_first(sizes: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the lists in file order: longest first, equal ones by number; `sizes` is by number."""
+    """Return the numbers of lists in file order: longest first, ties by number; `sizes` is by number."""
     return np.argsort(-sizes.astype(np.int64), kind="stable").astype(np.uint32)
 
 
 def make_directory(sizes: NDArray[Any], row_bytes: int) -> NDArray[np.void]:
-    """Return the directory of a batch whose lists, by number, have these sizes: structured array of `ENTRY`."""
+    """Return the directory of a batch, a structured array of `ENTRY`; `sizes` is by the number of the list."""
     order = longest_first(sizes)
     directory = np.zeros(len(order), ENTRY)
     directory["list"], directory["size"] = order, sizes[order]
@@ -64,18 +64,18 @@ def write_batch(
     pieces: Iterable[tuple[NDArray[np.uint32], NDArray[np.uint8]]],
     n_vectors: int | None = None,
 ) -> None:
-    """Write the file of one batch, streamed; memory is one piece and the ids of one list.
+    """Write the file of one batch, streamed. Memory: one piece, and the ids of one list.
 
     Parameters
     ----------
     number, first_vector : int
-        Batch `number` holds the vectors from id `first_vector` on.
+        Number of the batch, and the least vector id in it.
     sizes : integer array, shape (n_lists,)
         Rows of each list, by number.
     pieces : iterable of (ids, rows)
-        uint32 (m,) and uint8 (m, row_bytes): list after list in file order, ids ascending within one.
+        uint32 (m,) and uint8 (m, row_bytes): list after list in file order, ids ascending within a list.
     n_vectors : int, optional
-        Vectors of the batch, where some lie in several lists; default: as many as rows.
+        Vectors of the batch, if some are in several lists; by default the number of rows.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def write_batch(
 
 
 class _Lists:
-    """Cuts pieces into lists, and puts ids behind the rows of each."""
+    """Writer that divides pieces into lists, and writes the ids after the rows of each."""
 
     def __init__(self, section: SectionWriter, sizes: list[int], row_bytes: int) -> None:
         self._section, self._sizes, self._row_bytes = section, sizes, row_bytes
@@ -126,7 +126,7 @@ class _Lists:
                 self._end()
 
     def _end(self) -> None:
-        """Write the ids of a list that has all its rows, fill its last page, and turn to the next one."""
+        """Write the ids of a complete list, fill its last page, and begin the next list."""
         size = np.array(self._sizes[self._at])
         gap = int(ids_offset(size, self._row_bytes)) - int(size) * self._row_bytes
         self._section.write(bytes(gap))
@@ -142,13 +142,13 @@ class _Lists:
             raise ValueError(f"{self._missing} vectors fewer than the sizes of the lists say")
 
 
-class BatchFile:
-    """An opened batch file: header and directory are checked, lists are read one by one.
+class BatchFile(KindFile):
+    """An opened batch file; header and directory are checked at once, lists are read one by one.
 
     Attributes
     ----------
     number, first_vector, n_vectors, n_rows, row_bytes : int
-        Rows of all lists are more than vectors where some lie in several.
+        There are more rows than vectors if some vectors are in several lists.
     directory : structured array of `ENTRY`, shape (n_lists,)
         In file order.
 
@@ -157,6 +157,8 @@ class BatchFile:
     FormatError
         If the file is not an intact batch of this index.
     """
+
+    kind = KIND
 
     def __init__(
         self,
@@ -167,26 +169,19 @@ class BatchFile:
         build_id: bytes | None = None,
         copies: int = 1,
     ) -> None:
-        self.path = Path(path)
-        with ExitStack() as stack:
-            self.file = file = stack.enter_context(PageFile(path, KIND, build_id))
-            self.number = file.field("batch", number, number)
-            self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
-            self.first_vector = file.field("first_vector", 0, 2**32 - 1 - self.n_vectors)
-            n = self.n_vectors
-            self.n_rows = n if copies == 1 else file.field("n_rows", n, n * copies)
-            file.field("n_lists", n_lists, n_lists)
-            self.row_bytes = file.field("row_bytes", row_bytes, row_bytes)
-            self.directory = np.frombuffer(file.section("directory", ENTRY.itemsize * n_lists), ENTRY)
-            self._check_directory()
-            file.payload_bytes("lists", self.lists_bytes)
-            self._stack = stack.pop_all()
+        self.number, self._n_lists, self.row_bytes, self._copies = number, n_lists, row_bytes, copies
+        super().__init__(path, build_id)
 
-    def __enter__(self) -> BatchFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
+    def _read_fields(self, file: PageFile) -> None:
+        file.field("batch", self.number, self.number)
+        n = self.n_vectors = file.field("n_vectors", 1, 2**32 - 1)
+        self.first_vector = file.field("first_vector", 0, 2**32 - 1 - n)
+        self.n_rows = n if self._copies == 1 else file.field("n_rows", n, n * self._copies)
+        file.field("n_lists", self._n_lists, self._n_lists)
+        file.field("row_bytes", self.row_bytes, self.row_bytes)
+        self.directory = np.frombuffer(file.section("directory", ENTRY.itemsize * self._n_lists), ENTRY)
+        self._check_directory()
+        file.payload_bytes("lists", self.lists_bytes)
 
     @property
     def lists_bytes(self) -> int:
@@ -211,7 +206,7 @@ class BatchFile:
             )
 
     def read_list(self, place: int) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Return ids, uint32 (size,), and rows, uint8 (size, row_bytes), of the list at a place of the directory.
+        """Return the ids, uint32 (size,), and rows, uint8 (size, row_bytes), of the list at `place` in the directory.
 
         Raises
         ------
@@ -228,11 +223,12 @@ class BatchFile:
         return ids, rows
 
     def check_ids(self, ids: NDArray[np.uint32], starts: NDArray[np.int64]) -> None:
-        """Refuse ids, of lists that begin at `starts`, that are not of this batch or do not ascend in a list.
+        """Check the ids of consecutive lists that start at `starts`.
 
         Raises
         ------
         CorruptFile
+            If an id is not of this batch, or ids do not ascend within a list.
         """
         if not len(ids):
             return

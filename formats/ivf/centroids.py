@@ -1,4 +1,4 @@
-"""centroids.imx: what the batches of an IVF index share, centroids and the codec of lists (docs/formats/ivf.md)."""
+"""centroids.imx: the data shared by all batches of an IVF index: centroids and codec (docs/formats/ivf.md)."""
 
 from __future__ import annotations
 
@@ -10,36 +10,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
-from indexmill.formats.graph.file import METRIC_CODES
-from indexmill.formats.graph.nodes import DTYPE_CODES
-from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
+from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "CENT"
 CENTROIDS_NAME = "centroids.imx"
 Codec = Literal["flat", "sq8", "pq"]
 #: Values of field ``codec``.
 CODEC_CODES: dict[Codec, int] = {"flat": 0, "sq8": 1, "pq": 2}
-#: Types that flat lists keep as they are; the codes of field ``dtype``.
-STORED = ("float32", "float16", "uint8", "int8")
 MAX_LISTS = 1 << 24
 MAX_COPIES = 255
-#: Edges of a centroid in the graph over them.
+#: Most neighbours of a centroid in the graph of centroids.
 MAX_DEGREE = 512
-#: As many as the decimal digits of a batch file's name can tell.
+#: Most batches, by the decimal digits in the name of a batch file.
 MAX_BATCHES = 10**6
 
 
 @dataclass(frozen=True, eq=False)
 class CellGraph:
-    """A graph over the centroids, searched in memory for those near a query.
+    """A graph over the centroids, searched in memory for the centroids near a query.
 
     Attributes
     ----------
     neighbours : uint32 array, shape (n_lists, degree)
-        Filled up with the centroid's own number.
+        Short lists are padded with the centroid's own number.
     entry : int
-        Where a search starts.
+        Centroid where a search starts.
     """
 
     neighbours: NDArray[np.uint32]
@@ -48,27 +46,27 @@ class CellGraph:
 
 @dataclass(frozen=True, eq=False)
 class Centroids:
-    """What the batches share.
+    """Data shared by all batches.
 
     Attributes
     ----------
     centroids : float32 array, shape (n_lists, dim)
         Finite.
     dtype : str
-        Type of a vector's components before the codec, one of `STORED`.
+        Type of a vector's components before the codec, one of `PLAIN_DTYPES`.
     metric : {"l2", "ip", "cosine"}
     max_norm : float
-        Largest Euclidean norm of an input vector (metric ip; else 0).
+        Largest Euclidean norm of an input vector for metric ip, else 0.
     n_vectors, n_batches : int
     codec : {"flat", "sq8", "pq"}
     scale : float32 array, shape (2, dim), or None
-        sq8: minimum and step of each component.
+        Minimum and step of each component, for sq8.
     codebook : Codebook or None
-        pq: of residuals, a vector less the centroid of its list.
+        Codebook of residuals, the vectors minus their list's centroid, for pq.
     copies : int
-        Lists that a vector lies in at most.
+        Most lists of a vector.
     graph : CellGraph or None
-        Where centroids are many.
+        Graph over the centroids, if there are many.
     """
 
     centroids: NDArray[np.float32]
@@ -90,12 +88,12 @@ class Centroids:
 
     @property
     def dim(self) -> int:
-        """Components of a stored vector, one more than the user's under inner product."""
+        """Components of a stored vector: for inner product, one more than the user's vectors have."""
         return int(self.centroids.shape[1])
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a vector in a list, without its id."""
+        """Bytes of a row, without its id."""
         if self.codebook is not None:
             return len(self.codebook.offsets) - 1
         return self.dim * (1 if self.codec == "sq8" else np.dtype(self.dtype).itemsize)
@@ -107,7 +105,7 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
     Raises
     ------
     ValueError
-        If the codec lacks its parameters or something has another shape.
+        If parameters of the codec are missing, or an array has the wrong shape.
     """
     if (made.scale is not None) != (made.codec == "sq8") or (made.codebook is not None) != (
         made.codec == "pq"
@@ -149,7 +147,7 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
 
 
 def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids:
-    """Read centroids.imx whole, every page checked.
+    """Read all of centroids.imx, every page checked.
 
     Raises
     ------
@@ -158,15 +156,13 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
     """
     with PageFile(path, KIND, build_id) as file:
         n_lists, dim = file.field("n_lists", 1, MAX_LISTS), file.field("dim", 1, 2**24)
-        dtypes = {code: name for name, code in DTYPE_CODES.items() if name in STORED}
-        metrics = {code: name for name, code in METRIC_CODES.items()}
+        dtype = name_of(DTYPE_CODES, file.field("dtype", 1, len(PLAIN_DTYPES)))
         codecs = {code: name for name, code in CODEC_CODES.items()}
-        dtype = dtypes[file.field("dtype", min(dtypes), max(dtypes))]
         codec = codecs[file.field("codec", 0, max(codecs))]
         made = Centroids(
             centroids=_floats(file, "centroids", (n_lists, dim)),
             dtype=dtype,
-            metric=metrics[file.field("metric", 1, max(metrics))],
+            metric=name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES))),
             max_norm=f64_from_bits(file.field("max_norm")),
             n_vectors=file.field("n_vectors", 1, 2**32 - 1),
             n_batches=file.field("n_batches", 1, MAX_BATCHES),

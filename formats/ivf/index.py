@@ -1,4 +1,4 @@
-"""A whole IVF index directory: what its batches share, opened, and all of it checked (docs/formats/ivf.md)."""
+"""An IVF index directory, opened, and the checks of its content (docs/formats/ivf.md)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,21 @@ import pyarrow as pa
 from indexmill.formats.errors import FormatError
 from indexmill.formats.index.ids import read_ids
 from indexmill.formats.index.manifest import FileEntry, parse_manifest
-from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.batch import BatchFile, batch_name, batch_number
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, read_centroids
 from indexmill.formats.pagefile.frame import corrupt
 
-#: Exact vectors beside lists of codes.
-VECTORS_NAME = "vectors.imx"
-
 
 class IvfFiles:
-    """An IVF index, opened: manifest and centroids are read, batches are opened one by one.
+    """An IVF index, opened; manifest and centroids are read at once, batches are opened one by one.
 
     Attributes
     ----------
     manifest : Manifest
     centroids : Centroids
     batches : list of FileEntry
-        By number; the files may be missing or damaged, which is found when one is opened.
+        Batch files by number; missing or damaged files are found when they are opened.
 
     Raises
     ------
@@ -54,7 +51,7 @@ class IvfFiles:
         return files
 
     def batch_sizes(self) -> list[int]:
-        """Return the vectors of each batch, by the manifest."""
+        """Return the number of vectors of each batch, according to the manifest."""
         return [int(size) for size in self.manifest.ivf["batches"]]
 
     def open_batch(self, number: int) -> BatchFile:
@@ -63,7 +60,7 @@ class IvfFiles:
         Raises
         ------
         FormatError
-            If it is missing, damaged or of another build.
+            If the file is missing, damaged or of another build.
         """
         path = self.path / self.batches[number].name
         c = self.centroids
@@ -72,12 +69,12 @@ class IvfFiles:
         return BatchFile(path, number, c.n_lists, c.row_bytes, self.identity, c.copies)
 
     def user_ids(self) -> pa.Array | None:
-        """Return the user id of each vector by vector id, or None if the vector id is the user id.
+        """Return the user id of each vector by vector id, or None if user ids are the vector ids.
 
         Raises
         ------
         FormatError
-            If ids.imx cannot be used.
+            If ids.imx is damaged or disagrees with the centroids.
         """
         path = self.path / "ids.imx"
         vector_ids, user_ids = read_ids(path, self.identity)
@@ -90,7 +87,7 @@ class IvfFiles:
 
 
 def ivf_problems(index: IvfFiles) -> Iterator[str]:
-    """Read every list of an IVF index and yield what is wrong beside checksums, of every batch."""
+    """Read every list of an IVF index, and yield a message for each problem in any batch."""
     expected: int | None = 0
     codebook = index.centroids.codebook
     n_centres = 256 if codebook is None else len(codebook.pivots)
@@ -104,14 +101,14 @@ def ivf_problems(index: IvfFiles) -> Iterator[str]:
                 yield from _batch_problems(batch, n_centres, index.centroids.copies)
         except (FormatError, OSError) as error:
             yield str(error)
-        expected = after  # None: it is not known where the next batch begins
+        expected = after  # None: the start of the next batch is unknown
     if expected not in (None, index.centroids.n_vectors):
         what = corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, index.centroids.n_vectors)
         yield str(what)
 
 
 def vectors_problems(index: IvfFiles) -> Iterator[str]:
-    """Yield what differs between exact vectors, where there are any, and what the lists code."""
+    """Yield a message if the exact vectors, if there are any, disagree with the lists."""
     path, c = index.path / VECTORS_NAME, index.centroids
     if not any(file.name == VECTORS_NAME for file in index.manifest.files):
         return

@@ -1,4 +1,4 @@
-"""Inverted lists across the batches of an IVF index, one after the other, in pieces of bounded size."""
+"""Inverted lists read across all batches of an IVF index, in pieces of bounded size."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PIECE_BYTES = 1 << 20
 
 
 class ListReader:
-    """The lists of all batches of an index; whatever is read is checked.
+    """Reader of the lists of all batches of an index; all data read is checked.
 
-    Memory: 20 bytes for each list of each batch, and a piece. One open file a batch.
+    Memory: 20 bytes for each list of each batch, and a piece. Every batch file stays open.
 
     Attributes
     ----------
     sizes : int64 array, shape (n_lists,)
-        Rows of each list.
+        Number of rows of each list, over all batches.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class ListReader:
 
     @property
     def piece_rows(self) -> int:
-        """Most rows that are read at a time."""
+        """Most rows read at a time."""
         return max(1, _PIECE_BYTES // self._row_bytes)
 
     def rows(self, number: int) -> Iterator[NDArray[np.uint8]]:
@@ -80,18 +80,18 @@ class ListReader:
             yield from self._ids(*part)
 
     def rows_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """Yield list and rows of all lists as they lie in the files, batch after batch, longest first.
+        """Yield list number and rows of all lists in file order: batch after batch, longest list first.
 
-        Pieces are those of `ids_in_file_order`; raises as `rows`.
+        Pieces are those of `ids_in_file_order`; raises errors as `rows`.
         """
         for number, part in self._parts_in_file_order():
             for rows in self._rows(*part):
                 yield number, rows
 
     def ids_in_file_order(self) -> Iterator[tuple[int, NDArray[np.uint32]]]:
-        """Yield list and ids of all lists as they lie in the files, batch after batch, longest first.
+        """Yield list number and ids of all lists in file order: batch after batch, longest list first.
 
-        Raises as `ids`.
+        Raises errors as `ids`.
         """
         for number, part in self._parts_in_file_order():
             for ids in self._ids(*part):
@@ -100,30 +100,30 @@ class ListReader:
     def _rows(self, batch: BatchFile, first_page: int, size: int) -> Iterator[NDArray[np.uint8]]:
         step = self.piece_rows
         for first in range(0, size, step):
-            some = min(step, size - first)
-            data = _span(batch, first_page, first * self._row_bytes, some * self._row_bytes)
-            yield np.frombuffer(data, np.uint8).reshape(some, self._row_bytes)
+            count = min(step, size - first)
+            data = _span(batch, first_page, first * self._row_bytes, count * self._row_bytes)
+            yield np.frombuffer(data, np.uint8).reshape(count, self._row_bytes)
 
     def _ids(self, batch: BatchFile, first_page: int, size: int) -> Iterator[NDArray[np.uint32]]:
         step = self.piece_rows
         begin = int(ids_offset(np.array(size), self._row_bytes))
         for first in range(0, size, step):
-            # one more in front, so that neighbouring pieces are compared too
+            # the id before the piece is read again, to compare it with the first one
             before = min(first, 1)
-            some = min(step, size - first)
-            data = _span(batch, first_page, begin + 4 * (first - before), 4 * (some + before))
+            count = min(step, size - first)
+            data = _span(batch, first_page, begin + 4 * (first - before), 4 * (count + before))
             ids = np.frombuffer(data, "<u4")
             batch.check_ids(ids, np.array([0]))
             yield ids[before:]
 
     def _parts_in_file_order(self) -> Iterator[tuple[int, tuple[BatchFile, int, int]]]:
-        """Yield list, and batch, first page and size, of each that is not empty."""
+        """Yield list number, and (batch, first page, size), of each list that is not empty."""
         for batch, _ in self._batches:
             for entry in batch.directory[batch.directory["size"] > 0]:
                 yield int(entry["list"]), (batch, int(entry["first_page"]), int(entry["size"]))
 
     def _parts(self, number: int) -> Iterator[tuple[BatchFile, int, int]]:
-        """Yield batch, first page and size of the list in each batch where it is not empty."""
+        """Yield (batch, first page, size) of the list in each batch where it is not empty."""
         for batch, places in self._batches:
             entry = batch.directory[places[number]]
             if entry["size"]:
@@ -131,7 +131,7 @@ class ListReader:
 
 
 def _span(batch: BatchFile, first_page: int, offset: int, count: int) -> memoryview:
-    """Return `count` bytes from `offset` on of a list that begins on a page."""
+    """Return `count` bytes from `offset` on of a list that starts at `first_page`."""
     page = offset // PAGE_BYTES
     pages = -(-(offset + count) // PAGE_BYTES) - page
     data = batch.file.read_pages("lists", first_page + page, pages)

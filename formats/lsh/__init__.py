@@ -1,4 +1,4 @@
-"""The files of an LSH index: hash functions, tables, and chains of 512-byte bucket blocks.
+"""Files of an LSH index: hash functions, tables, chains of bucket blocks; and the opened whole (`index`).
 
-Imports `formats.index` and `formats.pagefile`.
+Imports `formats.index`, `formats.pagefile` and `formats.errors`.
 """

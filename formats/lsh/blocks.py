@@ -1,4 +1,4 @@
-"""Bucket blocks, many at a time: headers, checksums, entries (docs/formats/lsh.md)."""
+"""Headers, checksums and entries of bucket blocks, many blocks at a time (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
 
-#: Where the fields of a block's header lie.
+#: Places of the fields in a block's header.
 CRC, COUNT, TAG, NEXT = slice(0, 4), slice(4, 6), slice(6, 8), slice(8, 16)
-#: Spreads the numbers of entries over the tags of their blocks.
+#: Distributes the numbers of table entries over the tags of blocks.
 _TAG_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def seal_blocks(
     blocks: NDArray[np.uint8], following: NDArray[np.uint64], entries: NDArray[np.uint64]
 ) -> None:
-    """Write into `blocks`, uint8 (n, block_bytes), the pointers `following` to the next ones, tags and checksums.
+    """Write pointers, tags and checksums into `blocks`, uint8 (n, block_bytes).
 
-    `entries`, uint64 (n,), are the numbers of the table entries to whose chains they belong.
+    Parameters
+    ----------
+    following : uint64 array, shape (n,)
+        Pointer from each block to the next block of its chain, or 0.
+    entries : uint64 array, shape (n,)
+        Number of the table entry of each block's chain.
     """
     blocks[:, TAG] = tags_of(entries).view(np.uint8).reshape(-1, 2)
     blocks[:, NEXT] = following.astype("<u8").view(np.uint8).reshape(-1, 8)
@@ -27,7 +32,7 @@ def seal_blocks(
 
 
 def tags_of(entries: NDArray[np.uint64]) -> NDArray[np.uint16]:
-    """Return the tags of the blocks of these entries."""
+    """Return the tags of blocks in the chains of these table entries, uint16."""
     return (entries * _TAG_FACTOR >> np.uint64(48)).astype("<u2")
 
 
@@ -39,7 +44,7 @@ def _checksums(blocks: NDArray[np.uint8]) -> NDArray[np.uint32]:
 
 
 def bad_checksums(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Return which of `blocks`, uint8 (n, block_bytes), have another checksum than they state."""
+    """Return the numbers of `blocks`, uint8 (n, block_bytes), whose checksum differs from the stated one."""
     return np.flatnonzero(_checksums(blocks) != _field(blocks, CRC, "<u4"))
 
 
@@ -49,12 +54,12 @@ def counts_of(blocks: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def next_of(blocks: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Return the pointer of each block."""
+    """Return the pointer of each block to the next, uint64."""
     return _field(blocks, NEXT, "<u8")
 
 
 def entries_of(blocks: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Return the entries of all blocks, one after the other; their counts were checked."""
+    """Return the entries of all blocks, one after the other; the counts must have been checked."""
     capacity = block_capacity(blocks.shape[1])
     laid = np.ascontiguousarray(blocks[:, HEADER_BYTES : HEADER_BYTES + ENTRY_BYTES * capacity])
     counts = counts_of(blocks)

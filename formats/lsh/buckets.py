@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.blocks import bad_checksums, counts_of, entries_of, next_of
 from indexmill.formats.lsh.shape import OFFSET_BITS, LshShape, first_offset
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import KindFile, PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHB"
 _SAME = ("id_bits", "fingerprint_bits", "block_bytes")
@@ -21,12 +22,12 @@ _SAME = ("id_bits", "fingerprint_bits", "block_bytes")
 def write_buckets(
     path: str | Path, shape: LshShape, n_blocks: int, longest_chain: int, blocks: Iterable[NDArray[np.uint8]]
 ) -> None:
-    """Write buckets.imx of sealed blocks, in pieces uint8 (m, block_bytes), `n_blocks` in all.
+    """Write buckets.imx from `n_blocks` sealed blocks, in pieces uint8 (m, block_bytes).
 
     Raises
     ------
     ValueError
-        If there are more or fewer.
+        If there are more or fewer blocks.
     """
     fields = dict(shape.fields()) | {name: getattr(shape, name) for name in _SAME}
     fields |= {"n_blocks": n_blocks, "n_entries": shape.n_entries, "longest_chain": longest_chain}
@@ -38,8 +39,8 @@ def write_buckets(
             raise ValueError(f"blocks: {n_blocks}, not {section.payload_bytes / shape.block_bytes}")
 
 
-class BucketsFile:
-    """An opened buckets.imx; whatever is read is checked.
+class BucketsFile(KindFile):
+    """An opened buckets.imx; all data read is checked.
 
     Attributes
     ----------
@@ -51,51 +52,40 @@ class BucketsFile:
         If the file is not an intact buckets.imx of an index of that shape.
     """
 
+    kind = KIND
+
     def __init__(self, path: str | Path, shape: LshShape, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
         self.shape = shape
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            shape.check_fields(self._file, *_SAME, "n_entries")
-            self.n_blocks = self._file.field("n_blocks", 1, shape.n_entries)
-            self.longest_chain = self._file.field("longest_chain", 1, self.n_blocks)
-            self._file.payload_bytes("blocks", self.n_blocks * shape.block_bytes)
-        except BaseException:
-            self._file.close()
-            raise
+        super().__init__(path, build_id)
 
-    def __enter__(self) -> BucketsFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def _read_fields(self, file: PageFile) -> None:
+        self.shape.check_fields(file, *_SAME, "n_entries")
+        self.n_blocks = file.field("n_blocks", 1, self.shape.n_entries)
+        self.longest_chain = file.field("longest_chain", 1, self.n_blocks)
+        file.payload_bytes("blocks", self.n_blocks * self.shape.block_bytes)
 
     def read(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Return `count` blocks from block `first` on, uint8 (count, block_bytes), checked but for their pointers.
+        """Return `count` blocks from block `first` on, uint8 (count, block_bytes), checked except for their pointers.
 
         Raises
         ------
         CorruptFile
-            If a page or a block has another checksum, a count is no count, or a slot is none.
+            If the checksum of a page or a block differs, or a count or a slot is out of range.
         """
         size = self.shape.block_bytes
         page = first * size // PAGE_BYTES
         pages = -(-(first + count) * size // PAGE_BYTES) - page
         skip = first * size - page * PAGE_BYTES
-        data = self._file.read_pages("blocks", page, pages)[skip : skip + count * size]
+        data = self.file.read_pages("blocks", page, pages)[skip : skip + count * size]
         blocks = np.frombuffer(data, np.uint8).reshape(count, size)
-        bad = lsh_blocks.bad_checksums(blocks)
+        bad = bad_checksums(blocks)
         if len(bad):
             raise self.corrupt(first + int(bad[0]), "CRC32C", "that of its bytes", "another")
-        counts = lsh_blocks.counts_of(blocks)
+        counts = counts_of(blocks)
         bad = np.flatnonzero((counts < 1) | (counts > self.shape.capacity))
         if len(bad):
             raise self.corrupt(first + int(bad[0]), "count", f"1..{self.shape.capacity}", counts[bad[0]])
-        slots, _ = self.split(lsh_blocks.entries_of(blocks))
+        slots, _ = self.split(entries_of(blocks))
         bad = np.flatnonzero(slots >= self.shape.n_vectors)
         if len(bad):
             block = first + int(np.searchsorted(np.cumsum(counts), bad[0], side="right"))
@@ -113,7 +103,7 @@ class BucketsFile:
         Raises
         ------
         CorruptFile
-            If no block begins there, or its run leaves the section.
+            If no block starts there, or its run exceeds the section.
         """
         size = self.shape.block_bytes
         offset, run = pointer & (1 << OFFSET_BITS) - 1, pointer >> OFFSET_BITS
@@ -130,14 +120,14 @@ class BucketsFile:
         Raises
         ------
         CorruptFile
-            If a block is damaged, or a pointer does not lead on: never an endless loop.
+            If a block is damaged, or a pointer does not lead to a later block, so that a cycle never loops.
         """
         number = self.block_number(pointer, where)
         entries = []
         while True:
             block = self.read(number, 1)
-            entries.append(lsh_blocks.entries_of(block))
-            pointer = int(lsh_blocks.next_of(block)[0])
+            entries.append(entries_of(block))
+            pointer = int(next_of(block)[0])
             if not pointer:
                 return np.concatenate(entries)
             after = self.block_number(pointer, f"{self.name(number)}: next pointer")
@@ -148,9 +138,9 @@ class BucketsFile:
             number = after
 
     def name(self, block: int) -> str:
-        """Return what an error calls block number `block`."""
+        """Return the name of block number `block` in errors."""
         return f"block {block} (offset {first_offset() + block * self.shape.block_bytes})"
 
     def corrupt(self, block: int, what: str, expected: object, got: object) -> CorruptFile:
-        """Return the error for something wrong in block number `block`."""
+        """Return the error for damage in block number `block`."""
         return corrupt(self.path, f"{self.name(block)}: {what}", expected, got)

@@ -1,4 +1,4 @@
-"""All chains of bucket blocks at once: which bucket each block belongs to (docs/formats/lsh.md)."""
+"""Buckets of all blocks, found by following all chains at once (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.blocks import next_of
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.lsh.shape import OFFSET_BITS, first_offset
 from indexmill.formats.pagefile.frame import corrupt
@@ -20,24 +20,24 @@ _MASK = np.uint64((1 << OFFSET_BITS) - 1)
 def read_blocks(
     index: LshFiles, numbers: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """Yield blocks in the order of `numbers`, at most `_STEP_BYTES` that follow each other in the file at a time."""
+    """Yield blocks and their numbers, in the order of `numbers`, up to `_STEP_BYTES` of adjacent blocks at a time."""
     step = _STEP_BYTES // index.shape.block_bytes
     cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
     for run in np.split(numbers, cuts):
         for at in range(0, len(run), step):
-            some = run[at : at + step]
-            yield index.buckets.read(int(some[0]), len(some)), some
+            part = run[at : at + step]
+            yield index.buckets.read(int(part[0]), len(part)), part
 
 
 def chain_owners(index: LshFiles) -> NDArray[np.int64]:
-    """Return the entry of `pointers` whose chain each block belongs to, having followed all chains.
+    """Return the table entry whose chain contains each block, int64 (n_blocks,), by following all chains.
 
     Memory: 8 bytes a bucket, 24 a block.
 
     Raises
     ------
     CorruptFile
-        At the first pointer that does not lead on, or if a block is in no chain or in two.
+        If a pointer does not lead to a later block, or a block is in no chain or in several.
     """
     pointers = index.tables.all_pointers()
     buckets = index.buckets
@@ -51,7 +51,7 @@ def chain_owners(index: LshFiles) -> NDArray[np.int64]:
         at = int(bad[0])
         raise buckets.corrupt(at, "chains", "one pointer that leads to it", f"{times[at]}")
     level, chains, longest = heads, entries, 0
-    while len(level):  # ends: every step leads to a greater block number
+    while len(level):  # terminates: every step leads to greater block numbers
         longest += 1
         owners[level] = chains
         after = following[level]
@@ -62,13 +62,13 @@ def chain_owners(index: LshFiles) -> NDArray[np.int64]:
 
 
 def _following(index: LshFiles) -> NDArray[np.int64]:
-    """Return the number of the block that each block leads to, greater than its own, or -1; reads them all."""
+    """Read all blocks; return the number of the block that follows each one, greater than its own, or -1."""
     buckets = index.buckets
     following = np.empty(buckets.n_blocks, np.int64)
     step = _STEP_BYTES // index.shape.block_bytes
     for first in range(0, buckets.n_blocks, step):
         blocks = buckets.read(first, min(step, buckets.n_blocks - first))
-        pointers = lsh_blocks.next_of(blocks)
+        pointers = next_of(blocks)
         led = np.flatnonzero(pointers)
         numbers = _block_numbers(
             index, pointers[led], lambda i, f=first, m=led: f"{buckets.name(f + m[i])}: next pointer"
@@ -78,14 +78,14 @@ def _following(index: LshFiles) -> NDArray[np.int64]:
             at = int(led[back[0]])
             name = buckets.name(int(numbers[back[0]]))
             raise buckets.corrupt(first + at, "next pointer", "a block further on (else a cycle)", name)
-        mine = following[first : first + len(blocks)]
-        mine[:] = -1
-        mine[led] = numbers
+        part = following[first : first + len(blocks)]
+        part[:] = -1
+        part[led] = numbers
     return following
 
 
 def _block_numbers(index: LshFiles, pointers: NDArray[np.uint64], where: object) -> NDArray[np.int64]:
-    """Return the numbers of the blocks that `pointers` lead to; ``where(i)`` says where pointer i stands."""
+    """Return the numbers of the blocks that `pointers` lead to; ``where(i)`` names the place of pointer i."""
     offsets, runs = (pointers & _MASK).astype(np.int64), (pointers >> np.uint64(OFFSET_BITS)).astype(np.int64)
     numbers, rest = np.divmod(offsets - first_offset(), index.shape.block_bytes)
     n = index.buckets.n_blocks

@@ -1,4 +1,4 @@
-"""functions.imx: hash functions, radii and parameters of an LSH index (docs/formats/lsh.md)."""
+"""functions.imx: hash functions, radii and search parameters of an LSH index (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import MOST_FUNCTIONS, MOST_RADII, MOST_TABLES, LshShape
-from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter, f64_from_bits
+from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
+from indexmill.formats.pagefile.reader import PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHF"
 
@@ -26,7 +27,7 @@ class HashFunctions:
     offsets : float32 array, shape (n_radii, n_tables, n_functions)
         b, in [0, w].
     multipliers : uint64 array, shape (n_tables, n_functions)
-        Odd; the upper 32 bits of their sum with the h_j, modulo 2^64, are the hash v.
+        Odd; the upper 32 bits of the sum of their products with the h_j, modulo 2^64, are the hash v.
     radii : float64 array, shape (n_radii,)
         R, ascending.
     width : float
@@ -46,11 +47,11 @@ class HashFunctions:
 
     @property
     def n_functions(self) -> int:
-        """M."""
+        """Number of functions m of a compound hash."""
         return int(self.projections.shape[1])
 
     def check(self) -> None:
-        """Raise `ValueError` unless shapes, types and values fit together."""
+        """Raise `ValueError` if shapes, types or values are invalid."""
         tables, functions, dim = self.projections.shape
         shapes = {
             "projections": ((tables, functions, dim), np.float32),
@@ -76,7 +77,7 @@ class HashFunctions:
 
 @dataclass(frozen=True)
 class SearchDefaults:
-    """What a search does unless told otherwise: c, S candidates a radius, T further buckets of each table."""
+    """Default parameters of a search: c, S candidates for each radius, T further buckets of each table."""
 
     ratio: float
     candidates: int
@@ -91,7 +92,7 @@ def write_functions(
     Raises
     ------
     ValueError
-        If the parts do not fit together.
+        If the functions are invalid or disagree with the shape.
     """
     functions.check()
     tables, m, dim = functions.projections.shape
@@ -124,7 +125,7 @@ def write_functions(
 def read_functions(
     path: str | Path, build_id: bytes | None = None
 ) -> tuple[LshShape, HashFunctions, SearchDefaults]:
-    """Read functions.imx whole, every page checked.
+    """Read all of functions.imx, every page checked.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from indexmill.formats.index import ids
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.index.vectors import VectorsFile
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.lsh import functions
 from indexmill.formats.lsh.buckets import BucketsFile
 from indexmill.formats.lsh.tables import TablesFile
@@ -18,9 +18,9 @@ from indexmill.formats.pagefile.frame import corrupt
 
 
 class LshFiles:
-    """All parts of one LSH index, opened; every page file carries the manifest's build id.
+    """All parts of one LSH index, opened; every page file has the manifest's build id.
 
-    Functions and ids are read whole; vectors, tables and buckets as they are asked for.
+    Functions and ids are read completely; vectors, tables and buckets on demand.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class LshFiles:
     tables : TablesFile
     buckets : BucketsFile
     user_ids : pyarrow Array or None
-        User id of each slot; None if the vector id, which is the slot, is the user id.
+        User id of each slot; None if user ids are the vector ids, which are the slots.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class LshFiles:
         identity = self.manifest.page_file_build_id
         self.shape, self.functions, self.defaults = functions.read_functions(path / "functions.imx", identity)
         with ExitStack() as stack:
-            self.vectors = stack.enter_context(VectorsFile(path / "vectors.imx", identity))
+            self.vectors = stack.enter_context(VectorsFile(path / VECTORS_NAME, identity))
             self.tables = stack.enter_context(TablesFile(path / "tables.imx", self.shape, identity))
             self.buckets = stack.enter_context(BucketsFile(path / "buckets.imx", self.shape, identity))
             vector_ids, self.user_ids = ids.read_ids(path / "ids.imx", identity)
@@ -70,15 +70,15 @@ class LshFiles:
     def _check_agreement(self, n_ids: int) -> None:
         n, dim = self.shape.n_vectors, self.functions.dim
         for name, field, got, want in (
-            ("vectors.imx", "n_vectors", self.vectors.n_vectors, n),
-            ("vectors.imx", "dim", self.vectors.row_format.dim, dim),
+            (VECTORS_NAME, "n_vectors", self.vectors.n_vectors, n),
+            (VECTORS_NAME, "dim", self.vectors.row_format.dim, dim),
             ("ids.imx", "n_vertices", n_ids, n),
         ):
             if got != want:
                 raise corrupt(self.path / name, f"field {field!r}", f"{want} as in functions.imx", got)
 
     def cells(self, table: int, vectors: NDArray[np.floating | np.integer]) -> NDArray[np.float64]:
-        """Return t, float64 (n_radii, n_functions, n_vectors): where `vectors` lie in the grids of one table."""
+        """Return the grid positions t of `vectors` in one table, float64 (n_radii, n_functions, n_vectors)."""
         f = self.functions
         projected = (f.projections[table] @ vectors.astype(np.float32).T).astype(np.float64)
         offsets = f.offsets[:, table, :, None].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Numbers of an LSH index and what follows from them: table entries, pointers, bucket blocks (docs/formats/lsh.md)."""
+"""Sizes of an LSH index, and of its table entries, pointers and bucket blocks (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from indexmill.formats.pagefile.reader import PageFile
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 HEADER_BYTES, ENTRY_BYTES = 16, 5
 ENTRY_BITS, HASH_BITS = 40, 32
-#: A pointer: offset of a block in its lower bits, above them how many blocks of the chain lie there without a gap.
+#: Lowest bits of a pointer, which hold the offset of a block; the others hold its run, the blocks without a gap there.
 OFFSET_BITS = 48
 MOST_RUN = 2**16 - 1
 MOST_TABLES, MOST_RADII, MOST_FUNCTIONS = 2**16 - 1, 256, 256
-#: Bits that choose a bucket, at most.
+#: Most bits that choose a bucket.
 MOST_HASH_BITS = 31
-#: Buckets of one radius that a search looks at, and further buckets of a table, at most: the reader lists no more.
+#: Most buckets of a radius, and most further buckets of a table, that the reader visits.
 MOST_TARGETS, MOST_PROBES = 1 << 18, 2**16 - 1
 
 
 @dataclass(frozen=True)
 class LshShape:
-    """How many of everything an LSH index has.
+    """Sizes of an LSH index.
 
     Attributes
     ----------
     n_vectors : int
         n, below 2^32.
     n_tables, n_radii : int
-        L compound hashes for each of r radii.
+        L tables for each of r radii.
     hash_bits : int
-        u: a table has 2^u buckets.
+        u; a table has 2^u buckets.
     block_bytes : int
-        B, of a bucket block.
+        B, the size of a bucket block.
     """
 
     n_vectors: int
@@ -66,7 +66,7 @@ class LshShape:
 
     @property
     def fingerprint_bits(self) -> int:
-        """Bits of a hash, beside those that choose the bucket, that an entry keeps."""
+        """Bits of a hash in an entry, besides those that choose the bucket."""
         return min(HASH_BITS - self.hash_bits, ENTRY_BITS - self.id_bits)
 
     @property
@@ -76,12 +76,12 @@ class LshShape:
 
     @property
     def buckets_per_table(self) -> int:
-        """2^u."""
+        """Number of buckets of a table, 2^u."""
         return 1 << self.hash_bits
 
     @property
     def n_pointers(self) -> int:
-        """Buckets of all tables, the empty ones too."""
+        """Buckets of all tables, including empty ones."""
         return self.n_radii * self.n_tables << self.hash_bits
 
     @property
@@ -100,7 +100,7 @@ class LshShape:
         return {name: getattr(self, name) for name in names}
 
     def check_fields(self, file: PageFile, *more: str) -> None:
-        """Raise `CorruptFile` unless the fields of `file` say the same."""
+        """Raise `CorruptFile` unless the fields of `file` agree with these sizes."""
         for name in (*self.fields(), *more):
             value = int(getattr(self, name))
             got = file.field(name)
@@ -109,22 +109,22 @@ class LshShape:
 
 
 def block_capacity(block_bytes: int) -> int:
-    """Return the entries of a full block."""
+    """Return the number of entries of a full block."""
     return (block_bytes - HEADER_BYTES) // ENTRY_BYTES
 
 
 def most_probes(n_tables: int) -> int:
-    """Return the further buckets of each of `n_tables` tables that a search can look at."""
+    """Return the most further buckets of each of `n_tables` tables that a search can visit."""
     return min(MOST_PROBES, MOST_TARGETS // n_tables - 1)
 
 
 def first_offset() -> int:
-    """Return where the first block lies in buckets.imx."""
+    """Return the offset of the first block in buckets.imx."""
     return PAGE_BYTES
 
 
 def pointers_to(blocks: np.ndarray, lengths: np.ndarray, block_bytes: int) -> np.ndarray:
-    """Return pointers to block numbers `blocks` from which `lengths` blocks follow each other; 0 for no length."""
+    """Return pointers to runs of `lengths` consecutive blocks from numbers `blocks` on; 0 for length 0."""
     run = np.minimum(lengths, MOST_RUN).astype(np.uint64)
     offset = np.uint64(first_offset()) + blocks.astype(np.uint64) * np.uint64(block_bytes)
     return np.where(lengths > 0, run << np.uint64(OFFSET_BITS) | offset, np.uint64(0))

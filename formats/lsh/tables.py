@@ -1,4 +1,4 @@
-"""tables.imx: where the chain of each bucket begins, and which buckets are empty (docs/formats/lsh.md)."""
+"""tables.imx: the pointer to the chain of each bucket, and a bitmap of occupied buckets (docs/formats/lsh.md)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from numpy.typing import NDArray
 
 from indexmill.formats.lsh.shape import LshShape
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt
-from indexmill.formats.pagefile.reader import PageFile, PageFileWriter
+from indexmill.formats.pagefile.reader import KindFile, PageFile
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 KIND = "LSHT"
-#: Pointers handled at a time: whole pages of them and of their bits.
+#: Pointers read or written at a time: whole pages of pointers and of bits.
 _BLOCK = 1 << 19
 
 
 def write_tables(path: str | Path, shape: LshShape, pointers: NDArray[np.uint64]) -> None:
-    """Write tables.imx; `pointers`, shape (n_radii, n_tables, 2^u), may be a mapped file. Memory: blocks of 4 MiB.
+    """Write tables.imx. Memory: blocks of 4 MiB.
+
+    Parameters
+    ----------
+    pointers : uint64 array, shape (n_radii, n_tables, 2^u)
+        May be a mapped file.
 
     Raises
     ------
     ValueError
-        If there are more or fewer.
+        If there are more or fewer pointers.
     """
     flat = pointers.reshape(-1)
     if len(flat) != shape.n_pointers:
@@ -38,7 +44,7 @@ def write_tables(path: str | Path, shape: LshShape, pointers: NDArray[np.uint64]
                 section.write(np.packbits(block != 0, bitorder="little"))
 
 
-class TablesFile:
+class TablesFile(KindFile):
     """An opened tables.imx; pages are checked as they are read.
 
     Raises
@@ -47,35 +53,24 @@ class TablesFile:
         If the file is not an intact tables.imx of an index of that shape.
     """
 
+    kind = KIND
+
     def __init__(self, path: str | Path, shape: LshShape, build_id: bytes | None = None) -> None:
-        self.path = Path(path)
         self.shape = shape
-        self._file = PageFile(path, KIND, build_id)
-        try:
-            shape.check_fields(self._file)
-            self.n_buckets = self._file.field("n_buckets", 1, shape.n_pointers)
-            self._file.payload_bytes("pointers", 8 * shape.n_pointers)
-            self._file.payload_bytes("occupied", shape.bitmap_bytes)
-        except BaseException:
-            self._file.close()
-            raise
+        super().__init__(path, build_id)
 
-    def __enter__(self) -> TablesFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+    def _read_fields(self, file: PageFile) -> None:
+        self.shape.check_fields(file)
+        self.n_buckets = file.field("n_buckets", 1, self.shape.n_pointers)
+        file.payload_bytes("pointers", 8 * self.shape.n_pointers)
+        file.payload_bytes("occupied", self.shape.bitmap_bytes)
 
     def pointers(self, first: int, count: int) -> NDArray[np.uint64]:
         """Return `count` entries of section ``pointers`` from entry `first` on."""
         page = 8 * first // PAGE_BYTES
         pages = -(-8 * (first + count) // PAGE_BYTES) - page if count else 0
         skip = first - page * PAGE_BYTES // 8
-        return np.frombuffer(self._file.read_pages("pointers", page, pages), "<u8")[skip : skip + count]
+        return np.frombuffer(self.file.read_pages("pointers", page, pages), "<u8")[skip : skip + count]
 
     def pointer(self, radius: int, table: int, bucket: int) -> int:
         """Return the pointer of one bucket."""
@@ -83,8 +78,8 @@ class TablesFile:
         return int(self.pointers(entry, 1)[0])
 
     def occupied(self) -> NDArray[np.uint8]:
-        """Return the occupancy bitmap, bits from the least on."""
-        return np.frombuffer(self._file.section("occupied"), np.uint8)
+        """Return the bitmap of occupied buckets, uint8, lowest bit first."""
+        return np.frombuffer(self.file.section("occupied"), np.uint8)
 
     def all_pointers(self) -> NDArray[np.uint64]:
         """Return all pointers, checked against the bitmap.
@@ -92,7 +87,7 @@ class TablesFile:
         Raises
         ------
         CorruptFile
-            At the first bucket of which the two say different things.
+            At the first bucket where pointers and bitmap disagree.
         """
         pointers = self.pointers(0, self.shape.n_pointers)
         bits = np.unpackbits(self.occupied(), bitorder="little")

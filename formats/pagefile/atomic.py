@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: temporary name, fsync, rename, fsync of the directory."""
+"""Atomic writes: temporary name, fsync, rename, fsync of the directory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: Of Linux's renameat2: paths are relative to the working directory; swap two names in one step.
+#: Arguments of Linux's renameat2: paths relative to the working directory; exchange two names.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-#: What kernels without it, file systems without the exchange, and sandboxes that hide either answer.
+#: Errors of kernels without renameat2, of file systems without the exchange, and of sandboxes that hide either.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 
 def fsync_dir(directory: str | Path) -> None:
-    """Make the names in `directory` durable; a rename survives a power cut only after this."""
+    """Make the names in `directory` durable: only then does a rename survive a power failure."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -31,10 +31,10 @@ def fsync_dir(directory: str | Path) -> None:
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a new binary file (readable and seekable too) that takes the name `path` when the block ends well.
+    """Open a new binary file, also readable and seekable, which becomes `path` when the block succeeds.
 
-    The temporary name starts with a dot and lies in the same directory, since a rename cannot cross file
-    systems. When the block raises, the temporary file is removed and `path` stays what it was.
+    The temporary file starts with a dot and is in the same directory, because a rename cannot cross file systems. If
+    the block raises, the temporary file is removed and `path` stays unchanged.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def write_json_atomic(path: str | Path, value: Mapping[str, Any]) -> None:
     Raises
     ------
     ValueError
-        If `value` holds NaN or infinity, which JSON cannot say.
+        If `value` contains NaN or infinity, which JSON cannot represent.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     with atomic_write(path) as file:
@@ -69,7 +69,7 @@ def write_json_atomic(path: str | Path, value: Mapping[str, Any]) -> None:
 
 
 def link_or_copy(source: str | Path, target: str | Path) -> None:
-    """Give a file a second name, or a copy where the file system has no hard links or it is another one."""
+    """Create a hard link to a file, or a copy if the file system has no hard links or is another one."""
     try:
         os.link(source, target)
     except OSError:
@@ -77,18 +77,18 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
 
 
 def exchange(first: str | Path, second: str | Path) -> bool:
-    """Swap the names of two files or directories in one step, so that neither name is ever free.
+    """Exchange the names of two files or directories in one step, so that both names always exist.
 
     Returns
     -------
     bool
-        False, with nothing changed, where the system or the file system cannot do it: systems other than Linux,
-        kernels before 3.15, some network file systems.
+        False, with nothing changed, if it is not supported: systems other than Linux, kernels before 3.15, some
+        network file systems.
 
     Raises
     ------
     OSError
-        If either is missing, or on another file system than the other.
+        If one is missing, or they are on different file systems.
     """
     rename = _renameat2()
     if rename is None:
@@ -103,7 +103,7 @@ def exchange(first: str | Path, second: str | Path) -> bool:
 
 @cache
 def _renameat2() -> Callable[..., int] | None:
-    """The C library's function, in glibc since 2.28 and musl since 1.2.4."""
+    """Return the C library's function (glibc since 2.28, musl since 1.2.4), or None."""
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:
         return None

@@ -1,4 +1,4 @@
-"""Whole files front to back past the page cache: O_DIRECT into aligned buffers, pages checked on the way."""
+"""Sequential reads of sections that bypass the page cache: O_DIRECT into aligned buffers, every page checked."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from indexmill.formats.pagefile.frame import PAGE_BYTES, corrupt, page_checksums
 from indexmill.formats.pagefile.reader import PageFile
 
-#: Bytes of one read: large enough that a disk reads sequentially, a multiple of the page.
+#: Bytes of a read, a multiple of the page: large enough for sequential reads.
 READ_BYTES = 8 << 20
-#: Pieces that are read beside the one that is checked.
+#: Pieces read while one is checked.
 _READERS = 2
-#: What file systems without O_DIRECT answer.
+#: Errors of file systems without O_DIRECT.
 _NO_DIRECT = (errno.EINVAL, errno.ENOTSUP)
 
 
 def aligned_buffer(n_bytes: int) -> NDArray[np.uint8]:
-    """Return uint8 (n_bytes,) in memory that begins at a page, as O_DIRECT wants it."""
+    """Return a uint8 array (n_bytes,) in memory aligned to a page, as O_DIRECT requires."""
     memory = mmap.mmap(-1, max(n_bytes, PAGE_BYTES))
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
@@ -36,8 +36,8 @@ def aligned_buffer(n_bytes: int) -> NDArray[np.uint8]:
 def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
     """Read all pages of a section into `out`, each checked, without leaving them in the page cache.
 
-    While one piece is checked the next two are read: a reader that is back waits for the interpreter's lock, which the
-    checker holds, and the disk must not wait with it.
+    The next two pieces are read while one is checked: a finished read waits for the interpreter's lock, which the check
+    holds, and the disk must not idle meanwhile.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def read_section(file: PageFile, section: str, out: NDArray[np.uint8]) -> None:
     with _opened(file.path) as (handle, direct), ThreadPoolExecutor(_READERS, "read-section") as readers:
 
         def read(done: int) -> None:
-            """Read the piece that begins at `done`."""
+            """Read the piece that starts at `done`."""
             last = min(done + READ_BYTES, end)
             while done < last:
                 took = os.preadv(handle, [out.data[done:last]], start + done)
@@ -91,7 +91,7 @@ def _check(path: Path, data: NDArray[np.uint8], page: int, stored: NDArray[np.ui
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[int, bool]]:
-    """Open for reading past the page cache where the file system can; tells whether it can."""
+    """Open a file for reading without the page cache, if possible; yield the handle and whether it is possible."""
     flag = getattr(os, "O_DIRECT", 0)
     direct = bool(flag)
     try:

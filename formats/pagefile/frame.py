@@ -1,4 +1,4 @@
-"""Header, footer and checksums of a page file: bytes to values and back (docs/formats/pagefile.md)."""
+"""Encoding and decoding of a page file's header, footer and checksums (docs/formats/pagefile.md)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from indexmill.formats.errors import CorruptFile, ForeignFile, TooNew, TooOld
 
 #: Unit of reading, of addressing and of checksums.
 PAGE_BYTES = 4096
-#: Format (major, minor), written at offset 12 of every page file and as ``format`` in the manifest. A reader
-#: refuses another major (`TooNew`, `TooOld`); a higher minor only adds sections and fields, which it ignores.
+#: Format version (major, minor), written at offset 12 of every page file and as ``format`` in the manifest. A reader
+#: refuses another major version (`TooNew`, `TooOld`); a higher minor only adds sections and fields, which it ignores.
 VERSION = (1, 3)
-#: Oldest major this code still reads.
+#: Oldest major version that is read.
 OLDEST_MAJOR = 1
 
 BUILD_ID_BYTES = 16
-#: Bytes of the header that the build id cannot cover, because it decides them: itself and the header's CRC.
+#: Bytes of the header not covered by the build id, because they depend on it: the id itself and the header's CRC.
 BUILD_ID_SPAN = (16, 32)
 HEADER_CRC_SPAN = (PAGE_BYTES - 4, PAGE_BYTES)
 
 MAX_SECTIONS = 16
 MAX_FIELDS = 100
-#: Name of the last section: one CRC32C for each page between the header and itself.
+#: Name of the last section, with one CRC32C for each page between the header and this section.
 CRC_SECTION = "crc"
 
 _MAGIC = b"\x89IMILL\r\n"
@@ -53,7 +53,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Header:
-    """What a header page says.
+    """Content of a header page.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Header:
 
 
 def pages_for(payload_bytes: int) -> int:
-    """Pages that hold `payload_bytes` bytes."""
+    """Return the number of pages of `payload_bytes` bytes."""
     return -(-payload_bytes // PAGE_BYTES)
 
 
@@ -91,19 +91,19 @@ def f64_from_bits(bits: int) -> float:
 
 
 def checksum(data: bytes, start: int = 0) -> int:
-    """CRC32C of `data`, continuing from the checksum `start` of what came before."""
+    """Return the CRC32C of `data`, continued from the checksum `start` of the data before it."""
     return int(google_crc32c.extend(start, data))
 
 
 def page_checksums(pages: memoryview) -> NDArray[np.uint32]:
-    """CRC32C of each page; `pages` is a view of bytes whose length is a multiple of 4096."""
+    """Return the CRC32C of each page; `pages` is a view of bytes whose length is a multiple of 4096."""
     value = google_crc32c.value
     parts = (value(pages[at : at + PAGE_BYTES].tobytes()) for at in range(0, len(pages), PAGE_BYTES))
     return np.fromiter(parts, dtype="<u4", count=len(pages) // PAGE_BYTES)
 
 
 def corrupt(path: str | Path, where: str, expected: object, got: object) -> CorruptFile:
-    """Return the error for bytes of `path` that differ from what was written."""
+    """Return the error for bytes of `path` that differ from those written."""
     what = f"{path}: {where}: expected {expected}, got {got}"
     error = CorruptFile(f"{what}; restore the file from a copy or build the index again")
     error.path = str(path)
@@ -111,12 +111,12 @@ def corrupt(path: str | Path, where: str, expected: object, got: object) -> Corr
 
 
 def pack_header(header: Header) -> bytes:
-    """Return the header page, its CRC included.
+    """Return the header page, including its CRC.
 
     Raises
     ------
     ValueError
-        If the kind, a name, a value or a count does not fit the format.
+        If the kind, a name, a value or a count violates the format.
     """
     if not re.fullmatch("[A-Z]{4}", header.kind):
         raise ValueError(f"kind must be four ASCII capitals, not {header.kind!r}")
@@ -133,7 +133,7 @@ def pack_header(header: Header) -> bytes:
 
 
 def unpack_header(page: bytes, path: str | Path, file_bytes: int, kind: str | None) -> Header:
-    """Check a header page in the order of the specification and return what it says.
+    """Check a header page in the order of the specification, and return its content.
 
     Parameters
     ----------
@@ -142,18 +142,18 @@ def unpack_header(page: bytes, path: str | Path, file_bytes: int, kind: str | No
     path : str or Path
         Named in errors.
     file_bytes : int
-        Real size of the file.
+        Actual size of the file.
     kind : str or None
-        The kind the caller wants; None takes any.
+        The required kind; None accepts any.
 
     Raises
     ------
     ForeignFile
-        Too short, or the magic is not ours.
+        If the file is too short, or has another magic.
     TooNew, TooOld
-        The major version is outside what this code reads.
+        If this version does not read the major version.
     CorruptFile
-        Anything else is not as specified.
+        If anything else violates the specification.
     """
     if file_bytes < 2 * PAGE_BYTES or len(page) != PAGE_BYTES:
         raise ForeignFile(
@@ -196,7 +196,7 @@ def unpack_header(page: bytes, path: str | Path, file_bytes: int, kind: str | No
 
 
 def check_version(major: int, minor: int, path: str | Path) -> None:
-    """Raise `TooNew` or `TooOld` unless this code reads major version `major`."""
+    """Raise `TooNew` or `TooOld` unless major version `major` is supported."""
     known = f"{OLDEST_MAJOR}" if VERSION[0] == OLDEST_MAJOR else f"{OLDEST_MAJOR} to {VERSION[0]}"
     what = f"{path}: format version: expected major {known}, got {major}.{minor}"
     if major > VERSION[0]:
@@ -206,12 +206,12 @@ def check_version(major: int, minor: int, path: str | Path) -> None:
 
 
 def pack_footer(file_bytes: int, crc_section_checksum: int) -> bytes:
-    """Return the footer page, its CRC included."""
+    """Return the footer page, including its CRC."""
     return seal_page(_FOOTER.pack(_FOOTER_MAGIC, file_bytes, crc_section_checksum))
 
 
 def unpack_footer(page: bytes, path: str | Path, file_bytes: int) -> int:
-    """Check a footer page and return the CRC32C of the pages of section ``crc``.
+    """Check a footer page, and return the CRC32C of the pages of section ``crc``.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def _check_sections(sections: tuple[Section, ...], path: str | Path, file_bytes:
 
 
 def seal_page(start: bytes) -> bytes:
-    """Return the page that starts with `start`, zero padded, and ends with the CRC32C of the rest."""
+    """Return the page that starts with `start`, padded with zeros, and ends with the CRC32C of the rest."""
     page = start.ljust(PAGE_BYTES, b"\0")[: -_CRC.size]
     return page + _CRC.pack(checksum(page))
 

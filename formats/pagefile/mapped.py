@@ -1,7 +1,7 @@
-"""Arrays in mapped files, with their space on the disk taken before anything is written.
+"""Arrays in mapped files, whose space on the disk is allocated before anything is written.
 
-A page of a sparse file that finds the disk full when it is written back ends the process with SIGBUS; space that
-is taken at the start is refused with an error instead.
+If the disk is full when a page of a sparse file is written back, the process ends with SIGBUS. Allocating the space at
+the start raises an error instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from indexmill.formats.errors import BudgetError
 
 
 def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Create a .npy file of zeros and map it for reading and writing; call ``flush()`` when it is written.
+    """Create a .npy file of zeros, and map it for reading and writing; call ``flush()`` after writing.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def create_npy(path: str | Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np
 
 
 def create_raw(path: str | Path, dtype: DTypeLike, n: int) -> np.memmap[Any, Any]:
-    """Create a file of `n` zeros without a header, n at least 1, and map it; raises as `create_npy` does."""
+    """Create a file of `n` zeros without a header, n at least 1, and map it; raises errors as `create_npy`."""
     array = np.memmap(path, np.dtype(dtype), "w+", shape=(n,))
     _take_space(path)
     return array

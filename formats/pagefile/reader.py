@@ -1,7 +1,7 @@
-"""Page files: the frame of every ``.imx`` file (docs/formats/pagefile.md).
+"""Reader of page files, the frame of every ``.imx`` file (docs/formats/pagefile.md).
 
-`PageFileWriter` streams sections out, `PageFile` reads them back. A CRC32C covers every byte of a file: the
-header's own, the footer's own, one a page in section ``crc``, and the footer's over that section.
+Every byte of a file is covered by a CRC32C: the header's own, the footer's own, one for each page in section ``crc``,
+and the footer's over that section. `pagefile.writer` writes page files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,45 +22,29 @@ from indexmill.formats.pagefile.frame import (
     CRC_SECTION,
     HEADER_CRC_SPAN,
     PAGE_BYTES,
-    VERSION,
     Section,
     checksum,
     corrupt,
-    f64_from_bits,
-    f64_to_bits,
     page_checksums,
     pages_for,
     unpack_footer,
     unpack_header,
 )
-from indexmill.formats.pagefile.writer import PageFileWriter, SectionWriter, stamp_build_id
 
-__all__ = [
-    "PAGE_BYTES",
-    "VERSION",
-    "PageFile",
-    "PageFileWriter",
-    "SectionWriter",
-    "content_digest",
-    "f64_from_bits",
-    "f64_to_bits",
-    "stamp_build_id",
-]
-
-#: Bytes read at a time when a whole file is streamed: a multiple of the page, large enough for any disk.
+#: Bytes read at a time when a whole file is streamed, a multiple of the page.
 _STREAM_BYTES = 4 << 20
 
 
 class PageFile:
-    """An opened page file: header and footer are checked when it is opened, a page's CRC whenever it is read.
+    """An opened page file; header and footer are checked when it is opened, every page when it is read.
 
     Parameters
     ----------
     path : str or Path
     kind : str
-        The kind it must have.
+        The kind that the file must have.
     build_id : bytes, optional
-        The 16 bytes it must carry; unchecked if absent.
+        The 16 bytes that the file must have; not checked by default.
 
     Raises
     ------
@@ -100,7 +85,7 @@ class PageFile:
         return self.header.fields
 
     def field(self, name: str, least: int = 0, greatest: int = 2**64 - 1) -> int:
-        """Return the field `name`; raises `CorruptFile` if it is absent or outside [least, greatest]."""
+        """Return field `name`; raises `CorruptFile` if it is missing or outside [least, greatest]."""
         value = self.fields.get(name)
         if value is None or not least <= value <= greatest:
             got = "nothing" if value is None else value
@@ -108,11 +93,11 @@ class PageFile:
         return value
 
     def has_section(self, name: str) -> bool:
-        """Whether the file has a section `name`."""
+        """Return whether the file has a section `name`."""
         return name in self._sections
 
     def payload_bytes(self, name: str, expected: int | None = None) -> int:
-        """Payload of section `name`; raises `CorruptFile` if it is absent or not `expected` bytes long."""
+        """Return the payload bytes of section `name`; raises `CorruptFile` if it is missing or not as `expected`."""
         if name not in self._sections:
             raise corrupt(self.path, "section table", f"a section {name!r}", sorted(self._sections))
         got = self._sections[name].payload_bytes
@@ -121,12 +106,12 @@ class PageFile:
         return got
 
     def section_entry(self, name: str) -> Section:
-        """Where section `name` lies; raises `CorruptFile` if it is absent."""
+        """Return the table entry of section `name`; raises `CorruptFile` if it is missing."""
         self.payload_bytes(name)
         return self._sections[name]
 
     def stored_checksums(self, first: int, count: int) -> NDArray[np.uint32]:
-        """CRC32Cs of `count` pages of the file from page `first` on, as section ``crc`` has them."""
+        """Return the CRC32Cs in section ``crc`` of `count` pages of the file, from page `first` on."""
         crc_at = self._sections[CRC_SECTION].first_page * PAGE_BYTES
         return np.frombuffer(self._read(crc_at + 4 * (first - 1), 4 * count), dtype="<u4")
 
@@ -136,12 +121,12 @@ class PageFile:
         Parameters
         ----------
         expected : int, optional
-            Bytes it must have, checked before anything is read.
+            Required bytes, checked before anything is read.
 
         Raises
         ------
         CorruptFile
-            If it is absent, has another size or a page's CRC differs.
+            If it is missing or has another size, or a page's CRC differs.
         """
         payload = self.payload_bytes(name, expected)
         return self.read_pages(name, 0, pages_for(payload))[:payload]
@@ -154,7 +139,7 @@ class PageFile:
         IndexError
             If the section has fewer pages.
         CorruptFile
-            If a page's CRC differs; the message has its number in the file.
+            If a page's CRC differs; the message has the page's number in the file.
         """
         self.payload_bytes(section)
         entry = self._sections[section]
@@ -163,16 +148,16 @@ class PageFile:
         return self._checked_pages(entry.first_page + first, count)
 
     def take_pages(self, section: str, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return pages of `section` by number, in any order, (len(numbers), 4096), each checked.
+        """Return pages of `section` by number, in any order: uint8 (len(numbers), 4096), each checked.
 
-        Memory: twice what it returns, and 4 bytes for each page between the first and the last.
+        Memory: twice the result, and 4 bytes for each page between the least and the greatest number.
 
         Raises
         ------
         IndexError
             If the section has no such page.
         CorruptFile
-            If a page's CRC differs; the message has its number in the file.
+            If a page's CRC differs; the message has the page's number in the file.
         """
         entry = self.section_entry(section)
         if not len(numbers):
@@ -187,12 +172,12 @@ class PageFile:
         return np.asarray(data)
 
     def verify(self) -> None:
-        """Read the whole file and check every page; memory is a few MiB.
+        """Read the whole file and check every page. Memory: a few MiB.
 
         Raises
         ------
         CorruptFile
-            At the first page whose bytes differ from what was written.
+            At the first page whose bytes differ from those written.
         """
         crc = self._sections[CRC_SECTION]
         at, end = crc.first_page * PAGE_BYTES, self.header.file_bytes - PAGE_BYTES
@@ -207,7 +192,7 @@ class PageFile:
             self._checked_pages(page, min(step, crc.first_page - page))
 
     def _checked_pages(self, first: int, count: int) -> bytes:
-        """Pages of the file by number, none of section ``crc``."""
+        """Return pages of the file by number, none of section ``crc``, each checked."""
         data = self._read(first * PAGE_BYTES, count * PAGE_BYTES)
         stored = self.stored_checksums(first, count)
         computed = page_checksums(memoryview(data))
@@ -217,7 +202,7 @@ class PageFile:
     def _compare(
         self, pages: NDArray[np.int64], stored: NDArray[np.uint32], computed: NDArray[np.uint32]
     ) -> None:
-        """Refuse the first of some pages of the file whose CRC differs."""
+        """Raise `CorruptFile` for the first of these pages of the file whose CRC differs."""
         bad = np.flatnonzero(stored != computed)
         if len(bad):
             page = int(pages[bad[0]])
@@ -235,8 +220,50 @@ class PageFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+class KindFile:
+    """A page file of one kind, opened: a subclass checks the fields and reads the sections of its kind.
+
+    Attributes
+    ----------
+    path : Path
+    file : PageFile
+        The frame around the sections.
+
+    Raises
+    ------
+    FormatError
+        If it is not an intact file of that kind.
+    """
+
+    #: Kind that the file must have.
+    kind: ClassVar[str]
+
+    def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
+        self.path = Path(path)
+        self.file = PageFile(path, self.kind, build_id)
+        try:
+            self._read_fields(self.file)
+        except BaseException:
+            self.file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _read_fields(self, file: PageFile) -> None:
+        """Set the attributes that the header says, each checked."""
+        raise NotImplementedError
+
+
 def content_digest(path: str | Path) -> str:
-    """SHA-256 (hex) of a file, taking a ``.imx`` file's build id and header CRC as zero (manifest.md)."""
+    """Return the SHA-256 (hex) of a file, with the build id and header CRC of ``.imx`` files as zero (manifest.md)."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         if Path(path).suffix == ".imx":

@@ -1,4 +1,4 @@
-"""Writer of page files (docs/formats/pagefile.md): streams sections out and seals them with checksums."""
+"""Writer of page files (docs/formats/pagefile.md): streamed sections, sealed with checksums."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from indexmill.formats.pagefile.frame import (
 
 ReadableBuffer = bytes | bytearray | memoryview | NDArray[Any]
 
-#: Page checksums kept in memory before they go to a temporary file: 4 bytes a page, 16 GiB of pages.
+#: Bytes of page checksums kept in memory, those of 16 GiB of pages; more go to a temporary file.
 _CHECKSUMS_IN_MEMORY = 16 << 20
-#: Bytes read at a time when a whole file is streamed: a multiple of the page, large enough for any disk.
+#: Bytes of checksums read at a time, a multiple of the page.
 _STREAM_BYTES = 4 << 20
 
 
 class SectionWriter:
-    """Takes the payload of one section in pieces of any size; made by `PageFileWriter.section`."""
+    """Writer of one section's payload, in pieces of any size; `PageFileWriter.section` makes it."""
 
     def __init__(self, file: BinaryIO, checksums: IO[bytes]) -> None:
         self._file = file
@@ -49,7 +49,7 @@ class SectionWriter:
         self.payload_bytes = 0
 
     def write(self, data: ReadableBuffer) -> None:
-        """Append `data`, any C-contiguous buffer; a numpy array is written as its bytes stand in memory."""
+        """Append `data`, any C-contiguous buffer; a numpy array is written as its bytes in memory."""
         view = np.frombuffer(data, dtype=np.uint8).data
         self.payload_bytes += len(view)
         if self._tail:
@@ -76,10 +76,10 @@ class SectionWriter:
 
 
 class PageFileWriter:
-    """Writes one page file: sections in order, streamed; nothing larger than a page is held back.
+    """Writer of one page file: sections are streamed in order, at most a page is buffered.
 
-    Used as a context manager. When the block ends well, checksums, footer and header follow, the file is
-    fsynced and takes its name; when it raises, nothing is left. The build id is zero until `stamp_build_id`.
+    Use it as a context. When the block succeeds, checksums, footer and header are written, and the file is synced and
+    renamed; if it raises, no file remains. The build id is zero until `stamp_build_id`.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class PageFileWriter:
     kind : str
         Four ASCII capitals.
     fields : mapping of str to int or float
-        Integers below 2^64; floats are stored as their f64 bits.
+        Integers below 2^64; floats are stored as f64 bits.
     """
 
     def __init__(self, path: str | Path, kind: str, fields: Mapping[str, int | float]) -> None:
@@ -105,7 +105,7 @@ class PageFileWriter:
             self._checksums = stack.enter_context(
                 tempfile.SpooledTemporaryFile(max_size=_CHECKSUMS_IN_MEMORY, dir=str(self.path.parent))
             )
-            self._file.write(bytes(PAGE_BYTES))  # the header's place; it is known last
+            self._file.write(bytes(PAGE_BYTES))  # place of the header, which is written last
             stack.push(self._finish_unless_failed)
             self._stack = stack.pop_all()
         return self
@@ -117,7 +117,7 @@ class PageFileWriter:
 
     @contextmanager
     def section(self, name: str) -> Iterator[SectionWriter]:
-        """Open the next section; its payload is what is written inside the block."""
+        """Open the next section, whose payload is written inside the block."""
         writer = SectionWriter(self._file, self._checksums)
         yield writer
         writer._pad()
@@ -149,9 +149,9 @@ class PageFileWriter:
 
 
 def stamp_build_id(path: str | Path, build_id: bytes) -> None:
-    """Write `build_id` (16 bytes) into a page file's header and renew the header's CRC, in place, fsynced.
+    """Write `build_id` (16 bytes) into a page file's header and update the header's CRC, in place, synced.
 
-    Doing it twice changes nothing. It is done before the manifest exists, so nobody reads the file meanwhile.
+    Repeating this changes nothing. It happens before the manifest exists, so no reader has opened the file.
 
     Raises
     ------

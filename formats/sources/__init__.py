@@ -1,4 +1,4 @@
-"""Vectors from wherever they are: one protocol over arrays, Arrow, Parquet, HDF5 and binary files, local or remote.
+"""Input vectors: one protocol over arrays, Arrow, Parquet, HDF5 and binary files, local or remote; ground truth.
 
-Imports `formats.errors` alone.
+Imports `formats.pagefile` and `formats.errors`.
 """

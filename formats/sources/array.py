@@ -1,4 +1,4 @@
-"""Vectors in ``.npy`` files and in arrays that are already in memory."""
+"""Vectors in ``.npy`` files and in arrays in memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from indexmill.formats.sources.filesystem import InputFile, reading
 
 
 def open_npy(file: InputFile) -> FixedRowFile:
-    """Open a ``.npy`` file that holds one array of shape (n_vectors, dim) in C order.
+    """Open a ``.npy`` file with one array of shape (n_vectors, dim) in C order.
 
     Raises
     ------
     InputError
-        On a damaged header, another shape, order or type, or a size that does not fit the header.
+        On a damaged header, an unsupported shape, order or type, or a size that disagrees with the header.
     """
     with reading(file.name, "a .npy file"), file.open() as handle:
         size = handle.size()
@@ -64,11 +64,12 @@ def _read_header(handle: pa.NativeFile, name: str) -> tuple[tuple[int, ...], boo
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Refuse anything but (n_vectors, dim) with dim at least 1.
+    """Check that a shape is (n_vectors, dim) with dim at least 1.
 
     Raises
     ------
     InputError
+        If it is not.
     """
     if len(shape) != 2:
         raise InputError(
@@ -79,20 +80,20 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 class ArrayFile:
-    """A 2-D array in memory, with ids and metadata beside it.
+    """A 2-D array in memory, with optional ids and metadata.
 
     Parameters
     ----------
     vectors : array, shape (n_vectors, dim), any order
     ids : pyarrow.Array, optional
-        Length n_vectors, of an id type, without nulls.
+        Length n_vectors, of one of the id types, without nulls.
     metadata : pyarrow.Table, optional
         n_vectors rows.
 
     Raises
     ------
     InputError
-        If shape or type cannot be used, or lengths differ.
+        If the shape or type is unsupported, or lengths differ.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Vectors in Arrow IPC (Feather) files and in Arrow tables that are already in memory."""
+"""Vectors in Arrow IPC (Feather) files and in Arrow tables in memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from indexmill.formats.sources.filesystem import InputFile, reading
 
 _KIND = "an Arrow IPC file"
 _MAGIC = b"ARROW1"
-#: Bytes of vectors taken at once, so that 32-bit list offsets cannot overflow and little is copied.
+#: Bytes of vectors taken at a time, so that 32-bit list offsets do not overflow and little is copied.
 _TAKE_BYTES = 8 << 20
 
 
 class IpcPieces:
-    """The record batches of an IPC file, read one at a time; local files are mapped, not copied.
+    """Record batches of an IPC file, read one at a time; local files are mapped.
 
     Raises
     ------
     InputError
-        If the file is damaged, or an IPC stream.
+        If the file is damaged, or is an IPC stream.
     """
 
     def __init__(self, file: InputFile) -> None:
@@ -43,7 +43,7 @@ class IpcPieces:
             self.rows = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
 
     def batches(self, wanted: Sequence[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches numbered `wanted` with at least `columns`."""
+        """Yield the record batches with numbers `wanted`, with at least these columns."""
         included = sorted(self.schema.get_field_index(column) for column in columns)
         options = pa.ipc.IpcReadOptions(included_fields=included)
         with reading(self.name, _KIND), self._open() as handle:
@@ -58,7 +58,7 @@ class IpcPieces:
 
 
 class TablePieces:
-    """The record batches of a table in memory."""
+    """Record batches of a table in memory."""
 
     def __init__(self, table: pa.Table, name: str) -> None:
         self.name = name
@@ -67,7 +67,7 @@ class TablePieces:
         self.rows = [batch.num_rows for batch in self._batches]
 
     def batches(self, wanted: Sequence[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches numbered `wanted` with at least `columns`."""
+        """Yield the record batches with numbers `wanted`, with at least these columns."""
         for i in wanted:
             yield self._batches[i]
 
@@ -78,7 +78,7 @@ class ArrowVectors:
     Raises
     ------
     InputError
-        If a column cannot be used.
+        If a column is unusable.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which columns of a table are vectors, ids and metadata, and how lists become arrays."""
+"""Choice of a table's columns of vectors, ids and metadata, and conversion of lists to arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.file import SUPPORTED_DTYPES, RowBlock, Vectors, narrow
 
-#: Type given out for each list element type.
+#: Component type returned for each list element type.
 _ELEMENT_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
     pa.float64(): np.dtype(np.float32),
     pa.float32(): np.dtype(np.float32),
@@ -22,7 +22,7 @@ _ELEMENT_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
     pa.uint8(): np.dtype(np.uint8),
     pa.int8(): np.dtype(np.int8),
 }
-#: Arrow type that ids of each id type are cast to.
+#: Arrow type of each id type.
 _ID_TYPES = {"int64": pa.int64(), "uint64": pa.uint64(), "string": pa.string(), "binary": pa.binary()}
 
 
@@ -35,13 +35,13 @@ class Columns:
     vectors : str
     ids : str or None
     dtype : dtype
-        What vectors are given out as.
+        Component type of the vectors returned.
     list_size : int or None
-        The dimension if the type fixes it (fixed_size_list).
+        The dimension, if the type fixes it (fixed_size_list).
     id_type : str
         ``"none"``, ``"int64"``, ``"uint64"``, ``"string"`` or ``"binary"``.
     metadata_schema : pyarrow.Schema or None
-        Metadata columns in the order asked for.
+        Metadata columns in the requested order.
     """
 
     vectors: str
@@ -53,7 +53,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Every column to read, each once."""
+        """All columns to read, each once."""
         metadata = [] if self.metadata_schema is None else self.metadata_schema.names
         return list(dict.fromkeys([self.vectors, *([self.ids] if self.ids else []), *metadata]))
 
@@ -61,12 +61,12 @@ class Columns:
 def choose_columns(
     schema: pa.Schema, name: str, column: str | None, id_column: str | None, metadata_columns: Sequence[str]
 ) -> Columns:
-    """Find the columns of table `name` by the names given; `column` defaults to the only list of numbers.
+    """Find the columns of table `name`; `column` defaults to the only column of lists of numbers.
 
     Raises
     ------
     InputError
-        If a column is missing (naming the nearest one), ambiguous or of a type that cannot be used.
+        If a column is missing, ambiguous or of an unsupported type; the message names the most similar column.
     """
     vectors = _only_vector_column(schema, name) if column is None else column
     vector_type = _storage(_field(schema, vectors, name, "column").type)
@@ -93,12 +93,12 @@ def choose_columns(
 
 
 def id_type_of(arrow_type: pa.DataType, name: str) -> str:
-    """Return the id type that values of `arrow_type` become.
+    """Return the id type of values of `arrow_type`.
 
     Raises
     ------
     InputError
-        If they are no integers, strings or binary values.
+        If they are not integers, strings or binary values.
     """
     kind = _storage(arrow_type)
     if pa.types.is_dictionary(kind):
@@ -130,7 +130,7 @@ def cast_ids(ids: pa.Array, id_type: str, name: str, first_row: int) -> pa.Array
     Raises
     ------
     InputError
-        If an id is null, naming its row.
+        If an id is null; the message names the row.
     """
     if isinstance(ids, pa.ExtensionArray):
         ids = ids.storage
@@ -141,12 +141,12 @@ def cast_ids(ids: pa.Array, id_type: str, name: str, first_row: int) -> pa.Array
 
 
 def row_block(batch: pa.RecordBatch, columns: Columns, dim: int, name: str, first_row: int) -> RowBlock:
-    """Decode vectors, ids and metadata of one record batch that starts at row `first_row` of `name`.
+    """Decode vectors, ids and metadata of a record batch that starts at row `first_row` of `name`.
 
     Raises
     ------
     InputError
-        On a null, a ragged row or a float64 that overflows, naming the row.
+        On a null, a row of another length, or a float64 that overflows; the message names the row.
     """
     rows = range(first_row, first_row + batch.num_rows)
     ids = metadata = None
@@ -166,13 +166,13 @@ def row_block(batch: pa.RecordBatch, columns: Columns, dim: int, name: str, firs
 def decode_vectors(
     lists: pa.Array, dim: int, dtype: np.dtype[Any], name: str, rows: Sequence[int] | NDArray[np.int64]
 ) -> Vectors:
-    """Turn a list array into an array of shape (len(lists), dim); float32 and smaller are not copied.
+    """Convert a list array to an array of shape (len(lists), dim); float32 and smaller types are not copied.
 
     Parameters
     ----------
     lists : list, large_list or fixed_size_list array, or an extension array of one
     rows : sequence of int
-        Row of each list within the file, for errors.
+        Row of each list in the file, for errors.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def decode_vectors(
 
 
 def first_dim(columns: Columns, first: pa.RecordBatch | None, name: str) -> int:
-    """Return the dimension of a table: what its type says, else the length of row 0 (0 if there is no row).
+    """Return the dimension of a table: by its type, else by the length of row 0; 0 if there is no row.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Vectors in files of fixed-size rows: fvecs and bvecs (a dimension before each row), fbin, u8bin and i8bin.
+"""Vectors in binary files with rows of fixed size: fvecs, bvecs, fbin, u8bin and i8bin.
 
 Layouts (little-endian): ``.fvecs`` and ``.bvecs`` repeat {i32 dim, dim components}; ``.fbin``, ``.u8bin`` and
-``.i8bin`` hold {u32 n, u32 dim} and then n rows.
+``.i8bin`` have {u32 n, u32 dim}, then n rows.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def open_vecs(file: InputFile) -> FixedRowFile:
     Raises
     ------
     InputError
-        If the size is no multiple of the first row's; the message shows the arithmetic.
+        If the size is not a multiple of the first row's size; the message shows the arithmetic.
     """
     stored = VECS_DTYPES[file.suffix]
     with reading(file.name, "a vector file"), file.open() as handle:

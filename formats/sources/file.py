@@ -1,4 +1,4 @@
-"""What every kind of vector file offers, and the rules they share: types, narrowing, reading by runs."""
+"""The interface of vector files of every kind, and their common rules: types, narrowing, reading by runs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 
-#: Component types an index can be built from; float64 is accepted and narrowed to float32.
+#: Component types accepted for an index, in messages.
 SUPPORTED_DTYPES = "float64 (narrowed to float32), float32, float16, uint8 or int8"
-#: Rows apart by less than this many bytes are read in one go: a seek costs more than the bytes between.
+#: Largest gap between rows that are read at once: a seek costs more than the bytes of the gap.
 _GAP_BYTES = 64 << 10
-#: One read of several rows is at most this large, so random access needs little memory.
+#: Most bytes of a read of several rows, so that random access needs little memory.
 _RUN_BYTES = 8 << 20
 
 Vectors = NDArray[Any]
@@ -29,7 +29,7 @@ class RowBlock:
     Attributes
     ----------
     first_row : int
-        Row of row 0 within the file.
+        Number of the first row in the file.
     vectors : array, shape (n_rows, dim), C-contiguous
     ids : pyarrow.Array or None
         Length n_rows, without nulls.
@@ -44,9 +44,9 @@ class RowBlock:
 
 
 class VectorFile(Protocol):
-    """One file (or array) of vectors: opened cheaply, read in order or at random, picklable.
+    """One file (or array) of vectors: cheap to open, read in order or at random, picklable.
 
-    An empty file may have ``dim`` 0; it is left out of a source before its type is compared.
+    An empty file may have ``dim`` 0; a source leaves it out before types are compared.
     """
 
     name: str
@@ -66,7 +66,7 @@ class VectorFile(Protocol):
         Parameters
         ----------
         rows : int64 array, shape (m,)
-            Rows of this file, never decreasing; the same row may be asked for more than once.
+            Rows of this file, not decreasing; a row may occur several times.
         out : array, shape (n, dim)
         positions : int64 array, shape (m,)
         """
@@ -74,7 +74,7 @@ class VectorFile(Protocol):
 
 
 def vector_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """Return the type that vectors stored as `dtype` are given out in: native order, float64 as float32.
+    """Return the component type for vectors stored as `dtype`: native byte order, float32 for float64.
 
     Raises
     ------
@@ -92,18 +92,18 @@ def vector_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 def narrow(
     values: Vectors, dtype: np.dtype[Any], name: str, rows: Sequence[int] | NDArray[np.int64]
 ) -> Vectors:
-    """Convert `values` to `dtype` (one of `vector_dtype`) as a C-contiguous array.
+    """Convert `values` to `dtype`, a result of `vector_dtype`, as a C-contiguous array.
 
     Parameters
     ----------
     values : array, shape (m, dim)
     rows : sequence of int, length m
-        Row of each vector within the file, for errors.
+        Row of each vector in the file, for errors.
 
     Raises
     ------
     InputError
-        If a finite float64 does not fit float32, naming file, row and component.
+        If a finite float64 does not fit float32; the message names file, row and component.
     """
     if values.dtype.itemsize <= dtype.itemsize:
         return np.ascontiguousarray(values, dtype=dtype)
@@ -127,7 +127,7 @@ def take_by_runs(
     row_bytes: int,
     read_range: Callable[[int, int], Vectors],
 ) -> None:
-    """Serve `VectorFile.take` by reading ranges: near rows together, at most 8 MiB (or one row) at a time.
+    """Implement `VectorFile.take` by reading ranges of near rows, at most 8 MiB (or one row) at a time.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def take_by_runs(
 
 
 def rechunk(blocks: Iterable[RowBlock], batch_rows: int) -> Iterator[RowBlock]:
-    """Regroup consecutive blocks so that all but the last have exactly `batch_rows` rows."""
+    """Regroup consecutive blocks so that all except the last have exactly `batch_rows` rows."""
     waiting: list[RowBlock] = []
     n_waiting = 0
     for block in blocks:

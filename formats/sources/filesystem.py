@@ -1,7 +1,7 @@
-"""Where input files are: paths, directories, globs and URLs become a list of files that can be opened.
+"""Resolution of input paths, directories, globs and URLs to a list of files.
 
-Local paths and the URIs pyarrow knows (``s3://``, ``gs://``, ``file://`` ...) use ``pyarrow.fs``; any other
-URL goes through fsspec.
+Local paths and URIs supported by pyarrow (``s3://``, ``gs://``, ``file://`` and others) use ``pyarrow.fs``; other URLs
+use fsspec.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class InputFile:
     Attributes
     ----------
     name : str
-        What errors call it: a local path, or the URL.
+        Its name in errors: a local path, or the URL.
     path : str
         Its path inside `filesystem`.
     filesystem : pyarrow.fs.FileSystem
@@ -41,29 +41,29 @@ class InputFile:
 
     @property
     def suffix(self) -> str:
-        """The file name's ending in lower case, with the dot; ``""`` without one."""
+        """File name extension in lower case, with the dot; ``""`` if there is none."""
         return posixpath.splitext(self.path)[1].lower()
 
     @property
     def is_local(self) -> bool:
-        """Whether `path` can be opened by the operating system."""
+        """Whether the operating system can open `path`."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def open(self) -> pa.NativeFile:
-        """Open for random access; the caller closes it and maps errors with `reading`."""
+        """Open the file for random access; the caller closes it, and converts errors by `reading`."""
         return self.filesystem.open_input_file(self.path)
 
 
 @contextmanager
 def reading(name: str, kind: str, *others: type[Exception]) -> Iterator[None]:
-    """Turn what the libraries raise about the bytes of file `name` into an `InputError`.
+    """Convert errors of libraries about file `name` to `InputError`.
 
     Parameters
     ----------
     kind : str
-        What was expected there, such as ``"a Parquet file"``.
+        Expected kind of file, such as ``"a Parquet file"``.
     others : exception types
-        What this kind's library raises about bad bytes beside Arrow's errors, OSError and the like.
+        Further errors of this kind's library about damaged bytes, besides those of Arrow, OSError and the like.
     """
     try:
         yield
@@ -83,20 +83,20 @@ def reading(name: str, kind: str, *others: type[Exception]) -> Iterator[None]:
 
 
 def resolve(inputs: str | Path | Sequence[str | Path], suffixes: Iterable[str]) -> list[InputFile]:
-    """List the files that `inputs` names, in the order given and by name inside a directory or glob.
+    """Return the files named by `inputs`, in the given order, and by name in a directory or glob.
 
     Parameters
     ----------
     inputs : str, Path or sequence of them
-        Files, directories, globs (``*``, ``?``, ``[...]``, ``**``) or URLs. A directory stands for its files
-        with one of `suffixes`; hidden files are skipped in directories and globs.
+        Files, directories, globs (``*``, ``?``, ``[...]``, ``**``) or URLs. A directory means its files with one of
+        `suffixes`; hidden files in directories and globs are ignored.
     suffixes : iterable of str
-        Supported file name endings, lower case with the dot.
+        Supported file name extensions, lower case with the dot.
 
     Raises
     ------
     InputError
-        If something is missing, unreadable, of another suffix, empty of files, or listed twice.
+        If an input is missing, unreadable, has another suffix, has no files, or is listed twice.
     """
     items = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
     known = tuple(suffixes)
@@ -120,12 +120,12 @@ def resolve(inputs: str | Path | Sequence[str | Path], suffixes: Iterable[str]) 
 
 
 def locate(name: str) -> InputFile:
-    """Name one file by path or URL, without looking whether it exists.
+    """Return the file at a path or URL, without checking that it exists.
 
     Raises
     ------
     InputError
-        If no file system is known for the URL.
+        If no file system supports the URL.
     """
     if "://" not in name:
         return InputFile(name, name, fs.LocalFileSystem())
@@ -173,7 +173,7 @@ def _expand_glob(pattern: str) -> list[InputFile]:
 
 
 def _children(folder: InputFile, recursive: bool) -> list[InputFile]:
-    """List the files in `folder` by name; a component that starts with a dot hides what is below it."""
+    """Return the files in `folder` by name, except below a component that starts with a dot."""
     with reading(folder.name, "a directory"):
         paths = list(_walk(folder.path, recursive) if folder.is_local else _select(folder, recursive))
     found = []
@@ -189,7 +189,7 @@ def _children(folder: InputFile, recursive: bool) -> list[InputFile]:
 
 
 def _walk(folder: str, recursive: bool) -> Iterator[str]:
-    """Yield local files, broken links too: pyarrow would leave those out and their vectors with them."""
+    """Yield local files, including broken links, which pyarrow would silently leave out."""
 
     def refuse(error: OSError) -> None:
         raise error
@@ -246,7 +246,7 @@ def _connect_fsspec(url: str) -> tuple[fs.FileSystem, str]:
 
 
 def _similar(file: InputFile) -> str:
-    """Say which name in the same directory is nearest to a missing one."""
+    """Return advice about a missing file: the most similar name in its directory."""
     if file.is_local:
         folder, name = os.path.split(file.path)
         try:

@@ -17,7 +17,7 @@ from indexmill.formats.sources.file import RowBlock, Vectors, narrow, take_by_ru
 from indexmill.formats.sources.filesystem import InputFile, reading
 
 _KIND = "an HDF5 file"
-#: What h5py raises where the HDF5 library finds a damaged structure.
+#: Errors of h5py about a damaged file.
 _DAMAGE = (RuntimeError, KeyError, ValueError, OverflowError)
 
 
@@ -27,14 +27,14 @@ class Hdf5Vectors:
     Parameters
     ----------
     dataset : str or None
-        Its name; by default `default`, or the only two-dimensional data set.
+        Name of the data set; by default that of `default`, or the only two-dimensional one.
     default : str
-        ``"train"`` or ``"test"``, ann-benchmarks' names for base vectors and queries.
+        ``"train"`` or ``"test"``, the names of base vectors and queries in ann-benchmarks.
 
     Raises
     ------
     InputError
-        If the file is damaged, or the data set is missing or cannot be used.
+        If the file is damaged, or the data set is missing or unusable.
     """
 
     id_type = "none"

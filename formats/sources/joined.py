@@ -1,4 +1,4 @@
-"""What a source of vectors offers, and the one implementation: vector files, one after the other."""
+"""The interface of a source of vectors, and its implementation over consecutive vector files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.file import VectorFile, Vectors
 
-#: Rows of a batch: 768-dimensional float32 rows make 24 MiB.
+#: Rows of a batch: 24 MiB for 768-dimensional float32 rows.
 DEFAULT_BATCH_ROWS = 8192
-#: Far beyond any embedding: a larger dimension is a damaged header, and one batch of it would exhaust memory.
+#: Largest dimension, far beyond any embedding: a larger one means a damaged header, and its batch would not fit memory.
 MAX_DIM = 65536
 
 
@@ -26,7 +26,7 @@ class VectorBatch:
     Attributes
     ----------
     start : int
-        Vector id of row 0.
+        Vector id of the first row.
     vectors : float32, float16, uint8 or int8 array, shape (n_rows, dim), C-contiguous, perhaps read-only
     ids : pyarrow.Array or None
         User ids: int64, uint64, string or binary, shape (n_rows,), without nulls.
@@ -34,7 +34,7 @@ class VectorBatch:
     path : str
         File the rows come from.
     first_row : int
-        Row of row 0 within that file.
+        Number of the first row in that file.
     """
 
     start: int
@@ -69,22 +69,22 @@ class VectorSource(Protocol):
     metadata_schema: pa.Schema | None
 
     def batches(self, batch_rows: int = DEFAULT_BATCH_ROWS) -> Iterator[VectorBatch]:
-        """Stream all vectors in order; every batch but a file's last has `batch_rows` rows.
+        """Yield all vectors in order; every batch except the last of a file has `batch_rows` rows.
 
         Raises
         ------
         InputError
-            On an unreadable file, a null or a ragged row, naming file and row.
+            On an unreadable file, a null, or a row of another length; the message names file and row.
         """
         ...
 
     def read(self, rows: NDArray[np.int64]) -> Vectors:
-        """Read single vectors.
+        """Return single vectors.
 
         Parameters
         ----------
         rows : int64 array, shape (m,)
-            Vector ids in any order, duplicates allowed.
+            Vector ids in any order, with duplicates.
 
         Returns
         -------
@@ -95,7 +95,7 @@ class VectorSource(Protocol):
         IndexError
             If a vector id is not in [0, n_vectors).
         InputError
-            As `batches`.
+            See `batches`.
         """
         ...
 
@@ -106,8 +106,8 @@ class JoinedSource:
     Raises
     ------
     InputError
-        If there is no vector at all, the dimension exceeds `MAX_DIM`, or files differ in dimension, type,
-        id type or metadata.
+        If there are no vectors, the dimension exceeds `MAX_DIM`, or files differ in dimension, type, id type or
+        metadata.
     """
 
     def __init__(self, files: Sequence[VectorFile]) -> None:
@@ -130,14 +130,14 @@ class JoinedSource:
         self.n_vectors = int(self._starts[-1])
 
     def batches(self, batch_rows: int = DEFAULT_BATCH_ROWS) -> Iterator[VectorBatch]:
-        """Stream all vectors in order; see `VectorSource.batches`."""
+        """Yield all vectors in order; see `VectorSource.batches`."""
         for start, file in zip(self._starts[:-1].tolist(), self._files, strict=True):
             for block in file.blocks(batch_rows):
                 first = block.first_row
                 yield VectorBatch(start + first, block.vectors, block.ids, block.metadata, file.name, first)
 
     def read(self, rows: NDArray[np.int64]) -> Vectors:
-        """Read single vectors; see `VectorSource.read`."""
+        """Return single vectors; see `VectorSource.read`."""
         rows = np.asarray(rows, np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < self.n_vectors):
             raise IndexError(f"vector ids {rows.min()} .. {rows.max()}; expected 0 .. {self.n_vectors - 1}")

@@ -1,4 +1,4 @@
-"""Vectors in Parquet: streamed in order, read at random by row group through a small cache."""
+"""Vectors in Parquet files: streamed in order, or read at random by row groups, which are cached."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from indexmill.formats.sources.arrow_columns import choose_columns, decode_vecto
 from indexmill.formats.sources.file import RowBlock, Vectors, rechunk
 from indexmill.formats.sources.filesystem import InputFile, reading
 
-#: Bytes of decoded row groups kept for random access; a larger row group is streamed past instead.
+#: Bytes of decoded row groups cached for random access; a larger row group is streamed instead.
 CACHE_BYTES = 128 << 20
-#: Column chunks are read through a buffer of this size, so that a huge row group needs little memory.
+#: Buffer for reading column chunks, so that a huge row group needs little memory.
 _BUFFER_BYTES = 1 << 20
 _KIND = "a Parquet file"
 
 
 class RowGroupCache:
-    """The decoded vectors of the row groups used last, at most `limit_bytes` in all.
+    """Cache of the decoded vectors of recently used row groups, at most `limit_bytes` in total.
 
-    All files of a source share one. A pickled cache arrives empty, so sources travel light between processes.
+    All files of a source share one cache. It is pickled empty, so that sources are small when sent to processes.
     """
 
     def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
@@ -39,7 +39,7 @@ class RowGroupCache:
         return RowGroupCache, (self.limit_bytes,)
 
     def get(self, key: tuple[str, int], load: Callable[[], Vectors]) -> Vectors:
-        """Return what `load` gave for `key`, an array of at most `limit_bytes`."""
+        """Return the array that `load` returns for `key`, of at most `limit_bytes`, from the cache if possible."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
@@ -67,7 +67,7 @@ class ParquetVectors:
     Raises
     ------
     InputError
-        If the file is damaged or a column cannot be used.
+        If the file is damaged, or a column is unusable.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ParquetVectors:
         return vectors
 
     def _group_pieces(self, parquet: pq.ParquetFile, group: int) -> Iterator[tuple[int, Vectors]]:
-        """Yield (first row within the group, vectors) until the row group ends."""
+        """Yield (first row within the group, vectors) for all pieces of a row group."""
         first = 0
         batch_rows = max(1, (8 << 20) // (self.dim * 4))
         name = self._columns.vectors
@@ -155,10 +155,10 @@ class ParquetVectors:
         first = 0
         for batch in parquet.iter_batches(batch_rows, columns=self._columns.names):
             if batch.num_rows:
-                batch.validate(full=True)  # Parquet promises UTF-8, but nobody has checked it yet
+                batch.validate(full=True)  # Parquet requires UTF-8, but it has not been checked yet
                 yield row_block(batch, self._columns, self.dim, self.name, first)
             first += batch.num_rows
 
     def _reader(self, handle: pa.NativeFile) -> pq.ParquetFile:
-        # Buffering ahead would keep every row group that was read until the file is closed.
+        # Pre-buffering would keep every row group in memory until the file is closed.
         return pq.ParquetFile(handle, metadata=self._footer, buffer_size=_BUFFER_BYTES, pre_buffer=False)

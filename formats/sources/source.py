@@ -1,7 +1,7 @@
-"""Vectors from wherever they are: one protocol over files of several kinds and over arrays in memory.
+"""Opening of vector sources: files of several kinds, or arrays in memory.
 
-A source is opened cheaply, checks types before it reads, streams in bounded memory and reads single rows at
-random. Vector ids count the rows of all files in order. Sources can be pickled.
+A source is cheap to open, checks types before it reads, streams in bounded memory, and reads single rows at random.
+Vector ids count the rows of all files in order. Sources can be pickled.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
     "read_queries",
 ]
 
-#: What errors call an array given from Python.
+#: Name of an array from Python in errors.
 ARRAY_NAME = "<array>"
 
 _PARQUET = (".parquet",)
 _IPC = (".arrow", ".feather", ".ipc")
 _HDF5 = (".h5", ".hdf5")
-#: Every supported file name ending.
+#: All supported file name extensions.
 SUFFIXES = (*_PARQUET, *_IPC, ".npy", *VECS_DTYPES, *BIN_DTYPES, *_HDF5)
 
 
@@ -56,20 +56,20 @@ def open_source(
     Parameters
     ----------
     inputs : str, Path or sequence of them
-        Files, directories, globs or URLs, see `indexmill.formats.sources.filesystem.resolve`; the type of a file is
-        told by its suffix, one of `SUFFIXES`.
+        Files, directories, globs or URLs, see `indexmill.formats.sources.filesystem.resolve`. The suffix of a file, one
+        of `SUFFIXES`, decides its type.
     column : str, optional
-        Column (Parquet, Arrow) or data set (HDF5) of the vectors. Default: the only column that holds lists
-        of numbers; the data set ``train`` or the only two-dimensional one.
+        Column (Parquet, Arrow) or data set (HDF5) of the vectors. By default the only column with lists of numbers; the
+        data set ``train``, or the only two-dimensional one.
     id_column : str, optional
-        Column of the user ids; only Parquet and Arrow have one.
+        Column of the user ids; Parquet and Arrow only.
     metadata_columns : sequence of str
-        Columns that travel with the vectors; only Parquet and Arrow have them.
+        Columns kept with the vectors; Parquet and Arrow only.
 
     Raises
     ------
     InputError
-        If the input is missing, unreadable, empty, or its files disagree.
+        If the input is missing, unreadable or empty, or its files disagree.
     """
     return _open(inputs, column, id_column, metadata_columns, hdf5_default="train")
 
@@ -83,7 +83,7 @@ def array_source(
     id_column: str | None = None,
     metadata_columns: Sequence[str] = (),
 ) -> VectorSource:
-    """Present an array or an Arrow table as a source; errors call it ``<array>``.
+    """Return an array or an Arrow table as a source; errors call it ``<array>``.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ def array_source(
     ids : array-like, shape (n_vectors,), optional
         User ids of an array: integers, strings or bytes.
     metadata : pyarrow.Table, optional
-        n_vectors rows beside an array.
+        Metadata of an array, n_vectors rows.
     column, id_column, metadata_columns
         Columns of a table, as in `open_source`.
 
     Raises
     ------
     InputError
-        If shape, type or lengths cannot be used, or an option does not go with what `vectors` is.
+        If the shape, type or length is unsupported, or an option does not apply to the type of `vectors`.
     """
     if isinstance(vectors, pa.Table):
         if ids is not None or metadata is not None:
@@ -118,7 +118,7 @@ def array_source(
 
 
 def read_queries(path: str | Path | Sequence[str | Path], column: str | None = None) -> Vectors:
-    """Read a whole input into memory, as queries; in HDF5 the default data set is ``test``.
+    """Read a whole input into memory, as queries; the default data set in HDF5 is ``test``.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def read_queries(path: str | Path | Sequence[str | Path], column: str | None = N
     Raises
     ------
     InputError
-        As `open_source`, and if a component is not finite.
+        See `open_source`; also if a component is not finite.
     """
     source = _open(path, column, None, (), hdf5_default="test")
     out = np.empty((source.n_vectors, source.dim), source.dtype)
@@ -174,7 +174,7 @@ def _open_file(
             "leave them out or convert the input to Parquet"
         )
     if file.suffix in _HDF5:
-        from indexmill.formats.sources.hdf5 import Hdf5Vectors  # h5py is slow to load and seldom needed
+        from indexmill.formats.sources.hdf5 import Hdf5Vectors  # h5py is slow to import and rarely needed
 
         return Hdf5Vectors(file, column, hdf5_default)
     if file.suffix in VECS_DTYPES:

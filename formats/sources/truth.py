@@ -21,19 +21,19 @@ _HEADER_BYTES = 8
 
 @dataclass(frozen=True)
 class Truth:
-    """The k nearest vectors of each query.
+    """The k nearest vectors to each query.
 
     Attributes
     ----------
     ids : uint32 array, shape (n_queries, k)
         Vector ids, nearest first.
     distances : float32 array, shape (n_queries, k)
-        As the file's maker defined them; squared Euclidean distances in files of ours.
+        As the program that wrote the file defines them; squared Euclidean distances in our files.
 
     Raises
     ------
     ValueError
-        If shapes or types differ from these.
+        If shapes or types differ from these ones.
     """
 
     ids: NDArray[np.uint32]
@@ -55,7 +55,7 @@ def read_truth(path: str | Path) -> Truth:
     Raises
     ------
     InputError
-        If it is missing, or its size does not fit its header; the message shows the arithmetic.
+        If it is missing, or its size disagrees with its header; the message shows the arithmetic.
     """
     file = locate(os.path.expanduser(str(path)))
     with reading(file.name, "a ground-truth file"), file.open() as handle:
@@ -70,7 +70,7 @@ def read_truth(path: str | Path) -> Truth:
 
 
 def write_truth(path: str | Path, truth: Truth) -> None:
-    """Write a local ground-truth file; it appears whole or not at all.
+    """Write a local ground-truth file atomically.
 
     Raises
     ------

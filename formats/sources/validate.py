@@ -1,4 +1,4 @@
-"""What makes vectors and ids unusable although the file that holds them is sound."""
+"""Checks of the values of vectors and ids, in files that are readable."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import pyarrow.compute as pc
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.joined import VectorBatch
 
-#: Two vectors of this squared norm are at most float32's largest number apart, squared.
+#: Largest squared norm: the squared distance of two such vectors still fits float32.
 _LARGEST_SQUARED_NORM = float(np.finfo(np.float32).max) / 4
 
 
 def check_batch(batch: VectorBatch, metric: str) -> None:
-    """Refuse vectors that no distance can be computed for.
+    """Check that distances can be computed for all vectors.
 
-    One pass computes every squared norm; only if one is suspicious are components looked at.
+    One pass computes the squared norms; components are checked only for suspicious ones.
 
     Parameters
     ----------
     batch : VectorBatch
     metric : {"l2", "ip", "cosine"}
-        Under cosine a zero vector has no direction.
+        Cosine does not allow zero vectors, which have no direction.
 
     Raises
     ------
     InputError
-        On the first row with a NaN or infinite component, a squared norm that float32 distances cannot
-        hold, or all zeros under cosine; naming file, row and component.
+        On the first row with a NaN or infinite component, with a squared norm too large for float32 distances, or with
+        only zeros under cosine; the message names file, row and component.
     """
     vectors = batch.vectors
     if vectors.dtype.kind == "f":
@@ -71,19 +71,19 @@ def _refuse_row(batch: VectorBatch, i: int) -> None:
 
 
 def check_unique_ids(ids: pa.Array | pa.ChunkedArray, origins: Sequence[tuple[int, str, int]]) -> None:
-    """Refuse user ids that stand for two vectors.
+    """Check that user ids are unique.
 
     Parameters
     ----------
     ids : pyarrow.Array or ChunkedArray, shape (n_vectors,)
         In vector-id order, without nulls.
     origins : sequence of (start, path, first_row)
-        Where each stretch of ids comes from (see `VectorBatch`), by increasing start from 0.
+        Origin of each range of ids (see `VectorBatch`), by increasing start from 0.
 
     Raises
     ------
     InputError
-        On the first id that occurred before, naming it and both its rows.
+        On the first repeated id; the message names it and both rows.
     """
     if pa.types.is_string(ids.type) or pa.types.is_binary(ids.type):
         large = pa.large_string() if pa.types.is_string(ids.type) else pa.large_binary()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from indexmill.formats.errors import ConfigError
 
 if TYPE_CHECKING:
-    from indexmill.formats.imports.index import ForeignIndex
-    from indexmill.formats.imports.lists import ForeignLists
+    from indexmill.formats.imports.index import ImportedIndex
+    from indexmill.formats.imports.lists import ImportedLists
     from indexmill.pipeline.imports.graph import ImportOptions
     from indexmill.pipeline.mill.progress import Progress
 
@@ -20,7 +20,7 @@ PROGRAMS = ("diskann", "faiss", "svs", "jvector")
 
 def open_foreign(
     program: str, path: str | os.PathLike[str], dtype: str | None, pq_bytes: int | None
-) -> ForeignIndex | ForeignLists:
+) -> ImportedIndex | ImportedLists:
     """Open the index of another program; its own codes only where no size of ours is asked for.
 
     Raises
@@ -52,12 +52,12 @@ def open_foreign(
 
 
 def run_imported(
-    index: ForeignIndex | ForeignLists, options: ImportOptions, progress: Progress | None
+    index: ImportedIndex | ImportedLists, options: ImportOptions, progress: Progress | None
 ) -> dict[str, Any]:
     """Import a graph or inverted lists; returns the manifest."""
-    from indexmill.formats.imports.lists import ForeignLists
+    from indexmill.formats.imports.lists import ImportedLists
 
-    if isinstance(index, ForeignLists):
+    if isinstance(index, ImportedLists):
         from indexmill.pipeline.imports.lists import run_import_lists
 
         return run_import_lists(index, options, progress)

@@ -24,7 +24,8 @@ def seconds(data: Dataset) -> float:
 
 
 def _build(vectors: np.ndarray) -> None:
-    from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+    from indexmill.builders.vamana.build import build_vamana
+    from indexmill.builders.vamana.graph import VamanaParameters
 
     parameters = VamanaParameters(max_degree=MAX_DEGREE, build_list_size=BUILD_LIST_SIZE, alpha=ALPHA)
     build_vamana(vectors, 0, parameters, seed=SEED, threads=THREADS)

@@ -112,8 +112,8 @@ def write(path: Path, manifold: Manifold, stream: int, n: int, threads: int = 2)
     threads : int
         Blocks made at once; not part of the bytes.
     """
-    from indexmill.builders.parallel import map_blocks
     from indexmill.formats.pagefile.atomic import atomic_write
+    from indexmill.reader.threads import map_blocks
 
     group = BLOCK * _BLOCKS_AT_ONCE
     with threadpool_limits(1, "blas"), atomic_write(path) as file:

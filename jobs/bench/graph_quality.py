@@ -37,7 +37,7 @@ def read_ours(path: Path) -> Graph:
     ValueError
         If they are not.
     """
-    from indexmill.formats.directory import IndexFiles
+    from indexmill.formats.graph.index import IndexFiles
 
     with IndexFiles(path) as index:
         if not np.array_equal(index.vector_ids, np.arange(len(index.vector_ids))):

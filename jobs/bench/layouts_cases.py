@@ -170,7 +170,7 @@ def facts(case: Case) -> dict[str, Any]:
 
 def nodes_per_page(case: Case) -> int:
     """Return how many nodes share a page of the index."""
-    from indexmill.formats.directory import IndexFiles
+    from indexmill.formats.graph.index import IndexFiles
 
     with IndexFiles(case.index) as files:
         return int(files.graph.node_format.nodes_per_page)

@@ -31,12 +31,12 @@ from machine import REPOSITORY
 from threadpoolctl import threadpool_info, threadpool_limits
 from workspace import SEED, THREADS
 
-from indexmill.builders.assignment_error import assignment_error
+from indexmill.builders.leaders.assignment_error import assignment_error
+from indexmill.builders.leaders.base import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.leaders.groups import LeaderGroups
-from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.tree import LeaderTree
-from indexmill.builders.parallel import map_blocks
+from indexmill.reader.threads import map_blocks
 
 NAME = "leaders"
 PAGE = REPOSITORY / "docs" / "benchmarks.md"

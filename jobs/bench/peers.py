@@ -16,7 +16,7 @@ from process import run_measured
 from workspace import THREADS, Workspace
 
 from indexmill.formats.imports.diskann import open_diskann
-from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.imports.index import ImportedIndex
 from indexmill.formats.imports.svs import open_svs
 
 PROGRAMS = ("diskann", "svs", "hnswlib")
@@ -95,7 +95,7 @@ def _read(program: str, folder: Path, data: Dataset, entry: int) -> Graph:
     return _joined(found, data.shape()[0])
 
 
-def _joined(index: ForeignIndex, n: int) -> Graph:
+def _joined(index: ImportedIndex, n: int) -> Graph:
     assert index.entry is not None
     neighbours = np.zeros((n, index.lists.width), np.uint32)
     degrees = np.zeros(n, np.int32)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.leaders.leaders import LeaderIndex
+from indexmill.builders.leaders.base import LeaderIndex
 from indexmill.formats.chunks.tally import create, forget, sync
 from indexmill.formats.sources.source import VectorSource
 from indexmill.jobs.console.progress import Bar, Lines

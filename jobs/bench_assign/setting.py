@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.assignment_error import assignment_error
+from indexmill.builders.leaders.assignment_error import assignment_error
+from indexmill.builders.leaders.base import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.leaders.groups import LeaderGroups
-from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.sources.source import VectorSource

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.quantize.pq import encode_pq
-from indexmill.builders.vamana.build import Graph, list_capacity
+from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.extend import extend_graph
+from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, in_slot_order, navigation_size
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.entries import EntryVertices

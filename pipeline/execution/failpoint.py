@@ -32,6 +32,12 @@ _armed = os.environ.get("INDEXMILL_FAILPOINT", "")
 _passes = itertools.count(1)
 
 
+def arm(place: str) -> None:
+    """Fail at `place`, written as in the environment, from now on; nowhere if it is empty."""
+    global _armed, _passes
+    _armed, _passes = place, itertools.count(1)
+
+
 def failpoint(name: str, stage: str | None = None) -> None:
     """Fail here if the environment says so; `stage` gives ``stage-*`` failpoints a second name."""
     if not _armed:

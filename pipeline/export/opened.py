@@ -15,15 +15,16 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
+from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import ExportedRows, Ids
 from indexmill.formats.exports.tables import ExportedTables
-from indexmill.formats.exports.target import ExportedIndex, Target
+from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
 from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, check_size, file_sha256, parse_manifest
 from indexmill.formats.index.metadata import METADATA_NAME
-from indexmill.formats.index.vectors import VectorsFile
-from indexmill.formats.ivf.index import VECTORS_NAME, IvfFiles, vectors_problems
+from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
+from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt
@@ -107,9 +108,9 @@ def _check_reachable(path: Path, manifest: Manifest) -> None:
 
 def _open_graph(
     stack: ExitStack, path: Path, manifest: Manifest, ids: Ids
-) -> tuple[ExportedIndex, pq.ParquetFile | None]:
+) -> tuple[ExportedGraph, pq.ParquetFile | None]:
     opened = stack.enter_context(OpenedIndex(path))
-    seen = ExportedIndex(
+    seen = ExportedGraph(
         vector_ids=opened.vector_ids, user_ids=opened.user_ids, metadata_of=_none, build_id=manifest.build_id,
         ids=ids, graph=opened.graph, codes=opened.codes, entries=opened.entries,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from indexmill.builders.vamana.build import VamanaParameters
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.formats.errors import InputError
 from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.entries import read_entries

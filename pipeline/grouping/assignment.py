@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.leaders import LeaderIndex
+from indexmill.builders.leaders.base import LeaderIndex
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.tally import Tally
 from indexmill.formats.errors import ConfigError, InputError

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.graph.codes import MAX_BYTES
-from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.imports.index import ImportedIndex
 from indexmill.formats.sources.joined import JoinedSource
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.allocator import hold_little
@@ -103,7 +103,7 @@ class ImportOptions:
 
 
 def run_import(
-    index: ForeignIndex, options: ImportOptions, progress: Progress | None = None
+    index: ImportedIndex, options: ImportOptions, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Write and publish an index made of `index`.
 
@@ -130,7 +130,7 @@ def run_import(
 
 
 def _import(
-    index: ForeignIndex, options: ImportOptions, store: StageStore, progress: Progress, out: Path
+    index: ImportedIndex, options: ImportOptions, store: StageStore, progress: Progress, out: Path
 ) -> dict[str, Any]:
     started = now()
     times = times_of(index.files)
@@ -166,7 +166,7 @@ def _import(
     return publish_made(recipe, record, out, options.force, progress)
 
 
-def choose_metric(index: ForeignIndex, asked: Metric | None) -> Metric:
+def choose_metric(index: ImportedIndex, asked: Metric | None) -> Metric:
     """Return the metric of the index: what its files say, else what is asked for, else l2.
 
     A file that says l2 or ip may hold vectors of unit length, which makes it cosine: that has to be asked for.
@@ -202,7 +202,7 @@ def choose_metric(index: ForeignIndex, asked: Metric | None) -> Metric:
     return asked
 
 
-def _check_lengths(index: ForeignIndex) -> None:
+def _check_lengths(index: ImportedIndex) -> None:
     """Refuse a graph of vectors of other lengths than 1 for cosine: another program would have made them so."""
     vectors = index.vectors
     rows = np.unique(np.linspace(0, vectors.n_rows - 1, _LENGTHS).astype(np.int64)).tolist()
@@ -215,7 +215,7 @@ def _check_lengths(index: ForeignIndex) -> None:
             )
 
 
-def _source(index: ForeignIndex, options: ImportOptions) -> VectorSource:
+def _source(index: ImportedIndex, options: ImportOptions) -> VectorSource:
     """Return the vectors of `index` with the ids that are asked for.
 
     Raises
@@ -233,7 +233,7 @@ def _source(index: ForeignIndex, options: ImportOptions) -> VectorSource:
     return JoinedSource([vectors])
 
 
-def longest_list(index: ForeignIndex, progress: Progress) -> int:
+def longest_list(index: ImportedIndex, progress: Progress) -> int:
     """Read all lists once, which checks them, and return R: the length of the longest, at least 2."""
     begun = time.perf_counter()
     progress.start("check", index.vectors.n_rows, "vectors")
@@ -245,7 +245,7 @@ def longest_list(index: ForeignIndex, progress: Progress) -> int:
     return degree
 
 
-def parameters(index: ForeignIndex, metric: Metric, options: ImportOptions, degree: int) -> Parameters:
+def parameters(index: ImportedIndex, metric: Metric, options: ImportOptions, degree: int) -> Parameters:
     """Return what the manifest says: of the graph what it is, of the rest what a build would have by default."""
     pq_bytes = options.pq_bytes
     if index.codes is not None:

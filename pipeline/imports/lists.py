@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cluster.closure import NO_CELL
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
-from indexmill.formats.imports.lists import ForeignLists
+from indexmill.formats.imports.lists import ImportedLists
 from indexmill.formats.imports.mapped import damaged
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
@@ -73,7 +73,7 @@ class _Names:
 
 
 def run_import_lists(
-    index: ForeignLists, options: ImportOptions, progress: Progress | None = None
+    index: ImportedLists, options: ImportOptions, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Write and publish an index made of `index`.
 
@@ -119,7 +119,7 @@ def run_import_lists(
         return run.publish(emitted, manifest, "", {})
 
 
-def _check_options(index: ForeignLists, options: ImportOptions) -> None:
+def _check_options(index: ImportedLists, options: ImportOptions) -> None:
     """Refuse what only graphs have, and another metric.
 
     Raises
@@ -136,7 +136,7 @@ def _check_options(index: ForeignLists, options: ImportOptions) -> None:
         )
 
 
-def _check_memory(index: ForeignLists, options: ImportOptions, n_cells: int) -> None:
+def _check_memory(index: ImportedLists, options: ImportOptions, n_cells: int) -> None:
     """Refuse a budget that names and centroids do not fit, with room for so many lists of vectors.
 
     Raises
@@ -162,7 +162,7 @@ def _shape(shared: Centroids, memory: int) -> IvfShape:
     return with_batches(shape, memory)
 
 
-def _names(index: ForeignLists, options: ImportOptions) -> _Names:
+def _names(index: ImportedLists, options: ImportOptions) -> _Names:
     """Number the vectors by what the program calls them, ascending.
 
     Raises
@@ -208,7 +208,7 @@ def _names(index: ForeignLists, options: ImportOptions) -> _Names:
     return _Names(ids, n, copies, starts, user_ids)
 
 
-def _with_norm(index: ForeignLists, advance: Callable[[int], None]) -> Centroids:
+def _with_norm(index: ImportedLists, advance: Callable[[int], None]) -> Centroids:
     """Go through all rows: floats must be finite; returns `shared` with the largest norm, which ip has.
 
     Raises
@@ -234,7 +234,7 @@ def _with_norm(index: ForeignLists, advance: Callable[[int], None]) -> Centroids
 
 
 def _emit(
-    index: ForeignLists,
+    index: ImportedLists,
     shared: Centroids,
     names: _Names,
     shape: IvfShape,
@@ -263,7 +263,7 @@ def _emit(
 
 
 def _pieces(
-    index: ForeignLists,
+    index: ImportedLists,
     names: _Names,
     lists: NDArray[np.uint32],
     first: int,
@@ -282,7 +282,7 @@ def _pieces(
 
 
 def _certify(
-    index: ForeignLists, names: _Names, scratch: Path, shape: IvfShape, threads: int
+    index: ImportedLists, names: _Names, scratch: Path, shape: IvfShape, threads: int
 ) -> dict[str, Any] | None:
     """Return the certificate of flat lists; None of codes, whose vectors are not there."""
     shared = index.shared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.imports.index import BLOCK_VERTICES, ForeignIndex
+from indexmill.formats.imports.index import BLOCK_VERTICES, ImportedIndex
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.memory import stage_bytes
 from indexmill.pipeline.kinds.graph.shape import GraphShape
@@ -16,7 +16,7 @@ _BLOCK_COPIES = 6
 _ROUNDS = 4
 
 
-def import_memory(shape: GraphShape, index: ForeignIndex, workers: int, asked: int | None) -> int:
+def import_memory(shape: GraphShape, index: ImportedIndex, workers: int, asked: int | None) -> int:
     """Return the budget of an import: `asked`, or the least that it needs.
 
     Raises
@@ -38,7 +38,7 @@ def import_memory(shape: GraphShape, index: ForeignIndex, workers: int, asked: i
     return asked
 
 
-def _need(shape: GraphShape, index: ForeignIndex, workers: int, memory: int) -> int:
+def _need(shape: GraphShape, index: ImportedIndex, workers: int, memory: int) -> int:
     stages = stage_bytes(shape, memory, workers)
     places = _PLACE_BYTES * shape.n * (index.kind in ("diskann-memory", "faiss-nsg"))
     stages["build"] = _WALK_BYTES * shape.n + _BLOCK_COPIES * BLOCK_VERTICES * 8 * index.lists.width

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.imports.index import ImportedIndex
 from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.imports import tasks
 from indexmill.pipeline.kinds.common import cluster
@@ -21,14 +21,14 @@ class Origin:
 
     Attributes
     ----------
-    index : ForeignIndex
+    index : ImportedIndex
     files : list of dict
         ``name``, ``bytes`` and ``sha256`` of each of its files.
     repair : bool
         Whether vertices that cannot be reached are linked.
     """
 
-    index: ForeignIndex
+    index: ImportedIndex
     files: list[dict[str, Any]]
     repair: bool
 

@@ -14,7 +14,7 @@ from indexmill.builders.vamana.adopt import adopt_lists
 from indexmill.builders.vamana.connect import connect_unreachable, count_unreachable
 from indexmill.formats.errors import InputError
 from indexmill.formats.graph.codes import Codebook
-from indexmill.formats.imports.index import ForeignCodes, ForeignEntries, ForeignIndex
+from indexmill.formats.imports.index import ImportedCodes, ImportedEntries, ImportedIndex
 from indexmill.formats.imports.mapped import damaged_codes
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.kinds.common.encode import save_codebook
@@ -35,7 +35,7 @@ def medoid_task(medoid: int, out: str, threads: int) -> None:
 
 
 def graph_task(
-    index: ForeignIndex,
+    index: ImportedIndex,
     vectors: str,
     max_degree: int,
     entry: int,
@@ -93,7 +93,7 @@ def graph_task(
     (directory / FACTS).write_text(json.dumps(found))
 
 
-def codes_task(codes: ForeignCodes, vectors: str, out: str, threads: int, advance: Any = None) -> None:
+def codes_task(codes: ImportedCodes, vectors: str, out: str, threads: int, advance: Any = None) -> None:
     """Write codebook and codes as `pipeline.kinds.common.encode.encode_task` does.
 
     A codebook of the user's components gets the one that inner product adds: for each centre of the last chunk the
@@ -120,7 +120,7 @@ def codes_task(codes: ForeignCodes, vectors: str, out: str, threads: int, advanc
     save_codebook(book, Path(out))
 
 
-def _check_codes(codes: ForeignCodes) -> None:
+def _check_codes(codes: ImportedCodes) -> None:
     """Refuse codes that name no centre."""
     n_centres = len(codes.codebook.pivots)
     for first in range(0, len(codes.codes), _BLOCK):
@@ -131,7 +131,7 @@ def _check_codes(codes: ForeignCodes) -> None:
             raise damaged_codes(codes.path, where, f"values below {n_centres}", codes.codes[row].max())
 
 
-def _with_added_component(codes: ForeignCodes, rows: NDArray[Any]) -> Codebook:
+def _with_added_component(codes: ImportedCodes, rows: NDArray[Any]) -> Codebook:
     """Return the codebook with one component more, see `codes_task`; a centre that no code names has their mean."""
     book = codes.codebook
     sums, counts = np.zeros(len(book.pivots)), np.zeros(len(book.pivots))
@@ -150,7 +150,7 @@ def _with_added_component(codes: ForeignCodes, rows: NDArray[Any]) -> Codebook:
     return Codebook(pivots, offsets, rotation)
 
 
-def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
+def _check_belonging(codes: ImportedCodes, rows: NDArray[Any]) -> None:
     """Refuse codes that stand for other vectors than `rows`, by the error of at most 10,000 evenly spaced ones."""
     chosen = np.linspace(0, len(rows) - 1, min(len(rows), _COMPARED)).astype(np.int64)
     book = codes.codebook
@@ -167,7 +167,7 @@ def _check_belonging(codes: ForeignCodes, rows: NDArray[Any]) -> None:
         )
 
 
-def entries_task(entries: ForeignEntries, out: str, threads: int) -> None:
+def entries_task(entries: ImportedEntries, out: str, threads: int) -> None:
     """Write centroids and their vertices as `pipeline.kinds.graph.entries.entries_task` does."""
     np.save(Path(out) / "centroids.npy", entries.centroids)
     np.save(Path(out) / "vertices.npy", entries.vertices)

@@ -13,7 +13,7 @@ import numpy as np
 
 from indexmill.builders.lists.scan import Nearest
 from indexmill.formats.pagefile.atomic import write_json_atomic
-from indexmill.formats.pagefile.reader import PageFileWriter
+from indexmill.formats.pagefile.writer import PageFileWriter
 from indexmill.pipeline.execution.failpoint import failpoint
 from indexmill.pipeline.join.rows import CHOSEN_KIND, FOUND, PART_KIND, RowFile, as_rows, is_whole
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.cells import Cells
-from indexmill.builders.leaders.probe import Pairs, pairs_of
 from indexmill.builders.lists.rows import Lists
 from indexmill.builders.lists.scan import MARGIN, Nearest, compares_bytes, once, scan
+from indexmill.builders.nearest.pairs import Pairs, pairs_of
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.pipeline.join.batches import row_format
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ConfigError, ForeignFile, FormatError, OutputExistsError
-from indexmill.formats.exports.target import EXPORT_NAME
+from indexmill.formats.exports.rows import EXPORT_NAME
 from indexmill.formats.index.manifest import MANIFEST_NAME, RUN_NAME, Manifest, parse_manifest, write_manifest
 from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint

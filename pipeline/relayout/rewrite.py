@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.build import Graph
+from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.navigation import in_slot_order
 from indexmill.formats.graph.entries import EntryVertices, write_entries
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation

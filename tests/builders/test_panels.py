@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexmill.builders.leaders.base import ExactLeaders
 from indexmill.builders.leaders.groups import LeaderGroups
-from indexmill.builders.leaders.leaders import ExactLeaders
 from indexmill.builders.nearest import panels, products
 from indexmill.builders.nearest.byte_codes import fit_codes, rank_exactly
 from indexmill.builders.nearest.panels import (

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.environments import python_of
-from tests.pipeline.export.test_memory import LISTS_WRITTEN
-from tests.support.export import assert_same_answers, id_map
+from tests.support.export import LISTS_WRITTEN, assert_same_answers, id_map
 from tests.support.ivf import LISTS, N, build_lists, join, make_vectors, result
 from tests.support.memory import peak_growth
 

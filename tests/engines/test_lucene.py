@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from tests.engines.environments import lucene_classpath, lucene_exporter
 from tests.oracles.small_index import random_vectors, write_small_index
-from tests.support.append import build, data_files
+from tests.support.append import build
+from tests.support.builds import data_files
 from tests.support.export import (
     K,
     assert_same_but_for_ties,

@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.engines.environments import python_of
-from tests.formats.exports.test_dump_lists import rows_in_files
 from tests.support.append import build
-from tests.support.export import assert_same_answers, id_map, whole_points
+from tests.support.export import assert_same_answers, id_map, rows_in_files, whole_points
 from tests.support.ivf import LISTS, build_lists, join, make_vectors, result
 
 import indexmill

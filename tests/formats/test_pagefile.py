@@ -13,13 +13,9 @@ from tests.oracles.hostile import patch_page_file
 
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError, TooNew, TooOld
 from indexmill.formats.pagefile.atomic import atomic_write, write_json_atomic
-from indexmill.formats.pagefile.reader import (
-    PageFile,
-    PageFileWriter,
-    content_digest,
-    f64_from_bits,
-    stamp_build_id,
-)
+from indexmill.formats.pagefile.frame import f64_from_bits
+from indexmill.formats.pagefile.reader import PageFile, content_digest
+from indexmill.formats.pagefile.writer import PageFileWriter, stamp_build_id
 
 PAGE = 4096
 

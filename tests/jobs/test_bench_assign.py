@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from tests.support.cli import run, run_json
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
 from indexmill.jobs.bench_assign import setting
-from indexmill.pipeline.execution import failpoint
 from indexmill.pipeline.grouping.policies import cluster_bytes
 
 import assign as page  # isort: skip  # found by bench_support
@@ -129,10 +129,9 @@ def test_as_many_leaders_as_vectors_are_measured_without_an_index(tmp_path: Path
 
 @pytest.mark.parametrize("turn", [1, 2, 4])
 def test_a_full_disk_is_one_error_and_nothing_is_left(
-    base: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch, turn: int
+    base: Path, scratch: Path, arm: Callable[[str], None], turn: int
 ) -> None:
-    monkeypatch.setattr(failpoint, "_armed", f"task-written:{turn}=ENOSPC")
-    monkeypatch.setattr(failpoint, "_passes", iter(range(1, 99)))
+    arm(f"task-written:{turn}=ENOSPC")
     result = run(*small(base, scratch))
     assert result.exit_code == 1
     assert result.stderr.count("error:") == 1

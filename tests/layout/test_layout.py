@@ -7,21 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import star as oracle
-from tests.support.layout import as_lists, random_graph
+from tests.support.layout import as_lists, random_graph, random_order
 
 from indexmill.layout.ffd import first_fit_decreasing
 from indexmill.layout.metrics import layout_metrics, page_compactness
-from indexmill.layout.order import Adjacency, RandomOrder, Work, invert
+from indexmill.layout.order import Work, invert
 from indexmill.layout.star import star_order
-
-
-def no_graph(n: int) -> Adjacency:
-    return Adjacency(np.zeros((n, 1), np.uint32), np.zeros(n, np.int32))
-
-
-def random_order(n: int, seed: int) -> np.ndarray:
-    return RandomOrder().fit(no_graph(n), None, 4, seed)
-
 
 graphs = st.tuples(st.integers(1, 60), st.integers(1, 8), st.integers(0, 2**31))
 

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from indexmill.formats.graph.codes import Codebook, write_codes
 from indexmill.formats.graph.entries import EntryVertices, write_entries
-from indexmill.formats.graph.file import NodeBlock, NodeFormat, write_graph
+from indexmill.formats.graph.file import write_graph
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
 

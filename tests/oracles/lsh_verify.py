@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import FormatError
-from indexmill.formats.lsh import blocks as lsh_blocks
+from indexmill.formats.lsh.blocks import counts_of, entries_of
 from indexmill.formats.lsh.chains import chain_owners, read_blocks
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.verify import verify_index
 
 #: So near to a border between two cells, two programs may disagree about a vector.
 _BORDER = 1e-3
@@ -73,8 +73,8 @@ class _Table:
         self.buckets, self.fingerprints = np.zeros(n, np.uint32), np.zeros(n, np.uint32)
         seen, total, before = np.zeros(n, np.bool_), 0, (-1, -1, 0)
         for blocks, numbers in read_blocks(index, mine):
-            counts = lsh_blocks.counts_of(blocks)
-            entries = lsh_blocks.entries_of(blocks)
+            counts = counts_of(blocks)
+            entries = entries_of(blocks)
             buckets = np.repeat(owners[numbers], counts)
             before = self._check_order(buckets, entries, counts, owners[numbers], before)
             slots, fingerprints = index.buckets.split(entries)

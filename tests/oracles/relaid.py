@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.directory import METADATA_NAME, IndexFiles
 from indexmill.formats.graph.codes import write_codes
 from indexmill.formats.graph.entries import EntryVertices, write_entries
-from indexmill.formats.graph.file import NodeBlock, write_graph
+from indexmill.formats.graph.file import write_graph
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import seal_files, write_manifest
+from indexmill.formats.index.metadata import METADATA_NAME
 
 
 def write_relaid(source: Path, target: Path, order: NDArray[np.integer]) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from indexmill.formats.graph.file import GraphFile, NodeBlock, write_graph
+from indexmill.formats.graph.file import GraphFile, write_graph
+from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.manifest import Manifest, read_manifest, seal_files, write_manifest
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids, read_centroids, write_centroids
 

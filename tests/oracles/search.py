@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.oracles.navigation import navigation_search
 
-from indexmill.formats.directory import IndexFiles
+from indexmill.formats.graph.index import IndexFiles
 
 #: Cached vertices that page search expands while the reads of one hop are in flight.
 EXPANSIONS_PER_HOP = 16

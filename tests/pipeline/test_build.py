@@ -4,76 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 
-from indexmill.formats.directory import IndexFiles, verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import BuildSpec, Parameters
-from indexmill.reader import _native
 from indexmill.reader.index import Index
 
 RNG = np.random.default_rng(0)
-
-
-def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(12, dim)) * 4
-    vectors = centres[rng.integers(0, 12, n)] + rng.normal(size=(n, dim))
-    if dtype == "uint8":
-        return np.clip(vectors * 10 + 128, 0, 255).astype(np.uint8)
-    if dtype == "int8":
-        return np.clip(vectors * 10, -128, 127).astype(np.int8)
-    return vectors.astype(dtype)
-
-
-def build(
-    out: Path, vectors: np.ndarray, *, workers: int = 1, executor: str = "local", **parameters: Any
-) -> Path:
-    settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}
-    run = {k: settings.pop(k) for k in ("force", "work", "memory") if k in settings}
-    spec = BuildSpec(
-        input=["<array>"],
-        out=str(out),
-        workers=workers,
-        executor=executor,
-        parameters=Parameters(**settings),
-        **run,
-    )
-    run_build(spec, array_source(vectors))
-    return out
-
-
-def data_files(index: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in index.iterdir() if p.name != "run.json"}
-
-
-def assert_sound(index: Path) -> None:
-    assert verify_index(index) == []
-    assert _native.verify(str(index)) == []
-
-
-def recall(index: Path, vectors: np.ndarray, queries: np.ndarray, key: Any, k: int = 10) -> float:
-    """Share of true neighbours found; `key(vectors, query)` is smaller for nearer vectors."""
-    found = Index(index).search(queries, k, L=60).vector_ids
-    truth = [
-        np.argsort(key(vectors.astype(np.float64), q.astype(np.float64)), kind="stable")[:k] for q in queries
-    ]
-    return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(found.tolist(), truth, strict=True)]))
-
-
-def l2(vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
-    return ((vectors - query) ** 2).sum(axis=1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int8"])

@@ -1,6 +1,6 @@
 """The parameter `compute` of a build: where it is said, what it decides, and what it does where there is no GPU.
 
-A GPU is stood in for by the strict arrays of `device_support`: the whole build runs on these.
+A GPU is stood in for by the strict arrays of `tests.support.gpu`: the whole build runs on these.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import SMALL, run, run_json
-from tests.support.gpu import gpu_problem, strict_device
+from tests.support.gpu import gpu_problem, strict_gpu
 from tests.support.ivf import build_lists, make_vectors
 
 import indexmill
-from indexmill.builders import gpu as device_module
+from indexmill.builders import gpu as gpu_module
 from indexmill.builders.quantize.pq import train_pq
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import read_manifest
+from indexmill.formats.verify import verify_index
 from indexmill.pipeline.kinds.common import encode
 from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
 
@@ -31,8 +31,8 @@ SETTINGS: dict[str, Any] = {"builder": "partition", "entries": 40, "sample_vecto
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    strict = strict_device()[0]
-    monkeypatch.setattr(device_module, "cuda_device", lambda: strict)
+    strict = strict_gpu()[0]
+    monkeypatch.setattr(gpu_module, "cuda_gpu", lambda: strict)
 
 
 @pytest.fixture(
@@ -49,7 +49,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise ConfigError("compute: cuda needs CuPy; pip install 'indexmill[cuda12]'")
 
-    monkeypatch.setattr(device_module, "cuda_device", refuse)
+    monkeypatch.setattr(gpu_module, "cuda_gpu", refuse)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -95,7 +95,7 @@ def test_a_gpu_does_not_change_the_default(
 ) -> None:
     vectors = clustered(400, 8, "float32")
     with_one = data_files(build(tmp_path / "with", vectors, **SETTINGS))
-    monkeypatch.setattr(device_module, "cuda_device", lambda: pytest.fail("the GPU was looked for"))
+    monkeypatch.setattr(gpu_module, "cuda_gpu", lambda: pytest.fail("the GPU was looked for"))
     assert data_files(build(tmp_path / "without", vectors, **SETTINGS)) == with_one
 
 
@@ -114,8 +114,8 @@ def test_stages_of_one_gpu_are_not_taken_for_those_of_another(
 ) -> None:
     vectors, work = clustered(400, 8, "float32"), tmp_path / "work"
     for name in ("one", "other", "one"):
-        device = strict_device(name=name)[0]
-        monkeypatch.setattr(device_module, "cuda_device", lambda device=device: device)
+        gpu = strict_gpu(name=name)[0]
+        monkeypatch.setattr(gpu_module, "cuda_gpu", lambda gpu=gpu: gpu)
         build(tmp_path / "ix", vectors, compute="cuda", work=str(work), force=True)
     assert len(list(work.glob("encode-*"))) == 2
 
@@ -161,8 +161,7 @@ def test_rows_go_to_a_gpu_in_large_blocks_to_be_encoded(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(ivf_tasks, "encoded", encoded)
     here, there = (
-        ivf_tasks._encoded(vectors, centroids, cells, None, book, device)
-        for device in (None, strict_device()[0])
+        ivf_tasks._encoded(vectors, centroids, cells, None, book, gpu) for gpu in (None, strict_gpu()[0])
     )
     assert blocks == [8192, 8192, 3616, 20_000]
     assert (here == there).mean() > 0.999
@@ -184,8 +183,8 @@ def test_cells_of_given_centroids_are_those_of_the_processor(tmp_path: Path, gpu
 def test_too_little_memory_of_a_gpu_ends_a_build_with_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = strict_device(limit=1 << 12)[0]
-    monkeypatch.setattr(device_module, "cuda_device", lambda: small)
+    small = strict_gpu(limit=1 << 12)[0]
+    monkeypatch.setattr(gpu_module, "cuda_gpu", lambda: small)
     with pytest.raises(
         BudgetError, match=r"compute: strict arrays has too little free memory for .* compute cpu"
     ):

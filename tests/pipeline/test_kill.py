@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import clustered, data_files
+from tests.support.builds import clustered, data_files
+from tests.support.kill import Driver
 
 from indexmill.pipeline.execution.failpoint import FAILPOINTS
 from indexmill.pipeline.mill.publish import check_output
@@ -25,49 +23,11 @@ SHARDED = ["assign", "build", "unite", "link", "pack"]
 SHARD = 300
 
 
-class Driver:
-    """Builds in children of a process that has its kernels loaded (tests/support/kill_driver.py)."""
-
-    def __init__(self, source: Path) -> None:
-        self.source = source
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.kill_driver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-
-    def run(self, out: Path, shard: int = 0, **command: Any) -> tuple[int, str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        line = {"source": str(self.source), "out": str(out), "shard": shard, **command}
-        self._process.stdin.write(json.dumps(line) + "\n")
-        self._process.stdin.flush()
-        status, message = json.loads(self._process.stdout.readline())
-        return status, message
-
-    def succeed(self, out: Path, shard: int = 0, **command: Any) -> dict[str, bytes]:
-        assert self.run(out, shard, **command) == (0, "")
-        return data_files(out)
-
-    def die(self, out: Path, shard: int, failpoint: str, **command: Any) -> None:
-        status, message = self.run(out, shard, failpoint=failpoint, **command)
-        assert status == -signal.SIGKILL, (failpoint, status, message)
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
     path = tmp_path_factory.mktemp("kill") / "v.npy"
     np.save(path, clustered(700, 8))
-    driver = Driver(path)
-    yield driver
-    driver.close()
+    return Driver(path)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.conftest import Clustered
 from tests.oracles.features import FeatureOracle, scans
 from tests.oracles.small_index import write_small_index
+from tests.support.clusters import Clustered
 
 from indexmill.formats.errors import InputError
 from indexmill.reader.choices import POLICIES

@@ -16,11 +16,11 @@ from tests.support.cli import run, run_json
 from tests.support.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, InputError
 from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.verify import verify_index
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex

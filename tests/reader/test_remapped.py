@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.conftest import Clustered
 from tests.oracles.relaid import write_relaid
 from tests.oracles.small_index import write_small_index
+from tests.support.clusters import Clustered
 
 import indexmill
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import CorruptFile, InputError
+from indexmill.formats.verify import verify_index
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import CacheInfo, Index
 

@@ -10,7 +10,8 @@ import numpy as np
 from tests.oracles.vamana import reachable
 
 import indexmill
-from indexmill.formats.directory import IndexFiles, verify_index
+from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.verify import verify_index
 from indexmill.reader import _native
 
 SMALL = {"R": 12, "L": 30, "pq_bytes": 6, "entries": 16, "workers": 1}
@@ -31,10 +32,6 @@ def points(n: int, seed: int, dtype: str = "float32") -> np.ndarray:
 def build(out: Path, vectors: Any, **parameters: Any) -> Path:
     indexmill.build(vectors, out, **{**SMALL, **parameters})
     return out
-
-
-def data_files(index: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in index.iterdir() if p.name != "run.json"}
 
 
 def manifest(index: Path) -> dict[str, Any]:

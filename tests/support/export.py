@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from tests.oracles.ivf import squares
+from tests.support.forks import run_forked
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.vamana.greedy import search_rows
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.ivf.centroids import Centroids
+from indexmill.formats.ivf.index import IvfFiles
 
 K = 10
 
@@ -90,9 +92,12 @@ def permuted_lists(index: Path, out: Path) -> Path:
     return rewrite_graph(index, out, shuffle)
 
 
-def paste(code: str, python: str = sys.executable) -> str:
-    """Run a snippet as a user would who pastes it; returns what it printed."""
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+def paste(code: str, python: str | None = None) -> str:
+    """Run a snippet as a user would who pastes it, in `python` or this one; return what it printed."""
+    if python is None:
+        done = run_forked(code)
+    else:
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -130,3 +135,65 @@ def whole_pivots(index: Path, out: Path) -> Path:
         return replace(shared, centroids=np.rint(shared.centroids), codebook=book)
 
     return rewrite_centroids(index, out, rounded)
+
+
+def rows_in_files(index: Path, vectors: Any) -> tuple[list[int], list[int]]:
+    """Return list and vector id of every vector, read list by list, of copies that in the nearest list."""
+    files = IvfFiles(index)
+    found = []
+    for number in range(len(files.batches)):
+        with files.open_batch(number) as batch:
+            for place in np.flatnonzero(batch.directory["size"]).tolist():
+                ids, _ = batch.read_list(place)
+                found += [(int(batch.directory["list"][place]), vector) for vector in ids.tolist()]
+    of_vector: dict[int, list[int]] = {}
+    for number, vector in found:
+        of_vector.setdefault(vector, []).append(number)
+    centroids = files.centroids.centroids
+    if max(map(len, of_vector.values())) > 1:
+        away = squares(vectors.astype(np.float64), centroids.astype(np.float64))
+        of_vector = {v: [min(some, key=lambda g: away[v, g])] for v, some in of_vector.items()}
+    kept = [(number, vector) for number, vector in found if of_vector[vector] == [number]]
+    return [number for number, _ in kept], [vector for _, vector in kept]
+
+
+#: Code that writes an IVF index of `N` vectors.
+LISTS_WRITTEN = """
+import numpy as np
+import pyarrow as pa
+import indexmill
+from indexmill.formats.index.ids import write_ids
+from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids, write_centroids
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+
+dim, lists = 200, 300
+rng = np.random.default_rng(1)
+
+def pieces(first, sizes):
+    for number in longest_first(sizes).tolist():
+        ids = first + number + lists * np.arange(sizes[number])
+        for at in range(0, len(ids), 5000):
+            some = ids[at : at + 5000].astype(np.uint32)
+            yield some, rng.integers(256, size=(len(some), dim), dtype=np.uint8)
+
+def write(index, n):
+    index.mkdir()
+    half = n // 2
+    for number in range(2):
+        sizes = np.bincount(np.arange(half) % lists, minlength=lists)
+        write_batch(index / batch_name(number), number, number * half, sizes, dim, pieces(number * half, sizes))
+    centroids = rng.normal(size=(lists, dim)).astype(np.float32)
+    write_centroids(index / CENTROIDS_NAME, Centroids(centroids, "uint8", "l2", 0.0, n, 2, "flat"))
+    write_ids(index / "ids.imx", np.arange(n, dtype=np.uint32), pa.array(rng.permutation(n)))
+    build_id, files = seal_files(index, [p.name for p in index.iterdir()])
+    facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
+    write_manifest(index, Manifest("ivf", build_id, {}, facts, {}, None, files, ivf={}))
+
+def export(name):
+    indexmill.export(path / name, "faiss-ivf", path / f"{name}-faiss")
+
+write(path / "warm", 6_000)
+export("warm")
+write(path / "ix", N)
+"""

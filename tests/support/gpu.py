@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.builders.gpu import ArrayDevice, cuda_device
+from indexmill.builders.gpu import Gpu, cuda_gpu
 from indexmill.formats.errors import ConfigError
 
 #: Functions of the module that may be called, with the keywords that they may be called with.
@@ -132,19 +132,19 @@ def ran_out(error: Exception) -> bool:
 def gpu_problem() -> str | None:
     """Say why there is no GPU to test on, None where there is one."""
     try:
-        cuda_device()
+        cuda_gpu()
     except ConfigError as error:
         return f"no GPU can be used: {error}"
     return None
 
 
-def strict_device(
+def strict_gpu(
     limit: int = 1 << 62, free: int = 1 << 28, name: str = "strict arrays"
-) -> tuple[ArrayDevice, StrictArrays]:
-    """Return a device with arrays of `limit` bytes at most, which says that `free` are free, and its module."""
+) -> tuple[Gpu, StrictArrays]:
+    """Return a GPU with arrays of `limit` bytes at most, which says that `free` are free, and its module."""
     module = StrictArrays(limit)
     software = {"cupy": "0.0 (strict)"}
-    return ArrayDevice(module, name, lambda: free, module.host, ran_out, software), module
+    return Gpu(module, name, lambda: free, module.host, ran_out, software), module
 
 
 def _plain(value: Any) -> Any:

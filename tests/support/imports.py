@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.directory import IndexFiles
-from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.graph.index import IndexFiles
+from indexmill.formats.imports.index import ImportedIndex
 
 DATA = Path(__file__).parents[1] / "data" / "diskann.zip"
 #: Folders of the archive, type of the components and metric.
@@ -29,7 +29,7 @@ def unpack_diskann(folder: Path) -> Path:
     return folder
 
 
-def read_all(index: ForeignIndex) -> tuple[np.ndarray, list[list[int]]]:
+def read_all(index: ImportedIndex) -> tuple[np.ndarray, list[list[int]]]:
     """Return the vectors and lists of another program's index, as our parser reads them."""
     n = index.vectors.n_rows
     vectors = np.concatenate([block.vectors for block in index.vectors.blocks(97)])

@@ -54,8 +54,3 @@ def result(out: Path, n_queries: int, k: int) -> tuple[NDArray[np.int64], NDArra
     at = table["query"].to_numpy(), table["rank"].to_numpy()
     ids[at], scores[at] = table["vector_id"].to_numpy(), table["score"].to_numpy()
     return ids, scores
-
-
-def files_of(index: Path) -> dict[str, bytes]:
-    """Return the bytes of an index's files but run.json."""
-    return {path.name: path.read_bytes() for path in sorted(index.iterdir()) if path.name != "run.json"}

@@ -1,27 +1,20 @@
-"""Runs builds in forked children that a failpoint or a timer kills; compiled kernels are loaded once, before the forks.
+"""What a child does that a failpoint or a timer may kill (tests/support/kill.py).
 
-Reads one JSON object a line: ``source``, ``out``, ``shard`` and optionally ``failpoint``, ``delay``, ``work``,
-``force``, ``workers``, ``builder`` of a graph, ``room`` (bytes of a region of the partition builder), ``lists`` (an IVF
-index of so many), ``tables`` (an LSH index of so many), ``join`` (arguments of a join in place of a build),
-``exchange`` (false: the file system cannot swap two names); answers with the wait status of the child (negative: the
-signal that ended it) and its error message.
+A command has ``source``, ``out``, ``shard`` and optionally ``work``, ``force``, ``workers``, ``builder`` of a graph,
+``room`` (bytes of a region of the partition builder), ``lists`` (an IVF index of so many), ``tables`` (an LSH index of
+so many), ``join`` (arguments of a join in place of a build), ``exchange`` (false: the file system cannot swap two
+names).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import sys
-import threading
-import traceback
 from dataclasses import replace
 from typing import Any
 
 from indexmill.formats.errors import IndexmillError
 from indexmill.jobs.api.joining import join_files
 from indexmill.pipeline.build import run_build
-from indexmill.pipeline.execution import failpoint
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.mill import publish
@@ -64,46 +57,14 @@ def join(command: dict[str, Any]) -> None:
     )  # fmt: skip
 
 
-def run(command: dict[str, Any]) -> tuple[int, str]:
-    """Fork a child that builds; return how it ended."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        failpoint._armed = command.get("failpoint", "")
-        if not command.get("exchange", True):
-            publish.exchange = lambda first, second: False
-        if "room" in command:
-            cut_into_regions(command["room"])
-        code = 0
-        try:
-            join(command) if "join" in command else build(command)
-        except IndexmillError as error:
-            code = error.exit_code
-            os.write(write, str(error).encode())
-        except BaseException:
-            code = 70
-            os.write(write, traceback.format_exc().encode()[-4000:])
-        finally:
-            os._exit(code)
-    os.close(write)
-    timer = None
-    if "delay" in command:
-        timer = threading.Timer(command["delay"], os.kill, (child, signal.SIGKILL))
-        timer.start()
-    with os.fdopen(read, "rb") as pipe:
-        message = pipe.read().decode()
-    _, status = os.waitpid(child, 0)
-    if timer is not None:
-        timer.cancel()
-        timer.join()
-    return os.waitstatus_to_exitcode(status), message
-
-
-def main() -> None:
-    for line in sys.stdin:
-        status, message = run(json.loads(line))
-        print(json.dumps([status, message]), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def main(command: dict[str, Any]) -> None:
+    """Do what `command` says; an error of ours is its message on standard error, and its exit code."""
+    if not command.get("exchange", True):
+        publish.exchange = lambda first, second: False
+    if "room" in command:
+        cut_into_regions(command["room"])
+    try:
+        join(command) if "join" in command else build(command)
+    except IndexmillError as error:
+        print(error, end="", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from indexmill.layout.order import Adjacency, RandomOrder
+
 
 def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
@@ -18,3 +20,11 @@ def random_graph(n: int, r: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def as_lists(neighbours: np.ndarray, degrees: np.ndarray) -> list[list[int]]:
     return [row[:d].tolist() for row, d in zip(neighbours, degrees, strict=True)]
+
+
+def no_graph(n: int) -> Adjacency:
+    return Adjacency(np.zeros((n, 1), np.uint32), np.zeros(n, np.int32))
+
+
+def random_order(n: int, seed: int) -> np.ndarray:
+    return RandomOrder().fit(no_graph(n), None, 4, seed)

@@ -35,11 +35,6 @@ def build_lsh(
     return run_build(spec, array_source(vectors, ids=ids, metadata=metadata))
 
 
-def data_files(index: Path) -> dict[str, bytes]:
-    """Every file of an index that equal builds share."""
-    return {path.name: path.read_bytes() for path in index.iterdir() if path.name != "run.json"}
-
-
 def clusters(n: int, dim: int, seed: int = 0) -> np.ndarray:
     """float32 vectors in 20 clusters."""
     rng = np.random.default_rng(seed)

@@ -12,13 +12,13 @@ from typing import Any
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-BUSY = (
-    b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
-)
+#: Failures that pass: Arrow's client waits 0.2 s and asks again after the first, and raises the second.
+SLOW_DOWN = ("503 Slow Down", "SlowDown", "Reduce your request rate.")
+ABORTED = ("409 Conflict", "OperationAborted", "A conflicting operation is in progress. Try again.")
 
 
 class FlakyServer:
-    """moto's S3 behind a door that answers some requests with 503.
+    """moto's S3 behind a door that refuses some requests: each tenth of them with 503, the others with 409.
 
     Attributes
     ----------
@@ -47,8 +47,10 @@ class FlakyServer:
             self.failed += fails
         if fails:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            start("503 Slow Down", [("Content-Type", "application/xml"), ("Content-Length", str(len(BUSY)))])
-            return [BUSY]
+            status, code, message = SLOW_DOWN if self.failed % 10 == 0 else ABORTED
+            body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+            start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+            return [body]
         answer: Iterable[bytes] = self._app(environ, start)
         return answer
 

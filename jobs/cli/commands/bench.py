@@ -78,7 +78,7 @@ def assign(
     same clusters. Total time is assignment and merge; a phase ends when its files are on the disk, and the page cache
     holds neither the input nor the parts when they are read. (eCP study, Tables 2 and 3.)
     """
-    from indexmill.builders.leaders.leaders import n_leaders
+    from indexmill.builders.leaders.base import n_leaders
     from indexmill.formats.pagefile.atomic import write_json_atomic
     from indexmill.formats.sources.source import open_source
     from indexmill.jobs.bench_assign.setting import INDEXES, Setting, make_record

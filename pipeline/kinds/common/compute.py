@@ -6,7 +6,7 @@ It decides bytes, because float32 products round differently on a GPU. So it is 
 
 from __future__ import annotations
 
-from indexmill.builders.gpu import open_device
+from indexmill.builders.gpu import open_gpu
 from indexmill.formats.errors import ConfigError
 from indexmill.pipeline.kinds.common.parameters import Compute, KindParameters
 
@@ -21,13 +21,13 @@ def settled(wanted: Compute, executor: str) -> Compute:
     """
     if wanted == "auto":
         wanted = "cuda" if executor == "local" and _has_gpu() else "cpu"
-    open_device(wanted)
+    open_gpu(wanted)
     return wanted
 
 
 def _has_gpu() -> bool:
     try:
-        open_device("cuda")
+        open_gpu("cuda")
     except ConfigError:
         return False
     return True
@@ -35,7 +35,7 @@ def _has_gpu() -> bool:
 
 def gpu_facts(p: KindParameters) -> tuple[str | None, dict[str, str]]:
     """Return the name of the GPU that a build uses, None without one, and the versions that decide what it computes."""
-    gpu = open_device(p.computes_on)
+    gpu = open_gpu(p.computes_on)
     return (None, {}) if gpu is None else (gpu.name, gpu.software)
 
 

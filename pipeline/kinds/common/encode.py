@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.cluster.gpu import encode_pq_on, train_pq_on
-from indexmill.builders.gpu import ArrayDevice, open_device
+from indexmill.builders.gpu import Gpu, open_gpu
+from indexmill.builders.quantize.gpu import encode_pq_on, train_pq_on
 from indexmill.builders.quantize.opq import train_opq
 from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.formats.graph.codes import Codebook
@@ -30,7 +30,7 @@ def encode_task(
     advance: Any = None,
 ) -> None:
     """Train on ``sample.npy`` and write ``codebook.npz`` and ``codes.npy``; `rotation` is "none" or "opq"."""
-    directory, gpu = Path(out), open_device(compute)
+    directory, gpu = Path(out), open_gpu(compute)
     drawn = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     if rotation == "opq":  # learnt on the processor
         codebook = train_opq(drawn, pq_bytes, seed=seed, threads=threads)
@@ -52,7 +52,7 @@ def save_codebook(codebook: Codebook, directory: Path) -> None:
 
 
 def trained(
-    sample: NDArray[Any], pq_bytes: int, seed: int, gpu: ArrayDevice | None = None, threads: int = 1
+    sample: NDArray[Any], pq_bytes: int, seed: int, gpu: Gpu | None = None, threads: int = 1
 ) -> Codebook:
     """Return the codebook of a sample (n_sample, dim), trained on a GPU or here."""
     if gpu is not None:
@@ -63,7 +63,7 @@ def trained(
 def encoded(
     vectors: NDArray[Any],
     codebook: Codebook,
-    gpu: ArrayDevice | None = None,
+    gpu: Gpu | None = None,
     threads: int = 1,
     **how: Any,
 ) -> NDArray[np.uint8]:

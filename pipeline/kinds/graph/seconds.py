@@ -22,8 +22,9 @@ from indexmill.builders.cluster.kmeans import PASSES, mini_batches
 from indexmill.builders.distances import as_bits, comparable, distances_from_first
 from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.builders.quantize.scalar import comparable_codes
-from indexmill.builders.vamana.build import VamanaParameters, list_capacity
+from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.entries import n_entries
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.navigation import navigation_size
 from indexmill.formats.sources.source import VectorSource

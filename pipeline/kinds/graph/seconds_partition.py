@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.partition.build import COPIES, Step, build_partitioned
 from indexmill.builders.partition.carve import LEAF_MOST
-from indexmill.builders.vamana.build import VamanaParameters
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.mill.clocks import Tries
 

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from indexmill.builders.cluster.shards import ShardPlan
 from indexmill.builders.distances import comparable
-from indexmill.builders.gpu import open_device
+from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.quantize.scalar import comparable_codes
-from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import medoid
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.unite import unite_lists
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
@@ -76,7 +77,7 @@ class GraphParameters(NamedTuple):
         if self.builder == "vamana":
             codes = comparable_codes(vectors) if self.build_codes == "sq8" else None
             return build_vamana(vectors, entry, self.vamana, codes=codes, **how)
-        how |= {"device": open_device(self.compute), "ended": lambda step, copies: give_back()}
+        how |= {"gpu": open_gpu(self.compute), "ended": lambda step, copies: give_back()}
         return build_partitioned(vectors, entry, self.vamana, **how)
 
 

@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 from indexmill.builders.cluster.cells import Cells, nearest_cells
 from indexmill.builders.cluster.closure import NO_CELL, cell_sizes, closure_cells
 from indexmill.builders.cluster.kmeans import fit_centroids
-from indexmill.builders.gpu import ArrayDevice, open_device
+from indexmill.builders.gpu import Gpu, open_gpu
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.quantize.scalar import Scale, fit_scale
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.index.vectors import VECTORS_NAME, RowFormat, write_vectors
 from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME, CellGraph, Centroids, write_centroids
-from indexmill.formats.ivf.index import VECTORS_NAME
 from indexmill.formats.pagefile.atomic import link_or_copy
 from indexmill.pipeline.kinds.common.encode import encoded, trained
 from indexmill.pipeline.kinds.common.ingest import read_ids, read_summary
@@ -62,7 +61,7 @@ def centroids_task(
     ingest: str, sample: str, p: IvfParameters, given: NDArray[np.float32] | None, out: str, threads: int
 ) -> None:
     """Write ``centroids.npy``, ``scale.npy`` or ``codebook.npz`` as the codec needs them, ``graph.npz`` of many."""
-    directory, gpu = Path(out), open_device(p.compute)
+    directory, gpu = Path(out), open_gpu(p.compute)
     rows = np.load(Path(sample) / "sample.npy", mmap_mode="r")
     centroids = fit_centroids(rows, p.lists, p.seed, threads, gpu) if given is None else given
     np.save(directory / "centroids.npy", centroids)
@@ -109,7 +108,7 @@ def _load_graph(directory: Path) -> CellGraph | None:
 def assign_task(vectors: str, centroids: str, p: IvfParameters, first: int, last: int, out: str) -> None:
     """Write the cells of each of the rows `first` to `last` as .npy, uint32 (rows, copies): see `closure_cells`."""
     rows, centres = np.load(vectors, mmap_mode="r")[first:last], load_centroids(Path(centroids))
-    gpu = open_device(p.compute)
+    gpu = open_gpu(p.compute)
     cells, block = Cells(centres, rows.dtype, gpu), _BLOCK if gpu is None else _GPU_BLOCK
     labels = np.empty((len(rows), p.copies), np.uint32)
     for at in range(0, len(rows), block):
@@ -149,7 +148,7 @@ def pack_task(
     stored = np.load(vectors, mmap_mode="r")[first:last]
     rows = _encoded(
         stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory),
-        open_device(compute),
+        open_gpu(compute),
     )  # fmt: skip
     records = Records(places[cells], (first + vector).astype(np.uint32), rows)
     write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
@@ -161,7 +160,7 @@ def _encoded(
     cells: NDArray[np.uint32],
     scale: NDArray[np.float32] | None,
     codebook: Codebook | None,
-    gpu: ArrayDevice | None,
+    gpu: Gpu | None,
 ) -> NDArray[np.uint8]:
     """Return the rows of lists, uint8 (m, row_bytes)."""
     if scale is None and codebook is None:

@@ -23,7 +23,7 @@ from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_runs
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.lsh.shape import LshShape
-from indexmill.formats.pagefile.reader import PageFileWriter
+from indexmill.formats.pagefile.writer import PageFileWriter
 from indexmill.pipeline.draws import NEAREST, drawn_rows
 from indexmill.pipeline.kinds.common.ingest import InputSummary, read_summary
 from indexmill.pipeline.mill.external_sort import merge

@@ -1,12 +1,18 @@
-"""Threads that call kernels block by block; kernels release the interpreter's lock."""
+"""Fixed-size blocks on a few threads: the same blocks, so the same bytes, whatever the number of threads.
+
+Threads gain where the function that they call is compiled and releases the interpreter's lock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+#: Blocks that `map_blocks` submits ahead for each thread.
+_AHEAD = 4
 
 
 class BlockPool:
@@ -55,3 +61,42 @@ class BlockPool:
         for helper in helpers:
             helper.result()
         return results
+
+
+def run_blocks(function: Callable[[int, int], T], n: int, block: int, threads: int) -> list[T]:
+    """Return ``function(first, last)`` of consecutive blocks of ``range(n)``, in order: one `BlockPool.run`."""
+    with BlockPool(threads) as pool:
+        return pool.run(function, n, block)
+
+
+def map_blocks(
+    function: Callable[[int, int], T], n: int, block: int, threads: int
+) -> Generator[T, None, None]:
+    """Yield ``function(first, last)`` for consecutive blocks of ``range(n)``, in order.
+
+    Parameters
+    ----------
+    function : callable
+        Must release the GIL to gain from threads, and must not depend on other blocks.
+    n, block : int
+        Items, and items a block; the last block may be shorter.
+    threads : int
+        Blocks computed at once.
+    """
+    starts = range(0, n, block)
+    if threads <= 1 or len(starts) <= 1:
+        for first in starts:
+            yield function(first, min(first + block, n))
+        return
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for first in starts:
+                waiting.append(pool.submit(function, first, min(first + block, n)))
+                if len(waiting) > _AHEAD * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexmill.builders.assignment_error import AssignmentError, assignment_error
 from indexmill.builders.leaders import graph as leader_graph
 from indexmill.builders.leaders import groups, tree
+from indexmill.builders.leaders.assignment_error import AssignmentError, assignment_error
+from indexmill.builders.leaders.base import ExactLeaders, LeaderIndex, draw_leaders, n_leaders
 from indexmill.builders.leaders.graph import LeaderGraph
 from indexmill.builders.leaders.groups import LeaderGroups
-from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders, n_leaders
 from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.builders.nearest.products import nearest_points
 from indexmill.formats.errors import ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.support.gpu import strict_device
+from tests.support.gpu import strict_gpu
 
 from indexmill.builders.partition import equals
 from indexmill.builders.partition.carve import Leaves
@@ -39,15 +39,13 @@ def test_a_ring_goes_through_equal_members_and_hides_all_but_the_first() -> None
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize("on_device", [False, True])
-def test_lists_hold_the_next_equal_member_and_the_first_of_others(dtype: str, on_device: bool) -> None:
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_lists_hold_the_next_equal_member_and_the_first_of_others(dtype: str, on_gpu: bool) -> None:
     values = np.array([5, 1, 5, 9, 5, 9, 4], dtype)
     vectors = np.ascontiguousarray(np.stack([values, values * 0], axis=1))
     leaves, rows = Leaves(np.arange(7, dtype=np.uint32), np.array([0, 7])), np.arange(7, dtype=np.uint32)
-    if on_device:
-        lists = leaf_lists_on(strict_device()[0], vectors, leaves, 3, rows)
-    else:
-        lists = leaf_lists(vectors, leaves, 3, rows)
+    gpu = strict_gpu()[0]
+    lists = leaf_lists_on(gpu, vectors, leaves, 3, rows) if on_gpu else leaf_lists(vectors, leaves, 3, rows)
     assert lists.tolist() == [
         [2, 6, 1], [6, 0, 3], [4, 0, 6], [5, 0, 6], [0, 6, 1], [3, 0, 6], [0, 1, 3],
     ]  # fmt: skip

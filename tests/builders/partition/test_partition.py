@@ -13,7 +13,8 @@ from indexmill.builders.partition import choose
 from indexmill.builders.partition.build import build_partitioned
 from indexmill.builders.partition.carve import LEAF_MOST, carve
 from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
-from indexmill.builders.vamana.build import Graph, VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
+from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)

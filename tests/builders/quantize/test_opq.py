@@ -13,9 +13,9 @@ import indexmill
 from indexmill.builders.quantize import opq
 from indexmill.builders.quantize.opq import train_opq
 from indexmill.builders.quantize.pq import encode_pq, train_pq
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph.codes import Codebook, is_rotation
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters

@@ -13,8 +13,9 @@ from indexmill.builders.nearest.products import nearest_points
 from indexmill.builders.quantize import pq
 from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.builders.quantize.scalar import fit_scale
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import entry_vertices, medoid, n_entries
+from indexmill.builders.vamana.graph import VamanaParameters
 
 RNG = np.random.default_rng(0)
 

@@ -7,8 +7,9 @@ import pytest
 from tests.oracles import vamana as oracle
 
 from indexmill.builders.vamana import extend, insert
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana, list_capacity
+from indexmill.builders.vamana.build import build_vamana, list_capacity
 from indexmill.builders.vamana.extend import extend_graph
+from indexmill.builders.vamana.graph import VamanaParameters
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 

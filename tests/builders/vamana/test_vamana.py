@@ -16,9 +16,10 @@ from indexmill.builders.distances import comparable
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.vamana import build as vamana
 from indexmill.builders.vamana import insert
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import entry_vertices
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
 from indexmill.builders.vamana.insert import _batch_sizes
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
@@ -120,7 +121,8 @@ def test_two_passes_over_float16_take_what_is_reserved_and_no_wider_copy() -> No
     grown = peak_growth(
         f"""
         import numpy as np
-        from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+        from indexmill.builders.vamana.build import build_vamana
+        from indexmill.builders.vamana.graph import VamanaParameters
         vectors = np.random.default_rng(1).normal(size=({n}, {dim})).astype(np.float16)
         p = VamanaParameters({degree}, 12, 1.2, passes=2)
         build_vamana(vectors[:200], 0, p, seed=1, threads=2)

@@ -14,9 +14,9 @@ from tests.support.append import SMALL, build, manifest, points
 from tests.support.export import id_map
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.diskann import node_width
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.formats.imports.diskann import open_diskann
 

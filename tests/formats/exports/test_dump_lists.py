@@ -11,15 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.oracles.ivf import squares
 from tests.oracles.pgcopy import read_copy, read_vector
-from tests.support.export import id_map, paste, record
+from tests.support.export import id_map, paste, record, rows_in_files
 from tests.support.ivf import BATCH, DIM, LISTS, build_lists, make_vectors
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.exports import lists
-from indexmill.formats.ivf.index import IvfFiles
 
 DUMPS = ("parquet", "pgvector", "bulk")
 N = 2500
@@ -33,42 +31,6 @@ CASES: dict[str, tuple[str, dict[str, Any], float]] = {
     "copies": ("float32", {"copies": 3, "closure": 0.5}, 0),
     "pq-copies": ("float32", {"codec": "pq", "pq_bytes": 4, "keep_vectors": True, "copies": 3, "closure": 0.5}, 0),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def vectors() -> dict[str, Any]:
-    return {dtype: make_vectors(dtype, N) for dtype in ("float32", "uint8")}
-
-
-@pytest.fixture(scope="module")
-def indexes(tmp_path_factory: pytest.TempPathFactory, vectors: dict[str, Any]) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("dumps")
-    colours = pa.table({"colour": [("red", None, 'b"l')[i % 3] for i in range(N)]})
-    for name, (dtype, how, _) in CASES.items():
-        names = pa.array([f"item-{i}" for i in range(N)])
-        indexmill.build(vectors[dtype], folder / name, kind="ivf", lists=LISTS, batch_vectors=BATCH, ids=names,
-                        metadata=colours, **how)  # fmt: skip
-    return {name: folder / name for name in CASES}
-
-
-def rows_in_files(index: Path, vectors: Any) -> tuple[list[int], list[int]]:
-    """Return list and vector id of every vector, read list by list, of copies that in the nearest list."""
-    files = IvfFiles(index)
-    found = []
-    for number in range(len(files.batches)):
-        with files.open_batch(number) as batch:
-            for place in np.flatnonzero(batch.directory["size"]).tolist():
-                ids, _ = batch.read_list(place)
-                found += [(int(batch.directory["list"][place]), vector) for vector in ids.tolist()]
-    of_vector: dict[int, list[int]] = {}
-    for number, vector in found:
-        of_vector.setdefault(vector, []).append(number)
-    centroids = files.centroids.centroids
-    if max(map(len, of_vector.values())) > 1:
-        away = squares(vectors.astype(np.float64), centroids.astype(np.float64))
-        of_vector = {v: [min(some, key=lambda g: away[v, g])] for v, some in of_vector.items()}
-    kept = [(number, vector) for number, vector in found if of_vector[vector] == [number]]
-    return [number for number, _ in kept], [vector for _, vector in kept]
 
 
 def read_dump(target: str, folder: Path) -> dict[str, Any]:
@@ -92,6 +54,22 @@ def read_dump(target: str, folder: Path) -> dict[str, Any]:
     return {
         name: [line[name] for line in lines[1::2]] for name in ("slot", "partition", "id", "vector", "colour")
     }
+
+
+@pytest.fixture(scope="module")
+def vectors() -> dict[str, Any]:
+    return {dtype: make_vectors(dtype, N) for dtype in ("float32", "uint8")}
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory: pytest.TempPathFactory, vectors: dict[str, Any]) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("dumps")
+    colours = pa.table({"colour": [("red", None, 'b"l')[i % 3] for i in range(N)]})
+    for name, (dtype, how, _) in CASES.items():
+        names = pa.array([f"item-{i}" for i in range(N)])
+        indexmill.build(vectors[dtype], folder / name, kind="ivf", lists=LISTS, batch_vectors=BATCH, ids=names,
+                        metadata=colours, **how)  # fmt: skip
+    return {name: folder / name for name in CASES}
 
 
 @pytest.mark.parametrize("target", DUMPS)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from tests.oracles.hostile import field_offset, patch_page_file, section_offset
 
 from indexmill.formats.errors import CorruptFile
-from indexmill.formats.graph.file import GraphFile, NodeBlock, NodeFormat, write_graph
-from indexmill.formats.graph.nodes import DTYPE_CODES
+from indexmill.formats.graph.file import GraphFile, write_graph
+from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
+from indexmill.formats.pagefile.field_codes import DTYPE_CODES
 
 PAGE = 4096
 

@@ -13,8 +13,8 @@ from tests.support.append import assert_sound, manifest
 from tests.support.imports import DISKANN, costs, lists_of, read_all, unpack_diskann
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import ConfigError, CorruptFile
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.imports.diskann import open_diskann
 from indexmill.formats.imports.ids import read_id_file
 

@@ -9,6 +9,7 @@ import faiss
 import numpy as np
 import pytest
 from tests.support.append import assert_sound, manifest
+from tests.support.faiss_graphs import make_hnsw, make_nsg
 from tests.support.imports import clustered_rows, costs, lists_of, read_all
 
 import indexmill
@@ -18,21 +19,6 @@ from indexmill.formats.imports.faiss import open_faiss
 N, K = 700, 10
 ROWS = clustered_rows(N)
 QUERIES = clustered_rows(20, seed=5)
-
-
-def make_hnsw(rows: np.ndarray = ROWS, m: int = 6, metric: int = faiss.METRIC_L2) -> Any:
-    faiss.omp_set_num_threads(1)
-    index = faiss.IndexHNSWFlat(rows.shape[1], m, metric)
-    index.add(rows)
-    return index
-
-
-def make_nsg(rows: np.ndarray = ROWS, r: int = 9) -> Any:
-    faiss.omp_set_num_threads(1)
-    index = faiss.IndexNSGFlat(rows.shape[1], r)
-    index.build_type = 0  # neighbours by brute force
-    index.add(rows)
-    return index
 
 
 def level_0(index: Any) -> list[list[int]]:
@@ -47,21 +33,21 @@ def level_0(index: Any) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def hnsw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("faiss") / "hnsw.faiss"
-    faiss.write_index(make_hnsw(), str(path))
+    faiss.write_index(make_hnsw(ROWS), str(path))
     return path
 
 
 @pytest.fixture(scope="module")
 def nsg(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("faiss") / "nsg.faiss"
-    faiss.write_index(make_nsg(), str(path))
+    faiss.write_index(make_nsg(ROWS), str(path))
     return path
 
 
 def test_the_lists_of_level_0_are_those_of_faiss(hnsw: Path) -> None:
     index = open_faiss(hnsw)
     vectors, lists = read_all(index)
-    assert lists == level_0(make_hnsw())
+    assert lists == level_0(make_hnsw(ROWS))
     assert (vectors == ROWS).all()
     assert (index.kind, index.metric, index.lists.width, index.entry) == ("faiss-hnsw", "l2", 12, None)
 
@@ -101,7 +87,7 @@ def test_an_imported_graph_is_the_graph_and_answers_like_faiss(
 
 
 def test_inner_products_and_ids_come_along(tmp_path: Path) -> None:
-    inner = make_hnsw(metric=faiss.METRIC_INNER_PRODUCT)
+    inner = make_hnsw(ROWS, metric=faiss.METRIC_INNER_PRODUCT)
     wrapped = faiss.IndexIDMap(make_hnsw(ROWS[:0].copy(), metric=faiss.METRIC_INNER_PRODUCT))
     names = np.arange(N, dtype=np.int64) * 3 + 5_000_000_000
     wrapped.add_with_ids(ROWS, names)

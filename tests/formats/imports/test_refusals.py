@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.formats.imports.test_faiss import make_hnsw, make_nsg
 from tests.oracles.foreign import bin_bytes
+from tests.support.faiss_graphs import make_hnsw, make_nsg
 from tests.support.imports import clustered_rows, read_all, unpack_diskann
 
 import indexmill
@@ -30,7 +30,7 @@ from indexmill.formats.errors import (
 )
 from indexmill.formats.imports.diskann import open_diskann
 from indexmill.formats.imports.faiss import open_faiss
-from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.imports.index import ImportedIndex
 from indexmill.pipeline.imports import graph as foreign
 
 Change = Callable[[bytearray], object]
@@ -268,7 +268,7 @@ def test_a_damaged_file_of_faiss_is_refused(graphs: Path, tmp_path: Path) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 
-def read_whole(open_index: Callable[[], ForeignIndex]) -> str:
+def read_whole(open_index: Callable[[], ImportedIndex]) -> str:
     """Read everything; returns ``"read"`` or the kind of refusal, and measures what that took."""
     tracemalloc.start()
     try:

@@ -15,14 +15,14 @@ from tests.support.imports import read_all
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, FormatError, InputError
-from indexmill.formats.imports.index import ForeignIndex
+from indexmill.formats.imports.index import ImportedIndex
 from indexmill.formats.imports.jvector import open_jvector
 from indexmill.formats.imports.svs import open_svs
 
 PATHS = {"svs": "out", "jvector": "out/index.jvector"}
 
 
-def opened(program: str, folder: Path) -> ForeignIndex:
+def opened(program: str, folder: Path) -> ImportedIndex:
     path = folder / PATHS[program]
     return open_svs(path) if program == "svs" else open_jvector(path)
 

@@ -12,7 +12,7 @@ from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.ivf.batch import ENTRY, BatchFile, make_directory, write_batch
 from indexmill.formats.ivf.centroids import Centroids, read_centroids, write_centroids
-from indexmill.formats.pagefile.reader import PageFileWriter
+from indexmill.formats.pagefile.writer import PageFileWriter
 
 SIZES = np.array([3, 0, 900, 3, 40])
 ROW = 7

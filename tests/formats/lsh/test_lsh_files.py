@@ -14,8 +14,8 @@ from tests.oracles.lsh_verify import lsh_problems
 from tests.support.lsh import build_lsh, clusters, damaged
 
 from indexmill.builders.lsh.pack import BlockPacker
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import CorruptFile, OtherKind, TooNew
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.index.vectors import RowFormat, VectorsFile, write_vectors
 from indexmill.formats.lsh import blocks

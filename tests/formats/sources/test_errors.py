@@ -13,15 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.formats.sources.test_formats import (
-    lists,
-    make,
-    write_bin,
-    write_hdf5,
-    write_ipc,
-    write_parquet,
-    write_vecs,
-)
+from tests.support.sources import lists, make, write_bin, write_hdf5, write_ipc, write_parquet, write_vecs
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.source import array_source, open_source

@@ -15,61 +15,22 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from tests.support.sources import (
+    ARROW,
+    Array,
+    check_source,
+    lists,
+    make,
+    write_bin,
+    write_hdf5,
+    write_ipc,
+    write_parquet,
+    write_vecs,
+)
 
 from indexmill.formats.sources.file import RowBlock, rechunk, take_by_runs
 from indexmill.formats.sources.parquet import ParquetVectors, RowGroupCache
-from indexmill.formats.sources.source import VectorSource, array_source, open_source, read_queries
-
-Array = NDArray[Any]
-_ARROW = {"float64": pa.float64(), "float32": pa.float32(), "float16": pa.float16(), "uint8": pa.uint8()}
-_ARROW["int8"] = pa.int8()
-
-
-def make(dtype: str, n: int = 57, dim: int = 5, seed: int = 0) -> Array:
-    rng = np.random.default_rng(seed)
-    if np.dtype(dtype).kind == "f":
-        return rng.normal(size=(n, dim)).astype(dtype)
-    info = np.iinfo(dtype)
-    return rng.integers(info.min, info.max, (n, dim), endpoint=True).astype(dtype)
-
-
-def lists(vectors: Array, kind: str) -> pa.Array:
-    values = pa.array(vectors.ravel(), _ARROW[str(vectors.dtype)])
-    n, dim = vectors.shape
-    if kind == "fixed":
-        return pa.FixedSizeListArray.from_arrays(values, dim)
-    offsets = np.arange(n + 1) * dim
-    if kind == "large":
-        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
-
-
-def write_vecs(path: Path, vectors: Array) -> None:
-    head = np.full((len(vectors), 1), vectors.shape[1], "<i4")
-    body = np.ascontiguousarray(vectors).view(np.uint8).reshape(len(vectors), -1)
-    path.write_bytes(np.hstack([head.view(np.uint8).reshape(len(vectors), 4), body]).tobytes())
-
-
-def write_bin(path: Path, vectors: Array) -> None:
-    path.write_bytes(np.array(vectors.shape, "<u4").tobytes() + vectors.tobytes())
-
-
-def write_parquet(path: Path, vectors: Array, kind: str = "fixed", group: int = 10) -> None:
-    pq.write_table(pa.table({"v": lists(vectors, kind)}), path, row_group_size=group)
-
-
-def write_ipc(path: Path, vectors: Array, kind: str = "fixed", rows: int = 10) -> None:
-    table = pa.table({"v": lists(vectors, kind)})
-    with pa.OSFile(str(path), "w") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=rows)
-
-
-def write_hdf5(path: Path, vectors: Array) -> None:
-    with h5py.File(path, "w") as root:
-        root.create_dataset("train", data=vectors, chunks=(1, vectors.shape[1]), compression="gzip")
-        root.create_dataset("test", data=vectors[:3])
-
+from indexmill.formats.sources.source import array_source, open_source, read_queries
 
 WRITERS: dict[str, tuple[str, list[str], Callable[[Path, Array], None]]] = {
     "fvecs": ("a.fvecs", ["float32"], write_vecs),
@@ -77,18 +38,18 @@ WRITERS: dict[str, tuple[str, list[str], Callable[[Path, Array], None]]] = {
     "fbin": ("a.fbin", ["float32"], write_bin),
     "u8bin": ("a.u8bin", ["uint8"], write_bin),
     "i8bin": ("a.i8bin", ["int8"], write_bin),
-    "npy": ("a.npy", list(_ARROW), np.save),
-    "hdf5": ("a.hdf5", list(_ARROW), write_hdf5),
+    "npy": ("a.npy", list(ARROW), np.save),
+    "hdf5": ("a.hdf5", list(ARROW), write_hdf5),
 }
 for _kind in ("fixed", "list", "large"):
     WRITERS[f"parquet-{_kind}"] = (
         "a.parquet",
-        list(_ARROW),
+        list(ARROW),
         lambda path, vectors, kind=_kind: write_parquet(path, vectors, kind),  # type: ignore[misc]
     )
     WRITERS[f"ipc-{_kind}"] = (
         "a.arrow",
-        list(_ARROW),
+        list(ARROW),
         lambda path, vectors, kind=_kind: write_ipc(path, vectors, kind),  # type: ignore[misc]
     )
 CASES = [(name, dtype) for name, (_, dtypes, _) in WRITERS.items() for dtype in dtypes]
@@ -96,22 +57,6 @@ CASES = [(name, dtype) for name, (_, dtypes, _) in WRITERS.items() for dtype in 
 
 def given_out(vectors: Array) -> Array:
     return vectors.astype(np.float32) if vectors.dtype == np.float64 else vectors
-
-
-def check_source(source: VectorSource, expected: Array, batch_rows: int, rows: list[int]) -> None:
-    """Streaming and random access both equal `expected`."""
-    assert (source.n_vectors, source.dim, source.dtype) == (*expected.shape, expected.dtype)
-    batches = list(source.batches(batch_rows))
-    start = 0
-    for batch in batches:
-        assert batch.start == start
-        assert batch.vectors.flags.c_contiguous
-        assert batch.vectors.dtype == expected.dtype
-        start += len(batch.vectors)
-    assert np.array_equal(np.concatenate([batch.vectors for batch in batches]), expected)
-    found = source.read(np.array(rows, np.int64))
-    assert found.dtype == expected.dtype
-    assert np.array_equal(found, expected[np.array(rows, np.int64)])
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
@@ -170,7 +115,7 @@ def test_slices_of_tables_with_offsets_give_their_own_rows(
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("dtype", [*_ARROW, ">f4", ">f8"])
+@pytest.mark.parametrize("dtype", [*ARROW, ">f4", ">f8"])
 def test_arrays_in_memory_are_sources(order: Any, dtype: str) -> None:
     vectors = np.asarray(make("float32", 20, 4).astype(dtype), order=order)
     native = vectors.astype(vectors.dtype.newbyteorder("="))

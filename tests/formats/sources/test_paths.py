@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
-from tests.formats.sources.test_formats import check_source, lists, make, write_bin, write_parquet, write_vecs
+from tests.support.sources import check_source, lists, make, write_bin, write_parquet, write_vecs
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.filesystem import InputFile, reading, resolve
@@ -117,7 +117,7 @@ def test_memory_url_file_directory_and_glob_are_read() -> None:
 
 @pytest.mark.parametrize("suffix", ["fbin", "npy", "arrow", "h5"])
 def test_every_kind_of_file_is_read_from_a_url(tmp_path: Path, suffix: str) -> None:
-    from tests.formats.sources.test_formats import write_hdf5, write_ipc
+    from tests.support.sources import write_hdf5, write_ipc
 
     vectors = make("float32", 20, 3)
     local = tmp_path / f"a.{suffix}"

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import build, data_files, points
+from tests.support.append import build, points
+from tests.support.builds import data_files
 from tests.support.cli import run
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.graph.codes import Codebook
 from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.order import Adjacency
 from indexmill.layout.star import star_order

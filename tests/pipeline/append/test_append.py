@@ -8,20 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import (
-    DIM,
-    SMALL,
-    assert_sound,
-    build,
-    data_files,
-    manifest,
-    points,
-    recall,
-    run_record,
-)
+from tests.support.append import DIM, SMALL, assert_sound, build, manifest, points, recall, run_record
+from tests.support.builds import data_files
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
+from indexmill.formats.graph.index import IndexFiles
 
 OLD, NEW = points(900, 1), points(200, 2)
 BOTH = np.concatenate([OLD, NEW])

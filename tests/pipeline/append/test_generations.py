@@ -17,7 +17,7 @@ from tests.support.append import (
 from tests.support.cli import run, run_json
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.pipeline.append.drift import advise, optimism
 
 OLD, NEW = points(900, 1), points(200, 2)

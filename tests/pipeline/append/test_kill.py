@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.append import build, data_files, points
+from tests.support.append import build, points
+from tests.support.builds import data_files
+from tests.support.forks import run_forked
 
 import indexmill
-from indexmill.formats.directory import verify_index
+from indexmill.formats.verify import verify_index
 from indexmill.pipeline.mill.publish import check_output
 
 # Kills its own process after the named step of an append, or before the n-th rename of a publish on a file system that
@@ -58,9 +57,7 @@ indexmill.append(index, more, workers=1)
 
 
 def append(victim: str, index: Path, more: Path, failpoint: str = "") -> int:
-    arguments = [sys.executable, "-c", APPEND, victim, str(index), str(more)]
-    environment = {**os.environ, "INDEXMILL_FAILPOINT": failpoint}
-    return subprocess.run(arguments, capture_output=True, check=False, env=environment).returncode
+    return run_forked(APPEND, victim, index, more, failpoint=failpoint).returncode
 
 
 @pytest.fixture(scope="module")

@@ -10,21 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import (
-    SMALL,
-    assert_sound,
-    build,
-    data_files,
-    manifest,
-    points,
-    recall,
-    run_record,
-)
+from tests.support.append import SMALL, assert_sound, build, manifest, points, recall, run_record
+from tests.support.builds import data_files
 from tests.support.cli import run, run_json
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, InputError, OutputExistsError
+from indexmill.formats.graph.index import IndexFiles
 
 LARGE, LITTLE = points(900, 1), points(300, 2)
 BOTH = np.concatenate([LARGE, LITTLE])

@@ -12,17 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import (
-    DIM,
-    SMALL,
-    build,
-    data_files,
-    manifest,
-    points,
-)
+from tests.support.append import DIM, SMALL, build, manifest, points
+from tests.support.builds import data_files
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import (
     BudgetError,
     ConfigError,
@@ -31,6 +24,7 @@ from indexmill.formats.errors import (
     InputError,
     OutputExistsError,
 )
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.pipeline.mill.publish import output_lock
 
 OLD, NEW = points(900, 1), points(200, 2)

@@ -23,8 +23,8 @@ import pytest
 import ray
 import yaml
 from ray.cluster_utils import Cluster
-from tests.pipeline.test_build import build, clustered, data_files
 from tests.support import ray_tasks as tasks
+from tests.support.builds import build, clustered, data_files
 from tests.support.ivf import build_lists, join, make_vectors
 from tests.support.s3 import flaky_server
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles.small_index import SmallIndex, write_small_index
-from tests.support.append import data_files
+from tests.support.builds import data_files
 from tests.support.cli import run, run_json
 from tests.support.export import id_map, record, stored_graph
+from tests.support.forks import run_forked
 
 import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError, OutputExistsError
@@ -166,25 +163,11 @@ def test_only_an_export_is_replaced_and_only_by_force(small: SmallIndex, tmp_pat
 def test_a_disk_that_fills_up_leaves_what_was_there(small: SmallIndex, tmp_path: Path) -> None:
     indexmill.export(small.path, "diskann", tmp_path / "out", ids="slot")
     before = data_files(tmp_path / "out")
-    command = [
-        sys.executable,
-        "-m",
-        "indexmill.jobs.cli.main",
-        "export",
-        small.path,
-        "--to",
-        "faiss",
-        "--ids",
-        "slot",
-    ]
-
-    def limit() -> None:  # no file may pass 8 KiB: the system then refuses as a full disk does
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-
-    done = subprocess.run(
-        [*map(str, command), "--out", str(tmp_path / "out"), "--force"],
-        preexec_fn=limit, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    # No file may pass 8 KiB: the system then refuses as a full disk does.
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); "
+    code += "from indexmill.jobs.cli.main import main; main()"
+    options = ("--to", "faiss", "--ids", "slot", "--out", tmp_path / "out", "--force")
+    done = run_forked(code, "export", small.path, *options)
     assert (done.returncode, "File too large" in done.stderr) == (1, True), done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     assert data_files(tmp_path / "out") == before
@@ -194,9 +177,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(small: SmallIndex, tmp_path:
 def test_a_killed_export_is_run_again(small: SmallIndex, tmp_path: Path, place: str) -> None:
     out = tmp_path / "out"
     code = f"import indexmill; indexmill.export({str(small.path)!r}, 'faiss', {str(out)!r}, ids='slot')"
-    child = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "INDEXMILL_FAILPOINT": place}, check=False
-    )
+    child = run_forked(code, failpoint=place)
     assert child.returncode != 0
     assert out.exists() == (place == "publish-done")
     indexmill.export(small.path, "faiss", out, ids="slot", force=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.export import LISTS_WRITTEN
 from tests.support.memory import peak_growth
 
 from indexmill.pipeline.mill.peak import has_proportional_sizes
@@ -57,47 +58,6 @@ def test_nodes_and_codes_pass_through_in_pieces() -> None:
     grown = peak_growth(WRITTEN.replace("N)", f"{n})"), "export('ix')")
     assert n * 4 * (200 + 24) > 100_000_000  # bytes of the file that is written
     assert grown < 24_000_000  # buffers that do not grow with it, and 12 bytes a vector a few times
-
-
-LISTS_WRITTEN = """
-import numpy as np
-import pyarrow as pa
-import indexmill
-from indexmill.formats.index.ids import write_ids
-from indexmill.formats.ivf.batch import batch_name, longest_first, write_batch
-from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids, write_centroids
-from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
-
-dim, lists = 200, 300
-rng = np.random.default_rng(1)
-
-def pieces(first, sizes):
-    for number in longest_first(sizes).tolist():
-        ids = first + number + lists * np.arange(sizes[number])
-        for at in range(0, len(ids), 5000):
-            some = ids[at : at + 5000].astype(np.uint32)
-            yield some, rng.integers(256, size=(len(some), dim), dtype=np.uint8)
-
-def write(index, n):
-    index.mkdir()
-    half = n // 2
-    for number in range(2):
-        sizes = np.bincount(np.arange(half) % lists, minlength=lists)
-        write_batch(index / batch_name(number), number, number * half, sizes, dim, pieces(number * half, sizes))
-    centroids = rng.normal(size=(lists, dim)).astype(np.float32)
-    write_centroids(index / CENTROIDS_NAME, Centroids(centroids, "uint8", "l2", 0.0, n, 2, "flat"))
-    write_ids(index / "ids.imx", np.arange(n, dtype=np.uint32), pa.array(rng.permutation(n)))
-    build_id, files = seal_files(index, [p.name for p in index.iterdir()])
-    facts = {"n_vectors": n, "dim": dim, "dtype": "uint8", "fingerprint": "0" * 64}
-    write_manifest(index, Manifest("ivf", build_id, {}, facts, {}, None, files, ivf={}))
-
-def export(name):
-    indexmill.export(path / name, "faiss-ivf", path / f"{name}-faiss")
-
-write(path / "warm", 6_000)
-export("warm")
-write(path / "ix", N)
-"""
 
 
 @pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.oracles.foreign import write_disk_index
 from tests.oracles.small_index import write_small_index
+from tests.support.forks import run_forked
 from tests.support.ivf import build_lists, make_vectors
 from tests.support.lsh import build_lsh, clusters
 
@@ -115,8 +114,7 @@ def test_a_full_disk_leaves_no_half_written_directory_of_any_target(
     import json
 
     cases = {name: str(indexes[one.kinds[0]]) for name, one in TARGETS.items() if name not in BY_OTHERS}
-    command = [sys.executable, "-c", FULL_DISK, json.dumps(cases), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_forked(FULL_DISK, json.dumps(cases), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == list(cases)
 

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexmill.builders.leaders.leaders import ExactLeaders
+from indexmill.builders.leaders.base import ExactLeaders
 from indexmill.formats.chunks import tempfiles
 from indexmill.formats.chunks.tally import Tally, create, forget
 from indexmill.formats.chunks.tempfiles import member_dtype
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
 from indexmill.formats.sources.source import array_source
-from indexmill.pipeline.execution import failpoint
 from indexmill.pipeline.grouping import assignment, policies
 from indexmill.pipeline.grouping.assignment import Policy, assign
 from indexmill.pipeline.grouping.policies import ChunkFiles, TempFiles, cluster_bytes
@@ -150,10 +149,9 @@ def test_a_vector_that_is_not_finite_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["chunk", "temp"])
 def test_a_full_disk_is_an_error_that_names_the_scratch_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, arm: Callable[[str], None], name: str
 ) -> None:
-    monkeypatch.setattr(failpoint, "_armed", "task-written:2=ENOSPC")
-    monkeypatch.setattr(failpoint, "_passes", iter(range(1, 99)))
+    arm("task-written:2=ENOSPC")
     with pytest.raises(OSError, match="failpoint") as caught:
         grouped(name, tmp_path, make_vectors("uint8"), make_vectors("uint8")[:9], 400 * DIM)
     assert caught.value.errno == errno.ENOSPC

@@ -14,15 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracles.foreign import read_disk_index, write_disk_index
 from tests.oracles.vamana import reachable
-from tests.support.append import assert_sound, data_files, manifest, run_record
+from tests.support.append import assert_sound, manifest, run_record
+from tests.support.builds import data_files
 from tests.support.cli import run, run_json
 from tests.support.imports import clustered_rows, lists_of, unpack_diskann
 
 import indexmill
 from indexmill.builders.vamana.adopt import adopt_lists
 from indexmill.builders.vamana.connect import count_unreachable
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OutputExistsError
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 

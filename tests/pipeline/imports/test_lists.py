@@ -14,10 +14,10 @@ from tests.support.export import assert_same_answers
 from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
 
 import indexmill
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.verify import verify_index
 
 QUERIES = 60
 
@@ -120,12 +120,12 @@ def test_batches_are_cut_to_the_memory(tmp_path: Path) -> None:
     index = build_lists(tmp_path / "ix", make_vectors("float32"), batch_vectors=BATCH)
     indexmill.export(index, "faiss-ivf", tmp_path / "out")
     from indexmill.formats.imports.faiss import open_faiss
-    from indexmill.formats.imports.lists import ForeignLists
+    from indexmill.formats.imports.lists import ImportedLists
     from indexmill.pipeline.imports import lists as foreign_lists
     from indexmill.pipeline.imports.graph import ImportOptions
 
     lists = open_faiss(tmp_path / "out" / "index.faiss")
-    assert isinstance(lists, ForeignLists)
+    assert isinstance(lists, ImportedLists)
     shape = foreign_lists._shape(lists.shared, 1 << 30)
     parameters = shape.parameters.model_copy(update={"batch_vectors": BATCH})
     names = foreign_lists._names(lists, ImportOptions(tmp_path / "back"))

@@ -13,9 +13,9 @@ from tests.oracles.small_index import SmallIndex, write_small_index
 from tests.support.append import DIM, assert_sound, build, manifest, points
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import CorruptFile, ForeignFile, FormatError
 from indexmill.formats.exports.jvector import CODES_NAME, FILE_NAME
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.imports.jvector import open_jvector
 
 N = 300

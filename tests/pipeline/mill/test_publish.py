@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.support.append import build, data_files, points
+from tests.support.append import build, points
+from tests.support.builds import data_files
 
 import indexmill
 from indexmill.formats.errors import ConfigError, OutputExistsError

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.kinds.graph.test_luck import flip
-from tests.pipeline.test_build import build, clustered, data_files
+from tests.support.builds import build, clustered, data_files, flip
 from tests.support.s3 import FlakyServer, flaky_server
 
 from indexmill.formats.errors import ConfigError, StorageError
@@ -25,7 +24,7 @@ VECTORS = clustered(900, 8)
 @pytest.fixture(scope="module")
 def server() -> Iterator[FlakyServer]:
     with flaky_server() as running:
-        running.failing = lambda request: request % 50 < 5  # in a row: more than Arrow's own client tries
+        running.failing = lambda request: request % 50 < 5  # several in a row
         yield running
 
 

@@ -126,7 +126,7 @@ def test_storage_that_fails_one_call_in_ten_loses_nothing(s3: Storage, tmp_path:
 def test_a_server_that_fails_one_request_in_ten_loses_nothing(
     s3: Storage, server: FlakyServer, tmp_path: Path
 ) -> None:
-    server.failing = lambda request: request % 50 < 5  # in a row: more than Arrow's own client tries
+    server.failing = lambda request: request % 50 < 5  # several in a row
     before = server.failed
     data = {f"f-1/{i:03d}.bin": os.urandom(1000 + i) for i in range(25)}
     for name, content in data.items():

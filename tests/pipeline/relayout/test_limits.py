@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import assert_sound, build, data_files, manifest, points
+from tests.support.append import assert_sound, build, manifest, points
+from tests.support.builds import data_files
 from tests.support.cli import run
 
 import indexmill

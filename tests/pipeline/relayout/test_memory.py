@@ -11,8 +11,8 @@ from tests.support.append import build, points
 from tests.support.memory import peak_growth
 
 import indexmill
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError
+from indexmill.formats.verify import verify_index
 from indexmill.pipeline.mill.peak import has_proportional_sizes
 
 linux = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.append import assert_sound, build, data_files, manifest, points, recall, run_record
+from tests.support.append import assert_sound, build, manifest, points, recall, run_record
+from tests.support.builds import data_files
 from tests.support.cli import run
 
 import indexmill
-from indexmill.formats.directory import IndexFiles
 from indexmill.formats.errors import BudgetError, ConfigError, NothingToGain
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.append import build, data_files, points
+from tests.support.append import build, points
+from tests.support.builds import data_files
+from tests.support.forks import run_forked
 
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError
@@ -151,9 +150,7 @@ indexmill.lay_out(index, "star", workers=1)
 
 
 def lay_out_and_die(victim: str, index: Path, failpoint: str = "") -> int:
-    environment = {**os.environ, "INDEXMILL_FAILPOINT": failpoint}
-    arguments = [sys.executable, "-c", KILL, victim, str(index)]
-    return subprocess.run(arguments, capture_output=True, check=False, env=environment).returncode
+    return run_forked(KILL, victim, index, failpoint=failpoint).returncode
 
 
 def test_killed_anywhere_there_is_always_a_whole_index(index: Path, old: Path) -> None:
@@ -173,9 +170,6 @@ def test_killed_anywhere_there_is_always_a_whole_index(index: Path, old: Path) -
 
 def test_a_full_disk_is_an_error_and_changes_nothing(index: Path, old: Path) -> None:
     code = "import indexmill, sys; indexmill.lay_out(sys.argv[1], 'star')"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(index)],
-        capture_output=True, check=False, text=True, env={**os.environ, "INDEXMILL_FAILPOINT": "publish-copied=ENOSPC"},
-    )  # fmt: skip
+    done = run_forked(code, index, failpoint="publish-copied=ENOSPC")
     assert "No space left on device" in done.stderr
     assert data_files(index) == data_files(old)

@@ -479,7 +479,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise ConfigError("compute: cuda needs CuPy")
 
-    monkeypatch.setattr(gpu, "cuda_device", refuse)
+    monkeypatch.setattr(gpu, "cuda_gpu", refuse)
 
 
 def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path, no_gpu: None) -> None:

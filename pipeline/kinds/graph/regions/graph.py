@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import open_device
-from indexmill.builders.parallel import map_blocks
+from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import CANDIDATES, FANOUTS
 from indexmill.builders.partition.carve import carve_cells
 from indexmill.builders.partition.choose import Copies
@@ -36,6 +35,7 @@ from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
 from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_facts
 from indexmill.pipeline.mill.external_sort import collect, count, merge
+from indexmill.reader.threads import map_blocks
 
 LEAVES_VERSION = 2
 CHOOSE_VERSION = 1
@@ -88,9 +88,9 @@ def leaves_task(
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
     cells, numbers = cells_of(leaders[names], plan, region)
-    gpu = open_device(p.compute)
+    gpu = open_gpu(p.compute)
     leaves = carve_cells(
-        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, device=gpu
+        vectors, cells, numbers, len(leaders), FANOUTS, seed=p.seed, threads=threads, gpu=gpu
     )
     del cells
     copies = Copies(leaves.members, len(names))

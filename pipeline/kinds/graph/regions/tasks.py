@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.builders.gpu import open_device
+from indexmill.builders.gpu import open_gpu
 from indexmill.builders.partition.build import FANOUTS, neighbours_a_leaf
 from indexmill.builders.partition.carve import copies_of, first_leaders, grouped, joined, nearest_leaders
 from indexmill.builders.partition.regions import Crossings, Regions, in_halves, parts_of, regions_of
@@ -44,7 +44,7 @@ def carve_task(vectors: str, first: int, last: int, seed: int, compute: str, out
     rows = np.load(vectors, mmap_mode="r")
     leaders, fanout = first_leaders(len(rows), FANOUTS, seed)
     mine = np.array(rows[first:last])
-    found = nearest_leaders(mine, rows[leaders], fanout, device=open_device(compute))
+    found = nearest_leaders(mine, rows[leaders], fanout, gpu=open_gpu(compute))
     with open(out, "wb") as file:
         np.save(file, found.astype(np.uint16))
 

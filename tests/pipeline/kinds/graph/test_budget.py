@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tests.support.bench  # noqa: F401  # puts jobs/bench on the path
-from tests.pipeline.test_build import data_files
+from tests.support.builds import data_files
 
 from indexmill.pipeline.mill.peak import PeakMemory
 

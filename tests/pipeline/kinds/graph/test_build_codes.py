@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import run
 
 import indexmill
 from indexmill.builders.quantize.scalar import comparable_codes
-from indexmill.builders.vamana.build import VamanaParameters, build_vamana
-from indexmill.formats.directory import IndexFiles
+from indexmill.builders.vamana.build import build_vamana
+from indexmill.builders.vamana.graph import VamanaParameters
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import read_manifest
 from indexmill.pipeline.kinds.graph.shape import GraphShape, built_bytes
 from indexmill.pipeline.spec import Parameters

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files
+from tests.support.builds import assert_sound, build, clustered, data_files, flip
 
 from indexmill.builders.cluster.shards import plan_shards
 from indexmill.formats.errors import ConfigError, CorruptFile, InputError
@@ -21,12 +21,6 @@ from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader.index import Index
 
 SMALL = {"max_degree": 8, "build_list_size": 20, "pq_bytes": 4}
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 4
-    path.write_bytes(data)
 
 
 def truncate(path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.memory import peak_growth
 from typer.testing import CliRunner
 
@@ -99,7 +99,7 @@ def test_memory_stays_below_what_is_reserved() -> None:
         f"""
         import numpy as np
         from indexmill.builders.partition.build import build_partitioned
-        from indexmill.builders.vamana.build import VamanaParameters
+        from indexmill.builders.vamana.graph import VamanaParameters
         vectors = np.random.default_rng(1).integers(0, 256, ({n}, {dim}), dtype=np.uint8)
         p = VamanaParameters({degree}, 20, 1.2)
         build_partitioned(vectors[:1100], 0, p, seed=1, threads=2)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.oracles.hostile import patch_manifest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files, l2, recall
+from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import run, run_json
 
 import indexmill

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.kinds.graph.test_regions import STAGES
+from tests.support.builds import REGION_STAGES
 
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk
@@ -106,7 +106,7 @@ def test_regions_never_need_more_than_the_budget_nor_files_more_than_the_bound()
                 fitted = needs.fit_shards(shape, memory, "local", 2)
                 assert fitted.region_bytes is not None
                 stages = needs.check_memory(fitted, memory, "local", 2)
-                assert set(STAGES) <= set(stages)
+                assert set(REGION_STAGES) <= set(stages)
                 predicted, _ = needed_scratch(fitted, SideColumns(), memory, keep=False)
                 assert predicted <= scratch_bound(fitted)
 

@@ -6,18 +6,17 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.pipeline.test_build import assert_sound, build, clustered, data_files
-from tests.pipeline.test_kill import Driver
-from tests.support.gpu import strict_device
+from tests.support.builds import REGION_STAGES, assert_sound, build, clustered, data_files
+from tests.support.gpu import strict_gpu
+from tests.support.kill import Driver
 
-from indexmill.builders import gpu as device_module
+from indexmill.builders import gpu as gpu_module
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
@@ -31,7 +30,6 @@ from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
 
 MIB = 1 << 20
-STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "link"]
 ROOM = 900_000
 #: Of builds that are killed, which have half the neighbours.
 SMALL_ROOM = 420_000
@@ -111,8 +109,8 @@ def test_a_graph_cut_into_shards_by_its_job_is_still_cut_into_shards(
 def test_leaders_and_leaves_are_compared_where_the_job_says(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    vectors, gpu = clustered(4000, 12, dtype), strict_device()[0]
-    monkeypatch.setattr(device_module, "cuda_device", lambda: gpu)
+    vectors, gpu = clustered(4000, 12, dtype), strict_gpu()[0]
+    monkeypatch.setattr(gpu_module, "cuda_gpu", lambda: gpu)
     whole = build(tmp_path / "whole", vectors, builder="partition", compute="cuda")
     request.getfixturevalue("small_rooms")
     at_work, used, run, use = [""], [], Mill._run, gpu.use
@@ -224,7 +222,7 @@ def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Pa
     spec, source = spec_of(tmp_path / "ix", 285 * MIB), array_source(vectors)
     plan = make_plan(spec, source)
     regions = plan.facts["regions"]
-    assert set(STAGES) <= set(plan.stages)
+    assert set(REGION_STAGES) <= set(plan.stages)
     run_build(spec, source)
     run = json.loads((tmp_path / "ix" / "run.json").read_text())
     assert set(run["seconds"]) <= {*plan.stages, "publish"}
@@ -286,12 +284,10 @@ def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
     path = tmp_path_factory.mktemp("regions") / "v.npy"
     np.save(path, clustered(2500, 8, "uint8"))
-    driver = Driver(path)
-    yield driver
-    driver.close()
+    return Driver(path)
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +299,7 @@ def test_killed_at_every_failpoint_of_every_stage(
     driver: Driver, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     out = tmp_path / "ix"
-    for stage in STAGES:
+    for stage in REGION_STAGES:
         for moment in ("begun", "written", "done"):
             driver.die(out, 0, f"{stage}-{moment}", builder="partition", room=SMALL_ROOM)
             assert not out.exists()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from tests.pipeline.test_build import assert_sound, build, clustered
+from tests.support.builds import assert_sound, build, clustered
 
 import indexmill
 from indexmill.formats.index.manifest import read_manifest

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
-from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, files_of, make_vectors
+from tests.support.builds import data_files
+from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
 
 from indexmill.builders.cluster import cells as cells_module
 from indexmill.builders.cluster.cells import Cells, nearest_cells
-from indexmill.formats.directory import verify_index
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.verify import verify_index
 from indexmill.jobs.jobfile import make_spec, resolve
 from indexmill.jobs.search.opening import open_index
 from indexmill.pipeline.build import run_build
@@ -64,8 +65,8 @@ def test_lists_begin_on_pages_longest_first(tmp_path: Path) -> None:
 
 def test_workers_and_memory_do_not_change_the_bytes(tmp_path: Path) -> None:
     vectors = make_vectors("float32")
-    first = files_of(build_lists(tmp_path / "a", vectors, codec="pq", pq_bytes=4))
-    assert files_of(build_lists(tmp_path / "b", vectors, codec="pq", pq_bytes=4, workers=3)) == first
+    first = data_files(build_lists(tmp_path / "a", vectors, codec="pq", pq_bytes=4))
+    assert data_files(build_lists(tmp_path / "b", vectors, codec="pq", pq_bytes=4, workers=3)) == first
 
 
 def test_rounded_centroids_hide_no_nearer_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_kill import Driver
-from tests.support.ivf import files_of, make_vectors
+from tests.support.builds import data_files
+from tests.support.ivf import make_vectors
+from tests.support.kill import Driver
 
 STAGES = ["ingest", "sample", "centroids", "assign", "pack", "lists", "emit", "certify"]
 LISTS, BATCH = 6, 250
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
     path = tmp_path_factory.mktemp("kill") / "v.npy"
     np.save(path, make_vectors("float32", 700))
-    driver = Driver(path)
-    yield driver
-    driver.close()
+    return Driver(path)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def test_a_build_killed_at_every_stage_ends_in_the_same_bytes(
             assert not out.exists()
     driver.die(out, BATCH, "publish-copied", lists=LISTS)
     assert driver.run(out, BATCH, lists=LISTS) == (0, "")
-    assert files_of(out) == files_of(undisturbed)
+    assert data_files(out) == data_files(undisturbed)
     assert [path.name for path in tmp_path.iterdir()] == ["ix"]
 
 

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracles import lsh as oracle
 from tests.oracles.lsh_verify import lsh_problems
-from tests.support.lsh import build_lsh, clusters, data_files
+from tests.support.builds import data_files
+from tests.support.lsh import build_lsh, clusters
 
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_kill import Driver
-from tests.support.lsh import clusters, data_files
+from tests.support.builds import data_files
+from tests.support.kill import Driver
+from tests.support.lsh import clusters
 
 STAGES = ["ingest", "sample", "solve", "hash", "chain", "emit", "certify"]
 TABLES = 3
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
     path = tmp_path_factory.mktemp("kill") / "v.npy"
     np.save(path, clusters(600, 8))
-    driver = Driver(path)
-    yield driver
-    driver.close()
+    return Driver(path)
 
 
 @pytest.fixture(scope="module")

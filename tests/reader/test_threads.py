@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from indexmill.builders.parallel import map_blocks
-from indexmill.reader.threads import BlockPool
+from indexmill.reader.threads import BlockPool, map_blocks
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

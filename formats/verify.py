@@ -1,9 +1,8 @@
-"""A whole index directory: all parts opened (`IndexFiles`), or checked to the last byte (`verify_index`)."""
+"""Verification of a whole index directory, of any kind, to the last byte."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indexmill.formats.errors import FormatError
-from indexmill.formats.graph import codes, entries, navigation
-from indexmill.formats.graph import file as graph
+from indexmill.formats.graph import codes, entries, file, navigation
 from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.navigation import NAVIGATION_NAME
 from indexmill.formats.index import ids, vectors
 from indexmill.formats.index.manifest import (
@@ -22,8 +21,9 @@ from indexmill.formats.index.manifest import (
     check_size,
     file_sha256,
     parse_manifest,
-    read_manifest,
 )
+from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.vectors import VECTORS_NAME
 from indexmill.formats.ivf import batch, centroids
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.ivf.index import IvfFiles, ivf_problems, vectors_problems
@@ -32,15 +32,14 @@ from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.formats.pagefile.reader import PageFile, content_digest
 
-METADATA_NAME = "metadata.parquet"
 #: Kind of each page file of an index, by name.
 KINDS = {
     "codes.imx": codes.KIND,
     "entries.imx": entries.KIND,
-    "graph.imx": graph.KIND,
+    "graph.imx": file.KIND,
     "ids.imx": ids.KIND,
     NAVIGATION_NAME: navigation.KIND,
-    "vectors.imx": vectors.KIND,
+    VECTORS_NAME: vectors.KIND,
     "functions.imx": functions.KIND,
     "tables.imx": tables.KIND,
     "buckets.imx": buckets.KIND,
@@ -49,80 +48,15 @@ KINDS = {
 
 
 def page_file_kind(name: str) -> str | None:
-    """Return the kind of the page file of an index called `name`; None for files of other forms."""
+    """Return the kind of an index's page file by its name; None for files that are not page files."""
     return batch.KIND if batch.batch_number(name) is not None else KINDS.get(name)
 
 
-class IndexFiles:
-    """All parts of one index, opened; every page file carries the manifest's build id.
-
-    Codes, entry vertices, navigation graph and ids are read whole; nodes are read through `graph`.
-
-    Attributes
-    ----------
-    manifest : Manifest
-    graph : GraphFile
-    codebook : Codebook
-    codes : uint8 array, shape (n_vertices, M)
-    entries : EntryVertices
-    navigation : Navigation or None
-        None if the manifest names no navigation.imx.
-    vector_ids : uint32 array, shape (n_vertices,)
-        Vector id of each slot.
-    user_ids : pyarrow Array or None
-        User id of each slot; None if the vector id is the user id.
-
-    Raises
-    ------
-    FormatError
-        If a part is damaged or the parts do not belong together.
-    """
-
-    def __init__(self, directory: str | Path) -> None:
-        self.path = Path(directory)
-        self.manifest = read_manifest(directory)
-        identity = self.manifest.page_file_build_id
-        with ExitStack() as stack:
-            self.graph = stack.enter_context(GraphFile(self.path / "graph.imx", identity))
-            n = self.graph.n_vertices
-            self.codebook, self.codes = codes.read_codes(self.path / "codes.imx", identity)
-            self.entries = entries.read_entries(self.path / "entries.imx", identity, n)
-            self.navigation = None
-            if any(entry.name == NAVIGATION_NAME for entry in self.manifest.files):
-                path = self.path / NAVIGATION_NAME
-                self.navigation = navigation.read_navigation(path, identity, n)
-            self.vector_ids, self.user_ids = ids.read_ids(self.path / "ids.imx", identity)
-            self._check_agreement(n, self.graph.node_format.dim)
-            self._stack = stack.pop_all()
-
-    def __enter__(self) -> IndexFiles:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the files."""
-        self._stack.close()
-
-    def _check_agreement(self, n: int, dim: int) -> None:
-        for name, got in (("codes.imx", len(self.codes)), ("ids.imx", len(self.vector_ids))):
-            if got != n:
-                raise corrupt(self.path / name, "field 'n_vertices'", f"{n} as in graph.imx", got)
-        dims = (
-            ("codes.imx", self.codebook.pivots.shape[1]),
-            ("entries.imx", self.entries.centroids.shape[1]),
-        )
-        for name, got in dims:
-            if got != dim:
-                raise corrupt(self.path / name, "field 'dim'", f"{dim} as in graph.imx", got)
-
-
 def verify_index(directory: str | Path) -> list[str]:
-    """Read every byte of an index and return what is wrong with it, one message each; empty if nothing is.
+    """Read every byte of an index, and return one message for each problem.
 
-    Three looks: each file's SHA-256 and the build id against the manifest, each page's CRC, and what every
-    part means. run.json is not looked at. Memory is that of `IndexFiles`.
+    Three passes: the SHA-256 of each file and the build id against the manifest, the CRC of each page, and the meaning
+    of all parts. run.json is ignored. Memory: that of the opened index, such as `IndexFiles`.
     """
     directory = Path(directory)
     try:
@@ -130,14 +64,14 @@ def verify_index(directory: str | Path) -> list[str]:
     except FormatError as error:
         return [str(error)]
     problems = [*_digest_problems(directory, manifest), *_page_problems(directory, manifest)]
-    look = {"graph": _check_graph, "lsh": _check_lsh, "ivf": _check_ivf}[manifest.kind]
+    check = {"graph": _check_graph, "lsh": _check_lsh, "ivf": _check_ivf}[manifest.kind]
     try:
-        n = look(directory, problems)
+        n = check(directory, problems)
         if any(entry.name == METADATA_NAME for entry in manifest.files):
             _check_metadata(directory / METADATA_NAME, n)
     except (FormatError, OSError) as error:
         problems.append(str(error))
-    return list(dict.fromkeys(problems))  # a damaged page is seen by more than one look
+    return list(dict.fromkeys(problems))  # several passes may find the same damage
 
 
 def _check_graph(directory: Path, problems: list[str]) -> int:
@@ -147,7 +81,7 @@ def _check_graph(directory: Path, problems: list[str]) -> int:
 
 
 def _check_lsh(directory: Path, problems: list[str]) -> int:
-    with LshFiles(directory) as index:  # what chains hold is left to the reader's check
+    with LshFiles(directory) as index:  # chains are left to the reader's check
         return index.shape.n_vectors
 
 
@@ -182,21 +116,21 @@ def _page_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
         if kind is None:
             continue
         try:
-            with PageFile(directory / name, kind) as file:
-                file.verify()
+            with PageFile(directory / name, kind) as page_file:
+                page_file.verify()
         except (FormatError, OSError) as error:
             yield str(error)
 
 
-def _repeated_neighbours(file: GraphFile) -> Iterator[str]:
+def _repeated_neighbours(graph: GraphFile) -> Iterator[str]:
     first = 0
-    for block in file.blocks():
+    for block in graph.blocks():
         places = np.arange(block.neighbours.shape[1])
         inside = places < block.degrees[:, None]
         ordered = np.sort(np.where(inside, block.neighbours, -1 - places), axis=1)  # all junk differs
         for row in np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
             slot = first + int(row)
-            yield str(corrupt(file.path, f"slot {slot}", "different neighbours", "a neighbour twice"))
+            yield str(corrupt(graph.path, f"slot {slot}", "different neighbours", "a neighbour twice"))
         first += len(block)
 
 

@@ -1,4 +1,4 @@
-"""Leaders: random vectors that own clusters (eCP), and what every index over them has in common."""
+"""Leaders, the random vectors that own clusters (eCP), and the interface of every index over them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from indexmill.builders.distances import comparable
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import nearest_points
+from indexmill.builders.streams import LEADERS
 from indexmill.formats.errors import ConfigError
-
-#: Keeps the leaders apart from other draws with the same seed.
-_STREAM = 0x1EAD
 
 
 class LeaderIndex(Protocol):
-    """Finds the leaders nearest to vectors.
+    """Index that finds the leaders nearest to vectors.
 
     Attributes
     ----------
@@ -28,27 +26,27 @@ class LeaderIndex(Protocol):
     leaders: NDArray[Any]
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """Return about the `fanout` leaders nearest to each vector, uint32 (m, fanout), all different in a row.
+        """Return approximately the `fanout` leaders nearest to each vector, uint32 (m, fanout), distinct in a row.
 
         Nearest first, ties by the smaller id; the same for every number of threads.
 
         Raises
         ------
         ConfigError
-            If there are fewer leaders than `fanout`, or the vectors are of another dimension or type.
+            If there are fewer leaders than `fanout`, or the vectors have another dimension or type than the leaders.
         """
         ...
 
 
 class ExactLeaders:
-    """Every leader is compared with every vector: uint8 in integers, float32 by matrix products."""
+    """Comparison of every vector with every leader: uint8 in integers, float32 by matrix products."""
 
     def __init__(self, leaders: NDArray[Any]) -> None:
         self.leaders = comparable(leaders)
         self._panels = in_panels(self.leaders) if fits_panels(self.leaders) else None
 
     def nearest(self, vectors: NDArray[Any], fanout: int = 1, threads: int = 1) -> NDArray[np.uint32]:
-        """See `LeaderIndex`; here the leaders are the nearest ones without exception."""
+        """See `LeaderIndex`; the result is exact."""
         rows = checked(vectors, self.leaders, fanout)
         if self._panels is not None:
             return nearest_in_panels(rows, self._panels, fanout, threads)
@@ -56,7 +54,7 @@ class ExactLeaders:
 
 
 def n_leaders(n_vectors: int, vector_bytes: int, leaf_kib: int) -> int:
-    """Return how many leaders give clusters of `leaf_kib` KiB of vectors on average, at least one."""
+    """Return the number of leaders, at least one, with clusters of `leaf_kib` KiB of vectors on average."""
     return max(1, min(n_vectors, -(-n_vectors * vector_bytes // (leaf_kib * 1024))))
 
 
@@ -66,22 +64,22 @@ def draw_leaders(n_vectors: int, n: int, seed: int) -> NDArray[np.int64]:
     Raises
     ------
     ConfigError
-        If there are fewer vectors than leaders, or no leader is wanted.
+        If `n` is not between 1 and `n_vectors`.
     """
     if not 1 <= n <= n_vectors:
         raise ConfigError(
             f"leaders: expected 1 to {n_vectors:,}, one a vector at most, got {n:,}; ask for fewer"
         )
-    return np.sort(np.random.default_rng([seed, _STREAM]).choice(n_vectors, n, replace=False))
+    return np.sort(np.random.default_rng([seed, LEADERS]).choice(n_vectors, n, replace=False))
 
 
 def checked(vectors: NDArray[Any], leaders: NDArray[Any], fanout: int) -> NDArray[Any]:
-    """Return the vectors as `comparable` with the leaders.
+    """Return `vectors` as `comparable` converts them, checked against the leaders.
 
     Raises
     ------
     ConfigError
-        As `LeaderIndex.nearest` says.
+        See `LeaderIndex.nearest`.
     """
     if not 1 <= fanout <= len(leaders):
         raise ConfigError(

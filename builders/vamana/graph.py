@@ -1,0 +1,66 @@
+"""A Vamana graph in memory, and the parameters that decide its shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.builders.vamana.prune import PruneRule
+
+
+@dataclass(frozen=True)
+class VamanaParameters:
+    """Parameters of a build.
+
+    Attributes
+    ----------
+    max_degree : int
+        R, at least 2.
+    build_list_size : int
+        L, candidates of the search whose visited vertices are pruned.
+    alpha : float
+        Slack of the prune, at least 1.
+    passes : int
+        Insertions of every vertex: 1, or 2 as in the paper, the first with a slack of 1.
+    saturate : bool
+        Whether the prune fills free places of a list.
+    """
+
+    max_degree: int
+    build_list_size: int
+    alpha: float
+    passes: int = 1
+    saturate: bool = True
+
+    @property
+    def rule(self) -> PruneRule:
+        """Rule of the prune."""
+        return PruneRule(self.alpha, self.saturate)
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """Slack of each pass."""
+        return (*(self.passes - 1) * (1.0,), self.alpha)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A directed graph on ``n`` vertices.
+
+    Attributes
+    ----------
+    neighbours : uint32 array, shape (n, R)
+        Row v holds ``degrees[v]`` distinct neighbours of v, nearest first (ties by id), then zeros.
+    degrees : int32 array, shape (n,)
+    entry : int
+        Vertex from which every other one can be reached.
+    edges_added : int
+        Edges added to reach every vertex (`builders.vamana.connect`).
+    """
+
+    neighbours: NDArray[np.uint32]
+    degrees: NDArray[np.int32]
+    entry: int
+    edges_added: int = 0

@@ -1,0 +1,71 @@
+"""A graph index, as targets see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.graph.codes import CodesFile
+from indexmill.formats.graph.entries import EntryVertices
+from indexmill.formats.graph.file import GraphFile
+from indexmill.formats.graph.nodes import NodeBlock
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedGraph(ExportedRows):
+    """A graph as targets see it: everything by slot, nothing of its size held but the ids.
+
+    Attributes
+    ----------
+    graph : GraphFile
+    codes : CodesFile
+    entries : EntryVertices
+    """
+
+    graph: GraphFile
+    codes: CodesFile
+    entries: EntryVertices
+
+    @property
+    def dim(self) -> int:
+        """Components of the user's vectors; inner product stores one more."""
+        return self.graph.node_format.dim - (self.graph.metric == "ip")
+
+    @property
+    def metric(self) -> str:
+        """``l2``, ``ip`` or ``cosine``."""
+        return self.graph.metric
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of `vectors`: that of the nodes, float32 where nodes are sq8 or sq16."""
+        node = self.graph.node_format
+        return np.dtype(np.float32) if node.quantized else node.element_dtype
+
+    @cached_property
+    def _scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        return self.graph.scale()
+
+    def vectors(self, block: NodeBlock) -> NDArray[Any]:
+        """Return a block's vectors, (m, dim), as the user knows them.
+
+        Of unit length under cosine, without the component that inner product adds, sq8 and sq16 decoded.
+        """
+        values: NDArray[Any] = block.vectors
+        if self._scale is not None:
+            low, step = self._scale
+            values = low + step * values.astype(np.float32)
+        return values[:, : self.dim]
+
+    def blocks(self) -> Iterator[tuple[int, NodeBlock]]:
+        """Yield the first slot and the nodes of blocks of about 1 MiB, every page checked."""
+        first = 0
+        for block in self.graph.blocks():
+            yield first, block
+            first += len(block)
