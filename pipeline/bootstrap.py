@@ -1,4 +1,4 @@
-"""Bootstrap over queries: they are drawn anew with replacement, and a statistic of each draw tells how sure it is."""
+"""Bootstrap over queries: statistics of queries drawn anew with replacement tell how sure a statistic is."""
 
 from __future__ import annotations
 

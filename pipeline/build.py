@@ -1,4 +1,4 @@
-"""One build from input to published index: open, resolve, make the last stage, publish."""
+"""One build from input to published index: open the input, resolve the size, make the last stage, publish."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_build(
     ----------
     spec : BuildSpec
     source : VectorSource, optional
-        Vectors at hand (the Python API); by default `spec.input` is opened.
+        Open vectors (from the Python API); by default `spec.input` is opened.
     progress : Progress, optional
 
     Returns
@@ -77,26 +77,28 @@ def open_input(spec: BuildSpec) -> VectorSource:
 
 
 def open_store(spec: BuildSpec) -> StageStore:
-    """Open where a build keeps its stages: a directory, or a URL that all nodes of a cluster see."""
+    """Open the store of a build's stages: a directory, or a URL that all nodes of a cluster see."""
     if spec.work and "://" in spec.work:
         return RemoteStore(open_storage(spec.work))
     return StageStore(work_directory(spec))
 
 
 def work_directory(spec: BuildSpec) -> Path:
-    """Return where a build keeps its stages on this machine: of a URL, the mirror."""
+    """Return the directory of a build's stages on this machine: for a URL, its mirror."""
     if spec.work and "://" in spec.work:
         return open_storage(spec.work).mirror
     return Path(spec.work) if spec.work else default_work(Path(spec.out))
 
 
 def default_work(out: Path) -> Path:
-    """Return where the build of `out` keeps its stages unless its job says otherwise."""
+    """Return the directory of the stages of a build of `out`, unless its job names one."""
     out = Path(os.path.abspath(out))
     return out.with_name(out.name + ".work")
 
 
-def _build(size: Size, spec: BuildSpec, store: StageStore, progress: Progress, out: Path) -> dict[str, Any]:
+def _build(
+    size: Size[Any], spec: BuildSpec, store: StageStore, progress: Progress, out: Path
+) -> dict[str, Any]:
     started, source = now(), size.source
     executor = make_executor(spec.executor, spec.workers, spec.ray_address, spec.memory, warm_up)
     watch = InputWatch(store.root, source)

@@ -1,4 +1,4 @@
-"""What is added to an index, whether it comes from files or from another index, and what must agree."""
+"""Vectors to be added to an index, from files or from another index, and what must agree with the index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift: how far appends took an index from what a build of all its vectors would be, and when to rebuild."""
+"""Drift: how far appended vectors took an index from a build of all its vectors, and when to rebuild."""
 
 from __future__ import annotations
 

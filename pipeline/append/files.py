@@ -1,4 +1,4 @@
-"""The files of an extended index: built slots copied from the larger index, the tail behind them."""
+"""The files of an extended index: built slots are copied from the larger index, new ones follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addition of an append: files are ingested as by a build, and checked against the index in the same pass."""
+"""The vectors of an append: files are ingested as by a build, and checked against the index in the same pass."""
 
 from __future__ import annotations
 

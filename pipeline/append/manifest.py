@@ -1,4 +1,4 @@
-"""What the manifest of an extended index says."""
+"""The manifest of an extended index."""
 
 from __future__ import annotations
 

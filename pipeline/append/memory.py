@@ -1,4 +1,4 @@
-"""What an append or merge needs in memory."""
+"""Memory of an append or merge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FRUGAL, _TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
 
 
 def tail_room(tail: int, max_degree: int, order: str) -> int:
-    """Return what laying out the vectors added since the last build or layout may take beside their lists."""
+    """Return the memory of laying out the vectors added since the last build or layout, without their lists."""
     room = tail * (4 * max_degree + 36)
     return room if order in _FRUGAL else max(room, _TAIL_BYTES)
 

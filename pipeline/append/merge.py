@@ -1,4 +1,4 @@
-"""The addition of a merge: the vectors of the smaller index, with their neighbour lists."""
+"""The vectors of a merge: those of the smaller index, with their neighbour lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device profile says of the cost model's variables: T_read, T_request and the latency of a lone read.
+"""Variables of the cost model that a device profile gives: T_read, T_request and the latency of a lone read.
 
 A measured profile is read off its measurements, a hand-written one off its model. Between the depths that were
 measured, rates and times are interpolated, both on logarithmic scales.

@@ -1,4 +1,4 @@
-"""Queries a second of an index on a device, and what binds: the cost model, of a query's costs and a profile."""
+"""Queries a second of an index on a device, and what limits them: the cost model applied to measured queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query of an index costs, whatever it is read from: reads, bytes, rounds of reads, and processor time.
+"""The cost of a query on any device: reads, bytes, rounds of reads, and processor time.
 
 A sample of queries is searched with the index in memory, more than once, so that no device has a part in the time.
 A graph is searched through a map of its file, which the page cache then holds; hash tables and lists by the engine that

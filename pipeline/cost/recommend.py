@@ -1,4 +1,4 @@
-"""Which kind of index suits a task: a rule whose constants are rounded figures of sift1m.
+"""The kind of index that suits a task: a rule whose constants are rounded figures of sift1m.
 
 What a kind takes is estimated from n and the bytes of a vector, with default parameters, by what was measured of
 sift1m on two cores (docs/benchmarks.md, section "Hash tables"). The estimates say which kind is far off, not which is a

@@ -1,7 +1,7 @@
-"""How the C allocator gives memory back, so that what a budget counts is what is held.
+"""Settings of the C allocator that make freed memory go back, so that a budget counts what is held.
 
 glibc raises its thresholds as a program frees large blocks, and keeps a heap for each thread: after a few stages a
-hundred MiB are held that nobody uses. The thresholds are high enough that the arrays a kernel makes in a loop, a
+hundred MiB are held unused. The thresholds are high enough that the arrays a kernel makes in a loop, a
 few MiB each, come from a heap that stays.
 """
 

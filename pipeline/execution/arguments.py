@@ -1,4 +1,4 @@
-"""Arguments of tasks are trees of tuples, lists and dictionaries; here parts of them are replaced."""
+"""Replacement of parts of the arguments of tasks, which are trees of tuples, lists and dictionaries."""
 
 from __future__ import annotations
 

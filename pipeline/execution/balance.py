@@ -1,4 +1,4 @@
-"""Which node runs which task, so that nodes of unlike speed finish together.
+"""Assignment of tasks to nodes of unlike speed so that the nodes finish together.
 
 This is Equation 8 of the Batch Similarity Search paper ("I/O and Energy Efficient Large-scale Image Similarity
 Search Using Computational Storage Devices", section 5.5) in two forms. `shares` solves it for work that divides

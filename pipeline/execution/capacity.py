@@ -1,4 +1,4 @@
-"""What a node of a cluster offers to the tasks of one stage, from the resources it declares."""
+"""Resources that a node of a cluster offers to the tasks of one stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks of one stage on several nodes: what waits, what runs where, what has to run again."""
+"""The tasks of one stage on several nodes: which wait, which run where, and which must run again."""
 
 from __future__ import annotations
 

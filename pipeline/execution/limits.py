@@ -1,4 +1,4 @@
-"""How many tasks one machine runs side by side, and what a worker process costs: both decide what fits a budget."""
+"""Limits of executors that decide what fits a budget: tasks side by side, and memory of a worker process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tasks run. A task is a module-level function from named files to named files.
+"""Executors: where tasks run. A task is a module-level function from named files to named files.
 
 Which executor runs it, and how many workers it has, never reaches the bytes it writes.
 """

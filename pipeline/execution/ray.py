@@ -148,7 +148,7 @@ class RayExecutor:
         options: dict[str, Any] = {"address": self._address}
         if self._address is None:
             options = {
-                "address": "local",  # not a cluster of somebody else on this machine
+                "address": "local",  # not a cluster of another user of this machine
                 "num_cpus": self.workers,
                 "include_dashboard": False,
                 "object_store_memory": _OBJECT_STORE_BYTES,
@@ -299,7 +299,7 @@ def _sigterm_kept() -> Iterator[None]:
 
 
 def _knock(address: str | None) -> None:
-    """Raise OSError at once if nobody answers at ``host:port``; Ray itself would wait for minutes."""
+    """Raise OSError at once if nothing answers at ``host:port``; Ray itself would wait for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), _KNOCK_SECONDS).close()

@@ -1,4 +1,4 @@
-"""Metadata by slot: a table that stands in vector-id order, read at random without being held."""
+"""Metadata by slot: the table is stored in vector-id order and read at random, in pieces."""
 
 from __future__ import annotations
 

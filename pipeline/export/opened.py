@@ -1,4 +1,4 @@
-"""Indexes of every kind, opened for an export: checked, with their names and metadata at hand."""
+"""Indexes of every kind, opened and checked for an export, with their ids and metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index becomes the files of another engine: opened, checked, written beside the output, published in one step.
+"""One export: an index is opened and checked, written as another engine's files beside the output, and published.
 
 Everything is relabelled to layout order on the way: slot s of the index is number s in the engine, and ``ids.parquet``
 says what stands there.

@@ -1,4 +1,4 @@
-"""An index opened to be extended or laid out: every part checked, nothing of its size held but the ids."""
+"""An index opened to be extended or laid out: every part is checked, and only the ids are held in memory."""
 
 from __future__ import annotations
 

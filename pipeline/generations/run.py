@@ -1,4 +1,4 @@
-"""One run that makes the next generation of an index: its output, its stages, what they took, and its publishing.
+"""One run that makes the next generation of an index: its output, its stages, their times, and publishing.
 
 Everything is prepared beside the output or in a directory that the caller names, so a killed run leaves the index
 as it was, and the next one starts over.

@@ -1,4 +1,4 @@
-"""Groups vectors by their nearest leader through disk, by one of two policies: chunk files or append files.
+"""Vectors grouped by their nearest leader through disk, by one of two policies: chunk files or append files.
 
 The eCP study ("Impact of Storage Technology on the Efficiency of Cluster-Based High-Dimensional Index Creation",
 section 4) compares them. Both take the vectors one *in-buffer* at a time and end in one file of clusters, the same

@@ -1,4 +1,4 @@
-"""The two policies of `indexmill.pipeline.grouping.assignment`: ChunkFiles and TempFiles (eCP study, section 4)."""
+"""The two policies of grouping: ChunkFiles and TempFiles (eCP study, section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index of another program becomes one of ours: its graph, its vectors, and its codes where they can be kept.
+"""Import of another program's graph: its lists and vectors are kept, and its codes where they can be.
 
 Everything runs through the stages of a build (`pipeline.kinds.graph.recipe`), by default in identity order: a
 vector's slot is its number in the other index, so nodes lie on pages as they did there. Work is beside the output
@@ -29,6 +29,7 @@ from indexmill.pipeline.imports.memory import import_memory
 from indexmill.pipeline.imports.recipe import ImportRecipe, Origin
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.parameters import DEFAULT_PQ_BYTES, Metric
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph.parameters import Order, Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import needed_scratch
@@ -139,10 +140,7 @@ def _import(
         ingest.check_metric(source, metric)
         degree = longest_list(index, progress)
         p, side = parameters(index, metric, options, degree), side_columns(source)
-        shape = GraphShape(
-            source.n_vectors, source.dim + (metric == "ip"), ingest.stored_dtype(source.dtype, metric),
-            side.ids, p,
-        )  # fmt: skip
+        shape = GraphShape(*stored_vectors(source, metric), side.ids, p)
         budget = import_memory(shape, index, options.workers, options.memory)
         check_free(store.root, needed_scratch(shape, side, budget, keep=False)[0])
         files = fingerprints(index.files)

@@ -1,4 +1,4 @@
-"""Inverted lists of another program become an index of ours: the same lists, centroids and codes, in batches.
+"""Import of another program's inverted lists: the same lists, centroids and codes, in batches.
 
 Vectors are numbered by what the program calls them, ascending: from 0 on without a gap these are vector ids, and
 else user ids. A name that stands in several lists is one vector.

@@ -1,4 +1,4 @@
-"""What an import takes in memory: what the stages of a build take, without building a graph."""
+"""Memory of an import: that of the stages of a build, except those that build a graph."""
 
 from __future__ import annotations
 

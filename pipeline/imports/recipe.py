@@ -1,4 +1,4 @@
-"""The stages of an import: those of a build, with what another program has already computed in their places."""
+"""The stages of an import: those of a build, with the other program's results in the place of some."""
 
 from __future__ import annotations
 

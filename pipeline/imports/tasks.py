@@ -1,4 +1,4 @@
-"""Tasks of an import that a build has not: another program's graph, codes and entry vertices, as stages leave them."""
+"""Tasks of an import in the place of those of a build: they write the other program's graph, codes and entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of an IVF index in memory, one after the other: the next is loaded while one is searched.
+"""Batches of an IVF index in memory, one after the other: the next loads while the current one is searched.
 
 Algorithm 1 of the Batch Similarity Search paper, double-buffered. A batch that cannot be read does not keep the others
 from being searched.

@@ -1,4 +1,4 @@
-"""What was found in many batches becomes one result: the paper's k-MinDistSort, a block of queries at a time.
+"""The result of a join from the results of its batches: the paper's k-MinDistSort, a block of queries at a time.
 
 Neighbours are ordered by (distance, id), which leaves no ties, so parts may be merged in any order and in any tree.
 """

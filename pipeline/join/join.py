@@ -46,7 +46,7 @@ def run_join(
     query_ids: pa.Array | None = None,
     progress: Progress | None = None,
 ) -> JoinReport:
-    """Write the neighbours of all queries to a Parquet file; run again after a crash, it goes on where it stopped.
+    """Write the neighbours of all queries to a Parquet file; a join that was killed resumes where it stopped.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def run_join(
 
 @contextmanager
 def _executor(options: JoinOptions) -> Iterator[Executor]:
-    """Hold what runs tasks; BLAS has one thread meanwhile."""
+    """Hold the executor of the tasks; BLAS has one thread meanwhile."""
     executor = make_executor(options.executor, options.workers, options.ray_address, options.memory, _warm_up)
     try:
         with threadpool_limits(1):
@@ -119,7 +119,7 @@ def check_nprobe(files: IvfFiles, nprobe: int | None) -> None:
 
 
 def _job(files: IvfFiles, queries: Queries, options: JoinOptions) -> dict[str, Any]:
-    """Return what decides the result."""
+    """Return the parameters that decide the result."""
     return {
         "index": files.manifest.build_id,
         "queries": queries.digest(),
@@ -131,7 +131,7 @@ def _job(files: IvfFiles, queries: Queries, options: JoinOptions) -> dict[str, A
 
 @contextmanager
 def _room(out: Path, folder: Path) -> Iterator[None]:
-    """Say what to do about a full disk."""
+    """Turn the error of a full disk into a BudgetError that names the remedy."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The memory of a join: what it takes whatever is asked, what a query takes, and so how many are searched at a time."""
+"""Memory of a join: a fixed part and a part for each query, which decide how many queries are searched at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHOOSE_BYTES = 48 << 20
 
 @dataclass(frozen=True)
 class Need:
-    """What a search takes.
+    """Memory of a search.
 
     Attributes
     ----------
@@ -64,9 +64,9 @@ class Need:
 def scan_need(
     dim: int, given: np.dtype[Any], n_queries: int, k: int, nprobe: int, threads: int, block_query: int
 ) -> Need:
-    """Return what the search of lists takes beside them.
+    """Return the memory of a search of lists, without the lists.
 
-    A query: itself as it is compared; its lists, found, ordered and paired; candidates of every thread, merged and
+    For a query: itself as it is compared; its lists, found, ordered and paired; candidates of every thread, merged and
     ranked; its results, united with those of another batch.
 
     Parameters
@@ -91,7 +91,7 @@ def join_need(
     threads: int,
     searchers: int = 1,
 ) -> Need:
-    """Return what a join takes.
+    """Return the memory of a join.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def join_need(
 
 
 def learn_bytes(files: IvfFiles, sample: int, k: int) -> int:
-    """Return what learning from `sample` queries takes beside a join that probes all lists for them: ranks, homes."""
+    """Return the memory of learning from `sample` queries, beside a join that probes all lists: ranks, homes."""
     c = files.centroids
     largest = max(file.bytes for file in files.batches) // (c.row_bytes + 4)
     homes = 64 * sample * k * c.copies

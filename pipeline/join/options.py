@@ -1,4 +1,4 @@
-"""What is asked of a join and what it tells afterwards."""
+"""Options and report of a join."""
 
 from __future__ import annotations
 

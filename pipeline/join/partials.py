@@ -1,4 +1,4 @@
-"""What a join keeps on the disk until it is finished: the lists to probe, and what was found in every batch."""
+"""Files of an unfinished join: the lists to probe, and the results of every batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a join would be divided among the workers of a platform, without a search."""
+"""The division of a join among the workers of a platform, predicted without a search."""
 
 from __future__ import annotations
 

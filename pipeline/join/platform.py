@@ -1,4 +1,4 @@
-"""The workers of a platform, such as a host and the drives it holds, and how long each takes for some batches.
+"""The workers of a platform, such as a host and its drives, and how long each takes for some batches.
 
 Equation 8 of the Batch Similarity Search paper (section 5.5): T(d) = T_loading(d) + T_searching(d) of every worker.
 Both terms are known exactly up to the worker's two rates: a batch has so many bytes, and the lists that queries probe

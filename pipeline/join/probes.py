@@ -1,4 +1,4 @@
-"""The lists to probe for a wanted recall, learnt from where the true neighbours of some queries lie."""
+"""The number of lists to probe for a wanted recall, learnt from where true neighbours lie."""
 
 from __future__ import annotations
 

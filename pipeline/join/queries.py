@@ -1,4 +1,4 @@
-"""The queries of a join: as they were given, turned into vectors of the index a block at a time."""
+"""The queries of a join, converted to vectors of the index a block at a time."""
 
 from __future__ import annotations
 

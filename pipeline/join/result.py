@@ -1,4 +1,4 @@
-"""The result of a join as a Parquet file: one row a query and neighbour."""
+"""The result of a join as a Parquet file: one row for each pair of a query and a neighbour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a join with a row a query, written in order and read in ranges: the lists to probe, and what was found."""
+"""Files with one row a query, written in order and read in ranges: lists to probe, and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One join under way: its number of lists, its memory, and its batches in tasks or among workers."""
+"""One join under way: its number of lists, its memory, and its batches as tasks or on workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search of one batch for a block of queries, by the lists that they probe."""
+"""The search of one batch for a block of queries, through the lists that they probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A platform that is not there: when its workers would be through with batches, and what energy that would take.
+"""A simulated platform: when its workers would finish their batches, and the energy that would take.
 
 A discrete-event simulation of `Board` and its workers with exact rates and no other cost: nothing is loaded.
 """

@@ -1,4 +1,4 @@
-"""Which worker searches which batches: planned so that all finish together, and corrected while they run.
+"""The batches of each worker: planned so that all workers finish together, and corrected while they run.
 
 Equation 8 of the Batch Similarity Search paper (section 5.5), for any number of unlike workers and whole batches.
 """

@@ -1,4 +1,4 @@
-"""The search of some batches for all queries of a join: what one machine does of Algorithm 2."""
+"""A task of a join: one machine's part of Algorithm 2, which searches some batches for all queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The true nearest vectors of queries, streamed: from the vectors themselves, or from flat lists of an IVF index."""
+"""The true nearest vectors of queries, streamed from the vectors themselves or from flat lists of an IVF index."""
 
 from __future__ import annotations
 

@@ -9,25 +9,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import memory
-from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
 from indexmill.pipeline.kinds.common.parameters import KindParameters
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
-from indexmill.pipeline.kinds.scratch import played
+from indexmill.pipeline.kinds.scratch import played, side_columns
 from indexmill.pipeline.mill.room import check_free, check_scratch
 from indexmill.pipeline.mill.stages import Mill, Stage
 from indexmill.pipeline.mill.store import StageStore
 
 
 class Job(Protocol):
-    """The part of a `BuildSpec` that sizes depend on; see there."""
+    """The fields of a `BuildSpec` that sizes depend on."""
 
     @property
     def parameters(self) -> Any:
-        """Those of the kind."""
+        """Parameters of the kind."""
 
     @property
     def centroids(self) -> str | None:
@@ -54,13 +55,22 @@ class Job(Protocol):
         """The work directory, if it is to be kept."""
 
 
-class Size(ABC):
-    """Everything known of a build before its first stage: it fits its memory, cut into as many pieces as that takes.
+S = TypeVar("S", bound=Shape)
+
+
+class Size(ABC, Generic[S]):
+    """Everything known of a build before its first stage. The build fits its memory, cut into as many pieces as needed.
 
     Parameters
     ----------
     job : Job
     source : VectorSource
+
+    Attributes
+    ----------
+    shape : Shape
+        Vectors and parameters; each kind sets its own class.
+    side : SideColumns
 
     Raises
     ------
@@ -70,27 +80,26 @@ class Size(ABC):
         If the build does not fit, naming the smallest budget that does.
     """
 
+    shape: S
+
     def __init__(self, job: Job, source: VectorSource) -> None:
+        check_metric(source, job.parameters.metric)
         self.job = job
         self.source = source
+        self.side = side_columns(source)
 
     @property
     def keep(self) -> bool:
-        """Whether stages stay for later builds."""
+        """Whether stages are kept for later builds."""
         return self.job.work is not None
-
-    @property
-    @abstractmethod
-    def stored(self) -> tuple[int, int, str]:
-        """Vectors as they are stored: how many, their components, and the type of those."""
 
     @abstractmethod
     def stage_bytes(self) -> dict[str, int]:
-        """Return the peak memory of each stage beside what processes take without vectors."""
+        """Return the peak memory of each stage, without the memory that processes take before any vector."""
 
     @abstractmethod
     def stage_files(self) -> dict[str, int]:
-        """Return the bytes that each stage leaves in the work directory; stages may be among them that are not made."""
+        """Return the bytes that each stage leaves in the work directory, perhaps also of stages that are not made."""
 
     @abstractmethod
     def seconds(self, place: Path) -> dict[str, float]:
@@ -104,7 +113,7 @@ class Size(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return what a plan says of the index beside its stages."""
+        """Return the facts that a plan shows beside its stages."""
 
     @abstractmethod
     def recipe(self, mill: Mill, first: Stage, summary: InputSummary) -> Recipe:
@@ -112,10 +121,10 @@ class Size(ABC):
 
     @abstractmethod
     def scratch_bound(self, need: int) -> int:
-        """Return the most bytes that the work directory may hold where the job does not say; `need` are expected."""
+        """Return the most bytes of the work directory if the job states no limit; `need` are expected."""
 
     def hint(self, room: int) -> str:
-        """Return what else would help where there are only `room` bytes, beginning with ", or"; empty if nothing."""
+        """Return further advice where there are only `room` bytes, beginning with ", or"; empty if there is none."""
         return ""
 
     def peak_bytes(self) -> dict[str, int]:
@@ -124,10 +133,10 @@ class Size(ABC):
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""
-        return played(self.recipe, self.stage_files(), self.stored, self.keep)
+        return played(self.recipe, self.stage_files(), self.shape, self.keep)
 
     def check_room(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
-        """Return `needed_scratch`, having found room for it at `place`, which holds `held` bytes of it already.
+        """Return `needed_scratch`; raise BudgetError unless `place`, which holds `held` bytes of it already, has room.
 
         Raises
         ------
@@ -141,9 +150,9 @@ class Size(ABC):
         return need, files
 
     def scratch_limit(self, store: StageStore) -> int:
-        """Return the bytes that the work directory may hold: what the job allows, else what such a build may need.
+        """Return the limit of the work directory in bytes: that of the job, else the most that such a build may need.
 
-        Where the job names the work directory, what is there already comes on top, whatever build it is of.
+        If the job names the work directory, files of all builds that lie there already come on top.
 
         Raises
         ------
@@ -175,4 +184,4 @@ class Kind:
 
     name: str
     parameters: type[KindParameters]
-    resolve: Callable[[Job, VectorSource], Size]
+    resolve: Callable[[Job, VectorSource], Size[Any]]

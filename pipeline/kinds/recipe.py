@@ -1,4 +1,4 @@
-"""What the recipes of all kinds of index share: how a stage of one task, or of many, is made."""
+"""The stages that recipes of all kinds are made of: of one task, or of many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 
 
 class Recipe:
-    """A web of stages; nothing runs before `certify`, its last one, is made.
+    """Stages that depend on each other; none runs before `certify`, the last one, is made.
 
     Parameters
     ----------
@@ -24,14 +24,14 @@ class Recipe:
     ingest : Stage
         Finished.
     summary : InputSummary
-        What it learnt.
+        The facts that ingest found.
     memory : int
         The budget, in bytes.
 
     Attributes
     ----------
     emit, certify : Stage
-        What a build publishes, and what is made last.
+        The stage whose files are published, and the last stage.
     """
 
     emit: Stage
@@ -46,15 +46,15 @@ class Recipe:
         self.by_vector = (summary.n_vectors, "vectors")
 
     def certificate(self) -> dict[str, Any] | None:
-        """Return what `certify` measured."""
+        """Return the certificate."""
         return read_certificate(self.mill.read(self.certify))
 
     def manifest(self) -> Manifest:
-        """Return what the manifest says of the emitted files, without a certificate."""
+        """Return the manifest of the emitted files, without a certificate."""
         raise NotImplementedError
 
     def _at_once(self, name: str) -> int | None:
-        """Return how many of a stage's narrow tasks fit the budget beside each other; None for as many as workers."""
+        """Return how many narrow tasks of a stage fit the budget side by side; None: as many as there are workers."""
         return None
 
     def _sample_stage(self, n_sample: int, seed: int) -> Stage:
@@ -68,7 +68,7 @@ class Recipe:
         self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
         run: Callable[[Path], None], *, cut: Sequence[int] = (), **options: Any,
     ) -> Stage:  # fmt: skip
-        """Return a stage; `cut`, how it is divided into tasks, decides its place but not its key."""
+        """Return a stage; `cut`, its division into tasks, decides its directory but not its key."""
         key = self.mill.store.key(name, version, parameters, [stage.key for stage in inputs])
         place = self.mill.store.key(name, version, {"cut": list(cut)}, [key]) if cut else key
         return Stage(name, key, self.mill.store.path(name, place), inputs, run, **options)
@@ -77,9 +77,9 @@ class Recipe:
         self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage],
         job: Callable[[], tuple[Any, ...]], *, counts: tuple[int, str] | None = None, cut: Sequence[int] = (),
     ) -> Stage:  # fmt: skip
-        """A stage that is one task with all threads; `job` returns the task and its arguments.
+        """Return a stage that is one task with all threads; `job` returns the task and its arguments.
 
-        `counts` says how many of what a task that tells how far it is goes through; `cut` is as of `_stage`.
+        `counts` has the steps of a task that reports progress, and their unit; `cut` is as of `_stage`.
         """
 
         def write(directory: Path) -> None:
@@ -94,7 +94,7 @@ class Recipe:
         cut: Sequence[int], jobs: Callable[[], tuple[Any, list[tuple[Any, ...]]]],
         weights: Callable[[], list[int]], *, unit: str, wide: bool = False,
     ) -> Stage:  # fmt: skip
-        """A stage of many tasks that write one file each, which go when everybody has read them."""
+        """Return a stage of many tasks that write one file each; the files go when every reader is finished."""
 
         def write(directory: Path) -> None:
             task, arguments = jobs()

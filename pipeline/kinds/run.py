@@ -1,4 +1,4 @@
-"""From vectors at hand to a published index: what builds and imports have in common."""
+"""From vectors to a published index: the part that builds and imports share."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def ingest_stage(
     mill: Mill, source: VectorSource, metric: str, facts: dict[str, Any], signature: list[str],
     checked: Callable[[], None] = lambda: None, unit_slack: float = 0.0,
 ) -> Stage:  # fmt: skip
-    """Return stage *ingest*, which writes the vectors down.
+    """Return stage *ingest*.
 
     Parameters
     ----------
     facts : dict
-        What decides its files beside `metric`.
+        Further parameters that decide its files.
     signature : list of str
-        Tells the input from another.
+        Text that tells the input from another.
     checked : callable
-        Called when all was read; raises if the input was changed meanwhile.
+        Called when the input was read; raises if the input was changed meanwhile.
     unit_slack : float
         See `ingest.ingest`.
     """
@@ -47,7 +47,7 @@ def ingest_stage(
 
 
 def make_ingest(mill: Mill, first: Stage) -> InputSummary:
-    """Make stage *ingest* and return what it learnt; later stages depend on the vectors, not on where they lay."""
+    """Make stage *ingest* and return its facts; later stages depend on the vectors, not on where they came from."""
     mill.make(first)
     summary = ingest.read_summary(mill.read(first))
     first.key = summary.fingerprint

@@ -1,7 +1,7 @@
-"""How large the work directory of a build grows: its recipe is played through on paper, stage by stage.
+"""Peak size of the work directory: the recipe of a build is played through on paper, stage by stage.
 
-The same `Mill` that runs a build decides what is made when and dropped when; only the store is one that writes down
-sizes in place of files. So the prediction follows the recipe, whatever stages it has.
+The same `Mill` that runs a build decides when a stage is made and dropped; only the store differs, which notes sizes in
+place of files. So the prediction follows the recipe, whatever stages it has.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.local import LocalExecutor
 from indexmill.pipeline.kinds.common.ingest import InputSummary
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.pipeline.mill.stages import Mill, Stage
@@ -28,7 +29,7 @@ _SIDE_ROWS = 10_000
 
 @dataclass(frozen=True)
 class SideColumns:
-    """Bytes a row of what goes with the vectors, as stored: ids in memory and on disk, metadata."""
+    """Stored bytes a row of the columns beside the vectors: ids in memory and on disk, metadata."""
 
     ids: float = 0.0
     ids_file: float = 0.0
@@ -38,10 +39,10 @@ class SideColumns:
 def played(
     recipe: Callable[[Mill, Stage, InputSummary], Recipe],
     sizes: dict[str, int],
-    vectors: tuple[int, int, str],
+    shape: Shape,
     keep: bool,
 ) -> tuple[int, dict[str, int]]:
-    """Play a build through on paper; return the most bytes that its work directory holds, and what each stage leaves.
+    """Play a build through on paper; return the most bytes of its work directory, and the bytes of each stage.
 
     Parameters
     ----------
@@ -49,8 +50,7 @@ def played(
         Returns the stages after ingest.
     sizes : dict
         Bytes of each stage's files.
-    vectors : tuple
-        How many are stored, their components, and the type of those.
+    shape : Shape
     keep : bool
         Whether stages stay for later builds.
     """
@@ -58,10 +58,9 @@ def played(
     mill = _PaperMill(store, LocalExecutor(1), Silent(), keep)
     key = store.key("ingest", 0, {}, [])
     first = Stage("ingest", key, store.path("ingest", key), (), _nothing)
-    n, dim, dtype = vectors
-    zeros = [0.0] * dim
+    zeros = [0.0] * shape.dim
     mill.make(first)
-    summary = InputSummary(n, dim, dtype, key, 0.0, zeros, zeros, zeros, "none")
+    summary = InputSummary(shape.n, shape.dim, str(shape.dtype), key, 0.0, zeros, zeros, zeros, "none")
     mill.make(recipe(mill, first, summary).certify)
     mill.executor.close()
     return store.peak_bytes, store.finished
@@ -105,7 +104,7 @@ def _nothing(directory: Path) -> None:
 
 
 def side_columns(source: VectorSource) -> SideColumns:
-    """Return what ids and metadata take a row, judged by the first rows of `source`."""
+    """Return the bytes a row of ids and metadata, judged by the first rows of `source`."""
     if source.id_type == "none" and source.metadata_schema is None:
         return SideColumns()
     batch = next(iter(source.batches(_SIDE_ROWS)))

@@ -1,4 +1,4 @@
-"""Clocks of short trials: ones that grow while there is time, the median of many, the fastest of a few."""
+"""Clocks for short trials: growing trials, the median of many, the fastest of a few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams the records of many chunk files in one order, within stated buffers.
+"""External sort: the records of many chunk files are streamed in one order, within stated buffers.
 
 The directories of the chunk files say where every batch starts and ends, so the order in which a merge will want
 batches is known before it begins (Knuth's forecasting, TAOCP 5.4.6, with the first records known as well as the

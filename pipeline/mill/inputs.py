@@ -1,4 +1,4 @@
-"""The input of an unfinished build must stay what it was."""
+"""A watch over the input of an unfinished build, which must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One build at a time in a work folder on storage: each says again and again that it is alive.
+"""A lease on a work folder on storage, renewed while a build runs, so that only one build runs there.
 
 A build keeps an empty object ``building/<host>-<token>``, which it writes anew every few seconds. The token is the
 mirror's, so that a build that was killed finds its own object again and goes on at once. Who comes writes its object

@@ -1,4 +1,4 @@
-"""A task on whichever node: what it reads is fetched before, what it wrote is pushed after."""
+"""A task on any node: its inputs are fetched before it runs, its outputs are pushed after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peak memory of a tree of processes, page cache not counted: what a budget is held against.
+"""Peak memory of a tree of processes, without page cache: the figure that a budget limits.
 
 Counted is the proportional set size of anonymous and shared memory (``Pss_Anon + Pss_Shmem`` of Linux's smaps_rollup):
 a page that processes share counts once, and pages of mapped files, which the kernel can drop at any time, not at all.
@@ -97,7 +97,7 @@ class PeakMemory:
             self.note = f"sampling ended early: {error}"
 
     def _sample(self) -> float:
-        """Look once; return the seconds that it took."""
+        """Measure once; return the seconds that it took."""
         began = time.thread_time()  # waiting for the interpreter is no cost, and would stretch the rest
         pids = self._tree.counted()
         if sum(map(resident_bytes, pids)) > self.bytes:
@@ -137,7 +137,7 @@ class ProcessTree:
 
 
 def has_proportional_sizes() -> bool:
-    """Whether this system tells the proportional set size by kind: Linux since 5.4, unless it hides /proc."""
+    """Tell whether the system gives the proportional set size by kind: Linux since 5.4, unless /proc is hidden."""
     try:
         return "Pss_Anon:" in Path("/proc/self/smaps_rollup").read_text()
     except OSError:
@@ -145,7 +145,7 @@ def has_proportional_sizes() -> bool:
 
 
 def proportional_bytes(pid: int | str) -> int:
-    """Anonymous and shared memory of a process, shared pages by its share; 0 if it has ended.
+    """Return the anonymous and shared memory of a process, with its share of shared pages; 0 if it has ended.
 
     Of a process that another user runs, which may not be looked into, `resident_bytes` stands for it.
     """
@@ -156,12 +156,12 @@ def proportional_bytes(pid: int | str) -> int:
 
 
 def resident_bytes(pid: int | str) -> int:
-    """Anonymous and shared memory of a process, shared pages in full; 0 if it has ended."""
+    """Return the anonymous and shared memory of a process, with shared pages in full; 0 if it has ended."""
     return _sum_fields(f"/proc/{pid}/status", ("RssAnon:", "RssShmem:"))
 
 
 def child_pids(pid: int | str) -> list[int]:
-    """Children of a process; none if it has ended."""
+    """Return the children of a process; none if it has ended."""
     children: list[int] = []
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -188,12 +188,12 @@ def _command_line(pid: int) -> bytes:
 
 
 def _is_working(command: bytes) -> bool:
-    """Whether this is the command line of a Ray worker that runs a task."""
+    """Tell whether this is the command line of a Ray worker that runs a task."""
     return command.startswith(_RAY_TITLE) and not command.startswith(_RAY_OTHER_TITLES)
 
 
 def _is_rays(command: bytes) -> bool:
-    """Whether this is the command line of a process of Ray that runs no task."""
+    """Tell whether this is the command line of a process of Ray that runs no task."""
     program = command.split(b"\0", 1)[0].rsplit(b"/", 1)[-1]
     return (
         program in _RAY_PROGRAMS
@@ -203,7 +203,7 @@ def _is_rays(command: bytes) -> bool:
 
 
 def _greatest_resident_bytes() -> int:
-    """High-water mark of this process or of a child that was waited for, whichever is more."""
+    """Return the high-water mark of this process or of a child that has ended, whichever is more."""
     unit = 1 if sys.platform == "darwin" else 1024
-    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    return max(resource.getrusage(one).ru_maxrss for one in who) * unit
+    processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(which).ru_maxrss for which in processes) * unit

@@ -1,4 +1,4 @@
-"""How stages say how far they are, without knowing who listens."""
+"""Progress of stages, reported to any listener."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Listens and says nothing."""
+    """A listener that ignores everything."""
 
     def start(self, stage: str, total: int, unit: str) -> None:
         """Ignore."""

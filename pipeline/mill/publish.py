@@ -1,4 +1,4 @@
-"""Stage *publish*: a finished index, or an export, appears at its destination all at once, or not at all."""
+"""Publishing: a finished index or export appears at its destination all at once, or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from indexmill.formats.index.manifest import MANIFEST_NAME, RUN_NAME, Manifest, 
 from indexmill.formats.pagefile.atomic import exchange, fsync_dir, link_or_copy, write_json_atomic
 from indexmill.pipeline.execution.failpoint import failpoint
 
-#: Stands in a directory while it is filled.
+#: File in a directory while it is filled.
 _MARK = ".indexmill-unfinished"
 #: The file that is written last, and what a directory that has it is.
 _SEALS = {MANIFEST_NAME: "an index", EXPORT_NAME: "an export"}
@@ -73,7 +73,7 @@ def check_place(out: Path) -> None:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether a directory is an index, damaged ones and those of other versions too."""
+    """Tell whether a directory is an index, even a damaged one or one of another version."""
     try:
         parse_manifest(directory)
     except (ForeignFile, PermissionError):

@@ -1,4 +1,4 @@
-"""run.json: how a run went, which two runs that write equal bytes need not agree in."""
+"""run.json: times, memory and machine of a run, which may differ between runs that write equal bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage store in a work folder that all nodes see: storage at a URL, of which each node keeps a mirror."""
+"""The stage store in a work folder at a URL that all nodes see, of which each node keeps a mirror."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls to storage that may fail for a moment are made again, later and later."""
+"""Retries of calls to storage that may fail for a moment, after longer and longer waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRIES = 8
 #: Longest wait before the second call; it doubles up to the greatest: at most 22.6 s in all.
 _FIRST_SECONDS = 0.2
 _MOST_SECONDS = 10.0
-#: What no waiting mends: the errors, and the AWS codes that pyarrow raises as OSError.
+#: Errors that no wait mends, and AWS codes of such errors, which pyarrow raises as OSError.
 _FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
 _FINAL_CODES = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
 

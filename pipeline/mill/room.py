@@ -1,4 +1,4 @@
-"""Room in the work directory: what is allowed, and what the file system has."""
+"""Room in the work directory: the bytes that a job allows, and those that the file system has free."""
 
 from __future__ import annotations
 

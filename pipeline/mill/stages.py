@@ -1,4 +1,4 @@
-"""Stages that know what they read: made when somebody wants them, dropped when nobody will.
+"""Stages: each knows which stages it reads, is made when one that reads it is wanted, and dropped after the last.
 
 A stage that is finished is never made again, and neither is what only it would have read; so a build that was
 killed asks for its last stage and redoes just what is missing. A chunk file that turns out to be damaged is
@@ -124,7 +124,7 @@ class Mill:
         by_step: bool,
         memory: int,
     ) -> None:
-        """Run one wide task that writes into a stage's directory; `by_step` tasks tell how far they are."""
+        """Run one wide task that writes into a stage's directory; a task that is `by_step` reports its progress."""
         advance = self.progress.advance if by_step else None
         wrapped = self.store.directory_task(task, tuple(arguments), directory)
         self.executor.call(*wrapped, advance=advance, memory=memory)
@@ -196,7 +196,7 @@ class Mill:
 
     @contextmanager
     def _room(self, stage: Stage) -> Iterator[None]:
-        """Say what to do about a work directory that is full or cannot be written."""
+        """Turn errors of a full or read-only work directory into a BudgetError that names the remedy."""
         try:
             yield
         except OSError as error:
@@ -209,7 +209,7 @@ class Mill:
             ) from error
 
     def _forget(self, stage: Stage, error: FormatError) -> bool:
-        """Delete a damaged file of one of the stage's inputs; tells whether it was one."""
+        """Delete the damaged file if it is one of the stage's inputs; return whether it was."""
         for needed in stage.inputs:
             if error.path is not None and needed.path.name in Path(error.path).parts:
                 self.store.forget(needed.path / Path(error.path).name)
@@ -226,14 +226,14 @@ class Mill:
                 self.store.drop(needed.path)
 
     def _is_wanted(self, stage: Stage) -> bool:
-        """Tell whether a stage has yet to be made: nobody needs one again whose readers are all finished."""
+        """Tell whether a stage is still to be made: one whose readers are all finished is not needed again."""
         if stage in self._finished or self.store.is_done(stage.path):
             return False
         return not stage.consumers or any(self._is_wanted(consumer) for consumer in stage.consumers)
 
 
 def stages_of(last: Stage) -> list[Stage]:
-    """Return the stages that `last` stands on, then itself, each once, in the order they are made."""
+    """Return the stages that `last` depends on, then `last`, each once, in the order they are made."""
     found: dict[int, Stage] = {}
 
     def visit(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""How far a build is, in a small file in its work directory: written once a second, read by ``indexmill status``.
+"""The state of a build in a small file in its work directory, written once a second for ``indexmill status``.
 
 Durations come from a monotonic clock in the building process, so that a clock that is set does no harm; the file
 holds no time of day.
@@ -144,7 +144,7 @@ class StatusFile:
 
 
 def read_status(out: Path, work: Path) -> dict[str, Any]:
-    """Return how far the build of `out` in the work directory `work` is.
+    """Return the state of the build of `out` in the work directory `work`.
 
     Returns
     -------

@@ -141,7 +141,7 @@ class Storage:
         info = self._info(name)
         if info.type == fs.FileType.NotFound:
             raise StorageError(
-                f"{self._name(name)}: not found; expected what an earlier task wrote; if somebody deleted it, "
+                f"{self._name(name)}: not found; expected what an earlier task wrote; if it was deleted, "
                 "delete its whole stage and run again"
             )
         sizes = {name: info.size} if info.type == fs.FileType.File else self.list(name)

@@ -3,7 +3,7 @@
 The outputs of a stage live in ``<root>/<stage>-<key>``, where the key is the SHA-256 of (stage, its code
 version, its parameters, the keys of its inputs). The last thing written there is ``stage.json``, the list of the
 stage's files with their sizes: a directory without it, or with a file of another size, is unfinished. A build
-that was killed goes on where it stopped, and two orders of one graph share every stage before the order.
+that was killed resumes where it stopped, and two orders of one graph share every stage before the order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from indexmill.pipeline.execution.local import Task, write_file
 #: Packages whose code decides bytes.
 _SOFTWARE = ("indexmill", "numpy", "numba", "pyarrow", "scikit-learn")
 LOCK_NAME = "lock"
-#: Stands in every finished stage.
+#: File in every finished stage.
 MARKER = "stage.json"
 
 
@@ -85,7 +85,7 @@ class StageStore:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def path(self, stage: str, key: str) -> Path:
-        """Return where the outputs of a stage live, or will."""
+        """Return the directory of a stage, which need not exist yet."""
         return self.root / f"{stage}-{key[:16]}"
 
     def is_done(self, path: Path) -> bool:
@@ -97,7 +97,7 @@ class StageStore:
             return False
 
     def begin(self, path: Path, resume: bool) -> None:
-        """Make a stage's directory; with `resume`, whole files that a killed run left there stay."""
+        """Make a stage's directory; with `resume`, keep whole files that a killed run left there."""
         (path / MARKER).unlink(missing_ok=True)
         if not resume and path.exists():
             shutil.rmtree(path)
@@ -140,12 +140,12 @@ class StageStore:
         file.unlink(missing_ok=True)
 
     def drop_others(self, kept: Collection[Path]) -> None:
-        """Delete all stages but `kept`: what other inputs and parameters left in a directory that is ours alone."""
+        """Delete all stages except `kept`: other inputs or parameters left the others in this build's directory."""
         for path in [path for path in self.root.iterdir() if path.is_dir() and path not in kept]:
             self.drop(path)
 
     def drop(self, path: Path) -> None:
-        """Delete a stage that nobody will read again; killed halfway, it is merely unfinished."""
+        """Delete a stage that no other will read; if killed halfway, the stage is merely unfinished."""
         (path / MARKER).unlink(missing_ok=True)
         failpoint("stage-dropping", stage_of(path))
         shutil.rmtree(path, ignore_errors=True)
@@ -183,11 +183,11 @@ class StageStore:
             )
 
     def close(self) -> None:
-        """Give up the lock; the outputs stay."""
+        """Release the lock; the outputs stay."""
         self._lock.close()
 
     def remove(self) -> None:
-        """Delete the store, while no other build can take it; killed halfway, the next build of it goes on."""
+        """Delete the store, which no other build can take meanwhile; a build after a kill resumes there."""
         for path in sorted(self.root.iterdir()):
             if path.name != LOCK_NAME:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,4 +1,4 @@
-"""`--order auto`: every order of the portfolio is tried on a sample, and the reader counts what it is worth."""
+"""`--order auto`: every order of the portfolio is tried on a sample, and the reader counts page reads."""
 
 from __future__ import annotations
 

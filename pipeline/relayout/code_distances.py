@@ -1,4 +1,4 @@
-"""Distances as codes have them: what a search goes by before it has read a vector."""
+"""Distances between codes: what a search goes by before it has read a vector."""
 
 from __future__ import annotations
 

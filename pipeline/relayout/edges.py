@@ -1,4 +1,4 @@
-"""`--prune-edges`: neighbour lists chosen anew for the pages of an order, and kept if the reader reads fewer pages."""
+"""`--prune-edges`: neighbour lists chosen anew for the pages of an order, kept if searches read fewer pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What binds an index: whether a layout can help it, and where none can, what would, and by how much."""
+"""`explain`: whether a layout can reduce page reads, and if none can, what would, and by how much."""
 
 from __future__ import annotations
 

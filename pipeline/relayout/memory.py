@@ -1,4 +1,4 @@
-"""What laying an index out again takes in memory."""
+"""Memory of laying an index out again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _JUDGED_BYTES = 24
 
 
 def needed_memory(index: OpenedIndex, order: str) -> int:
-    """Return the bytes beside the page cache that it takes to lay `index` out in the order called `order`.
+    """Return the memory beside the page cache of laying `index` out in the order called `order`.
 
     On one thread: others run only as far as memory goes (`threads_within`).
     """
@@ -37,7 +37,7 @@ def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) ->
 
 
 def certificate_memory(index: OpenedIndex, threads: int) -> int:
-    """Return the bytes beside the page cache that it takes to measure the certificate of `index`, laid out again."""
+    """Return the memory beside the page cache of measuring the certificate of `index`, laid out again."""
     pq_bytes = len(index.codes.codebook.offsets) - 1
     return FIXED_BYTES + certify_bytes(index.n, index.graph.node_format.dim, pq_bytes, threads)
 

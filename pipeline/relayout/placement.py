@@ -1,4 +1,4 @@
-"""Where lists and vectors stand in a format: what the node format is, and what two others would be, page by page.
+"""Pages of lists and vectors in three formats: the node format and two alternatives.
 
 Indexmill writes and reads the first alone; the others are there to be replayed (`pipeline.relayout.replay`).
 """

@@ -1,4 +1,4 @@
-"""What helps an index with one node a page: smaller nodes, measured on a sample, and two other formats, replayed."""
+"""Proposals for an index with one node a page: smaller nodes, tried on a sample, and two replayed formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manifest of an index that was laid out again says."""
+"""The manifest of an index that was laid out again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of an index on which orders are tried: the vertices around one of them, and the graph these induce.
+"""A sample of an index on which orders are tried: the vertices around one vertex, and their induced graph.
 
 A sample drawn at random has no edges left; neighbours of a vertex lie around it, so a ball keeps most of them.
 """

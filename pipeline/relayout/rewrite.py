@@ -1,4 +1,4 @@
-"""The files of an index in another order of its nodes: a sort-merge by new slot (`pipeline.kinds.graph.emit`).
+"""The files of an index in another order of its nodes: an external sort by new slot (`pipeline.kinds.graph.emit`).
 
 Nodes and codes are read front to back and written as chunk files of their new slots, which are merged into pages.
 Nothing is read at random, and nothing of the index's size is held but what `formats.index.ids` takes for user ids.

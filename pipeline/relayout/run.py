@@ -1,4 +1,4 @@
-"""`layout`: an order for a finished index, its files written again in that order, the next generation published."""
+"""`layout`: an order for a finished index, whose files are rewritten and published as its next generation."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def run_layout(
             work += pruning
         else:
             layout = measured(run, opened, unpacked.graph, fitted)
-            del unpacked  # the last that maps its files, but for the points
+            del unpacked  # the last that maps its files, except the points
             drop_graph(scratch)
             manifest = write_index(run, opened, vector_ids, fitted, layout, scratch)
         directory = scratch / INDEX

@@ -1,4 +1,4 @@
-"""A sample of an index straight from its files: codes tell which nodes are near each other, and only those are read.
+"""A sample of an index read from its files: codes tell which nodes are near, and only those are read.
 
 Nothing is unpacked. Codes are read front to back, a block at a time, and the nodes of the sample wherever they lie, so
 an index of any size costs its codes and the pages of the sample. Memory: a block of codes with distances, 8 MiB at 32

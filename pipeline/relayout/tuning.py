@@ -1,4 +1,4 @@
-"""Queries by which layouts are tuned: the caller's, or vectors of the index, each left out of its own results."""
+"""Queries for judging layouts: the caller's, or vectors of the index, each left out of its own results."""
 
 from __future__ import annotations
 

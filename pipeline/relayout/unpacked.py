@@ -1,4 +1,4 @@
-"""The graph of an index by vector id, in memory-mapped files: what orders are fitted to.
+"""The graph of an index by vector id, in memory-mapped files, which orders are fitted to.
 
 Vector ids are the numbers that vertices had in the build, so an order comes out the same whatever layout the index
 has now, and the same as a build of that order would have given.
@@ -81,7 +81,7 @@ def unpack(
 
 
 def drop_graph(directory: Path) -> None:
-    """Delete the files of the graph, so that the system need not write back what nobody will read again."""
+    """Delete the files of the graph, which saves the system from writing them back."""
     for name in _GRAPH_FILES:
         (directory / name).unlink(missing_ok=True)
 

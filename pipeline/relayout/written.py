@@ -1,4 +1,4 @@
-"""A laid out index in the scratch directory: written, with edges pruned for its pages, certified."""
+"""An index laid out in the scratch directory: written, with edges pruned for its pages, and certified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of what was tried is worth its price, and which one to take."""
+"""The settings worth their price among those tried, and the one to take."""
 
 from __future__ import annotations
 

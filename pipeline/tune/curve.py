@@ -1,4 +1,4 @@
-"""Recall and page reads of an index along list sizes, query by query, and what they come to at a recall."""
+"""Recall and page reads of an index by list size, query by query, and interpolated to a wanted recall."""
 
 from __future__ import annotations
 

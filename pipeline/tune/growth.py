@@ -1,8 +1,8 @@
-"""How page reads grow from sample to sample, and what that comes to for all vectors.
+"""Growth of page reads from sample to sample, extrapolated to all vectors.
 
 A search visits about log n vertices, so reads at equal recall might grow by as many with each doubling of n. But with n
 neighbours move together, and codes tell them from others less and less: then the list that a recall takes grows, too,
-and reads rather grow by the same factor with each doubling. On vectors at hand the truth lay between the two (see
+and reads rather grow by the same factor with each doubling. On measured vectors the truth lay between the two (see
 docs/guides/tune.md), so both are carried on from the largest sample, by what was gained since the smallest, and the
 middle is taken.
 """

@@ -1,4 +1,4 @@
-"""What the index of all vectors would cost: memory, space and time, as `plan` has them."""
+"""Memory, space and time of the index of all vectors, as `plan` predicts them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.build import work_directory
-from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
@@ -167,10 +167,9 @@ def sample_within(
     widest = p.model_copy(
         update={"max_degree": max(space.degrees), "pq_bytes": max(space.pq_sizes), "shard_vectors": None}
     )
-    dtype = ingest.stored_dtype(source.dtype, p.metric)
 
     def need(size: int, workers: int) -> int:
-        shape = GraphShape(size, source.dim + (p.metric == "ip"), dtype, 0.0, widest)
+        shape = GraphShape(*stored_vectors(source, p.metric, size), 0.0, widest)
         stages = memory.stage_bytes(shape, spec.memory, workers)
         return FIXED_BYTES + max(stages.values())
 

@@ -1,4 +1,4 @@
-"""What `tune` is asked, and what it found."""
+"""The request and the report of `tune`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What the samples and trials of `tune` take on disk, at most."""
+"""The most disk space that samples and trials of `tune` take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.kinds.common import ingest
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.graph.size import stage_files
@@ -66,8 +66,7 @@ def _files(spec: BuildSpec, source: VectorSource, n: int, degree: int, pq_bytes:
     p = graph_parameters(spec.parameters).model_copy(
         update={"max_degree": degree, "pq_bytes": pq_bytes, "shard_vectors": None}
     )
-    dtype = ingest.stored_dtype(source.dtype, p.metric)
-    shape = GraphShape(n, source.dim + (p.metric == "ip"), dtype, 0.0, p)
+    shape = GraphShape(*stored_vectors(source, p.metric, n), 0.0, p)
     sharded = {"assign", "unite", "link", *(() if shape.is_converted else ("comparable",))}
     files = stage_files(shape, SideColumns(), spec.memory)
     return {name: size for name, size in files.items() if name not in sharded}

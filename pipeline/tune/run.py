@@ -1,4 +1,4 @@
-"""`tune`: degree, build list, slack and size of codes for a recall, found on samples that grow.
+"""`tune`: degree, build list, slack and code size for a recall, found on growing samples.
 
 Step by step, less of what is left goes on to the next larger sample: of every degree the two best slacks from the
 smallest one, three degrees from the second, for each of them one slack and build list from the largest, which is then

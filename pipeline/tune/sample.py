@@ -1,4 +1,4 @@
-"""The samples that `tune` tries settings on, each the beginning of the next larger one, and queries with their truth.
+"""The samples on which `tune` tries settings, each a prefix of the next, and queries with their truth.
 
 Samples are drawn at random over the whole input: a sample of m vectors is what the input would be with fewer of them,
 so that what grows from one sample to the next goes on growing to the whole.

@@ -1,4 +1,4 @@
-"""What `tune` tries: degrees, build lists, slacks and sizes of codes that a job leaves open."""
+"""The values that `tune` tries: degrees, build lists, slacks and code sizes that a job leaves open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the certificates of all kinds have in common.
+"""The frame of certificates of all kinds.
 
 A certificate measures the index leave-one-out: sampled rows of the input are searched for, with themselves left out of
 the results and of the truth. They stand for queries that come from the same source as the vectors; queries from

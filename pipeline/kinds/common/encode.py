@@ -69,7 +69,7 @@ def encoded(
 ) -> NDArray[np.uint8]:
     """Return the codes of vectors (n, dim), computed on a GPU or here; `how`: the `advance` and `out` of either.
 
-    Vectors are rotated here, and then coded here.
+    Vectors that a rotation is for are rotated and coded here.
     """
     if gpu is not None and codebook.rotation is None:
         return encode_pq_on(gpu, vectors, codebook, **how)

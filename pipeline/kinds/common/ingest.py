@@ -1,4 +1,4 @@
-"""Stage *ingest*: one streaming pass over the input that checks it and writes it down in one shape.
+"""Stage *ingest*: one streaming pass that checks the input and writes it in one form.
 
 Outputs: ``vectors.npy`` (n, dim) in vector-id order, in the type the graph is built on; ``ids.arrow`` and
 ``metadata.parquet`` if the input has them; ``input.json`` with shape, statistics and the fingerprint.
@@ -39,7 +39,7 @@ MAX_VECTORS = 2**32 - 2
 
 @dataclass(frozen=True)
 class InputSummary:
-    """What ingest learnt.
+    """Facts of the input that ingest found.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def stored_dtype(dtype: np.dtype[Any], metric: str) -> np.dtype[Any]:
 
 
 def signature(source: VectorSource) -> list[str]:
-    """Tell one input from another without reading it where that is possible.
+    """Return text that tells one input from another, without reading it where that is possible.
 
     Local files are told by path, size and time of change; anything else is read and hashed.
     """

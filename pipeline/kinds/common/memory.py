@@ -1,4 +1,4 @@
-"""Memory that every kind of index counts alike: tasks, record batches and merges within a budget, and shared stages.
+"""Memory that every kind of index counts alike: tasks, record batches, merges and shared stages within a budget.
 
 Memory means anonymous memory of all our processes on one machine. Files read through the page cache do not count: the
 system takes those pages back when it needs them. Each figure is the sum of the arrays that a stage holds at its worst
@@ -88,7 +88,7 @@ class Narrow(NamedTuple):
 
 
 def merge_bytes(memory: int) -> int:
-    """Return the buffers of one merge under a budget: more than this reads no faster."""
+    """Return the buffers of one merge under a budget; larger ones read no faster."""
     return min(task_bytes(memory), _MOST_MERGE)
 
 
@@ -134,7 +134,7 @@ def peak_bytes(stages: Mapping[str, int], executor: str, workers: int) -> dict[s
 
 
 def worst_stage(stages: Mapping[str, int], executor: str, workers: int) -> tuple[str, int]:
-    """Return the stage that needs most, and the budget it needs: kernels may have to be compiled before it."""
+    """Return the stage that needs the largest budget, and that budget, with memory for compiling kernels."""
     name = max(stages, key=lambda stage: stages[stage])
     return name, stages[name] + FIXED_BYTES + workers_bytes(executor, workers)
 

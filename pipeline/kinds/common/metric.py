@@ -1,4 +1,4 @@
-"""How cosine and inner product become Euclidean distance (docs/formats/graph.md, "Metrics")."""
+"""Cosine and inner product turned into Euclidean distance (docs/formats/graph.md, "Metrics")."""
 
 from __future__ import annotations
 

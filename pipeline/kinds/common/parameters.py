@@ -1,4 +1,4 @@
-"""What the parameters of every kind have in common, and the defaults and types that several kinds share."""
+"""The base of the parameters of every kind, with the types and defaults that several kinds share."""
 
 from __future__ import annotations
 

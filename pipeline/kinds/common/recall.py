@@ -42,7 +42,7 @@ def recall_by_distance(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.f
 
 
 def within(found: NDArray[Any], kth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say which squared distances of `found`, (n_queries, m), NaN for none, are no farther than `kth`, (n_queries,)."""
+    """Return which squared distances of `found`, (n_queries, m), NaN for none, are within `kth`, (n_queries,)."""
     worst = kth[:, None].astype(np.float64)
     allowed = worst + np.maximum(np.abs(worst), 1e-12) * _SLACK
     with np.errstate(invalid="ignore"):

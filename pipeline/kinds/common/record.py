@@ -15,7 +15,7 @@ from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.mill.store import software_versions
 
-#: What a stage *emit* tells the manifest; not part of the index.
+#: Facts that a stage *emit* keeps for the manifest; not part of the index.
 _RECORD = "emit.json"
 
 

@@ -1,4 +1,4 @@
-"""Trials of a machine that the predictions of every kind need: how fast it writes, and what finished files cost."""
+"""Timings that the predictions of every kind use: writing to disk, training PQ, finishing files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WRITE_BYTES = 32 << 20
 TRAINING_ROUNDS = 28
 #: Seconds of a byte of a finished file: it is hashed twice, before and after it has its build id.
 HASH_SECONDS = 1.2e-9
-#: What files of a trial begin with.
+#: Prefix of the names of trial files.
 TRIAL_PREFIX = ".indexmill-trial-"
 
 
 def write_seconds(directory: Path) -> float:
-    """Seconds of a byte that is written and synced."""
+    """Return the seconds of a byte that is written and synced."""
     block = np.random.default_rng(0).bytes(1 << 20)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=TRIAL_PREFIX) as file:
         start = time.perf_counter()

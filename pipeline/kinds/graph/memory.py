@@ -46,7 +46,7 @@ _UNEVEN = 1.05
 def stage_bytes(
     shape: GraphShape, memory: int, workers: int, largest: int | None = None, processes: int = 0
 ) -> dict[str, int]:
-    """Return the peak memory of every stage beside what processes take without vectors.
+    """Return the peak memory of every stage, without the memory that processes take before any vector.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def stage_bytes(
 
 
 def narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
-    """Return the stages of a build whose tasks run beside each other."""
+    """Return the stages of a build whose tasks run side by side."""
     stages = {"pack": _pack(shape, memory)}
     if shape.region_bytes is not None:
         stages |= region_narrow_stages(shape, memory)
@@ -95,12 +95,12 @@ def narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
 
 
 def certify_bytes(n: int, dim: int, pq_bytes: int, workers: int) -> int:
-    """Return what the certificate of `n` stored vectors takes: a brute-force search, and the codes the reader holds."""
+    """Return the memory of the certificate of `n` vectors: a brute-force search, and the codes of an open index."""
     return n * pq_bytes + exact_bytes(n, dim, QUERIES, K, workers)
 
 
 def expected_shards(shape: GraphShape) -> tuple[int, int]:
-    """Return how many shards a build will have, and the vectors of the largest, about: (1, n) in one piece."""
+    """Return about how many shards a build will have, and the vectors of the largest; (1, n) in one piece."""
     p, n = shape.parameters, shape.n
     limit = p.shard_vectors
     if limit is None:
@@ -117,7 +117,7 @@ def expected_shards(shape: GraphShape) -> tuple[int, int]:
 def check_memory(
     shape: GraphShape, memory: int, executor: str, workers: int, asked: GraphShape | None = None
 ) -> Mapping[str, int]:
-    """Return `stage_bytes`, having found that they fit.
+    """Return `stage_bytes`; raise BudgetError unless every stage fits.
 
     Parameters
     ----------
@@ -159,9 +159,9 @@ def check_memory(
 
 
 def fit_shards(shape: GraphShape, memory: int, executor: str, workers: int) -> GraphShape:
-    """Return `shape` with the size of its shards as `memory` bytes allow, unless its job says it.
+    """Return `shape` cut into shards that fit `memory`, unless its job states their size.
 
-    The partition builder needs no shards: what does not fit is built region by region, and is the same graph.
+    The partition builder needs no shards: a graph that does not fit is built region by region, and is the same.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def _fitted(shape: GraphShape, memory: int, executor: str, workers: int) -> Grap
 
 
 def least_memory(shape: GraphShape, executor: str, workers: int) -> int:
-    """Return the smallest budget that the build of `shape` fits; shards may be cut smaller for it."""
+    """Return the smallest budget that the build of `shape` fits, with smaller shards if that helps."""
 
     def needed(memory: int) -> int | None:
         fitted = _fitted(shape, memory, executor, workers)

@@ -1,4 +1,4 @@
-"""Stage *order*: a slot for every vertex, and the proxies of that layout; the memory that each order takes."""
+"""Stage *order*: a slot for every vertex, and the proxies of that layout. Also the memory of every order."""
 
 from __future__ import annotations
 

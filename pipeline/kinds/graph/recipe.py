@@ -23,7 +23,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
 class GraphRecipe(Recipe):
-    """Builds the web of stages behind an index; nothing runs before `certify` is made.
+    """The stages behind a graph index; none runs before `certify` is made.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class GraphRecipe(Recipe):
     ingest : Stage
         Finished.
     summary : InputSummary
-        What it learnt.
+        The facts that ingest found.
     shape : GraphShape
         With the resolved parameters.
     memory : int
@@ -92,9 +92,9 @@ class GraphRecipe(Recipe):
 
     @cached_property
     def comparable(self) -> Stage:
-        """Rows whose components can be computed with: what ingest wrote, unless their type must be changed.
+        """The stage with vectors in a type that kernels compute with: ingest, unless the type must be changed.
 
-        It is made of the stages that ask for it: without any it would wait for a reader, and ingest for it.
+        It exists only if a stage asks for it: without readers it would never be made, and ingest never dropped.
         """
         if self.shape.is_comparable:
             return self.ingest
@@ -117,13 +117,13 @@ class GraphRecipe(Recipe):
 
     @property
     def _graph_key(self) -> dict[str, Any]:
-        """What decides a graph."""
+        """Parameters that decide a graph."""
         g = self._graph_parameters
         return g._asdict() | (compute_key(self.p) if g.compute != "cpu" else {})
 
     @property
     def _insertion(self) -> str:
-        """What the progress of a build counts: every vector once for each pass."""
+        """The unit that the progress of a build counts: every vector once for each pass."""
         return "vectors" if self.p.passes == 1 else "insertions"
 
     def _graph(self) -> Stage:
@@ -252,7 +252,7 @@ class GraphRecipe(Recipe):
     def _emit(self) -> Stage:
         chunks = task_files(self.pack.path, len(self.spans) - 1, "chunk")
         feeds = [self.order, self.entries, self.encode, *([self.navigation] if self.navigation else [])]
-        feeds += [self.pack, self.cluster, self.ingest]  # packed last: then nobody waits for the graph
+        feeds += [self.pack, self.cluster, self.ingest]  # packed last: then no stage waits for the graph
         what = {"node": self.node.dtype, "metric": self.p.metric}
         return self._call(
             "emit", emit.EMIT_VERSION, what, feeds,
@@ -263,7 +263,7 @@ class GraphRecipe(Recipe):
         )  # fmt: skip
 
     def manifest(self) -> Manifest:
-        """Return what the manifest says of the emitted files, without a certificate."""
+        """See `Recipe.manifest`."""
         return emitted_manifest(self.p, self.summary, self.mill.read(self.emit))
 
     def _certify(self) -> Stage:

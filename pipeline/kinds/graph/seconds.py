@@ -1,4 +1,4 @@
-"""How fast this machine builds: the kernels of a build on a few thousand rows of its input, and what follows from it.
+"""Seconds of a graph build: its kernels are timed on a few thousand rows of the input, and extrapolated.
 
 An insertion costs what its search computes in distances, and a search computes more the larger the graph is: about
 linearly in its logarithm. The count is taken at two sizes of a small graph, the seconds of an insertion at the
@@ -69,19 +69,19 @@ _WALKS = {"order": 360, "link": 450, "unite": 600, "pack": 80, "emit": 190, "ass
 
 @dataclass(frozen=True)
 class Rates:
-    """What the probe measured, in seconds: of one vector or distance on one thread, of one byte.
+    """The rates of this machine, in seconds: of one vector or distance on one thread, of one byte.
 
     Attributes
     ----------
     threads : float
-        Threads' worth of work that all workers do together while nobody waits for memory.
+        Threads' worth of work that all workers do together while none waits for memory.
     insertion : float
         Into a graph of `graph_size` vertices.
     distances, distances_per_doubling : float
         That the insertion computes there, and how many more a graph twice as large costs.
     scattered, gathered : float
         A distance to a row anywhere in the memory of the build, on each of all threads; and on one to a row of the
-        probe's, which the caches hold.
+        trial, which the caches hold.
     encoding, centroids, reading, writing : float
         PQ code of a vector; all centroids of the entries, on one thread; a vector of the input; a byte written and
         synced.
@@ -104,7 +104,7 @@ class Rates:
 
 
 def timed_kernels(source: VectorSource, shape: GraphShape, workers: int, directory: Path) -> Rates:
-    """Measure this machine, in at most 10 seconds once its kernels are compiled.
+    """Time the kernels of a build on this machine, in at most 10 seconds once they are compiled.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def stage_seconds(rates: Rates, shape: GraphShape, files: dict[str, int]) -> dic
 
 
 def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
-    """Mean seconds of a vertex of a graph of `n`, on all threads."""
+    """Return the mean seconds of a vertex of a graph of `n`, on all threads."""
     waiting = max(0.0, rates.scattered - rates.gathered)
     if rates.partition is not None:
         return partition_seconds(rates.partition, n, waiting) / rates.threads
@@ -204,7 +204,7 @@ def _vertex_seconds(rates: Rates, n: int, passes: int) -> float:
 
 
 def _insertion_distances(rates: Rates, size: float) -> float:
-    """Distances that an insertion into a graph of `size` vertices computes."""
+    """Return the distances that an insertion into a graph of `size` vertices computes."""
     doublings = math.log2(max(size, 1) / rates.graph_size)
     return max(rates.distances + rates.distances_per_doubling * doublings, rates.distances / 4)
 
@@ -244,7 +244,7 @@ def _doubling(n: int) -> list[int]:
 
 
 def _warm(given: NDArray[Any], p: Parameters) -> None:
-    """Compile what is timed."""
+    """Compile the kernels that will be timed."""
     codes = comparable_codes(given) if p.build_codes == "sq8" else None
     _insert(as_bits(given), codes, p, math.inf)
     train_pq(given, min(p.pq_bytes, given.shape[1]), seed=p.seed)
@@ -256,7 +256,7 @@ def _warm(given: NDArray[Any], p: Parameters) -> None:
 
 
 def _distance_seconds(rows: NDArray[Any], threads: int, deadline: float) -> float:
-    """Seconds of a distance to a random row on each of as many threads."""
+    """Return the seconds of a distance to a random row, with all `threads` at it."""
     ids = np.random.default_rng(0).integers(0, len(rows), (threads * _BLOCKS, _BLOCK_ROWS)).astype(np.uint32)
     out = np.empty(ids.shape, np.float32)
 
@@ -275,7 +275,7 @@ def _encoding_seconds(rows: NDArray[Any], p: Parameters, deadline: float) -> flo
 
 
 def _kmeans_seconds(rows: NDArray[Any], shape: GraphShape, deadline: float) -> float:
-    """Seconds of k-means over the sample, tried with as many of its centroids as there is time for."""
+    """Return the seconds of k-means over the sample, tried with as many centroids as time allows."""
     wanted = n_entries(shape.parameters.entries, shape.n)
     most = max(1, min(wanted, len(rows) // 4, _MOST_CENTROIDS))
     centroids = min(most, _FIRST_CENTROIDS)
@@ -288,7 +288,7 @@ def _kmeans_seconds(rows: NDArray[Any], shape: GraphShape, deadline: float) -> f
 
 
 def _try_kmeans(rows: NDArray[Any], shape: GraphShape, wanted: int, centroids: int) -> float:
-    """Seconds with `wanted` centroids, from one step with fewer of them; a step grows with their square."""
+    """Return the seconds with `wanted` centroids, from one step with fewer; a step grows with their square."""
     model = mini_batches(centroids, seed=0)
     some = np.asarray(rows[: model.batch_size], np.float32)
     if len(some) <= centroids:

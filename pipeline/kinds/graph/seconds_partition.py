@@ -1,7 +1,7 @@
-"""How fast the partition builder is on this machine: its steps on a few thousand rows, and what follows for many.
+"""Seconds of the partition builder: its steps are timed on a few thousand rows, and extrapolated.
 
 The leaders that a vector is compared with grow like the square root of the vectors; in leaves, and when lists are
-chosen, a copy or a vertex costs the same in any set, but for rows that the caches no longer hold.
+chosen, a copy or a vertex costs the same in any set, except that the caches hold fewer of the rows of a large one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHOOSING, _MEETING = 0.6, 0.2
 
 
 class PartitionRates(NamedTuple):
-    """Seconds on one thread, in a set of `size` vectors: of a vector, but `comparing` of a copy of one."""
+    """Seconds on one thread, in a set of `size` vectors: for each vector, and `comparing` for each copy of one."""
 
     size: int
     carving: float
@@ -50,7 +50,7 @@ def partition_rates(rows: NDArray[Any], p: Parameters, deadline: float) -> Parti
 
 
 def warm_partition(rows: NDArray[Any]) -> None:
-    """Compile what is timed; `rows` are some of those it will be timed on."""
+    """Compile the kernels that will be timed; `rows` are some of those they will be timed on."""
     _try(np.resize(rows, (LEAF_MOST + 1, rows.shape[1])), VamanaParameters(4, 8, 1.2), 0)
 
 
@@ -67,7 +67,7 @@ def partition_seconds(rates: PartitionRates, n: int, waiting: float) -> float:
 
 
 def region_seconds(rates: PartitionRates, n: int, waiting: float, threads: float) -> dict[str, float]:
-    """Return the seconds of stages in place of *build* where a graph of `n` is built region by region, but for files.
+    """Return the seconds of the stages that replace *build* region by region in a graph of `n`, without file I/O.
 
     Parameters
     ----------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from indexmill.builders.partition.build import partitioned_bytes
 from indexmill.builders.partition.carve import LEAF_MOST
 from indexmill.builders.vamana.build import list_capacity
@@ -13,6 +11,7 @@ from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, merge_bytes
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES, Parameters
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance
 
@@ -21,67 +20,47 @@ LEAST_SHARD = 1024
 
 
 @dataclass(frozen=True)
-class GraphShape:
-    """What memory depends on.
+class GraphShape(Shape):
+    """Vectors, and how a graph of them is built.
 
     Attributes
     ----------
-    n, dim : int
-        Stored vectors and their components.
-    dtype : numpy dtype
-        Type the vectors are stored in.
-    id_bytes : float
-        Of a user id, about; 0 where there are none.
     parameters : Parameters
     region_bytes : int, optional
-        What a task may hold of a graph that the partition builder makes region by region.
+        Memory of a task where the partition builder makes the graph region by region.
     """
 
-    n: int
-    dim: int
-    dtype: np.dtype[np.generic]
-    id_bytes: float
     parameters: Parameters
     region_bytes: int | None = None
 
     @property
-    def stored(self) -> tuple[int, int, str]:
-        """Vectors, their components, and the type of those."""
-        return self.n, self.dim, str(self.dtype)
-
-    @property
-    def row_bytes(self) -> int:
-        """A stored vector."""
-        return self.dim * self.dtype.itemsize
-
-    @property
     def comparable_bytes(self) -> int:
-        """A vector whose components can be computed with (`builders.distances.comparable`)."""
+        """Bytes of a vector in a type that kernels compute with (`builders.distances.comparable`)."""
         return self.dim * (1 if self.dtype.itemsize == 1 else 4)
 
     @property
     def is_comparable(self) -> bool:
-        """Whether that is a vector as it is stored."""
+        """Whether vectors are stored in such a type."""
         return self.comparable_bytes == self.row_bytes and self.dtype.kind != "i"
 
     @property
     def takes_all_types(self) -> bool:
-        """Whether the builder takes vectors as they are stored; else it takes comparable ones."""
+        """Whether the builder takes stored vectors of every type; other builders take comparable ones."""
         return self.parameters.builder in BUILDERS_OF_ALL_TYPES
 
     @property
     def taken_bytes(self) -> int:
-        """A vector as the builder takes it."""
+        """Bytes of a vector as the builder takes it."""
         return self.row_bytes if self.takes_all_types else self.comparable_bytes
 
     @property
     def searched_bytes(self) -> int:
-        """A vector as searches compare it while they build."""
+        """Bytes of a vector as the searches of a build compare it."""
         return self.dim if self.parameters.build_codes == "sq8" else self.taken_bytes
 
     @property
     def is_converted(self) -> bool:
-        """Whether the builder or the order takes vectors in another type than they are stored in."""
+        """Whether vectors are converted for the builder or for the order."""
         wanted = not self.takes_all_types or self.parameters.order in USES_POINTS
         return wanted and not self.is_comparable
 
@@ -94,7 +73,7 @@ class GraphShape:
 
     @property
     def rotation_bytes(self) -> int:
-        """The rotation of codes, in memory and in a file."""
+        """Bytes of the rotation of codes, in memory and in a file."""
         return 4 * self.dim**2 if self.parameters.pq_rotation == "opq" else 0
 
     @property
@@ -103,7 +82,7 @@ class GraphShape:
         return min(self.parameters.sample_vectors, self.n)
 
     def allowance(self, memory: int) -> Allowance:
-        """What the tasks of a region may hold, `region_bytes` of a budget of `memory`."""
+        """Return the memory of the tasks of a region, `region_bytes` of a budget of `memory`."""
         assert self.region_bytes is not None
         row, p = self.comparable_bytes, self.parameters
         return Allowance(
@@ -112,21 +91,21 @@ class GraphShape:
 
 
 def allowance_step(memory: int) -> int:
-    """Return what the memory of a region is a multiple of.
+    """Return the step that the memory of a region is a multiple of.
 
-    Coarse, so that a killed build finds its files although it goes on with a few workers more or fewer.
+    The step is coarse, so that a killed build that resumes with a few workers more or fewer finds its files.
     """
     return (memory - FIXED_BYTES) // 16
 
 
 def unite_row_bytes(shape: GraphShape) -> int:
-    """Return what one vertex takes while the lists of shards are united: those it has, twice, and the one it gets."""
+    """Return the memory of a vertex while lists are united: its lists from shards, twice, and the united one."""
     p = shape.parameters
     return int((2 * (1 + p.overlap) + 1) * p.max_degree * 4) + 16
 
 
 def built_bytes(m: int, shape: GraphShape) -> int:
-    """Return what building the graph of `m` vectors in one piece takes."""
+    """Return the memory of building the graph of `m` vectors in one piece."""
     p = shape.parameters
     if p.builder == "partition":
         return partitioned_bytes(m, shape.comparable_bytes, p.max_degree, p.saturate)
@@ -142,15 +121,15 @@ def leaf_work_bytes(shape: GraphShape) -> int:
 
 
 def graph_bytes(m: int, row_bytes: int, max_degree: int) -> int:
-    """Return what inserting `m` vectors of `row_bytes` bytes into a graph in one piece takes."""
+    """Return the memory of inserting `m` vectors of `row_bytes` bytes into a graph in one piece."""
     batch = max_degree // 4 + 1  # edges of the vertices that are inserted at a time
     return m * (row_bytes + 4 * list_capacity(max_degree) + 16 + batch)
 
 
 def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
-    """Return what building a shard of `m` vectors takes: collected, made comparable if the builder wants it, built.
+    """Return the memory of a shard of `m` vectors while they are collected, converted if the builder asks, and built.
 
-    Their keys and vector ids stay to the end.
+    Keys and vector ids stay in memory to the end.
     """
     collecting = m * shape.row_bytes + merge_bytes(memory) // 4
     converted = not (shape.takes_all_types or shape.is_comparable)
@@ -159,7 +138,7 @@ def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
 
 
 def shard_size(shape: GraphShape, memory: int) -> int:
-    """Return how many vectors a shard may hold within `memory` bytes: all, or as few as none worth building."""
+    """Return the most vectors of a shard within `memory` bytes, at most all; 0 if no shard is worth building."""
     room = memory - FIXED_BYTES
     if built_bytes(shape.n, shape) <= room:
         return shape.n

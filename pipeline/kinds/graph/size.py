@@ -12,9 +12,9 @@ from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA, navigation_s
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import workers_bytes
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.memory import expected_shards
 from indexmill.pipeline.kinds.graph.parameters import Parameters, graph_parameters
@@ -25,7 +25,7 @@ from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.kinds.kind import Job, Kind, Size
-from indexmill.pipeline.kinds.scratch import SideColumns, played, side_columns
+from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Bytes of a record's key and value in a chunk file, alone and in runs of equal keys.
@@ -36,14 +36,14 @@ _SLACK = 256 << 20
 
 @dataclass(frozen=True)
 class ShardPlan:
-    """How a graph is cut: `n` shards, or regions, of about `vectors` each; a vector is in `mean_fanout` of them."""
+    """The cut of a graph: `n` shards or regions of about `vectors` each; a vector is in `mean_fanout` of them."""
 
     n: int
     vectors: int
     mean_fanout: float
 
 
-class GraphSize(Size):
+class GraphSize(Size[GraphShape]):
     """The size of a graph build; see `Size`.
 
     Attributes
@@ -55,23 +55,14 @@ class GraphSize(Size):
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
-        ingest.check_metric(source, p.metric)
-        dtype = ingest.stored_dtype(source.dtype, p.metric)
-        if p.build_codes != "none" and dtype.kind != "f":
+        asked = GraphShape(*stored_vectors(source, p.metric), self.side.ids, p)
+        if p.build_codes != "none" and asked.dtype.kind != "f":
             raise ConfigError(
-                f"build_codes: {p.build_codes} goes with float vectors, {source.paths[0]} holds {dtype}, a byte a "
-                "component as well; leave it out"
+                f"build_codes: {p.build_codes} goes with float vectors, {source.paths[0]} holds {asked.dtype}, a byte "
+                "a component as well; leave it out"
             )
-        self._side = side_columns(source)
-        dim = source.dim + (p.metric == "ip")
-        asked = GraphShape(source.n_vectors, dim, dtype, self._side.ids, p)
         self.shape = memory.fit_shards(asked, job.memory, job.executor, job.workers)
         memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
-
-    @property
-    def stored(self) -> tuple[int, int, str]:
-        """See `Size.stored`."""
-        return self.shape.stored
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
@@ -81,7 +72,7 @@ class GraphSize(Size):
 
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
-        return stage_files(self.shape, self._side, self.job.memory)
+        return stage_files(self.shape, self.side, self.job.memory)
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
@@ -107,7 +98,7 @@ class GraphSize(Size):
 
 
 def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished."""
+    """Return the bytes in the directory of each stage when it is finished."""
     regions = {} if shape.region_bytes is None else region_files(shape, memory)
     return _every_file(shape, side) | regions
 
@@ -156,12 +147,12 @@ def node_bytes(shape: GraphShape) -> int:
 def needed_scratch(
     shape: GraphShape, side: SideColumns, memory: int, keep: bool
 ) -> tuple[int, dict[str, int]]:
-    """Return the most bytes that the work directory of a graph build will hold, and what each stage leaves there."""
+    """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
 
     def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
         return graph_recipe(mill, first, summary, shape, memory)
 
-    return played(recipe, stage_files(shape, side, memory), shape.stored, keep)
+    return played(recipe, stage_files(shape, side, memory), shape, keep)
 
 
 def scratch_bound(shape: GraphShape) -> int:

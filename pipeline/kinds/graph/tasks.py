@@ -42,14 +42,14 @@ ASSIGN_VERSION = 2
 BUILD_VERSION = 5
 UNITE_VERSION = 3
 LINK_VERSION = 3
-#: A shard may exceed its size by this share: the sample that sized it is not the whole.
+#: Most vectors of a shard over its stated size, which was judged by a sample.
 SHARD_TOLERANCE = 1.02
 #: Rows copied or converted at a time.
 _BLOCK = 65_536
 
 
 class GraphParameters(NamedTuple):
-    """What a task needs to build a graph."""
+    """Arguments of a task that builds a graph."""
 
     max_degree: int
     build_list_size: int
@@ -63,7 +63,7 @@ class GraphParameters(NamedTuple):
 
     @property
     def vamana(self) -> VamanaParameters:
-        """The builder's part."""
+        """The arguments of the Vamana builder."""
         return VamanaParameters(self.max_degree, self.build_list_size, self.alpha, self.passes, self.saturate)
 
     def taken(self, vectors: NDArray[Any]) -> NDArray[Any]:
@@ -124,7 +124,7 @@ def comparable_task(vectors: str, out: str, threads: int) -> None:
 def build_task(
     vectors: str, entry: int, p: GraphParameters, out: str, threads: int, advance: Any = None
 ) -> None:
-    """Build the graph of all vectors in one piece; they are as the builder takes them."""
+    """Build the graph of all vectors in one piece, from rows as `GraphParameters.taken` returns them."""
     save_graph(p.build(np.load(vectors), entry, threads, advance), Path(out))
 
 
@@ -179,7 +179,7 @@ def build_shard_task(
 
 
 def _name_globally(lists: NDArray[np.uint32], degrees: NDArray[np.int32], ids: NDArray[np.uint32]) -> None:
-    """Turn local vertices into vector ids, in place; places without a neighbour get the vertex's own."""
+    """Turn local vertices into vector ids, in place; a place without a neighbour gets the vertex's own id."""
     for first in range(0, len(lists), _BLOCK):
         rows = slice(first, first + _BLOCK)
         block = ids[lists[rows]]
@@ -229,7 +229,7 @@ def link_task(
 
 
 def _sum(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Add counts of which either may end before the other."""
+    """Add two arrays of counts, of which either may be the longer."""
     total = np.zeros(max(len(a), len(b)), np.int64)
     total[: len(a)] += a
     total[: len(b)] += b

@@ -20,7 +20,7 @@ VERSION = 2
 
 
 def certify_task(ingest: str, centroids: str, labels: list[str], seed: int, out: str, threads: int) -> None:
-    """Write ``certificate.json``: what share of true neighbours lies in the lists that are probed, leave-one-out.
+    """Write ``certificate.json``: the share of true neighbours in the probed lists, leave-one-out.
 
     That is the recall of flat lists; other codecs lose some on top. Null when there is one vector.
     """

@@ -23,7 +23,7 @@ from indexmill.pipeline.mill.external_sort import STEP_BYTES
 
 
 def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
-    """Return the peak memory of every stage beside what processes take without vectors."""
+    """Return the peak memory of every stage, without the memory that processes take before any vector."""
     p, n = shape.parameters, shape.n
     cut = shape.cuts(memory)
     rows = max(last - first for batch in cut for first, last in pairwise(batch))
@@ -38,12 +38,12 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
     training = 2 * sample + min(shape.drawn, TRAINING_VECTORS) * (4 * shape.dim + 24 + 8 * N_CENTRES)
     return {
         "ingest": ingest_bytes(n, shape.dim, p.metric, shape.id_bytes),
-        "sample": 8 * n + shape.drawn * shape.stored_bytes,
+        "sample": 8 * n + shape.drawn * shape.row_bytes,
         "centroids": sample + 20 * centroids + (8 << 20) + threads + max(graph, training * (p.codec == "pq")),
-        "assign": at_once * (cells + 4 * p.copies * rows + ALIGN * shape.stored_bytes) + threads,
+        "assign": at_once * (cells + 4 * p.copies * rows + ALIGN * shape.row_bytes) + threads,
         "pack": at_once
         * (
-            p.copies * rows * (shape.row_bytes + shape.stored_bytes * (p.copies > 1) + 64)
+            p.copies * rows * (shape.list_row_bytes + shape.row_bytes * (p.copies > 1) + 64)
             + 2 * centroids
             + (4 << 20)
             + 3 * GPU_BLOCK_BYTES * (p.codec == "pq" and p.compute == "cuda")
@@ -64,14 +64,14 @@ def stage_bytes(shape: IvfShape, memory: int, workers: int) -> dict[str, int]:
 
 
 def _merged_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
-    """What merging the chunk files of a batch holds: one record batch of each and three more, and two steps."""
-    chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.row_bytes
+    """Return the memory of merging the chunk files of a batch: a record batch of each and three more, and two steps."""
+    chunks, record = max(len(batch) - 1 for batch in cut), 8 + shape.list_row_bytes
     held = (chunks + 3) * shape.chunk_batch_bytes(chunks, memory) * (record + 48) // record + 2 * STEP_BYTES
     return min(merge_bytes(memory), held)
 
 
 def check_memory(shape: IvfShape, memory: int, executor: str, workers: int, asked: IvfShape) -> None:
-    """Refuse a budget that a stage does not fit.
+    """Raise BudgetError unless every stage fits.
 
     Parameters
     ----------

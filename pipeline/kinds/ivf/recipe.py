@@ -22,7 +22,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
 class IvfRecipe(Recipe):
-    """The web of stages behind an IVF index; see `Recipe`.
+    """The stages behind an IVF index; see `Recipe`.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class IvfRecipe(Recipe):
         )  # fmt: skip
 
     def _n_lists(self) -> int:
-        """Lists there are: fewer than wanted where the sample has fewer vectors that differ."""
+        """Return the number of lists: fewer than wanted where the sample has fewer distinct vectors."""
         return len(tasks.load_centroids(self.mill.read(self.centroids)))
 
     def _assign(self) -> Stage:
@@ -90,7 +90,7 @@ class IvfRecipe(Recipe):
         )  # fmt: skip
 
     def _closure(self) -> dict[str, Any]:
-        """What decides the lists of a vector besides centroids."""
+        """Return the parameters that decide the lists of a vector, besides centroids."""
         return {"copies": self.p.copies, "closure": self.p.closure if self.p.copies > 1 else None}
 
     @property
@@ -134,7 +134,7 @@ class IvfRecipe(Recipe):
             arguments: list[tuple[Any, ...]] = []
             for batch in self._batches():
                 mine = chunks[at : at + len(batch.labels)]
-                arguments.append((batch, n_lists, self.shape.row_bytes, self.p.copies > 1, mine, buffer))
+                arguments.append((batch, n_lists, self.shape.list_row_bytes, self.p.copies > 1, mine, buffer))
                 at += len(mine)
             return tasks.lists_task, arguments
 

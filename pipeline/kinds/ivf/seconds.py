@@ -1,4 +1,4 @@
-"""What an IVF build will take: its tasks are tried on the first rows of the input."""
+"""Seconds of an IVF build: its tasks are tried on the first rows of the input."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from indexmill.pipeline.kinds.ivf.shape import IvfShape
 from indexmill.pipeline.kinds.ivf.tasks import Batch
 from indexmill.pipeline.mill.clocks import fastest
 
-#: Rows that are tried, and their bytes at most; seconds after which nothing is tried once more.
+#: Rows of the trial, and their bytes at most; seconds after which no task is repeated.
 _ROWS, _BYTES, _SECONDS = 16_384, 32 << 20, 6.0
 #: Centroids that k-means is tried with at most; a step grows with their square.
 _MOST_CENTROIDS = 1024
@@ -41,7 +41,7 @@ _CHUNK_BATCH, _BUFFER = 256 << 10, 32 << 20
 
 
 class Rates(NamedTuple):
-    """Seconds on one thread: of a vector in *ingest*, *assign*, *pack* and *lists*, of all training, of certifying."""
+    """Seconds on one thread: of a vector in *ingest*, *assign*, *pack* and *lists*; of training; of a certificate."""
 
     reading: float
     assigning: float
@@ -110,7 +110,7 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
 
     def merge() -> None:
         Path(lists).unlink(missing_ok=True)
-        tasks.lists_task(mine, n_few, shape.row_bytes, False, [chunk], _BUFFER, lists)
+        tasks.lists_task(mine, n_few, shape.list_row_bytes, False, [chunk], _BUFFER, lists)
 
     assign()
     assigning = fastest(assign, deadline) / n
@@ -130,7 +130,7 @@ def _tried(source: VectorSource, shape: IvfShape, work: Path) -> Rates:
 
 
 def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
-    """Return as many points among the rows as there will be centroids, no two of them equal."""
+    """Return one point among the rows for each centroid, no two of them equal."""
     moved = np.random.default_rng(0).normal(size=(lists, rows.shape[1])) * (0.1 * rows.std() + 1e-3)
     return np.ascontiguousarray(np.resize(rows, (lists, rows.shape[1])) + moved, np.float32)
 
@@ -138,7 +138,7 @@ def _stand_ins(rows: NDArray[np.float32], lists: int) -> NDArray[np.float32]:
 def _write_inputs(
     work: Path, rows: NDArray[Any], wide: NDArray[np.float32], centroids: NDArray[np.float32], shape: IvfShape
 ) -> None:
-    """Write what the tasks read: vectors, centroids, and a scale or a codebook."""
+    """Write the inputs of the tasks: vectors, centroids, and a scale or a codebook."""
     p = shape.parameters
     work.mkdir(exist_ok=True)
     np.save(work / "vectors.npy", rows)
@@ -152,7 +152,7 @@ def _write_inputs(
 
 
 def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: float) -> float:
-    """Seconds of k-means over the sample, and of PQ training where there is any, on one thread."""
+    """Return the seconds of k-means over the sample, and of PQ training if there is any, on one thread."""
     p = shape.parameters
     centroids = max(1, min(p.lists, len(rows) // 4, _MOST_CENTROIDS))
     model = mini_batches(centroids, seed=0)
@@ -172,7 +172,7 @@ def _training_seconds(rows: NDArray[np.float32], shape: IvfShape, deadline: floa
 
 
 def _graph_seconds(rows: NDArray[np.float32], lists: int) -> float:
-    """Seconds of the graph over `lists` centroids on one thread; an insertion costs about the logarithm of its size."""
+    """Return the seconds of the graph over `lists` centroids on one thread; an insertion costs their logarithm."""
     some = rows[:_MOST_CENTROIDS]
     LeaderGraph(some[:64], seed=0, threads=1)
     begun = time.perf_counter()

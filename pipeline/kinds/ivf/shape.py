@@ -5,52 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numpy as np
-
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.ivf.centroids import MAX_BATCHES
 from indexmill.pipeline.kinds.common.memory import batch_bytes, task_bounds
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 
-#: The least vectors of a batch that the memory decides.
+#: Fewest vectors of a batch that is sized by memory.
 _LEAST_BATCH = 1024
-#: Rows that tasks start at a multiple of, from the start of a batch: blocks of products then always are the same.
+#: Tasks start at multiples of so many rows from the start of a batch: blocks of products are then the same always.
 ALIGN = 8192
 
 
 @dataclass(frozen=True)
-class IvfShape:
-    """Vectors and parameters: what memory and scratch space depend on; see `GraphShape`.
+class IvfShape(Shape):
+    """Vectors, and the parameters of lists of them.
 
     Attributes
     ----------
-    n, dim : int
-    dtype : numpy dtype
-    id_bytes : float
     parameters : IvfParameters
     """
 
-    n: int
-    dim: int
-    dtype: np.dtype[np.generic]
-    id_bytes: float
     parameters: IvfParameters
 
     @property
-    def stored(self) -> tuple[int, int, str]:
-        """Vectors, their components, and the type of those."""
-        return self.n, self.dim, str(self.dtype)
-
-    @property
-    def stored_bytes(self) -> int:
-        """A vector before the codec."""
-        return self.dim * self.dtype.itemsize
-
-    @property
-    def row_bytes(self) -> int:
-        """A vector in its list, without its id."""
+    def list_row_bytes(self) -> int:
+        """Bytes of a vector in its list, without its id."""
         p = self.parameters
-        return {"flat": self.stored_bytes, "sq8": self.dim, "pq": min(p.pq_bytes, self.dim)}[p.codec]
+        return {"flat": self.row_bytes, "sq8": self.dim, "pq": min(p.pq_bytes, self.dim)}[p.codec]
 
     @property
     def batches(self) -> list[int]:
@@ -65,7 +47,7 @@ class IvfShape:
 
     def cuts(self, memory: int) -> list[list[int]]:
         """Return for each batch the bounds of its tasks under a budget."""
-        row = 2 * self.stored_bytes + self.row_bytes + 64
+        row = 2 * self.row_bytes + self.list_row_bytes + 64
         bounds = pairwise(self.batches)
         return [
             [first + at for at in task_bounds(last - first, row, memory, ALIGN)] for first, last in bounds
@@ -73,11 +55,11 @@ class IvfShape:
 
     def chunk_batch_bytes(self, chunks: int, memory: int) -> int:
         """Return the size of record batches such that the chunk files of a batch can be merged."""
-        return batch_bytes(chunks, self.row_bytes, memory)
+        return batch_bytes(chunks, self.list_row_bytes, memory)
 
 
 def with_batches(shape: IvfShape, memory: int) -> IvfShape:
-    """Return `shape` with the size of its batches, unless its job says it: two take half the memory, all are alike."""
+    """Return `shape` with batches of equal size, two of which take half the memory, unless its job states the size."""
     given = shape.parameters.batch_vectors
     if given is not None:
         if -(-shape.n // given) > MAX_BATCHES:
@@ -86,7 +68,7 @@ def with_batches(shape: IvfShape, memory: int) -> IvfShape:
                 f"at least {-(-shape.n // MAX_BATCHES):,}"
             )
         return shape
-    most = max(_LEAST_BATCH, memory // 4 // ((shape.row_bytes + 4) * shape.parameters.copies))
+    most = max(_LEAST_BATCH, memory // 4 // ((shape.list_row_bytes + 4) * shape.parameters.copies))
     batches = -(-shape.n // most)
     resolved = shape.parameters.model_copy(update={"batch_vectors": max(64, -(-shape.n // batches))})
     return replace(shape, parameters=resolved)

@@ -1,4 +1,4 @@
-"""The size of an IVF build: its memory and files, and centroids that were given."""
+"""The size of an IVF build: its memory and files, and given centroids."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from indexmill.builders.quantize.pq import N_CENTRES
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.formats.sources.source import VectorSource, read_queries
-from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import unit
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.ivf import memory
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
@@ -23,14 +23,14 @@ from indexmill.pipeline.kinds.ivf.seconds import ivf_seconds
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
 from indexmill.pipeline.kinds.kind import Job, Kind, Size
-from indexmill.pipeline.kinds.scratch import SideColumns, side_columns
+from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Scratch space that does not grow with the input.
 _SLACK = 256 << 20
 
 
-class IvfSize(Size):
+class IvfSize(Size[IvfShape]):
     """The size of an IVF build; see `Size`.
 
     Attributes
@@ -45,19 +45,11 @@ class IvfSize(Size):
         super().__init__(job, source)
         p = job.parameters
         assert isinstance(p, IvfParameters)
-        ingest.check_metric(source, p.metric)
-        dtype = ingest.stored_dtype(source.dtype, p.metric)
         self.given = _given_centroids(job.centroids, source, p) if job.centroids is not None else None
         resolved = p if self.given is None else p.model_copy(update={"lists": len(self.given)})
-        self._side = side_columns(source)
-        asked = IvfShape(source.n_vectors, source.dim + (p.metric == "ip"), dtype, self._side.ids, resolved)
+        asked = IvfShape(*stored_vectors(source, p.metric), self.side.ids, resolved)
         self.shape = with_batches(asked, job.memory)
         memory.check_memory(self.shape, job.memory, job.executor, job.workers, asked)
-
-    @property
-    def stored(self) -> tuple[int, int, str]:
-        """See `Size.stored`."""
-        return self.shape.stored
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
@@ -65,7 +57,7 @@ class IvfSize(Size):
 
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
-        return stage_files(self.shape, self._side)
+        return stage_files(self.shape, self.side)
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
@@ -89,7 +81,7 @@ class IvfSize(Size):
         return IvfRecipe(mill, first, summary, self.shape, self.job.memory, self.given)
 
     def scratch_bound(self, need: int) -> int:
-        """Return the input, and twice the output."""
+        """Return the bytes of the input and twice the output; see `Size.scratch_bound`."""
         side = SideColumns(2 * self.shape.id_bytes, 2 * self.shape.id_bytes)
         return 2 * sum(stage_files(self.shape, side).values()) + _SLACK
 
@@ -116,25 +108,25 @@ def _given_centroids(path: str, source: VectorSource, p: IvfParameters) -> NDArr
 
 
 def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds when it is finished; *emit* has the lists as links."""
+    """Return the bytes in the directory of each stage when it is finished; *emit* links to the lists."""
     p, n = shape.parameters, shape.n
     batches = len(shape.batches) - 1
     copied = n * p.copies
     filled = batches * p.lists * -math.expm1(-copied / (batches * p.lists))  # lists that hold anything
     ends = max(
-        PAGE_BYTES / 2, PAGE_BYTES - copied * (shape.row_bytes + 4) / filled
+        PAGE_BYTES / 2, PAGE_BYTES - copied * (shape.list_row_bytes + 4) / filled
     )  # what is left of a last page
-    lists = copied * (shape.row_bytes + 4) * 4100 // 4096 + int(filled * ends) + 16 * batches * p.lists
+    lists = copied * (shape.list_row_bytes + 4) * 4100 // 4096 + int(filled * ends) + 16 * batches * p.lists
     lists += 6 * PAGE_BYTES * batches
     metadata = int(n * side.metadata)
     centroids = p.lists * (shape.dim * 4 + 132 * (p.lists >= GRAPH_FROM)) + N_CENTRES * 4 * shape.dim
-    kept = n * (shape.stored_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least
+    kept = n * (shape.row_bytes + 4) * 2 * p.keep_vectors  # a page holds one vector at least
     return {
-        "ingest": n * shape.stored_bytes + int(n * side.ids_file) + metadata,
-        "sample": shape.drawn * shape.stored_bytes,
+        "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,
+        "sample": shape.drawn * shape.row_bytes,
         "centroids": centroids,
         "assign": 4 * copied,
-        "pack": copied * (shape.row_bytes + 8),
+        "pack": copied * (shape.list_row_bytes + 8),
         "lists": lists,
         "emit": centroids + kept + int(n * (4 + side.ids)) + metadata,
         "certify": 0,

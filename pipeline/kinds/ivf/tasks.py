@@ -40,11 +40,11 @@ ASSIGN_VERSION = 2
 PACK_VERSION = 2
 LISTS_VERSION = 2
 EMIT_VERSION = 2
-#: Centroids from which on a graph finds those near a query sooner than a look at all of them.
+#: Fewest centroids where searching a graph of them is faster than comparing all.
 GRAPH_FROM = 16384
 #: Rows whose cells are found, or that are encoded, at a time.
 _BLOCK = 8192
-#: The same on a GPU, which cuts them by its own memory; and bytes of float32 that go there to be encoded.
+#: The same on a GPU, which divides them by its own memory; and bytes of float32 sent there to be encoded.
 _GPU_BLOCK, GPU_BLOCK_BYTES = 1 << 17, 16 << 20
 
 
@@ -89,7 +89,7 @@ def load_centroids(directory: Path) -> NDArray[np.float32]:
 
 
 def _load_codec(directory: Path) -> tuple[NDArray[np.float32] | None, Codebook | None]:
-    """Read what the codec was fitted to: a scale, a codebook, or neither."""
+    """Read the fitted codec: a scale, a codebook, or neither."""
     if (directory / "scale.npy").exists():
         return np.load(directory / "scale.npy"), None
     if not (directory / "codebook.npz").exists():
@@ -200,7 +200,7 @@ def lists_task(
 def emit_task(
     ingest: str, centroids: str, lists: list[str], sizes: list[int], p: IvfParameters, out: str, threads: int
 ) -> None:
-    """Put the files of an index together, all but its manifest, stamped.
+    """Put all files of an index together except its manifest, stamped with the build id.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Makes the next piece while the one before is used."""
+"""An iterator that makes the next piece while the current one is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Piece = TypeVar("Piece")
 
 
 def read_ahead(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Yield `pieces`, each made by a thread of its own while the caller uses the one before.
+    """Yield `pieces`, made by a thread of their own, each while the caller uses the previous one.
 
     Memory: one piece more. What making a piece raises is raised where the piece would come.
     """

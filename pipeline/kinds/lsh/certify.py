@@ -77,5 +77,5 @@ def measure(
 
 
 def _rounded(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Round a number for JSON, which has no NaN."""
     return None if np.isnan(value) else round(value, 6)

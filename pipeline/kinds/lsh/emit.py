@@ -31,7 +31,7 @@ _STEP_BYTES = 4 << 20
 
 
 class Part(NamedTuple):
-    """What a chain task left: the file, and the tables and radii, in that order, whose buckets it holds."""
+    """A file of a chain task, and the range of (table, radius) pairs of its buckets, counted by table."""
 
     path: str
     first: int
@@ -49,7 +49,7 @@ def emit_task(
     threads: int,
     advance: Any = None,
 ) -> None:
-    """Write all files of an index but its manifest, stamped.
+    """Write all files of an index except its manifest, stamped with the build id.
 
     Memory: of the largest part 28 bytes a bucket, 8 a block; 24 MiB of blocks; ids. The pointers are a mapped file.
     """
@@ -76,7 +76,7 @@ def emit_task(
 
 
 def lsh_facts(solved: Solved, summary: InputSummary, metric: str, shape: LshShape) -> dict[str, Any]:
-    """Return what the manifest says of the hash functions."""
+    """Return the facts of the hash functions for the manifest."""
     return {
         "radii": list(solved.radii),
         "p1": round(solved.p1, 6),
@@ -117,7 +117,7 @@ class _Chains:
         self._path.unlink()
 
     def facts(self) -> dict[str, Any]:
-        """Return what the manifest says of the chains."""
+        """Return the facts of the chains for the manifest."""
         return {
             "n_buckets": sum(self.buckets),
             "n_blocks": self.n_blocks,
@@ -127,7 +127,7 @@ class _Chains:
         }
 
     def _lengths(self, file: PageFile, part: Part) -> NDArray[np.int64]:
-        """Blocks of each bucket, shape (tables and radii of the part, 2^u)."""
+        """Return the blocks of each bucket, shape (tables and radii of the part, 2^u)."""
         size = (part.last - part.first) * self._shape.buckets_per_table
         counts = np.frombuffer(file.section("counts", 4 * size), "<u4").reshape(
             -1, self._shape.buckets_per_table
@@ -135,7 +135,7 @@ class _Chains:
         return -(-counts.astype(np.int64) // self._shape.capacity)
 
     def _entries(self, part: Part) -> NDArray[np.uint64]:
-        """Numbers of the table entries of a part's buckets, in its order."""
+        """Return the numbers of the table entries of a part's buckets, in the order of the part."""
         tables, radii = np.divmod(np.arange(part.first, part.last, dtype=np.uint64), self._shape.n_radii)
         first = (radii * self._shape.n_tables + tables) * self._shape.buckets_per_table
         return (first[:, None] + np.arange(self._shape.buckets_per_table, dtype=np.uint64)).reshape(-1)

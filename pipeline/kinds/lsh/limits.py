@@ -1,4 +1,4 @@
-"""What no LSH index may have more of, and what to change where one would."""
+"""Limits of an LSH index, and what to change where one would be exceeded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REMEDIES = {
 
 
 def advice(refusal: str) -> str:
-    """Return what to change where an index would have too many of what `refusal` begins with."""
+    """Return what to change where an index would have too many of the things that `refusal` begins with."""
     return _REMEDIES.get(refusal.partition(":")[0], "build fewer vectors")
 
 
 def check_probes(probes: int, n_tables: int) -> None:
-    """Find that a search can look at as many buckets as the index will tell it to.
+    """Refuse more probes than a search can look at.
 
     Raises
     ------

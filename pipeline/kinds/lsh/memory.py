@@ -42,7 +42,7 @@ _MIB = 1 << 20
 
 
 def stage_bytes(shape: SolvedShape, memory: int, workers: int) -> dict[str, int]:
-    """Return the peak memory of every stage beside what processes take without vectors."""
+    """Return the peak memory of every stage, without the memory that processes take before any vector."""
     tables = shape.tables
     bounds = shape.spans(memory)
     rows = max(last - first for first, last in pairwise(bounds))
@@ -76,12 +76,12 @@ def stage_bytes(shape: SolvedShape, memory: int, workers: int) -> dict[str, int]
 
 
 def certified_in_memory(shape: SolvedShape, memory: int) -> bool:
-    """Tell whether *certify* may hold all vectors: reads of single ones would take most of its time."""
+    """Tell whether *certify* may hold all vectors in memory, which saves most of its time."""
     return shape.n * shape.row_format.vector_bytes <= task_bytes(memory)
 
 
 def check_memory(shape: SolvedShape, memory: int, executor: str, workers: int) -> None:
-    """Refuse a budget that a stage does not fit.
+    """Raise BudgetError unless every stage fits.
 
     Raises
     ------

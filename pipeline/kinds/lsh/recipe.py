@@ -20,12 +20,12 @@ from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
 class LshRecipe(Recipe):
-    """The web of stages behind an LSH index; see `Recipe`. It is whole once `complete` has the solved parameters.
+    """The stages behind an LSH index; see `Recipe`. `complete` adds those that need the solved parameters.
 
     Parameters
     ----------
     p : LshParameters
-        What is asked for.
+        As the job states them.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LshRecipe(Recipe):
         self.solve.pinned = True  # later stages cannot be told without it, also in a build that goes on
 
     def make_solved(self) -> Solved:
-        """Make the stages there are so far, and return the solved parameters."""
+        """Make the stages up to *solve*, and return the solved parameters."""
         self.ingest.pinned = True  # those that read it next are not known yet
         try:
             self.mill.make(self.solve)

@@ -1,4 +1,4 @@
-"""What a sample of the vectors says of an LSH index before it is built: nearest distances, blocks of its tables."""
+"""An estimate of the blocks of an LSH index, from hashes of a sample of its vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from indexmill.builders.lsh.fill import expected_blocks
 from indexmill.builders.lsh.hash import TABLES_TOGETHER, hash_rows, project
 from indexmill.pipeline.kinds.lsh.tasks import LshPlan
 
-#: Buckets that are filled, in up to `TABLES_TOGETHER` tables; with more bits a table is too large to try.
+#: Buckets filled on trial, in up to `TABLES_TOGETHER` tables; a table of more bits is too large to try.
 _BUCKETS, _MOST_BITS = 1 << 21, 22
 
 

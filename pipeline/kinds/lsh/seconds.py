@@ -1,4 +1,4 @@
-"""What an LSH build will take: its tasks are tried on the first rows of the input."""
+"""Seconds of an LSH build: its tasks are tried on the first rows of the input."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def lsh_seconds(
 
 
 def _tried(rows: np.ndarray[Any, Any], shape: SolvedShape, work: Path) -> tuple[float, float, float]:
-    """Seconds of an entry in *hash*, *chain* and *emit*, on one thread, by the tasks themselves."""
+    """Run the tasks; return the seconds of an entry in *hash*, *chain* and *emit*, on one thread."""
     tables = min(_TABLES, shape.solved.n_tables)
     load = max(1, shape.n // shape.tables.buckets_per_table)
     bits = max(0, (len(rows) // load).bit_length() - 1)  # buckets as full as those of the index

@@ -14,24 +14,25 @@ from indexmill.formats.index.vectors import RowFormat
 from indexmill.formats.lsh.shape import LshShape, block_capacity
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.kinds.common.memory import batch_bytes, task_bounds, task_bytes
+from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.lsh.limits import advice
 from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParameters
 from indexmill.pipeline.kinds.lsh.tasks import LshPlan
 
-#: Keys of a record are u32, so that tables are made by groups if they have more buckets together.
+#: Keys of a record are u32, so tables are made in groups if they have more buckets together.
 _MOST_KEYS = 2**32 - 1
 #: Entries of a part of the blocks, about: enough that a merge is worth opening its chunk files.
 _PART_ENTRIES = 8 << 20
 #: A vector in a hash task beside its components and products: hash, key, sorted columns, pair, place.
 _SORT_BYTES = 72
-#: Blocks over those that a sample foretells, so that a build does not outgrow what it was promised.
+#: Planned blocks over those that a sample predicts, so that a build does not outgrow its plan.
 _SPARE = 1.02
 #: A bucket of a part while the part is laid: counts, lengths, ends.
 BUCKET_BYTES = 28
 
 
 def asked_of(p: LshParameters) -> Asked:
-    """Return what the parameters of a job leave to be solved for."""
+    """Return the parameters of a job as the solver takes them."""
     return Asked(
         ratio=p.ratio,
         width=p.width,
@@ -49,38 +50,24 @@ def asked_of(p: LshParameters) -> Asked:
 
 
 @dataclass(frozen=True)
-class SolvedShape:
-    """Vectors and solved parameters: what memory and scratch space depend on.
+class SolvedShape(Shape):
+    """Vectors, and the solved parameters of hash tables of them.
 
     Attributes
     ----------
-    n, dim : int
-        Stored vectors and their components.
-    dtype : numpy dtype
-    id_bytes : float
-        Of a user id, about; 0 where there are none.
     parameters : LshParameters
     solved : Solved
     table_blocks : float or None
         Blocks of one table with all its radii, about, as a sample of the vectors fills it; None where there is none.
     """
 
-    n: int
-    dim: int
-    dtype: np.dtype[np.generic]
-    id_bytes: float
     parameters: LshParameters
     solved: Solved
     table_blocks: float | None = None
 
     @property
-    def stored(self) -> tuple[int, int, str]:
-        """Vectors, their components, and the type of those."""
-        return self.n, self.dim, str(self.dtype)
-
-    @property
     def tables(self) -> LshShape:
-        """The tables.
+        """The tables of the index.
 
         Raises
         ------
@@ -95,12 +82,12 @@ class SolvedShape:
 
     @property
     def plan(self) -> LshPlan:
-        """What tasks need to know."""
+        """Arguments that tasks share."""
         p, s = self.parameters, self.solved
         return LshPlan(self.tables, s.n_functions, p.width, s.radii, self.dim, p.seed)
 
     def resolved(self) -> LshParameters:
-        """Return the parameters with everything that was solved for."""
+        """Return the parameters with the solved values filled in."""
         s = self.solved
         found = {
             "n_functions": s.n_functions,
@@ -114,7 +101,7 @@ class SolvedShape:
 
     @property
     def row_format(self) -> RowFormat:
-        """A row of vectors.imx."""
+        """Format of a row of vectors.imx."""
         return RowFormat(self.dim, self.dtype.name)
 
     @property
@@ -124,7 +111,7 @@ class SolvedShape:
 
     @property
     def hash_row_bytes(self) -> int:
-        """A vector in a hash task: its components as float32, products, and what sorting takes."""
+        """Bytes of a vector in a hash task: its components as float32, products, and columns being sorted."""
         copied = 0 if self.dtype == np.float32 else 4 * self.dim
         return copied + 4 * self.solved.n_functions * self.together + _SORT_BYTES
 
@@ -137,7 +124,7 @@ class SolvedShape:
         return batch_bytes(len(self.spans(memory)) - 1, 4, memory)
 
     def with_tables(self, n_tables: int) -> SolvedShape:
-        """Return the same index with so many tables."""
+        """Return the same index with `n_tables` tables."""
         s = self.solved
         return replace(self, solved=replace(s, n_tables=n_tables, success=success_of(s.met, n_tables)))
 
@@ -169,7 +156,7 @@ def parts(tables: LshShape, group: tuple[int, int], memory: int) -> list[tuple[i
 
 
 def expected_blocks(shape: SolvedShape) -> int:
-    """Return about how many blocks there will be; without a sample, more than hashes spread evenly fill."""
+    """Return about how many blocks there will be; without a sample, more than evenly spread hashes fill."""
     tables = shape.tables
     if shape.table_blocks is not None:
         return math.ceil(_SPARE * shape.table_blocks * tables.n_tables)

@@ -18,6 +18,7 @@ from indexmill.pipeline.bisection import greatest
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import added_component, unit
+from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.kind import Job, Kind, Size
 from indexmill.pipeline.kinds.lsh import memory, tasks
 from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
@@ -32,7 +33,7 @@ from indexmill.pipeline.kinds.lsh.shape import (
     groups,
     output_bytes,
 )
-from indexmill.pipeline.kinds.scratch import SideColumns, played, side_columns
+from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 #: Samples and page headers: scratch space that does not grow with the input.
@@ -43,8 +44,8 @@ _ROWS, _BYTES, _WHOLE_BYTES = 16_384, 32 << 20, 64 << 20
 _MOST_GROWTH = 500.0
 
 
-class LshSize(Size):
-    """The size of an LSH build, about: how many tables there are is known when all vectors were read; see `Size`.
+class LshSize(Size[SolvedShape]):
+    """The size of an LSH build, an estimate until all vectors were read and the tables are known; see `Size`.
 
     Attributes
     ----------
@@ -56,25 +57,13 @@ class LshSize(Size):
         super().__init__(job, source)
         p = job.parameters
         assert isinstance(p, LshParameters)
-        ingest.check_metric(source, p.metric)
-        self._side = side_columns(source)
         rows, norm = _first_rows(source, p.metric)
         self._rows = np.asarray(rows[:_ROWS], np.float32)
         shape = SolvedShape(
-            n=source.n_vectors,
-            dim=source.dim + (p.metric == "ip"),
-            dtype=ingest.stored_dtype(source.dtype, p.metric),
-            id_bytes=self._side.ids,
-            parameters=p,
-            solved=_preview(rows, norm, source.n_vectors, p),
+            *stored_vectors(source, p.metric), self.side.ids, p, _preview(rows, norm, source.n_vectors, p)
         )
         self.shape = self._filled(shape)
         self._check_memory()
-
-    @property
-    def stored(self) -> tuple[int, int, str]:
-        """See `Size.stored`."""
-        return self.shape.stored
 
     def stage_bytes(self) -> dict[str, int]:
         """See `Size.stage_bytes`."""
@@ -82,18 +71,18 @@ class LshSize(Size):
 
     def stage_files(self) -> dict[str, int]:
         """See `Size.stage_files`."""
-        return stage_files(self.shape, self.job.memory, self._side)
+        return stage_files(self.shape, self.job.memory, self.side)
 
     def seconds(self, place: Path) -> dict[str, float]:
         """See `Size.seconds`."""
         return lsh_seconds(self.source, self.shape, self.job.workers, place, self.stage_files())
 
     def facts(self) -> dict[str, Any]:
-        """Return ``lsh``: what was solved for."""
+        """Return ``lsh``: the solved parameters."""
         return {"lsh": solved_facts(self.shape)}
 
     def _filled(self, shape: SolvedShape) -> SolvedShape:
-        """Return `shape` with the blocks that its tables take, judged by the first rows."""
+        """Return `shape` with the blocks of its tables, judged by the first rows."""
         return replace(shape, table_blocks=table_blocks(self._rows, shape.plan, shape.n))
 
     def _check_memory(self) -> None:
@@ -111,14 +100,14 @@ class LshSize(Size):
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
             return LshRecipe(mill, first, summary, shape.parameters, memory).complete(shape)
 
-        return played(recipe, stage_files(shape, memory, self._side), shape.stored, self.keep)
+        return played(recipe, stage_files(shape, memory, self.side), shape, self.keep)
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""
         return need + need // 2 + _SLACK
 
     def hint(self, room: int) -> str:
-        """Return what would fit into `room` bytes, which hold less than all tables: fewer, with probes or without."""
+        """Return the tables that would fit into `room` bytes, which do not hold all: fewer, with probes or without."""
         smaller, fewer = self._smaller(), self._fewer(room)
         if smaller is None or self._needed_scratch(smaller)[0] > room:
             return fewer
@@ -129,7 +118,7 @@ class LshSize(Size):
         )
 
     def _smaller(self) -> SolvedShape | None:
-        """Return the index as multi-probe makes it smaller, unless tables or probes were asked for."""
+        """Return the smaller index that multi-probe allows, unless the job states tables or probes."""
         p, s = self.shape.parameters, self.shape.solved
         if p.n_tables is not None or p.probes:
             return None
@@ -190,7 +179,7 @@ def _first_rows(source: VectorSource, metric: str) -> tuple[NDArray[Any], float 
 
 
 def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters) -> Solved:
-    """Solve for what the first rows show."""
+    """Solve for the parameters from the first rows."""
     extent = extent_of(vectors.min(axis=0).astype(float), vectors.max(axis=0).astype(float), norm)
     nearest = tasks.nearest_distances(vectors, p.metric, p.seed, 1)
     asked = asked_of(p)
@@ -201,7 +190,7 @@ def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters
 
 
 def solved_facts(shape: SolvedShape) -> dict[str, Any]:
-    """Return what was solved for, to be shown."""
+    """Return the solved parameters as a plan shows them."""
     s = shape.solved
     return {
         **shape.resolved().model_dump(exclude={"kind", "metric", "seed", "success"}),
@@ -215,7 +204,7 @@ def solved_facts(shape: SolvedShape) -> dict[str, Any]:
 
 
 def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str, int]:
-    """Return the bytes that each stage's directory holds at most; of hash and chain those of a group.
+    """Return the most bytes in the directory of each stage; of hash and chain those of one group.
 
     That is what it holds when it is finished, except the pointers that *emit* puts together in a file and removes.
     """

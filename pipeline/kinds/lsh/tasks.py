@@ -42,7 +42,7 @@ PART_KIND = "LSHP"
 
 
 class LshPlan(NamedTuple):
-    """What the tasks of an LSH build need to know.
+    """Arguments that the tasks of an LSH build share.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def solve_task(ingest: str, sample: str, metric: str, asked: Asked, out: str, th
 
 
 def solved(asked: Asked, n: int, extent: float, nearest: NDArray[np.float64]) -> Solved:
-    """Return `solve`; what it refuses is a `ConfigError`."""
+    """Return `solve`; raise ConfigError for what it refuses."""
     try:
         return solve(asked, n, extent, nearest)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Stages *leaves*, *choose*, *unite* and *link* of a partition builder that goes through files.
+"""Stages *leaves*, *choose*, *unite* and *link* of a graph built region by region.
 
 *leaves* compares what each region has, which makes records (place of a vertex, region, nearest others); *choose* merges
 those of a range of places into reservoirs and chooses lists, which makes records (place of a vertex, ends of edges) of
@@ -50,7 +50,7 @@ Advance = Callable[[int], None]
 
 
 class RegionFiles(NamedTuple):
-    """What the tasks of a region read.
+    """Files that the tasks of a region read.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ def leaves_task(
     places: str, chunks: list[str], region: int, p: GraphParameters, allowance: Allowance, batch_bytes: int, out: str,
     threads: int, advance: Advance = lambda vectors: None,
 ) -> None:  # fmt: skip
-    """Compare what the leaves of a region hold; write a chunk file: key place, value region, payload candidates."""
+    """Compare the vectors of each leaf of a region; write a chunk file: key place, value region, payload candidates."""
     plan, folder = load_regions(places), Path(places)
     leaders = np.load(folder / "leaders.npy", mmap_mode="r")
     names, vectors = collect(chunks, region, region + 1, buffer_bytes=allowance.buffer_bytes)[1:]
@@ -198,7 +198,7 @@ def unite_task(
 
 
 def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """Cut a range of keys into ranges of at most so many records, but for a single key; yield bounds and records."""
+    """Cut a range of keys into ranges of at most `most` records, unless one key has more; yield bounds and records."""
     records = count(chunks, first, last)
     if last - first == 1 or records <= most:
         yield first, last, records
@@ -211,7 +211,7 @@ def ranges(chunks: list[str], first: int, last: int, most: int) -> Iterator[tupl
 def _ends(
     edges: list[str], first: int, last: int, records: int, buffer_bytes: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the ends of the edges at some places, and where those of each place begin and the last's end."""
+    """Return the ends of edges at the places `first` to `last`, and the bounds of each place among them."""
     ends = np.empty(ENDS * records, np.uint32)
     counts = np.zeros(last - first, np.int64)
     for piece in merge(edges, first, last, buffer_bytes=buffer_bytes):
@@ -234,7 +234,7 @@ def _with_rows(
     held: RegionRows, ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64],
     work: Callable[[int, int], None], allowance: Allowance, threads: int, advance: Advance,
 ) -> None:  # fmt: skip
-    """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are at hand.
+    """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are in memory.
 
     Parameters
     ----------

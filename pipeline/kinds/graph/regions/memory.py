@@ -1,8 +1,8 @@
-"""What a build region by region takes in memory, and into how many regions it cuts a set of a given size.
+"""Memory of a build region by region, and the number of regions that a graph is cut into.
 
 Memory of a task beside processes: sizes of its arrays, read off `pipeline.kinds.graph.regions.tasks`,
 `pipeline.kinds.graph.regions.graph` and `builders.partition.reservoirs`. What grows with all vectors is a map of 4
-bytes a vector, from ids to rows at hand.
+bytes a vector, from ids to rows in memory.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from indexmill.pipeline.execution.limits import MOST_NARROW
 PAIR_BYTES = 8
 #: Share of the allowance that is kept for vectors which a part's vertices name but its home does not have.
 STRAYS = 0.125
-#: A part is not cut smaller than this for its reservoirs, nor than an eighth of its home's members.
+#: Fewest vertices of a part, which also has at least an eighth of the members of its home.
 _LEAST_PART = 256
 #: Largest region over the mean one: they are made of whole cells.
 _UNEVEN = 1.25
 
 
 class Allowance(NamedTuple):
-    """What a task with all threads may hold.
+    """Memory of a task with all threads, and what it is used for.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Allowance(NamedTuple):
 
 
 def leaves_bytes(members: int, cells: NDArray[np.int64], n: int, allowance: Allowance, found: int) -> int:
-    """Return what carving a region of so many vectors, in cells of such sizes, takes, and comparing its leaves.
+    """Return the memory of carving a region of `members` vectors in `cells`, and of comparing its leaves.
 
     A vector has its row, its name, where its lists start and end, and its place; a copy its vertex, where its list is
     put, and that list. Before, there are labels of vectors, and members of cells and leaves as they are carved.
@@ -74,7 +74,7 @@ def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, foun
 
 
 def choose_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
-    """Return what choosing the lists of a part takes, whose home has so many members: rows and reservoirs, or edges."""
+    """Return the memory of choosing the lists of a part: rows of its home's `members` and reservoirs, or edges."""
     lists = 4 * allowance.max_degree * part
     held = (
         4 * n + members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes) + allowance.buffer_bytes
@@ -82,12 +82,12 @@ def choose_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
     edges = 2 * 8 * allowance.max_degree * part
     reservoirs = part * (
         12 * CANDIDATES * allowance.max_degree + 36
-    )  # and the candidates that are not at hand
+    )  # and the candidates whose vectors are not in memory
     return max(held + reservoirs + lists, lists + edges)
 
 
 def unite_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
-    """Return what uniting the lists of a part takes: rows, the ends of edges, lists."""
+    """Return the memory of uniting the lists of a part: rows, the ends of edges, lists."""
     held = (
         4 * n + members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes) + allowance.buffer_bytes
     )
@@ -95,7 +95,7 @@ def unite_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
 
 
 def most_ends(part: int, max_degree: int) -> int:
-    """Return how many ends of edges of a part are in memory at a time, and as many of vectors that are not at hand.
+    """Return the edge endpoints of a part, and the missing vectors, held in memory at once.
 
     Enough for all, 2 R a vertex, in records of which several are not full, unless few vertices have most of them.
     """
@@ -103,13 +103,13 @@ def most_ends(part: int, max_degree: int) -> int:
 
 
 def region_bytes(n: int, members: int, allowance: Allowance) -> int:
-    """Return what a region of so many members takes beside its leaves: its smallest parts, chosen and united."""
+    """Return the memory of a region of `members` vectors after its leaves: its smallest parts, chosen and united."""
     part = least_part(members)
     return max(choose_bytes(n, members, part, allowance), unite_bytes(n, members, part, allowance))
 
 
 def more_memory(need: int, allowance: Allowance) -> int:
-    """Return how much more memory is enough, about, for a region that needs more than its allowance.
+    """Return about how much more memory a region needs that exceeds its allowance.
 
     Of more memory a sixteenth may be lost to steps, and one step more; a share is kept for strays, and as much as a
     narrow task's for buffers.
@@ -119,7 +119,7 @@ def more_memory(need: int, allowance: Allowance) -> int:
 
 
 def least_part(members: int) -> int:
-    """Return how few vertices a part may have: the vectors of its home are read for each."""
+    """Return the fewest vertices of a part: each part reads all vectors of its home."""
     return max(_LEAST_PART, members // 8)
 
 
@@ -135,7 +135,7 @@ def part_vertices(n: int, members: int, allowance: Allowance) -> int:
 
 
 class Expected(NamedTuple):
-    """How a set is expected to be cut.
+    """The expected cut of a graph into regions.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Expected(NamedTuple):
 
 
 def expected_regions(n: int, allowance: Allowance) -> Expected | None:
-    """Return how a set will be cut, about; None where not even regions of two cells fit.
+    """Return the expected cut of `n` vectors; None where not even regions of two cells fit.
 
     How many regions a vector is in depends on the data: ``F G / (F + G - 1)`` of G lies between 1 and the F leaders
     that it goes to, and near what sets of descriptors have.
@@ -183,19 +183,19 @@ def expected_regions(n: int, allowance: Allowance) -> Expected | None:
 
 
 def expected_leaves_bytes(cut: Expected, allowance: Allowance) -> int:
-    """Return what the leaves of the largest region take, about; see `leaves_bytes`."""
+    """Return about the memory of the leaves of the largest region; see `leaves_bytes`."""
     copies = COPIES // FANOUTS[0] * cut.in_cells
     found = neighbours_a_leaf(allowance.max_degree, cut.fanout * COPIES / FANOUTS[0], allowance.saturate)
     return _leaves(cut.members, cut.in_cells, copies, allowance, found)
 
 
 def assign_row_bytes(row_bytes: int) -> int:
-    """Return what a vector takes in tasks of stages *carve* and *assign*: its row; its leaders and regions, sorted."""
+    """Return the memory of a vector in stages *carve* and *assign*: its row; its leaders and regions, sorted."""
     return row_bytes + 60 * FANOUTS[0]
 
 
 def most_scratch(row_bytes: int, max_degree: int, saturate: bool) -> int:
-    """Return the most bytes of files that a vector has between its stages, but for its row in the input.
+    """Return the most bytes of files of a vector between stages, without its row in the input.
 
     It is in as many regions as it has leaders at most. In each, its candidates leave at most one record that is not
     full; and the ends of its edges one in each part.

@@ -1,4 +1,4 @@
-"""Builds region by region on paper: whether they fit, what their stages take in memory, what files they leave."""
+"""The prediction of a build region by region: whether it fits, memory of its stages, bytes of their files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from indexmill.pipeline.kinds.graph.regions.memory import (
 )
 from indexmill.pipeline.kinds.graph.shape import GraphShape, allowance_step, leaf_work_bytes
 
-#: Different vertices that one meets, over all that its leaves find; and over those in a region.
+#: Different vertices that a vertex meets, over all that its leaves find.
 _DISTINCT = 0.6
 #: Edges of a vertex before those of the other direction are added, over R.
 _CHOSEN = 0.95
 
 
 def in_regions(shape: GraphShape, memory: int, processes: int, workers: int) -> GraphShape | None:
-    """Return `shape` with the bytes that a task of a region may hold; None where the memory is too small for it.
+    """Return `shape` with the memory of a task of a region; None where no regions fit.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ def in_regions(shape: GraphShape, memory: int, processes: int, workers: int) -> 
 
 
 def expected(shape: GraphShape, memory: int) -> Expected | None:
-    """Return how a graph is expected to be cut; None where its regions do not fit."""
+    """Return the expected cut of a graph; None where its regions do not fit."""
     return expected_regions(shape.n, shape.allowance(memory))
 
 
 def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str, int]:
-    """Return the peak memory of the stages in place of *build*; see `memory.stage_bytes`."""
+    """Return the peak memory of the stages that replace *build*; see `memory.stage_bytes`."""
     n, allowance, cut = shape.n, shape.allowance(memory), expected(shape, memory)
     assert cut is not None
     threads = workers * leaf_work_bytes(shape)
@@ -63,7 +63,7 @@ def region_stage_bytes(shape: GraphShape, memory: int, workers: int) -> dict[str
 
 
 def region_narrow_stages(shape: GraphShape, memory: int) -> dict[str, Narrow]:
-    """Return those of these stages whose tasks run beside each other; see `memory.narrow_stages`."""
+    """Return the stages among them whose tasks run side by side; see `memory.narrow_stages`."""
     row, cut = assign_row_bytes(shape.comparable_bytes), expected(shape, memory)
     assert cut is not None
     rows, tasks = narrow_tasks(shape.n, row, memory)

@@ -32,7 +32,7 @@ def graph_recipe(
 
 
 class RegionRecipe(GraphRecipe):
-    """A graph built region by region; nothing of it depends on the regions but where files are cut."""
+    """A graph built region by region; the regions decide only where files are cut."""
 
     def _graph(self) -> Stage:
         self._allowance = self.shape.allowance(self.memory)
@@ -114,7 +114,7 @@ class RegionRecipe(GraphRecipe):
     def _parts(
         self, name: str, version: int, before: Stage, task: Any, width: int, files: Callable[[], int]
     ) -> Stage:
-        """A stage of a task a part, which reads all files of the stage before it and writes records of such a width."""
+        """Return a stage with one task for each part, which reads all files of stage `before`; `width`: of a record."""
         g = self._graph_parameters
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:

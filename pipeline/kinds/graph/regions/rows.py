@@ -1,4 +1,4 @@
-"""The vectors of a region in memory, and for a while those that its vertices name beside them."""
+"""The vectors of a region in memory, joined for a while by others that its vertices name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from indexmill.pipeline.mill.external_sort import merge
 
 
 class RegionRows:
-    """Vectors by id, as far as they are at hand.
+    """Vectors by id, as far as they are in memory.
 
-    Memory: a vector and 4 bytes for each that is at hand, 4 bytes for every vector there is, and the buffers of a merge
-    while it is made.
+    Memory: a vector and 4 bytes for each of them, 4 bytes for every vector of the graph, and the buffers of a merge
+    while the object is made.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class RegionRows:
     region, members : int
         And how many vectors it has.
     spare : int
-        Others that are at hand at a time, about.
+        About how many others are in memory at a time.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class RegionRows:
 
     @contextmanager
     def holding(self, ids: NDArray[np.uint32]) -> Iterator[None]:
-        """Have the vectors of `ids` at hand, too, which are not members: once each, ascending."""
+        """Hold the vectors of `ids` in memory, too: ids of others than members, ascending, once each."""
         end, usual = self._members + len(ids), len(self.vectors)
         if end > usual:  # a single vertex that very many name
             self._resize(end)
@@ -72,19 +72,19 @@ class RegionRows:
     def _resize(self, rows: int) -> None:
         """Make room for as many vectors where they lie: a larger array beside them would take their room once more.
 
-        Nobody has a view of them between one block of vertices and the next, so references need not be counted.
+        No view of them exists between one block of vertices and the next, so references need not be counted.
         """
         self.vectors.resize((rows, self.vectors.shape[1]), refcheck=False)
         self.names.resize(rows, refcheck=False)
 
 
 def spans(starts: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """Cut vertices into spans that have at most so many of something, but for a single one that has more.
+    """Cut vertices into spans that have at most `most` items together, unless one vertex has more.
 
     Parameters
     ----------
     starts : int64 array, shape (m + 1,)
-        How many all vertices before have.
+        Items of all vertices before each.
     """
     first, m = 0, len(starts) - 1
     while first < m:

@@ -1,4 +1,4 @@
-"""Stages *carve*, *regions* and *assign* of a partition builder that goes through files: who is compared where.
+"""Stages *carve*, *regions* and *assign* of a graph built region by region: which vectors are compared where.
 
 A graph whose build in one piece does not fit the budget is made region by region (`builders.partition.regions`),
 and is the same: *carve* finds the leaders of every vector, *regions* cuts their cells into regions that fit, now
@@ -35,7 +35,7 @@ ASSIGN_VERSION = 1
 #: Rows of labels gone through at a time.
 _BLOCK = 65_536
 _Needs = Callable[[int, NDArray[np.int64]], int]
-#: Regions are as even as so many halvings of what they may take can make them.
+#: Halvings of the memory that evens out the regions.
 _HALVINGS = 8
 
 

@@ -1,0 +1,43 @@
+"""Vectors as they are stored: the part of a build's size that every kind has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from indexmill.formats.sources.source import VectorSource
+from indexmill.pipeline.kinds.common.ingest import stored_dtype
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Stored vectors; each kind adds what else memory and scratch space depend on.
+
+    Attributes
+    ----------
+    n, dim : int
+        Vectors and their components.
+    dtype : numpy dtype
+        Type of the components.
+    id_bytes : float
+        Mean size of a user id, about; 0 where there are none.
+    """
+
+    n: int
+    dim: int
+    dtype: np.dtype[np.generic]
+    id_bytes: float
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a vector."""
+        return self.dim * self.dtype.itemsize
+
+
+def stored_vectors(
+    source: VectorSource, metric: str, n: int | None = None
+) -> tuple[int, int, np.dtype[np.generic]]:
+    """Return `n`, `dim` and `dtype` of the shape that the vectors of `source`, or `n` of them, are stored in."""
+    dim = source.dim + (metric == "ip")
+    return source.n_vectors if n is None else n, dim, stored_dtype(source.dtype, metric)
