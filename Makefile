@@ -1,4 +1,5 @@
 # make demo   set up, build two indexes of 20,000 English words, compare them (WORDS="ocean piano" picks the words)
+# make check  set up, then run linters, the type checker and quick tests: what to run while you work
 # make test   set up, then run every check and test
 # make test-engines   export to engines that need environments of their own, and search with them; Java and Go examples
 # make install-library   build the reader as a C library and install it under PREFIX (/usr/local), with header and pkg-config file
@@ -10,10 +11,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUST := $(shell find reader \( -path reader/target -o -path reader/fuzz \) -prune -o \( -name '*.rs' -o -name 'Cargo.*' -o -name 'cbindgen.toml' \) -print)
+KERNELS := $(shell grep -rl --include='*.py' njit builders layout formats)
 CARGO := cargo --quiet
 WORDS ?=
 SECONDS ?= 30
 TARGETS ?= $(basename $(notdir $(wildcard reader/fuzz/fuzz_targets/*.rs)))
+
+# Processes that run tests; each module's tests are in one, and all of Ray's.
+PROCESSES ?= 2
+PYTEST = $(BIN)/python -m pytest -q -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 PREFIX ?= /usr/local
 # release, or dev: quick to build, slow to search with
@@ -33,20 +39,34 @@ install="apt-get install --yes --no-install-recommends $(1)"; \
 if [ -n "$$may" ]; then $$may apt-get update --quiet && $$may $$install; else echo "$(2): sudo $$install"; fi
 endef
 
-.PHONY: demo test lint unit rust chromium test-engines engine-tools lucene-jar install-library test-aarch64 fuzz clean
+.PHONY: demo check test lint quick unit rust chromium test-engines engine-tools lucene-jar install-library test-aarch64 fuzz clean
 
 demo: $(VENV)/.runtime
 	@$(BIN)/python -m indexmill.jobs.demo $(WORDS)
 
-test: lint unit rust
+# Two cores are busy throughout: mypy, numba's compiler and much of cargo take one thread each.
+check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 lint quick
+
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=3 lint rust $(VENV)/.kernels
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(VENV)/.dev chromium
-	$(BIN)/python -m pytest -q
+unit: $(VENV)/.kernels chromium
+	$(PYTEST)
+
+quick: $(VENV)/.kernels
+	$(PYTEST) -m "not (kill or ray or memory or browser or bench)"
+
+# Kernels compiled once here, not by each test process.
+$(VENV)/.kernels: $(VENV)/.dev $(KERNELS)
+	$(BIN)/python -m tests.support.kernels
+	@touch $@
 
 # Tests of report pages fail without it; they are not skipped.
 chromium: export DEBIAN_FRONTEND = noninteractive
@@ -54,13 +74,15 @@ chromium:
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then exit 0; fi; \
 	$(call by-apt,chromium chromium-driver,chromium and chromedriver are missing; tests of report pages will fail; install them)
 
+# The Python binding has no tests of its own in Rust. tests/reader/test_capi.py builds what this built.
+rust: TESTED = --workspace --exclude indexmill-py
 rust: $(VENV)/.dev
 	@if cargo fmt --version >/dev/null 2>&1; then cargo fmt --all --check --manifest-path reader/Cargo.toml; \
 	else echo "rustfmt is not installed: format check skipped"; fi
 	@if cargo clippy --version >/dev/null 2>&1; then \
 	$(CARGO) clippy --locked --all-targets --manifest-path reader/Cargo.toml -- -D warnings; \
 	else echo "clippy is not installed: lint skipped"; fi
-	cargo test --locked --manifest-path reader/Cargo.toml
+	cargo test --quiet --locked $(TESTED) --manifest-path reader/Cargo.toml
 
 # Clients of the engines are installed below .engines (INDEXMILL_ENGINES), each at a fixed version.
 test-engines: $(VENV)/.dev engine-tools

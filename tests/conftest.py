@@ -1,18 +1,59 @@
-"""What several test modules share."""
+"""What several test modules share, and how tests are spread over processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.clusters import Clustered, make_clustered
 
 from indexmill.pipeline.execution import failpoint
 
+if TYPE_CHECKING:
+    from tests.support.ray_cluster import Three
+
+ROOT = Path(__file__).parent
+#: Tests that ask for these fixtures, or lie below these folders, have a marker.
+MARKED_FIXTURES = {"browser": "browser", "driver": "kill", "three": "ray"}
+MARKED_FOLDERS = {ROOT / "jobs/bench": "bench"}
+#: Tests that take long, and so begin first where processes share the work: the last to end is then a short one.
+LONG = ("ray", "memory", "kill")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests, and say which must run in one process: those of Ray, and those of a module."""
+    groups: dict[pytest.Item, str] = {}
+    for item in items:
+        for fixture, marker in MARKED_FIXTURES.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+        for folder, marker in MARKED_FOLDERS.items():
+            if folder in item.path.parents:
+                item.add_marker(marker)
+        groups[item] = "ray" if item.get_closest_marker("ray") else str(item.path.relative_to(ROOT))
+        item.add_marker(pytest.mark.xdist_group(groups[item]))
+    ranks: dict[str, int] = {}
+    for item, group in groups.items():
+        rank = min((i for i, marker in enumerate(LONG) if item.get_closest_marker(marker)), default=len(LONG))
+        ranks[group] = min(rank, ranks.get(group, rank))
+    items.sort(key=lambda item: ranks[groups[item]])
+
 
 @pytest.fixture(scope="session")
 def clustered(tmp_path_factory: pytest.TempPathFactory) -> Clustered:
     return make_clustered(tmp_path_factory.mktemp("clustered"))
+
+
+@pytest.fixture(scope="session")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    """A Ray cluster of three nodes, which takes about 8 s to start; Ray is loaded here, by tests that use it."""
+    from tests.support.ray_cluster import three_nodes
+
+    with three_nodes(tmp_path_factory.mktemp("mirrors")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

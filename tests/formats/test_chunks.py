@@ -215,6 +215,7 @@ def test_a_file_of_another_kind_is_foreign(tmp_path: Path, write: Callable[[Path
         ChunkFile(tmp_path / "a.chunk")
 
 
+@pytest.mark.memory
 def test_writing_holds_no_second_copy_of_the_payload() -> None:
     rows = 400_000
     grown = peak_growth(

@@ -21,6 +21,8 @@ from indexmill.pipeline.grouping.policies import cluster_bytes
 import assign as page  # isort: skip  # found by bench_support
 import tables  # isort: skip
 
+pytestmark = pytest.mark.bench
+
 assert (BENCH / "assign.py").exists()
 N, DIM = 3000, 8
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,10 @@ from indexmill.pipeline.kinds.graph.memory import check_memory, fit_shards
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader.index import Index
+
+if TYPE_CHECKING:
+    from tests.support.ray_cluster import Three
+
 
 RNG = np.random.default_rng(0)
 
@@ -77,14 +82,14 @@ def test_the_same_job_gives_the_same_bytes_for_any_workers(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("shard_vectors", [None, 900])
 def test_ray_and_local_give_the_same_bytes(
-    tmp_path: Path, shard_vectors: int | None, monkeypatch: pytest.MonkeyPatch
+    three: Three, tmp_path: Path, shard_vectors: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(common_memory, "_LEAST_ROWS", 200)  # several tasks of each kind
     vectors = clustered(2400, 12, "uint8")
     alone = build(tmp_path / "alone", vectors, workers=1, shard_vectors=shard_vectors)
     local = build(tmp_path / "local", vectors, workers=2, shard_vectors=shard_vectors)
     assert data_files(alone) == data_files(local)
-    ray = build(tmp_path / "ray", vectors, workers=2, executor="ray", shard_vectors=shard_vectors)
+    ray = build(tmp_path / "ray", vectors, workers=2, **three.options, shard_vectors=shard_vectors)
     assert data_files(local) == data_files(ray)
 
 

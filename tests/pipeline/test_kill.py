@@ -17,6 +17,8 @@ from tests.support.kill import Driver
 from indexmill.pipeline.execution.failpoint import FAILPOINTS
 from indexmill.pipeline.mill.publish import check_output
 
+pytestmark = pytest.mark.kill
+
 WHOLE = ["ingest", "sample", "cluster", "build", "order", "entries", "encode", "navigation"]
 WHOLE += ["pack", "emit", "certify"]
 SHARDED = ["assign", "build", "unite", "link", "pack"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import mmap
 import multiprocessing
 import subprocess
@@ -12,19 +11,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.mill import peak as memory
 from indexmill.pipeline.mill.peak import PeakMemory, ProcessTree
+
+if TYPE_CHECKING:
+    from tests.support.ray_cluster import Three
+
 
 MIB = 2**20
 FILL = "import numpy, sys; a = numpy.ones({bytes}, 'u1'); print('ready', flush=True); sys.stdin.read()"
 
-pytestmark = pytest.mark.skipif(not memory.has_proportional_sizes(), reason="this system has no smaps_rollup")
+pytestmark = [
+    pytest.mark.memory,
+    pytest.mark.skipif(not memory.has_proportional_sizes(), reason="this system has no smaps_rollup"),
+]
 
 
 @contextmanager
@@ -206,25 +211,19 @@ def test_a_worker_below_a_daemon_counts_from_its_first_task_on(monkeypatch: pyte
     assert tree.counted() == ["self"]
 
 
-def test_ray_counts_with_its_working_workers_alone() -> None:
-    ray = pytest.importorskip("ray")
-    ray.init("local", num_cpus=2, include_dashboard=False, logging_level=logging.ERROR)
-    executor = make_executor("ray", 2)
-    try:
-        tree = ProcessTree()
-        results = executor.map(time.sleep, [(1.5,), (1.5,)])
-        working = threading.Thread(target=lambda: list(results))
-        working.start()
-        titles: dict[int | str, bytes] = {}
-        while working.is_alive():
-            titles |= {pid: memory._command_line(pid) for pid in tree.counted() if isinstance(pid, int)}
-        # A title read just after the task's end is idle again.
-        assert len(titles) == 2
-        assert all(title.startswith(b"ray::") for title in titles.values())
-        assert len(memory.child_pids("self")) >= 2, "Ray's daemons are children of this process"
-    finally:
-        executor.close()
-        ray.shutdown()
+def test_ray_counts_with_its_working_workers_alone(three: Three) -> None:
+    three.executor.share(0)  # connects, if another test closed it
+    tree = ProcessTree()
+    results = three.executor.map(time.sleep, [(1.5,), (1.5,)])
+    working = threading.Thread(target=lambda: list(results))
+    working.start()
+    titles: dict[int | str, bytes] = {}
+    while working.is_alive():
+        titles |= {pid: memory._command_line(pid) for pid in tree.counted() if isinstance(pid, int)}
+    # A title read just after the task's end is idle again.
+    assert len(titles) == 2
+    assert all(title.startswith(b"ray::") for title in titles.values())
+    assert len(memory.child_pids("self")) >= 2, "Ray's daemons are children of this process"
 
 
 def test_where_there_is_no_smaps_rollup_the_high_water_mark_stands_in(

@@ -82,6 +82,7 @@ def test_predicted_scratch_is_within_five_percent(
     assert predicted == pytest.approx(run_json(tmp_path / "ix")["peak_scratch_bytes"], rel=0.05)
 
 
+@pytest.mark.memory
 def test_predicted_memory_is_within_fifteen_percent_and_hardly_ever_low(tmp_path: Path) -> None:
     np.save(tmp_path / "base.npy", vectors_of(16_000, 768))
     options = [

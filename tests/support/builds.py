@@ -14,6 +14,8 @@ from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 
+#: Keys of a job that are not of its index.
+RUN_KEYS = ("executor", "force", "memory", "ray_address", "work")
 #: Stages of a build by the partition builder that goes through files.
 REGION_STAGES = ["carve", "regions", "assign", "leaves", "choose", "unite", "link"]
 
@@ -29,18 +31,12 @@ def clustered(n: int, dim: int, dtype: str = "float32", seed: int = 0) -> np.nda
     return vectors.astype(dtype)
 
 
-def build(
-    out: Path, vectors: np.ndarray, *, workers: int = 1, executor: str = "local", **parameters: Any
-) -> Path:
+def build(out: Path, vectors: np.ndarray, *, workers: int = 1, **parameters: Any) -> Path:
+    """Build a graph index; `parameters` are of the index, or of the run."""
     settings = {"R": 12, "L": 30, "pq_bytes": 8, **parameters}
-    run = {k: settings.pop(k) for k in ("force", "work", "memory") if k in settings}
+    run = {key: settings.pop(key) for key in RUN_KEYS if key in settings}
     spec = BuildSpec(
-        input=["<array>"],
-        out=str(out),
-        workers=workers,
-        executor=executor,
-        parameters=Parameters(**settings),
-        **run,
+        input=["<array>"], out=str(out), workers=workers, parameters=Parameters(**settings), **run
     )
     run_build(spec, array_source(vectors))
     return out

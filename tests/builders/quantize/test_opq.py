@@ -114,6 +114,7 @@ def test_vectors_as_large_or_small_as_can_be_are_coded_as_others_are(exponent: i
     np.testing.assert_array_equal(scaled.pivots, np.ldexp(usual.pivots, exponent))
 
 
+@pytest.mark.memory
 @pytest.mark.parametrize("looked_at", [8000, 4000], ids=["by-all-rows", "by-half-of-them"])
 def test_training_takes_no_more_memory_than_is_counted(
     monkeypatch: pytest.MonkeyPatch, looked_at: int

@@ -116,6 +116,7 @@ def test_entry_vertices_are_nearest_to_their_centroids_in_every_type(dtype: str)
     np.testing.assert_allclose(((found - centroids) ** 2).sum(axis=1), nearest, rtol=1e-2)
 
 
+@pytest.mark.memory
 def test_two_passes_over_float16_take_what_is_reserved_and_no_wider_copy() -> None:
     n, dim, degree = 12_000, 256, 16
     grown = peak_growth(

@@ -16,6 +16,8 @@ import indexmill
 from indexmill.formats.verify import verify_index
 from indexmill.pipeline.mill.publish import check_output
 
+pytestmark = pytest.mark.kill
+
 # Kills its own process after the named step of an append, or before the n-th rename of a publish on a file system that
 # cannot exchange two names ("rename-n").
 APPEND = """

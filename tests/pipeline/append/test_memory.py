@@ -18,6 +18,8 @@ from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.mill.peak import PeakMemory, has_proportional_sizes
 
+pytestmark = pytest.mark.memory
+
 
 @pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
 def test_an_append_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:

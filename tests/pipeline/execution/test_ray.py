@@ -9,11 +9,9 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,67 +20,20 @@ import numpy as np
 import pytest
 import ray
 import yaml
-from ray.cluster_utils import Cluster
 from tests.support import ray_tasks as tasks
 from tests.support.builds import build, clustered, data_files
 from tests.support.ivf import build_lists, join, make_vectors
+from tests.support.ray_cluster import Three
 from tests.support.s3 import flaky_server
 
 from indexmill.formats.errors import BudgetError, ConfigError, InputError
-from indexmill.pipeline import build as pipeline_build
 from indexmill.pipeline.execution.ray import RayExecutor
 from indexmill.pipeline.kinds.common import memory as common_memory
 from indexmill.pipeline.mill.localised import run_localised
 from indexmill.pipeline.mill.storage import MIRROR_VARIABLE, Storage
 from indexmill.pipeline.mill.store import StageStore
 
-STORE = 100 << 20
-
-
-class Three:
-    """A head with one CPU, a node with two, and a node with one that declares a quarter of the speed."""
-
-    def __init__(self, mirrors: Path) -> None:
-        self.mirrors = mirrors
-        self.cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 1,
-                "include_dashboard": False,
-                "object_store_memory": STORE,
-                "env_vars": self.mirror(),
-                "_system_config": {"health_check_period_ms": 500, "health_check_failure_threshold": 2},
-            },
-        )
-        self.executor = RayExecutor(4, address=self.cluster.address)
-        self.executor.share(
-            0
-        )  # connects to the head before others join: losing one of them must not end the driver
-        self.add()
-        self.slow = self.cluster.add_node(
-            num_cpus=1, object_store_memory=STORE, resources={"indexmill_rate": 25}, env_vars=self.mirror()
-        ).node_id
-
-    def add(self) -> None:
-        self.victim = self.cluster.add_node(num_cpus=2, object_store_memory=STORE, env_vars=self.mirror())
-
-    def mirror(self) -> dict[str, str]:
-        """Say where a node keeps its files, each in a place of its own."""
-        return {MIRROR_VARIABLE: tempfile.mkdtemp(dir=self.mirrors)}
-
-    def lose(self) -> None:
-        self.cluster.remove_node(self.victim, allow_graceful=False)
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
-    """About 8 s to start, in a directory of its own: other programs must not take the cluster for theirs."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="ray") as folder:
-        patch.setenv("RAY_TMPDIR", folder)  # short: it holds sockets
-        cluster = Three(tmp_path_factory.mktemp("mirrors"))
-        yield cluster
-        cluster.executor.close()
-        cluster.cluster.shutdown()
+pytestmark = pytest.mark.ray
 
 
 def digest(number: int) -> str:
@@ -198,7 +149,6 @@ def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
 ) -> None:
     vectors = clustered(900, 8)
     alone = build(tmp_path / "alone", vectors, shard_vectors=200)
-    monkeypatch.setattr(pipeline_build, "make_executor", lambda *_: Borrowed(three.executor))
     monkeypatch.setattr(common_memory, "_LEAST_ROWS", 100)  # several tasks of each kind
     finish = StageStore.finish
 
@@ -208,7 +158,7 @@ def test_a_build_that_loses_a_node_gives_the_bytes_of_one_machine(
             threading.Timer(1.0, three.lose).start()  # while the shards are built
 
     monkeypatch.setattr(StageStore, "finish", finish_and_lose)
-    together = build(tmp_path / "together", vectors, shard_vectors=200, workers=4)
+    together = build(tmp_path / "together", vectors, shard_vectors=200, workers=4, **three.options)
     assert data_files(together) == data_files(alone)
     three.add()
 
@@ -231,7 +181,7 @@ def test_a_join_that_loses_a_node_gives_the_bytes_of_one_machine(
 
     thread = threading.Thread(target=lose)
     thread.start()
-    options = {"executor": "ray", "ray_address": three.cluster.address, "memory": 1 << 30}
+    options = {**three.options, "memory": 1 << 30}
     report = join(index, queries, tmp_path / "together.parquet", **options)
     thread.join()
     three.add()
@@ -246,24 +196,12 @@ def test_a_build_on_nodes_that_share_only_an_object_store_gives_the_same_bytes(
 ) -> None:
     vectors = clustered(700, 8)
     alone = build(tmp_path / "alone", vectors, shard_vectors=300)
-    monkeypatch.setattr(pipeline_build, "make_executor", lambda *_: Borrowed(three.executor))
     monkeypatch.setattr(common_memory, "_LEAST_ROWS", 250)  # two tasks of each kind
     monkeypatch.setenv(MIRROR_VARIABLE, str(tmp_path / "driver"))
     with flaky_server() as server:
         server.failing = lambda request: request % 10 == 0
-        together = build(tmp_path / "together", vectors, shard_vectors=300, work=server.url)
+        together = build(tmp_path / "together", vectors, shard_vectors=300, work=server.url, **three.options)
     assert data_files(together) == data_files(alone)
-
-
-class Borrowed:
-    """An executor that stays open when a build closes it."""
-
-    def __init__(self, executor: RayExecutor) -> None:
-        self.workers, self.map, self.call = executor.workers, executor.map, executor.call
-        self.share, self.process_bytes = executor.share, executor.process_bytes
-
-    def close(self) -> None:
-        """Leave the cluster to the next test."""
 
 
 def test_the_cluster_file_of_the_guide_is_one_that_ray_takes() -> None:

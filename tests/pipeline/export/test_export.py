@@ -160,6 +160,7 @@ def test_only_an_export_is_replaced_and_only_by_force(small: SmallIndex, tmp_pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "out"]
 
 
+@pytest.mark.kill
 def test_a_disk_that_fills_up_leaves_what_was_there(small: SmallIndex, tmp_path: Path) -> None:
     indexmill.export(small.path, "diskann", tmp_path / "out", ids="slot")
     before = data_files(tmp_path / "out")
@@ -173,6 +174,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(small: SmallIndex, tmp_path:
     assert data_files(tmp_path / "out") == before
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize("place", ["publish-sealed", "publish-done"])
 def test_a_killed_export_is_run_again(small: SmallIndex, tmp_path: Path, place: str) -> None:
     out = tmp_path / "out"

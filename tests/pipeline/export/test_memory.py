@@ -8,6 +8,8 @@ from tests.support.memory import peak_growth
 
 from indexmill.pipeline.mill.peak import has_proportional_sizes
 
+pytestmark = pytest.mark.memory
+
 WRITTEN = """
 import numpy as np
 import pyarrow as pa

@@ -108,6 +108,7 @@ for target, index in cases.items():
 """
 
 
+@pytest.mark.kill
 def test_a_full_disk_leaves_no_half_written_directory_of_any_target(
     indexes: dict[str, Path], tmp_path: Path
 ) -> None:

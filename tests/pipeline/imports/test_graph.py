@@ -210,6 +210,7 @@ def test_a_failed_import_leaves_nothing_and_no_index_is_touched(prefix: Path, tm
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
+@pytest.mark.kill
 def test_a_killed_import_is_run_again_from_the_start(prefix: Path, imported: Path, tmp_path: Path) -> None:
     code = f"import indexmill; indexmill.import_index({str(prefix)!r}, {str(tmp_path / 'ix')!r})"
     child = subprocess.run(
@@ -222,6 +223,7 @@ def test_a_killed_import_is_run_again_from_the_start(prefix: Path, imported: Pat
     assert [p.name for p in tmp_path.iterdir()] == ["ix"]
 
 
+@pytest.mark.memory
 @pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
 def test_an_import_stays_within_the_smallest_budget_it_accepts(tmp_path: Path) -> None:
     n, prefix = 8_000, tmp_path / "any"

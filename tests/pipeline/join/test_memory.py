@@ -17,6 +17,8 @@ from indexmill.pipeline.join.memory import join_need
 from indexmill.pipeline.join.probes import Learnt
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
+pytestmark = pytest.mark.memory
+
 SETUP = """
 import numpy as np
 from tests.support.ivf import make_vectors

@@ -187,6 +187,7 @@ def test_a_merge_may_be_left_early(tmp_path: Path) -> None:
     assert list(pieces) == []
 
 
+@pytest.mark.memory
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_a_merge_stays_within_its_buffers(compression: str) -> None:
     setup = f"""
@@ -212,6 +213,7 @@ def test_a_merge_stays_within_its_buffers(compression: str) -> None:
     assert grown >= 10 << 19  # the sampling sees the batches
 
 
+@pytest.mark.memory
 def test_collecting_takes_the_records_and_the_buffers() -> None:
     setup = """
         import numpy as np

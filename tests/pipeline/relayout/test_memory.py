@@ -15,6 +15,8 @@ from indexmill.formats.errors import BudgetError
 from indexmill.formats.verify import verify_index
 from indexmill.pipeline.mill.peak import has_proportional_sizes
 
+pytestmark = pytest.mark.memory
+
 linux = pytest.mark.skipif(not has_proportional_sizes(), reason="needs Linux's smaps_rollup")
 
 GRAPH = """

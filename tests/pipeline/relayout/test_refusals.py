@@ -153,6 +153,7 @@ def lay_out_and_die(victim: str, index: Path, failpoint: str = "") -> int:
     return run_forked(KILL, victim, index, failpoint=failpoint).returncode
 
 
+@pytest.mark.kill
 def test_killed_anywhere_there_is_always_a_whole_index(index: Path, old: Path) -> None:
     whole = index.parent / "whole"
     indexmill.lay_out(old, "star", out=whole)
@@ -168,6 +169,7 @@ def test_killed_anywhere_there_is_always_a_whole_index(index: Path, old: Path) -
     assert sorted(p.name for p in index.parent.iterdir()) == ["ix", "whole"]
 
 
+@pytest.mark.kill
 def test_a_full_disk_is_an_error_and_changes_nothing(index: Path, old: Path) -> None:
     code = "import indexmill, sys; indexmill.lay_out(sys.argv[1], 'star')"
     done = run_forked(code, index, failpoint="publish-copied=ENOSPC")

@@ -21,6 +21,8 @@ from indexmill.pipeline.mill.peak import PeakMemory
 import cgroup  # isort: skip
 from cgroup import Group, NoLimits  # isort: skip
 
+pytestmark = pytest.mark.memory
+
 MIB = 2**20
 BUDGET = 340 * MIB
 #: What the kernel's limit leaves for page cache, which a budget does not count, and for libraries' code.
@@ -92,6 +94,7 @@ def test_a_build_lives_under_a_limit_of_the_kernel(source: Path, tmp_path: Path,
     assert limited.pressure().oom_kills == 0
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_a_build_cleanly_and_the_next_one_goes_on(
     source: Path, tmp_path: Path, number: signal.Signals, code: int

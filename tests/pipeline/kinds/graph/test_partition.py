@@ -93,6 +93,7 @@ def test_time_grows_a_little_faster_than_the_vectors_and_not_by_insertions(tmp_p
     assert cut_seconds == pytest.approx(1.25 * (small - whole) + in_shards, rel=1e-3)
 
 
+@pytest.mark.memory
 def test_memory_stays_below_what_is_reserved() -> None:
     n, dim, degree = 16_000, 32, 16
     grown = peak_growth(

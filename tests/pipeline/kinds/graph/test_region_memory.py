@@ -48,6 +48,7 @@ def test_spans_have_no_more_than_is_allowed_but_for_one_vertex() -> None:
     assert list(spans(np.zeros(4, np.int64), 5)) == [(0, 3)]
 
 
+@pytest.mark.memory
 def test_more_vectors_than_there_is_room_for_are_no_second_copy_of_the_rest(tmp_path: Path) -> None:
     vectors = np.random.default_rng(2).integers(0, 255, (60_000, 32), dtype=np.uint8)
     np.save(tmp_path / "v.npy", vectors)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -28,6 +28,10 @@ from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.plan import make_plan
 from indexmill.pipeline.spec import BuildSpec, Parameters
+
+if TYPE_CHECKING:
+    from tests.support.ray_cluster import Three
+
 
 MIB = 1 << 20
 ROOM = 900_000
@@ -91,10 +95,10 @@ def test_neither_workers_nor_tasks_reach_the_bytes(
     assert data_files(one) == data_files(two)
 
 
-def test_ray_and_local_give_the_same_bytes(tmp_path: Path, small_rooms: None) -> None:
+def test_ray_and_local_give_the_same_bytes(three: Three, tmp_path: Path, small_rooms: None) -> None:
     vectors = clustered(2400, 12, "uint8")
     local = build(tmp_path / "local", vectors, builder="partition")
-    ray = build(tmp_path / "ray", vectors, workers=2, executor="ray", builder="partition")
+    ray = build(tmp_path / "ray", vectors, workers=2, **three.options, builder="partition")
     assert data_files(local) == data_files(ray)
 
 
@@ -232,6 +236,7 @@ def test_a_plan_says_into_how_many_regions_and_what_files_they_make(tmp_path: Pa
     assert run["peak_scratch_bytes"] == pytest.approx(plan.peak_scratch_bytes, rel=0.3)
 
 
+@pytest.mark.memory
 def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_path: Path) -> None:
     source = array_source(clustered(20_000, 64, "uint8"))
     with pytest.raises(BudgetError, match="give at least") as refusal:
@@ -241,6 +246,7 @@ def test_the_budget_that_a_refusal_names_works_but_for_what_cells_differ_by(tmp_
     run_build(spec_of(tmp_path / "ix", least + MIB), source)
 
 
+@pytest.mark.memory
 def test_a_build_that_goes_through_files_stays_within_its_budget(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", clustered(30_000, 64, "uint8"))
     line = [

@@ -10,6 +10,8 @@ from tests.support.builds import data_files
 from tests.support.ivf import make_vectors
 from tests.support.kill import Driver
 
+pytestmark = pytest.mark.kill
+
 STAGES = ["ingest", "sample", "centroids", "assign", "pack", "lists", "emit", "certify"]
 LISTS, BATCH = 6, 250
 

@@ -10,6 +10,8 @@ from tests.support.builds import data_files
 from tests.support.kill import Driver
 from tests.support.lsh import clusters
 
+pytestmark = pytest.mark.kill
+
 STAGES = ["ingest", "sample", "solve", "hash", "chain", "emit", "certify"]
 TABLES = 3
 
