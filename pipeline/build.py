@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.local import make_executor

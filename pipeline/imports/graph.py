@@ -23,7 +23,7 @@ import pyarrow as pa
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.imports.index import ImportedIndex
-from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.sources.joined import JoinedSource
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.allocator import hold_little

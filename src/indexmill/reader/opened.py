@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import CorruptFile
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.reader.queries import as_queries
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     Native = TypeVar("Native", _native.Index, _native.LshIndex, _native.IvfIndex)
 else:
     Native = TypeVar("Native")
-
-_METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
 
 
 class Opened(Generic[Native]):
@@ -44,7 +43,7 @@ class Opened(Generic[Native]):
         self.path = Path(path)
         self.native: Native = native
         # Held open, so that the metadata of this build is at hand when a new one takes its place.
-        metadata = self.path / _METADATA
+        metadata = self.path / METADATA_NAME
         self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
         self._metadata: pa.Table | None = None
         if engine == "auto" and self.engine_note is not None:
@@ -96,7 +95,7 @@ class Opened(Generic[Native]):
         expected = self.native.metadata_sha256
         if expected is None:
             return pa.table({})
-        path = self.path / _METADATA
+        path = self.path / METADATA_NAME
         if self._metadata_file is None:
             raise CorruptFile(f"{path}: expected a file, got none; copy the index again or rebuild it")
         return read_metadata(self._metadata_file, path, expected)
