@@ -22,7 +22,7 @@ from indexmill.formats.index.manifest import (
     file_sha256,
     parse_manifest,
 )
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME
 from indexmill.formats.ivf import batch, centroids
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME

@@ -200,7 +200,7 @@ class _Writer:
         self._file.write(footer + checksum(footer).to_bytes(4, "little"))
 
     def _taken(self) -> pa.Buffer:
-        """Return the bytes written since the last call; write the schema, which precedes the first batch."""
+        """Return the bytes streamed since the last call, after writing the schema, which precedes the first batch."""
         written = self._sink.take()
         if self._entries:
             return written

@@ -1,4 +1,4 @@
-"""OpenSearch and Elasticsearch: files for their bulk interface, and the mappings of an index that holds them."""
+"""Export to OpenSearch and Elasticsearch: files for their bulk interface, and the mappings of an index."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from indexmill.formats.exports.target import Target, cannot_hold
 from indexmill.formats.index.metadata import free_name
 
 NAME = "bulk"
-#: A server takes 100 MB at once unless told otherwise.
+#: Bytes of a file; a server accepts 100 MB at once by default.
 _FILE_BYTES = 32 << 20
-#: Text made at a time, about.
+#: Approximate bytes of text encoded at a time.
 _STEP_BYTES = 4 << 20
-#: Bytes of an _id.
+#: Most bytes of an _id.
 _MAX_ID = 512
-#: Fields of every document; the last one only where user ids have JSON.
+#: Fields of every document; the last one only if user ids can be JSON.
 _OWN = ("slot", "partition", "vector_id", "vector", "id")
-#: Components of a vector: of a dense_vector, of a knn_vector.
+#: Most components of a dense_vector and of a knn_vector.
 _MAX_DIM = {"elasticsearch": 4_096, "opensearch": 16_000}
 
 
 def check(index: Checked) -> None:
-    """Refuse ids that are no JSON string, vectors that are too long or codes alone, and metadata without JSON."""
+    """Refuse ids that are not JSON strings, vectors that are too long or only codes, and metadata without JSON."""
     check_vectors(NAME, index)
     if index.dim > _MAX_DIM["opensearch"]:
         most = " (opensearch) and ".join(f"{_MAX_DIM[name]:,}" for name in ("opensearch", "elasticsearch"))
@@ -63,7 +63,7 @@ def check(index: Checked) -> None:
 
 
 def _check_names(names: list[str]) -> None:
-    """Refuse fields that both engines refuse: dots make objects of a name."""
+    """Refuse names that both engines refuse: a dot in a name makes an object."""
     for name in names:
         if not name.strip() or not all(part.strip() for part in name.split(".")):
             action = "rename the column where the index is built"
@@ -77,7 +77,7 @@ def _check_names(names: list[str]) -> None:
 
 
 def _metadata_fields(index: Checked | Dumped) -> dict[str, pa.Field]:
-    """Return the metadata columns by the names of their fields; those that begin with _ are the engines' own."""
+    """Return the metadata columns by field name; names that begin with _ are reserved, and get a prefix."""
     fields: dict[str, pa.Field] = {}
     for field in index.metadata(0, 1).schema:
         name = f"metadata_{field.name}" if field.name.startswith("_") else field.name
@@ -91,7 +91,7 @@ def _own(index: Checked | Dumped) -> tuple[str, ...]:
 
 
 def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write the files, and a mapping for each engine. Memory: a block of rows as text, and the ids."""
+    """Write the files, and the mapping of each engine. Memory: a block of rows as text, and the ids."""
     for engine in _MAX_DIM:
         if index.dim <= _MAX_DIM[engine]:
             (folder / f"{engine}.json").write_text(json.dumps(_settings(index, engine), indent=2) + "\n")
@@ -112,7 +112,7 @@ def _name(number: int) -> str:
 
 
 def _lines(index: Dumped) -> Iterator[tuple[int, pa.Buffer]]:
-    """Yield how many consecutive slots, and their text, a few MiB at a time."""
+    """Yield the number of consecutive slots and their text, a few MiB at a time."""
     step = max(1, _STEP_BYTES // (64 + 12 * index.dim))
     for block in blocks(index):
         for part in block.cut(step):
@@ -120,7 +120,7 @@ def _lines(index: Dumped) -> Iterator[tuple[int, pa.Buffer]]:
 
 
 def _text(index: Dumped, block: DumpBlock) -> pa.Buffer:
-    """Return two lines a slot: what to do, and the document."""
+    """Return two lines for each slot: the action, and the document."""
     first, last = block.first, block.last
     slots = pa.array(np.arange(first, last))
     names = index.names(first, last)
@@ -141,7 +141,7 @@ def _text(index: Dumped, block: DumpBlock) -> pa.Buffer:
 
 
 def _id_field(index: Checked | Dumped) -> str | None:
-    """Return the type of field ``id``; None where user ids have no JSON."""
+    """Return the type of field ``id``; None if user ids cannot be JSON."""
     kind = pa.int64() if index.user_ids is None else index.user_ids.type
     if pa.types.is_integer(kind):
         return "long" if kind == pa.int64() else "unsigned_long"
@@ -149,12 +149,12 @@ def _id_field(index: Checked | Dumped) -> str | None:
 
 
 def _strings(ids: pa.Array) -> pa.Array:
-    """Return ids as JSON strings, as the engines keep them."""
+    """Return ids as JSON strings, the form of the engines."""
     return json_column(ids.cast(pa.large_string()))
 
 
 def _settings(index: Dumped, engine: str) -> dict[str, Any]:
-    """Return the body of a request that makes an index for the documents."""
+    """Return the body of a request that creates an index for the documents."""
     properties: dict[str, Any] = {"slot": {"type": "long"}, "partition": {"type": "integer"},
                                   "vector_id": {"type": "long"}}  # fmt: skip
     id_type = _id_field(index)
@@ -171,7 +171,7 @@ def _settings(index: Dumped, engine: str) -> dict[str, Any]:
 
 
 def _property(kind: pa.DataType) -> dict[str, Any]:
-    """Return the mapping of a metadata column: guesses take 3.0 for whole, text for a date."""
+    """Return the mapping of a metadata column: an engine's guess would take 3.0 as an integer, and text as a date."""
     if pa.types.is_dictionary(kind):
         return _property(kind.value_type)
     if pa.types.is_integer(kind):
@@ -184,7 +184,7 @@ def _property(kind: pa.DataType) -> dict[str, Any]:
 
 
 def snippet(index: Dumped, folder: Path) -> str:
-    """Return the shell commands that make an index and load the documents."""
+    """Return the shell commands that create an index and load the documents."""
     engine = "opensearch" if index.dim > _MAX_DIM["elasticsearch"] else "elasticsearch"
     return f"""\
 cd {shlex.quote(str(folder))}  # {engine}.json is for this engine, beside it are those for others

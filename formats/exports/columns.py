@@ -1,4 +1,4 @@
-"""Arrow columns as exports need them: in one piece, or made of the bytes of records."""
+"""Arrow columns for exports: in one chunk, or made from the bytes of records."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def records(rows: NDArray[Any]) -> pa.Array:
-    """Return records, of any structured dtype, as a column of their bytes, large_binary."""
+    """Return records of any structured dtype as a column of their bytes, large_binary."""
     kind = pa.binary(rows.itemsize)
     return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(rows)]).cast(pa.large_binary())
 
 
 def byte_lengths(texts: pa.Array) -> tuple[int, int]:
-    """Return the bytes of the shortest and of the longest of some strings or byte strings."""
+    """Return the bytes of the shortest and of the longest string or byte string."""
     found = pc.min_max(pc.binary_length(texts))
     return found["min"].as_py(), found["max"].as_py()

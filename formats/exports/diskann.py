@@ -1,12 +1,13 @@
-"""A disk index of DiskANN, with the pages of ours (docs/formats/foreign.md).
+"""Export to a disk index of DiskANN, with the same vectors on a page (docs/formats/foreign.md).
 
-``ann_disk.index``, ``ann_disk.index_medoids.bin`` and ``_centroids.bin`` (our entry vertices), ``_pq_pivots.bin`` and
-``_pq_compressed.bin`` (our codes), ``_pq_pivots.bin_rotation_matrix.bin`` where these are of rotated vectors, and
-``_disk.index.tags`` (user ids, for PipeANN). No ``ann_metadata.bin``: what its numbers mean differs between programs.
+Files: ``ann_disk.index``, ``ann_disk.index_medoids.bin`` and ``_centroids.bin`` (our entry vertices),
+``_pq_pivots.bin`` and ``_pq_compressed.bin`` (our codes), ``_pq_pivots.bin_rotation_matrix.bin`` for codes of rotated
+vectors, and ``_disk.index.tags`` (user ids, for PipeANN). There is no ``ann_metadata.bin``, because the meaning of its
+numbers differs between programs.
 
-Inner product is stored as DiskANN does it, vectors divided by one number and ``_disk.index_max_base_norm.bin`` with
-that number, but by the least power of two that is no less than the largest norm: all stored vectors have one
-length, which is all that it takes, and no component loses a bit.
+For inner product, vectors are divided by a number in ``_disk.index_max_base_norm.bin``, as in DiskANN. That number is
+the least power of two that is not less than the largest norm: all stored vectors have the same length, which is
+sufficient, and no component loses a bit.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TAG_BITS = 32
 
 
 def check(index: ExportedGraph) -> None:
-    """Refuse node types that DiskANN has not, and user ids that tags cannot hold."""
+    """Refuse node types that DiskANN does not have, and user ids that do not fit tags."""
     dtype = index.graph.node_format.dtype
     if dtype not in _DTYPES:
         action = "export to faiss, which gets them as float32, or build an index with --node-dtype same"
@@ -62,7 +63,7 @@ def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) ->
 
 
 def _norm(index: ExportedGraph) -> float:
-    """Return what stored vectors are divided by."""
+    """Return the divisor of stored vectors."""
     if index.metric != "ip":
         return 1.0
     fraction, exponent = np.frexp(index.graph.max_norm)
@@ -70,10 +71,10 @@ def _norm(index: ExportedGraph) -> float:
 
 
 def node_width(node: NodeFormat) -> int:
-    """Return W, the neighbours that a node of theirs has room for: R, or R + 1 where only that keeps our pages.
+    """Return W, the most neighbours of an exported node: R, or R + 1 if only that keeps our pages.
 
-    Their vectors are not padded to a multiple of 4, so a node can be up to 3 bytes shorter than ours and more of
-    them may fit a sector.
+    DiskANN's vectors are not padded to a multiple of 4 bytes, so a node can be up to 3 bytes shorter than ours, and
+    more nodes might fit a sector.
     """
     vector_bytes = node.dim * node.element_dtype.itemsize
     for width in (node.max_degree, min(node.max_degree + 1, MAX_DEGREE)):
@@ -123,18 +124,18 @@ def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Callab
 
 
 def _prepared(block: NodeBlock, first: int, scale: float) -> NodeBlock:
-    """Return nodes as DiskANN wants them: scaled, and none without a neighbour, which its reader cannot take."""
+    """Return nodes for DiskANN: scaled, and each with a neighbour, as its reader requires."""
     vectors = block.vectors if scale == 1 else (block.vectors / np.float32(scale)).astype(np.float32)
     alone = np.flatnonzero(block.degrees == 0)
     if not len(alone):
         return NodeBlock(vectors, block.neighbours, block.degrees)
     neighbours, degrees = block.neighbours.copy(), np.maximum(block.degrees, 1)
-    neighbours[alone, 0] = first + alone  # itself: seen already, so that nothing follows
+    neighbours[alone, 0] = first + alone  # the vertex itself, which a search has already seen
     return NodeBlock(vectors, neighbours, degrees)
 
 
 def _pack(kind: np.dtype[Any], group: int, block: NodeBlock) -> NDArray[np.uint8]:
-    """Return the sectors of nodes of which the first starts one."""
+    """Return the sectors of nodes, of which the first starts a sector."""
     m, width = block.neighbours.shape
     packed = np.zeros(-(-m // group), kind)
     whole = m // group
@@ -150,7 +151,7 @@ def _pack(kind: np.dtype[Any], group: int, block: NodeBlock) -> NDArray[np.uint8
 
 
 def _write_pivots(index: ExportedGraph, path: Path, scale: float) -> None:
-    """Write the quantizer: 256 centres exactly, relative to a centroid of zeros, in chunks of our components."""
+    """Write the quantizer: exactly 256 centres, relative to a centroid of zeros, with our chunks."""
     book = index.codes.codebook
     dim = book.pivots.shape[1]
     pivots = np.zeros((MAX_CENTRES, dim), "<f4")
@@ -172,12 +173,12 @@ def _write_codes(index: ExportedGraph, path: Path) -> None:
 
 
 def _bin(array: NDArray[Any]) -> bytes:
-    """Return a block of DiskANN: rows, columns, payload."""
+    """Return a binary block of DiskANN: rows, columns, payload."""
     return np.array(array.shape, "<u4").tobytes() + np.ascontiguousarray(array).tobytes()
 
 
 def write_bin(path: Path, array: NDArray[Any]) -> None:
-    """Write a file that is one block of DiskANN."""
+    """Write a file that consists of one binary block of DiskANN."""
     with open(path, "xb") as file:
         file.write(_bin(array))
 

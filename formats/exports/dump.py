@@ -1,4 +1,4 @@
-"""What the plain dumps share: rows of graphs and of lists by block, and the metadata types that JSON holds."""
+"""Common parts of plain dumps: rows of graphs and of lists by block, and checks of metadata for JSON."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ KEEPS = kept(
     metadata="as JSON",
 )
 
-#: What a dump checks: lists are by vector id then.
+#: Index that a dump checks; slots of lists are vector ids.
 Checked = ExportedGraph | ExportedLists
-#: What a dump writes: slot s is row s.
+#: Index that a dump writes; slot s is row s.
 Dumped = ExportedGraph | ListRows
 
 
@@ -38,13 +38,13 @@ class DumpBlock(NamedTuple):
     Attributes
     ----------
     first : int
-        Slot of the first one.
+        Slot of the first row.
     partitions : int64 array, shape (m,)
-        The page of a graph, or the list, in which each stands: vectors of one are near each other.
+        Page of a graph, or list, of each row: vectors of one partition are near each other.
     vectors : array, shape (m, dim)
-        As the user knows them.
+        The user's vectors.
     nodes : NodeBlock or None
-        What a graph has of them.
+        Nodes of a graph.
     """
 
     first: int
@@ -54,11 +54,11 @@ class DumpBlock(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The slot after the last one."""
+        """The slot after the last row."""
         return self.first + len(self.vectors)
 
     def cut(self, rows: int) -> Iterator[DumpBlock]:
-        """Yield the block in pieces of at most `rows` rows."""
+        """Yield the block in parts of at most `rows` rows."""
         for skip in range(0, len(self.vectors), rows):
             part = slice(skip, skip + rows)
             nodes = None if self.nodes is None else self.nodes[part]
@@ -80,14 +80,14 @@ def blocks(index: Dumped) -> Iterator[DumpBlock]:
 
 
 def check_vectors(target: str, index: Checked) -> None:
-    """Refuse lists of PQ codes alone: what they stand for are not the user's vectors."""
+    """Refuse lists with only PQ codes, which do not contain the user's vectors."""
     if isinstance(index, ExportedLists) and index.shared.codec == "pq" and index.exact is None:
         action = "build with --keep-vectors, or export to faiss-ivf or lance"
         raise cannot_hold(target, "lists of", "pq codes alone", "vectors", action)
 
 
 def check_metadata(target: str, index: ExportedRows) -> None:
-    """Refuse metadata columns of types that have no JSON."""
+    """Refuse metadata columns of types that JSON cannot represent."""
     for field in index.metadata(0, 1).schema:
         if not is_json_type(field.type):
             action = "drop or convert the column where the index is built"
@@ -96,6 +96,6 @@ def check_metadata(target: str, index: ExportedRows) -> None:
 
 
 def json_metadata(index: ExportedRows, first: int, last: int) -> list[tuple[str, Any]]:
-    """Return name and JSON text of each metadata column."""
+    """Return the name and the JSON text of each metadata column for slots [first, last)."""
     table = index.metadata(first, last)
     return [(name, json_column(one_chunk(table[name]))) for name in table.column_names]

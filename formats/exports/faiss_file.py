@@ -1,4 +1,4 @@
-"""What the faiss targets share: headers, the vectors, ids (docs/formats/foreign.md)."""
+"""Common parts of faiss files: headers, flat vectors, ids (docs/formats/foreign.md)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FILE_NAME = "index.faiss"
 #: faiss's numbers of the metrics; cosine is the inner product of unit vectors.
 METRICS = {"l2": 1, "ip": 0, "cosine": 0}
 _STORAGE = {"l2": b"IxF2", "ip": b"IxFI", "cosine": b"IxFI"}
-#: What faiss writes in two places of a header and never reads.
+#: Value of two header fields that faiss never reads.
 _UNUSED = 1 << 20
-#: Ids are i64.
+#: Bits of an id, which is i64.
 ID_BITS = 63
 
 
 def header(index: ExportedRows) -> bytes:
-    """Return what every faiss index begins with, behind the name of its kind."""
+    """Return the header of a faiss index, which follows the name of its kind."""
     return header_of(index.dim, index.n, METRICS[index.metric])
 
 
@@ -32,13 +32,13 @@ def header_of(dim: int, n: int, metric: int) -> bytes:
 
 
 def begin_ids(index: ExportedRows, file: BinaryIO) -> None:
-    """Open an IndexIDMap around the index that follows, where the engine is to know user ids."""
+    """Begin an IndexIDMap around the following index, if the engine is to return user ids."""
     if index.ids == "user":
         file.write(b"IxMp" + header(index))
 
 
 def end_ids(target: str, index: ExportedRows, file: BinaryIO) -> None:
-    """Write the ids behind the index."""
+    """Write the ids of the IndexIDMap after its index."""
     if index.ids == "user":
         file.write(struct.pack("<Q", index.n))
         file.write(index.whole_ids(target, ID_BITS).astype("<i8").data)

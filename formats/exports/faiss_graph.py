@@ -1,4 +1,4 @@
-"""What faiss's two graphs share: limits, the file around the graph, and the code that opens it."""
+"""Common parts of faiss's two graphs: limits, the file around the graph, and the code that opens it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.rows import ID_MAP_NAME
 from indexmill.formats.exports.target import Target, check_count, kept
 
-#: Vertices are i32.
+#: Most vertices, whose numbers are i32.
 _MAX_VERTICES = 2**31 - 1
-#: Candidates that a search keeps unless it says otherwise.
+#: Default list size of a search.
 SEARCH_LIST = 64
 
 
 def check(target: str, index: ExportedGraph) -> None:
-    """Refuse more vectors than faiss's graphs number, and ids that are no i64."""
+    """Refuse more vectors than faiss's graphs support, and ids that are not i64."""
     check_count(target, index.n, _MAX_VERTICES)
     index.check_ids(target, ID_BITS)
 
@@ -37,13 +37,13 @@ def graph_target(
     Parameters
     ----------
     index_class : str
-        faiss's name of that kind.
+        faiss's name of the kind of graph.
     kind : bytes
-        Four characters that begin an index of that kind.
+        Four characters at the start of an index of that kind.
     write_graph : callable
-        ``write_graph(index, file, advance)`` writes what stands between the header and the vectors.
+        ``write_graph(index, file, advance)`` writes the graph, between the header and the vectors.
     list_size : callable
-        ``list_size(index)``: Python that sets the list size of a search of ``graph``.
+        ``list_size(index)``: Python code that sets the list size of ``graph``.
     """
 
     def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:

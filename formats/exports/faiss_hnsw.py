@@ -1,4 +1,4 @@
-"""faiss's IndexHNSWFlat with our graph as its only level."""
+"""Export to faiss's IndexHNSWFlat, with our graph as its only level."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from indexmill.formats.exports.graph import ExportedGraph
 NAME = "faiss"
 #: Numbers written at a time.
 _STEP = 1 << 18
-#: Candidates of a vertex that faiss itself would add.
+#: Value of efConstruction, for vertices that faiss itself adds.
 _ADD_LIST = 40
 
 
@@ -26,7 +26,7 @@ def check(index: ExportedGraph) -> None:
 
 def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
     n, width = index.n, index.graph.node_format.max_degree
-    for kind, values in (("d", (1.0,)), ("i", (0, width))):  # every vertex on level 0, R places there
+    for kind, values in (("d", (1.0,)), ("i", (0, width))):  # every vertex is on level 0, with R places
         file.write(struct.pack(f"<Q{len(values)}{kind}", len(values), *values))
     file.write(struct.pack("<Q", n))
     for first in range(0, n, _STEP):
@@ -40,7 +40,7 @@ def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], 
         inside = np.arange(width) < block.degrees[:, None]
         file.write(np.where(inside, block.neighbours, np.uint32(0xFFFFFFFF)).data)
         advance(len(block))
-    # entry point, top level, efConstruction, efSearch, one that is unused
+    # entry point, top level, efConstruction, efSearch, unused
     file.write(struct.pack("<5i", index.entries.medoid, 0, _ADD_LIST, SEARCH_LIST, 1))
 
 

@@ -1,7 +1,7 @@
-"""faiss's IndexIVFFlat, IndexIVFScalarQuantizer and IndexIVFPQ with our centroids and lists (docs/formats/foreign.md).
+"""Export to faiss's IndexIVFFlat, IndexIVFScalarQuantizer and IndexIVFPQ with our lists (docs/formats/foreign.md).
 
-What an IndexIVF of faiss cannot say of ours, transforms before it can: queries get the component that inner product
-adds, zeros where chunks of a PQ differ in size, and length 1 under cosine.
+Transforms in front of the IndexIVF represent what it lacks: they add to queries the component that inner product needs,
+and zeros where chunks of a PQ differ in size, and normalize queries for cosine.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 
 NAME, DISK_NAME = "faiss-ivf", "faiss-ivf-disk"
-#: The lists of an index whose lists stay on the disk.
+#: File with the lists of an index whose lists stay on disk.
 LISTS_NAME = "index.ivfdata"
 _L2, _IP = faiss_file.METRICS["l2"], faiss_file.METRICS["ip"]
-#: faiss's numbers of scalar quantizers: of sq8, and of components that are kept as they are.
+#: faiss's numbers of scalar quantizers: for sq8, and for plain components.
 _SQ8 = 0
 _AS_THEY_ARE = {"float16": 4, "uint8": 5, "int8": 8}
-#: Lists on the disk begin on a page, with room for a multiple of so many rows: ids then lie at multiples of 8 bytes.
+#: Alignment of lists on disk, and of their room in rows, so that ids are at multiples of 8 bytes.
 _PAGE, _ROOM = 4096, 8
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """Components as faiss has them.
+    """Arrangement of components in faiss.
 
     Attributes
     ----------
     components : int64 array, shape (dim of faiss,)
-        Which of our stored components each is; -1 for zero.
+        Our stored component for each one; -1 for zero.
     transformed : bool
-        Whether they differ from the user's.
+        Whether they differ from the user's components.
     """
 
     components: NDArray[np.int64]
@@ -54,7 +54,7 @@ class _Shape:
         return len(self.components)
 
     def spread(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return stored components (m, stored dim) as faiss has them, (m, dim)."""
+        """Return stored components (m, stored dim) in faiss's arrangement, (m, dim)."""
         spread = np.zeros((len(values), self.dim), np.float32)
         there = self.components >= 0
         spread[:, there] = values[:, self.components[there]]
@@ -72,12 +72,12 @@ def _shape(index: ExportedLists) -> _Shape:
 
 
 def check(name: str, index: ExportedLists) -> None:
-    """Refuse ids that are no i64."""
+    """Refuse ids that are not i64."""
     index.check_ids(name, ID_BITS)
 
 
 def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write the file. Memory: a piece of a list, and the ids."""
+    """Write the file. Memory: a part of a list, and the ids."""
     with open(folder / FILE_NAME, "xb") as file:
         _write_head(index, file)
         sizes = index.lists.sizes
@@ -89,7 +89,7 @@ def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) ->
 
 
 def write_on_disk(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write the file, and the lists beside it, each on pages of its own. Memory: as `write`."""
+    """Write the file, and another one with the lists, each on its own pages. Memory: see `write`."""
     sizes, row_bytes = index.lists.sizes, index.shared.row_bytes
     rooms = -(-sizes // _ROOM) * _ROOM
     taken = -(-rooms * (row_bytes + 8) // _PAGE) * _PAGE
@@ -121,7 +121,7 @@ def _write_list(index: ExportedLists, number: int, file: BinaryIO, spare: int = 
 
 
 def _write_head(index: ExportedLists, file: BinaryIO) -> None:
-    """Write all but the lists: transforms, centroids, codec."""
+    """Write everything except the lists: transforms, centroids, codec."""
     shared, shape, n = index.shared, _shape(index), index.n_rows
     metric = _L2 if index.metric == "l2" or (index.metric == "cosine" and shared.codec != "flat") else _IP
     _write_transforms(index, shape, n, metric, file)
@@ -145,7 +145,7 @@ def _write_head(index: ExportedLists, file: BinaryIO) -> None:
 
 
 def _write_transforms(index: ExportedLists, shape: _Shape, n: int, metric: int, file: BinaryIO) -> None:
-    """Write what happens to a query before it reaches the lists."""
+    """Write the transforms of a query."""
     count = (index.metric == "cosine") + shape.transformed
     if not count:
         return
@@ -159,7 +159,7 @@ def _write_transforms(index: ExportedLists, shape: _Shape, n: int, metric: int, 
 
 
 def _write_scalar_quantizer(index: ExportedLists, shape: _Shape, file: BinaryIO) -> None:
-    """Write what a row's components mean; faiss reads code c of sq8 as low + span (c + 1/2) / 255."""
+    """Write the encoding of components; faiss decodes code c of sq8 to low + span (c + 1/2) / 255."""
     shared = index.shared
     trained = np.empty(0, "<f4")
     kind = _AS_THEY_ARE.get(shared.dtype, _SQ8)
@@ -167,7 +167,7 @@ def _write_scalar_quantizer(index: ExportedLists, shape: _Shape, file: BinaryIO)
         kind = _SQ8
         low, step = shared.scale.astype(np.float64)
         trained = np.concatenate([low - step / 2, 255 * step]).astype("<f4")
-    # kind, how a range would be trained, components, bytes of a row
+    # kind, method of training a range, components, bytes of a row
     file.write(struct.pack("<iifQQ", kind, 0, 0.0, shape.dim, shared.row_bytes))
     file.write(struct.pack("<Q", len(trained)) + trained.tobytes())
     file.write(struct.pack("<QB", shared.row_bytes, 0))  # of vectors, not residuals
@@ -179,7 +179,7 @@ def snippet(index: ExportedLists, folder: Path) -> str:
 
 
 def snippet_on_disk(index: ExportedLists, folder: Path) -> str:
-    """Return Python that opens the export; the lists are looked for beside the file."""
+    """Return Python that opens the export, with the lists in the same directory."""
     return _snippet(index, f"faiss.read_index({str(folder / FILE_NAME)!r}, faiss.IO_FLAG_ONDISK_SAME_DIR)")
 
 

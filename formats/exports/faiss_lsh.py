@@ -1,8 +1,7 @@
-"""faiss's IndexFlat with the vectors of a hash-table index, and its buckets as arrays beside it.
+"""Export to faiss's IndexFlat with the vectors of an LSH index, and to arrays with its buckets.
 
-faiss's own IndexLSH keeps signs of projections, one code a vector, and scans them all: buckets of compound hashes
-over growing radii are nothing it can hold. What it can do is measure the vectors of a list of candidates, which the
-arrays give.
+faiss's own IndexLSH keeps signs of projections, one code for each vector, and scans all of them. It cannot represent
+buckets of compound hashes over growing radii. So numpy finds candidates in the arrays, and faiss measures them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _K = 10
 
 
 def check(index: ExportedTables) -> None:
-    """Refuse ids that are no i64."""
+    """Refuse ids that are not i64."""
     index.check_ids(NAME, ID_BITS)
 
 
@@ -55,11 +54,11 @@ def write(index: ExportedTables, folder: Path, advance: Callable[[int], None]) -
             slots_file.write(slots.astype("<u4", copy=False).data)
             prints_file.write(fingerprints.astype("<u4", copy=False).data)
     before = np.uint64(0)
-    for at in range(0, len(starts), _STEP):  # sizes become sums of them
-        some = starts[at : at + _STEP]
-        np.cumsum(some, out=some)
-        some += before
-        before = some[-1]
+    for at in range(0, len(starts), _STEP):  # sizes become cumulative sums
+        part = starts[at : at + _STEP]
+        np.cumsum(part, out=part)
+        part += before
+        before = part[-1]
     starts.flush()
 
 
@@ -80,7 +79,7 @@ def _write_functions(index: ExportedTables, folder: Path) -> None:
 
 
 def snippet(index: ExportedTables, folder: Path) -> str:
-    """Return Python that opens the export and searches it: the hashes are numpy's, the distances are faiss's."""
+    """Return Python that opens and searches the export: hashes by numpy, distances by faiss."""
     flat = "faiss.downcast_index(index.index)" if index.ids == "user" else "index"
     names = "faiss.vector_to_array(index.id_map)" if index.ids == "user" else "np.arange(index.ntotal)"
     norm = repr(float(index.files.vectors.max_norm))

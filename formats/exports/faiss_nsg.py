@@ -1,4 +1,4 @@
-"""faiss's IndexNSGFlat with our graph."""
+"""Export to faiss's IndexNSGFlat, with our graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLOSED = np.uint32(0xFFFFFFFF)  # -1
 
 
 def check(index: ExportedGraph) -> None:
-    """See `faiss_graph.check`; a search from an entry vertex without neighbours goes nowhere."""
+    """See `faiss_graph.check`; also refuse an entry vertex without neighbours, where a search would end."""
     faiss_graph.check(NAME, index)
     if index.graph.read_nodes(index.entries.medoid, 1).degrees[0] == 0:
         action = "export to faiss, whose searches start at the vertex itself"
@@ -27,9 +27,9 @@ def check(index: ExportedGraph) -> None:
 
 def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
     n, width = index.n, index.graph.node_format.max_degree
-    # How faiss would have built it: K, build type, NN-Descent's S, R, L and iterations. It never does.
+    # Parameters of a build by faiss, which are unused: K, build type, NN-Descent's S, R, L and iterations.
     file.write(struct.pack("<ib4i", width, 0, 10, 100, width + 50, 10))
-    # A search fills its list with vertices at random: more than there are would keep it busy for ever.
+    # A search fills its list with random vertices: with a longer list than there are vertices, it would never end.
     search_list = min(SEARCH_LIST, n)
     file.write(struct.pack("<6iB", n, width, width + 32, width + 100, search_list, index.entries.medoid, 1))
     for _, block in index.blocks():

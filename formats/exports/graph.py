@@ -19,7 +19,7 @@ from indexmill.formats.graph.nodes import NodeBlock
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedGraph(ExportedRows):
-    """A graph as targets see it: everything by slot, nothing of its size held but the ids.
+    """A graph as targets see it: everything by slot; only the ids are in memory.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class ExportedGraph(ExportedRows):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of `vectors`: that of the nodes, float32 where nodes are sq8 or sq16."""
+        """Component type of `vectors`: that of the nodes, or float32 for sq8 and sq16."""
         node = self.graph.node_format
         return np.dtype(np.float32) if node.quantized else node.element_dtype
 
@@ -53,9 +53,9 @@ class ExportedGraph(ExportedRows):
         return self.graph.scale()
 
     def vectors(self, block: NodeBlock) -> NDArray[Any]:
-        """Return a block's vectors, (m, dim), as the user knows them.
+        """Return the user's vectors of a block, (m, dim).
 
-        Of unit length under cosine, without the component that inner product adds, sq8 and sq16 decoded.
+        They have unit length for cosine, and no added component for inner product; sq8 and sq16 are decoded.
         """
         values: NDArray[Any] = block.vectors
         if self._scale is not None:
@@ -64,7 +64,7 @@ class ExportedGraph(ExportedRows):
         return values[:, : self.dim]
 
     def blocks(self) -> Iterator[tuple[int, NodeBlock]]:
-        """Yield the first slot and the nodes of blocks of about 1 MiB, every page checked."""
+        """Yield the first slot and the nodes of blocks of approximately 1 MiB, every page checked."""
         first = 0
         for block in self.graph.blocks():
             yield first, block

@@ -1,4 +1,4 @@
-"""``ids.parquet``: what stands in each slot, in slot order."""
+"""``ids.parquet``: the vector id, user id and metadata of each slot, in slot order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = 1 << 16
 def write_id_map(index: ExportedRows, folder: Path, advance: Callable[[int], None]) -> None:
     """Write the table: slot uint32, vector_id int64, id in the user's type, then the metadata columns.
 
-    A metadata column that shares a name with those becomes ``metadata_NAME``. Memory: a row group.
+    A metadata column with the name of another column becomes ``metadata_NAME``. Memory: a row group.
     """
     writer = None
     try:
@@ -48,6 +48,6 @@ def id_rows(index: ExportedRows, first: int, last: int) -> pa.Table:
 
 
 def narrow(ids: pa.Array) -> pa.Array:
-    """Ids in the type a user knows: the 64-bit offsets of ids.imx are a detail."""
+    """Return ids in the user's type, without the 64-bit offsets of ids.imx."""
     known = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
     return ids.cast(known[ids.type]) if ids.type in known else ids

@@ -1,4 +1,4 @@
-"""Columns as JSON text, a whole column at a time."""
+"""Conversion of whole columns to JSON text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: What a string must not hold as it is, beside the backslash and the quote: control characters.
+#: Escapes of control characters, which JSON strings need besides those of backslash and quote.
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CONTROL = {chr(i): _SHORT.get(chr(i), f"\\u{i:04x}") for i in range(32)}
 
 
 def is_json_type(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be written: null, boolean, numbers, strings, and dates and times as strings."""
+    """Return whether a column type is supported: null, boolean, numbers, strings, and dates and times as strings."""
     if pa.types.is_dictionary(kind):
         return is_json_type(kind.value_type)
     checks = (
@@ -42,7 +42,7 @@ def json_column(values: pa.Array) -> pa.Array:
 
 
 def _quoted(text: pa.Array) -> pa.Array:
-    """Return strings within quotes, escaped as RFC 8259 wants it."""
+    """Return strings in quotes, escaped as RFC 8259 requires."""
     text = pc.replace_substring(text, "\\", "\\\\")
     text = pc.replace_substring(text, '"', '\\"')
     if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
@@ -52,7 +52,7 @@ def _quoted(text: pa.Array) -> pa.Array:
 
 
 def json_objects(columns: Sequence[tuple[str, pa.Array]], rows: int) -> pa.Array:
-    """Return an object a row with a key for each column, large_string."""
+    """Return an object for each row, with a key for each column: large_string."""
     parts: list[str | pa.Array] = ["{"]
     for i, (name, values) in enumerate(columns):
         key = _quoted(pa.array([name], pa.large_string()))[0].as_py()
@@ -61,14 +61,14 @@ def json_objects(columns: Sequence[tuple[str, pa.Array]], rows: int) -> pa.Array
 
 
 def json_lists(values: pa.Array, length: int) -> pa.Array:
-    """Return the numbers of consecutive groups of `length` as JSON lists, large_string; 2 GiB of text at most."""
+    """Return consecutive groups of `length` numbers as JSON lists: large_string, at most 2 GiB of text."""
     ends = pa.array(np.arange(0, len(values) + 1, length, dtype=np.int32))
     lists = pa.ListArray.from_arrays(ends, json_column(values).cast(pa.string()))
     return join(["[", pc.binary_join(lists, ",").cast(pa.large_string()), "]"])
 
 
 def join(parts: Sequence[str | pa.Array], rows: int | None = None) -> pa.Array:
-    """Concatenate strings and columns of strings row by row; `rows` where there is no column."""
+    """Concatenate strings and columns of strings row by row; give `rows` if there may be no column."""
     if rows is not None and not any(isinstance(part, pa.Array) for part in parts):
         return pa.array(["".join(str(part) for part in parts)] * rows, pa.large_string())
     scalars = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]

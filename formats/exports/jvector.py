@@ -1,4 +1,4 @@
-"""JVector's on-disk graph, version 3, and its product quantizer; big-endian (docs/formats/foreign.md)."""
+"""Export to JVector's on-disk graph, version 3, and product quantizer; big-endian (docs/formats/foreign.md)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from indexmill.formats.graph.nodes import NodeBlock
 NAME = "jvector"
 FILE_NAME, CODES_NAME = "index.jvector", "index.pqv"
 _MAGIC, _PQ_MAGIC, _VERSION = 0xFFFF0D61, 0x75EC4012, 3
-#: Set of features of a file whose nodes hold their vectors.
+#: Feature flags of a file with vectors in its nodes.
 _INLINE_VECTORS = 1
-#: A quantizer that weighs all directions alike.
+#: Weight for a quantizer that treats all directions equally.
 _UNWEIGHTED = -1.0
-#: Ordinals are i32.
+#: Most vertices, whose ordinals are i32.
 _MAX_VERTICES = 2**31 - 1
 #: List size of the printed search.
 _SEARCH_LIST = 64
@@ -69,15 +69,13 @@ def _nodes(index: ExportedGraph, first: int, block: NodeBlock) -> memoryview:
 
 
 def _write_codes(index: ExportedGraph, file: BinaryIO) -> None:
-    """Write the quantizer and the codes, without the component that inner product adds: a query has 0 there."""
+    """Write the quantizer and the codes, without the component added for inner product, which is 0 in queries."""
     book = index.codes.codebook
     ends = np.minimum(book.offsets.astype(np.int64), index.dim)
     sizes = np.diff(ends)
-    sizes = sizes[sizes > 0]  # a chunk of the added component alone
+    sizes = sizes[sizes > 0]  # drops a chunk of the added component alone
     n_chunks = len(sizes)
-    file.write(
-        struct.pack(">IIII", _PQ_MAGIC, _VERSION, 0, n_chunks)
-    )  # no centre that vectors are relative to
+    file.write(struct.pack(">IIII", _PQ_MAGIC, _VERSION, 0, n_chunks))  # 0: without a centre
     file.write(sizes.astype(">i4").data)
     file.write(struct.pack(">fI", _UNWEIGHTED, len(book.pivots)))
     for first, last in pairwise(ends[: n_chunks + 1]):

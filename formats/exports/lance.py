@@ -1,8 +1,8 @@
-"""A dataset of Lance, which LanceDB opens as a table: rows in list order, and an IVF index with our lists.
+"""Export to a Lance dataset, which LanceDB opens as a table: rows in list order, and an IVF index with our lists.
 
-Written by pylance itself, to which centroids, the list of every row and the codebook are given. It computes codes
-again; those of what a code stands for are that code. It sorts what it indexes in memory, so every file of the dataset
-is indexed by itself, and the parts are merged.
+pylance writes the dataset, given the centroids, the list of every row and the codebook. It computes codes again; the
+code of a decoded vector is the original one. It sorts in memory, so every file of the dataset is indexed separately,
+and the parts are merged.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.index.metadata import add_metadata
 
 NAME = "lance"
-#: LanceDB's name of the table is that of the directory.
+#: Name of the table in LanceDB, which is that of the directory.
 TABLE = "vectors"
 FOLDER_NAME = f"{TABLE}.lance"
-#: Lance's name of the index of a column.
+#: Name of the index of the column.
 _INDEX_NAME = "vector_idx"
-#: The list of every row of a file, which is read once.
+#: Temporary dataset with the list of every row of a file.
 _LISTS_NAME = ".lists.lance"
-#: Vectors of a file of the dataset, in bytes, unless there would be more files than that.
+#: Bytes of vectors in a file of the dataset, and the most files, which may make files larger.
 _FILE_BYTES, _MOST_FILES = 4 << 20, 128
 #: The first row id of a file is a multiple of 2^32.
 _FRAGMENT_BITS = 32
 
 
 def check(index: ExportedLists) -> None:
-    """Refuse what Lance's indexes cannot rank as we do, and to go on without pylance."""
+    """Refuse an index that Lance would rank differently, and a missing pylance."""
     shared = index.shared
     if index.metric == "ip" and shared.codec != "flat":
         action = "build with --codec flat, or export to faiss-ivf"
@@ -55,9 +55,9 @@ def check(index: ExportedLists) -> None:
 
 
 def _pylance() -> Any:
-    """Import pylance, which would say of every list that has no rows in a file that it is empty."""
+    """Return the module of pylance, imported without its warnings about lists that are empty in a file."""
     is_set = "LANCE_LOG" in os.environ
-    os.environ.setdefault("LANCE_LOG", "error")  # read once, while it is imported
+    os.environ.setdefault("LANCE_LOG", "error")  # read once, during the import
     try:
         return import_module("lance")
     except ImportError as error:
@@ -67,13 +67,13 @@ def _pylance() -> Any:
         ) from error
     finally:
         if not is_set:
-            del os.environ["LANCE_LOG"]  # the caller's other programs are none of ours
+            del os.environ["LANCE_LOG"]  # the caller's environment stays unchanged
 
 
 def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
     """Write the dataset and its index, file by file.
 
-    Memory: blocks of 4 MiB, and what pylance takes: about 45 MB, and two to three times the vectors of a file.
+    Memory: blocks of 4 MiB, and that of pylance: 45 MB, and two to three times the vectors of a file.
     """
     lance = _pylance()
     batches = _batches(index, advance)
@@ -99,7 +99,7 @@ def _file_rows(index: ExportedLists) -> int:
 def _segments(
     index: ExportedLists, lance: Any, dataset: Any, scratch: Path, advance: Callable[[int], None]
 ) -> list[Any]:
-    """Index every file by itself: pylance sorts what it indexes in memory. The parts have the same centroids."""
+    """Index every file separately, because pylance sorts in memory; all parts have the same centroids."""
     shared = index.shared
     model: dict[str, Any] = {
         "index_type": "IVF_FLAT",
@@ -124,7 +124,7 @@ def _segments(
 
 
 def _metric(index: ExportedLists) -> str:
-    """Lance's metric: codes of unit vectors are compared by distance, as we do; inner product is one of distances."""
+    """Return Lance's metric: distances also rank codes of unit vectors, and inner product, as they do for us."""
     return "cosine" if index.metric == "cosine" and index.shared.codec == "flat" else "L2"
 
 
@@ -152,7 +152,7 @@ def _columns(index: ExportedLists, block: ListBlock) -> dict[str, Any]:
 
 
 def _lists_of(ends: NDArray[np.int64], number: int, begun: int, n: int) -> pa.Table:
-    """Return row id and list of the `n` rows of a file, which stand from row `begun` on; `ends` are those of lists."""
+    """Return row id and list of the `n` rows of a file from row `begun` on; `ends` are the ends of lists."""
     places = np.arange(n, dtype=np.uint64)
     lists = np.searchsorted(ends, np.arange(begun, begun + n), side="right").astype(np.uint32)
     row_ids = (np.uint64(number) << np.uint64(_FRAGMENT_BITS)) + places
@@ -160,7 +160,7 @@ def _lists_of(ends: NDArray[np.int64], number: int, begun: int, n: int) -> pa.Ta
 
 
 def _codebook(index: ExportedLists) -> NDArray[np.float32]:
-    """Return the pivots as Lance has them, [chunk, centre, component]; a centre that is missing is the first."""
+    """Return the pivots in Lance's order, (chunk, centre, component); missing centres repeat the first one."""
     assert index.shared.codebook is not None
     pivots = index.shared.codebook.pivots
     whole = np.concatenate([pivots, np.repeat(pivots[:1], MAX_CENTRES - len(pivots), axis=0)])

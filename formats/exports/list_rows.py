@@ -1,4 +1,4 @@
-"""Inverted lists as rows: every vector once, in the order in which lists lie in their files."""
+"""Inverted lists as rows: every vector once, in the file order of lists."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from indexmill.formats.pagefile.frame import corrupt
 
 @dataclass(frozen=True, kw_only=True)
 class ListRows(ExportedRows):
-    """Lists as targets of plain rows see them: slot s is row s.
+    """Lists as rows for plain dumps: slot s is row s.
 
-    Batch after batch, in each the lists from the longest to the shortest, in each list ascending by vector id. A
-    vector that stands in several lists is a row of the one whose centroid is nearest to it.
+    The order is batch after batch, in each the lists from the longest to the shortest, in each list ascending by vector
+    id. A vector in several lists is a row of the list with the nearest centroid.
 
     Attributes
     ----------
     lists : ExportedLists
     home : uint32 array, shape (n,), or None
-        The list whose row each vector is, by vector id; None where every vector stands in one list.
+        The list of each vector's row, by vector id; None if every vector is in one list.
     """
 
     lists: ExportedLists
@@ -49,7 +49,7 @@ class ListRows(ExportedRows):
         return self.lists.dtype
 
     def blocks(self) -> Iterator[ListBlock]:
-        """Yield rows in slot order, with the user's components, about 4 MiB of float32 at a time."""
+        """Yield rows in slot order, with the user's components, approximately 4 MiB of float32 at a time."""
         return joined(self._pieces(), self.lists.block_rows)
 
     def _pieces(self) -> Iterator[ListBlock]:
@@ -59,15 +59,15 @@ class ListRows(ExportedRows):
 
 
 def in_list_order(index: ExportedRows) -> ExportedRows:
-    """Return inverted lists as rows, and a graph, whose slots are in its order, as it is.
+    """Return inverted lists as rows; a graph, whose slots are rows already, is returned unchanged.
 
-    Reads all ids, and where vectors stand in several lists all rows. Memory: 4 bytes a vector, 12 where they do, and
-    the user ids once more.
+    Reads all ids, and also all rows if vectors are in several lists. Memory: 4 bytes a vector, or 12 if vectors are in
+    several lists, and a copy of the user ids.
 
     Raises
     ------
     CorruptFile
-        If the lists miss vectors, or a page's CRC differs.
+        If vectors are missing in the lists, or a page's CRC differs.
     """
     if not isinstance(index, ExportedLists):
         return index
@@ -87,9 +87,9 @@ def in_list_order(index: ExportedRows) -> ExportedRows:
 
 
 def _nearest_lists(index: ExportedLists) -> NDArray[np.uint32]:
-    """Return of each vector the list with the nearest centroid among those it stands in, ties to the smaller number.
+    """Return the list with the nearest centroid among the lists of each vector, ties by the smaller number.
 
-    Distances are those of `ExportedLists.pieces_in_file_order`, float32. Memory: 8 bytes a vector.
+    Distances are float32, from the vectors of `ExportedLists.pieces_in_file_order`. Memory: 8 bytes a vector.
     """
     home = np.full(index.n, 2**32 - 1, np.uint32)
     least = np.full(index.n, np.inf, np.float32)

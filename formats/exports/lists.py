@@ -1,4 +1,4 @@
-"""What an index of inverted lists is to every target."""
+"""An index of inverted lists, as targets see it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from indexmill.formats.index.vectors import VectorsFile
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.ivf.lists import ListReader
 
-#: Bytes of a block, about.
+#: Approximate bytes of a block.
 _BLOCK_BYTES = 4 << 20
-#: Lists that a search probes unless it says otherwise.
+#: Lists that the printed search probes.
 PROBES = 16
 
 
@@ -28,11 +28,11 @@ class ListBlock(NamedTuple):
     Attributes
     ----------
     lists : uint32 array, shape (m,)
-        The list that each stands in.
+        List of each row.
     ids : uint32 array, shape (m,)
         Vector ids.
     vectors : array, shape (m, dim as stored)
-        Of unit length under cosine, with the component that inner product adds.
+        Of unit length for cosine, and with an additional component for inner product.
     """
 
     lists: NDArray[np.uint32]
@@ -42,16 +42,16 @@ class ListBlock(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedLists(ExportedRows):
-    """Inverted lists as targets see them: list by list, nothing of the index's size held but the ids.
+    """Inverted lists as targets see them, read list by list; only the ids are in memory.
 
-    A slot is a vector id. A vector may stand in several lists.
+    A slot is a vector id. A vector may be in several lists.
 
     Attributes
     ----------
     shared : Centroids
     lists : ListReader
     exact : VectorsFile or None
-        The vectors that codes stand for, if they were kept.
+        The exact vectors, if the index has them besides codes.
     """
 
     shared: Centroids
@@ -76,17 +76,17 @@ class ExportedLists(ExportedRows):
 
     @property
     def n_rows(self) -> int:
-        """Rows of all lists."""
+        """Number of rows of all lists."""
         return int(self.lists.sizes.sum())
 
     @property
     def repeats(self) -> bool:
-        """Whether some vectors stand in several lists, so that engines may answer with one several times."""
+        """Whether some vectors are in several lists, so that engines may return a vector several times."""
         return self.n_rows > self.n
 
     @property
     def probes(self) -> int:
-        """Lists that a search probes unless it says otherwise."""
+        """Lists that the printed search probes."""
         return min(PROBES, self.shared.n_lists)
 
     @cached_property
@@ -97,17 +97,17 @@ class ExportedLists(ExportedRows):
         return numbers
 
     def whole_names(self, number: int) -> Iterator[NDArray[np.int64]]:
-        """Yield what the engine is to call the vectors of list `number`, int64; `check_ids` says whether they fit."""
+        """Yield the engine's ids of the vectors of list `number`, int64; `check_ids` must have accepted them."""
         for ids in self.lists.ids(number):
             yield (ids if self._numbers is None else self._numbers[ids]).astype(np.int64)
 
     def blocks(self) -> Iterator[ListBlock]:
-        """Yield all lists by number, float32 with codes decoded, about 4 MiB at a time."""
+        """Yield all lists by number, float32 with codes decoded, approximately 4 MiB at a time."""
         return joined(self._pieces_by_number(), self.block_rows)
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block of about 4 MiB of float32."""
+        """Rows of a block of 4 MiB of float32."""
         return max(1, _BLOCK_BYTES // (4 * self.shared.dim))
 
     def _pieces_by_number(self) -> Iterator[ListBlock]:
@@ -118,9 +118,9 @@ class ExportedLists(ExportedRows):
                     yield _block(number, ids[part], vectors)
 
     def pieces_in_file_order(self) -> Iterator[ListBlock]:
-        """Yield all lists as they lie in the files, of `dtype`: exact if they were kept, else codes decoded.
+        """Yield all lists in file order, with vectors of `dtype`: exact ones if there are any, else decoded codes.
 
-        A piece is of one list, at most `block_rows`. Exact vectors are read at random.
+        A piece has at most `block_rows` rows of one list. Exact vectors are read at random.
         """
         if self.exact is not None:
             for number, ids in self.lists.ids_in_file_order():
@@ -136,7 +136,7 @@ class ExportedLists(ExportedRows):
         return (slice(first, first + self.block_rows) for first in range(0, n, self.block_rows))
 
     def _decoded(self, number: int, rows: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return what rows of a list stand for, (m, dim as stored): float32 where they are codes."""
+        """Return the vectors of rows of a list, (m, dim as stored); float32 if they are decoded from codes."""
         shared = self.shared
         if shared.scale is not None:
             decoded: NDArray[np.float32] = shared.scale[0] + shared.scale[1] * rows.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Lucene 9.12: an index whose documents stand in layout order: our graph (``lucene``) or its own (``lucene-build``)."""
+"""Export to Lucene 9.12, documents in layout order, with our graph (``lucene``) or its own (``lucene-build``)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from indexmill.formats.exports.lucene_stream import holds_bytes, kind_of, write_
 from indexmill.formats.exports.target import Target, cannot_hold, check_count, kept
 
 NAME, BUILD_NAME = "lucene", "lucene-build"
-#: Directory of the index within the export.
+#: Directory of the index in the export.
 FOLDER = "index"
-#: Documents of an index of Lucene.
+#: Most documents of a Lucene index.
 _MAX_DOCUMENTS = 2**31 - 129
 _ID_BITS = 63
-#: Longest term.
+#: Most bytes of a term.
 _MAX_TERM = 32_766
-#: Java's heap: what does not grow, and bytes a vector: of lists' sizes; of a graph that Lucene builds.
+#: Java's heap: a constant, and bytes a vector with our graph (sizes of lists) or with one that Lucene builds.
 _HEAP, _HEAP_VECTOR, _HEAP_BUILD = 96 << 20, 4, 600
-#: Most answers of the printed search; Lucene has no other list size.
+#: Answers of the printed search, which are also Lucene's list size.
 _SEARCH_LIST = 64
 
 
 def check(name: str, index: ExportedGraph) -> None:
-    """Refuse ids and metadata that documents cannot hold; then look for Java and the jar."""
+    """Refuse ids and metadata that documents cannot hold, and a missing Java or jar."""
     check_count(name, index.n, _MAX_DOCUMENTS)
     ids = index.user_ids
     if index.ids == "user" and ids is not None:
@@ -46,7 +46,7 @@ def check(name: str, index: ExportedGraph) -> None:
 
 
 def write(with_graph: bool, index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write the index in `folder`. Memory: a block of nodes here; Java's heap and virtual machine beside it."""
+    """Write the index in `folder`. Memory: a block of nodes, and Java's heap and virtual machine."""
     per_vector = _HEAP_VECTOR if with_graph else _HEAP_BUILD
     with exporter(folder / FOLDER, index.build_id[:8], _HEAP + per_vector * index.n) as stream:
         write_stream(index, stream, with_graph, advance)

@@ -1,4 +1,4 @@
-"""The exporter that writes Lucene's files, in Java: where it is, and how it is run."""
+"""The Java exporter that writes Lucene's files: its place, and its process."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import IO
 
 from indexmill.formats.errors import ConfigError, ToolError
 
-#: Says where the jar is, if it is not where Maven builds it.
+#: Environment variable with the path of the jar, if it is not where Maven builds it.
 JAR_VARIABLE = "INDEXMILL_LUCENE_JAR"
 _PROJECT = Path(__file__).resolve().parent / "lucene"
 _BUILT = _PROJECT / "target" / "indexmill-lucene.jar"
-#: Characters of what it said that an error repeats.
+#: Characters of its output that an error repeats.
 _TAIL = 2000
 
 
 def jar() -> Path:
-    """Return where the jar is to be."""
+    """Return the path of the jar."""
     named = os.environ.get(JAR_VARIABLE)
     return Path(named) if named else _BUILT
 
 
 def check_tools(target: str) -> None:
-    """Refuse to begin without Java, or without the jar.
+    """Check that Java and the jar exist.
 
     Raises
     ------
     ConfigError
-        With the command that installs or builds what is missing.
+        If one is missing; the message has the command that installs or builds it.
     """
     if shutil.which("java") is None:
         raise ConfigError(
@@ -49,21 +49,21 @@ def check_tools(target: str) -> None:
 
 @contextmanager
 def exporter(out: Path, seed: str, heap_bytes: int) -> Iterator[IO[bytes]]:
-    """Yield the exporter's standard input; what is written to it becomes a Lucene index in `out`.
+    """Yield the exporter's standard input; the stream written to it becomes a Lucene index in `out`.
 
     Parameters
     ----------
     out : path
-        A directory that is made.
+        Directory to create.
     seed : str
-        Hexadecimal digits that stand for random numbers in the files.
+        Hexadecimal digits used instead of random numbers in the files.
     heap_bytes : int
-        Java's heap; the virtual machine takes some 80 MiB beside it.
+        Java's heap; the virtual machine takes 80 MiB more.
 
     Raises
     ------
     ToolError
-        If it fails; the message has what it said.
+        If it fails; the message has its output.
     """
     command = ["java", f"-Xmx{heap_bytes >> 20}m", "-XX:+UseSerialGC", "-jar", str(jar()), str(out), seed]
     with tempfile.TemporaryFile() as said:
@@ -71,7 +71,7 @@ def exporter(out: Path, seed: str, heap_bytes: int) -> Iterator[IO[bytes]]:
         assert process.stdin is not None
         ended_early = True
         try:
-            with suppress(BrokenPipeError):  # then what it said is the error
+            with suppress(BrokenPipeError):  # the exporter's output has the error
                 yield process.stdin
                 process.stdin.close()
                 ended_early = False

@@ -18,15 +18,15 @@ from indexmill.formats.index.metadata import add_metadata
 Kind = Literal["long", "double", "text", "bytes"]
 
 _MAGIC, _VERSION = b"IMXL", 1
-#: Numbers of kinds, of Lucene's encodings and of its similarities.
+#: Numbers of kinds, Lucene's encodings and similarities.
 _KINDS: dict[Kind, int] = {"long": 0, "double": 1, "text": 2, "bytes": 3}
 _BYTES, _FLOATS = 0, 1
 _SIMILARITIES = {"l2": 0, "cosine": 2, "ip": 3}
-#: Fields that every document has beside its metadata.
+#: Fields of every document besides metadata.
 _OWN = ("slot", "vector", "id")
-#: Documents made at a time.
+#: Documents encoded at a time.
 _STEP = 1 << 13
-#: Length of a value that is not there.
+#: Length of a missing value.
 _MISSING = struct.pack("<i", -1)
 
 
@@ -40,9 +40,9 @@ def write_stream(
     index : ExportedGraph
     file : binary file
     with_graph : bool
-        Whether neighbour lists go with it.
+        Whether to write neighbour lists.
     advance : callable
-        Told how many vectors are done, of two passes, three with lists.
+        Called with numbers of finished vectors, in two passes, or three with lists.
     """
     file.write(_head(index, with_graph))
     for first in range(0, index.n, _STEP):
@@ -59,7 +59,7 @@ def write_stream(
 
 
 def holds_bytes(index: ExportedGraph) -> bool:
-    """Whether vectors are Lucene's signed bytes, rather than float32."""
+    """Return whether vectors are written as Lucene's signed bytes instead of float32."""
     return index.dtype in (np.uint8, np.int8)
 
 
@@ -76,7 +76,7 @@ def _head(index: ExportedGraph, with_graph: bool) -> bytes:
 
 
 def kind_of(kind: pa.DataType) -> Kind:
-    """Return what the values of an Arrow type become."""
+    """Return the kind of field for values of an Arrow type."""
     if pa.types.is_dictionary(kind):
         return kind_of(kind.value_type)
     if pa.types.is_integer(kind) and kind != pa.uint64():
@@ -87,20 +87,20 @@ def kind_of(kind: pa.DataType) -> Kind:
 
 
 def _columns(index: ExportedGraph, first: int, last: int) -> dict[str, pa.ChunkedArray]:
-    """Return the fields of slots [first, last) by name: id, then metadata, renamed where a name is taken."""
+    """Return the fields of slots [first, last) by name: id, then metadata, renamed if a name is taken."""
     columns: dict[str, Any] = dict.fromkeys(_OWN)
     add_metadata(columns, index.metadata(first, last))
     names = index.names(first, last)
     if index.ids == "slot":
         names = pa.array(np.arange(first, last))
     elif names.type == pa.uint64():
-        names = names.cast(pa.int64())  # they fit: `check` saw to it
+        names = names.cast(pa.int64())  # `check` has made sure that they fit
     columns["id"] = pa.chunked_array([names])
     return {name: values for name, values in columns.items() if values is not None}
 
 
 def _documents(index: ExportedGraph, first: int, last: int) -> pa.Buffer:
-    """Return documents: for each column i32 bytes, -1 where there is no value, and the value."""
+    """Return documents: for each column the i32 bytes of a value, -1 for a missing one, and the value."""
     parts = [part for values in _columns(index, first, last).values() for part in _fields(_whole(values))]
     joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
     offsets = np.frombuffer(joined.buffers()[1], np.int64)
@@ -113,7 +113,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _fields(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the bytes of a column, in one or two columns that belong one after the other."""
+    """Yield the encoded column, as one or two columns to be concatenated."""
     kind = kind_of(values.type)
     if kind in ("long", "double"):
         number = pa.int64() if kind == "long" else pa.float64()
@@ -131,7 +131,7 @@ def _fields(values: pa.Array) -> Iterator[pa.Array]:
 
 
 def _vectors(index: ExportedGraph, block: NodeBlock) -> memoryview:
-    """Return vectors: float32, int8, or uint8 less 128, which changes no distance between two of them."""
+    """Return vectors: float32, int8, or uint8 minus 128, which changes no distance between two of them."""
     values = index.vectors(block)
     if values.dtype == np.uint8:
         values = values ^ np.uint8(128)

@@ -1,4 +1,4 @@
-"""An index as one Parquet table, for any tool."""
+"""Export to one Parquet table, for any tool."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from indexmill.formats.index.metadata import add_metadata
 
 NAME = "parquet"
 FILE_NAME = "vectors.parquet"
-#: Columns of single values, and all that are no metadata; Parquet's name of what the lists of a column hold.
+#: Columns of single values, all columns except metadata, and Parquet's name of the elements of vectors.
 _SINGLE = ("slot", "partition", "vector_id", "id")
 _OWN = (*_SINGLE, "vector", "neighbours")
 _ELEMENTS = "vector.list.element"
 
 
 def check(index: Checked) -> None:
-    """Refuse codes without vectors; Parquet holds everything else."""
+    """Refuse codes without vectors; Parquet supports everything else."""
     check_vectors(NAME, index)
 
 
 def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
-    """Write a row a slot, a row group for each block. Memory: a row group, and the ids.
+    """Write a row for each slot, and a row group for each block. Memory: a row group, and the ids.
 
-    Columns: slot uint32, partition uint32 (the page, or the list), vector_id int64, id in the user's type, vector
-    fixed_size_list; of a graph neighbours, list of slots (uint32), nearest first; then the metadata columns.
+    Columns: slot (uint32), partition (uint32, the page or the list), vector_id (int64), id (in the user's type), vector
+    (fixed_size_list), for graphs neighbours (list of uint32 slots, nearest first), and the metadata columns.
     """
     writer = None
     try:
@@ -65,9 +65,9 @@ def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
 
 
 def _encodings(schema: pa.Schema) -> dict[str, list[str]]:
-    """Return which columns get dictionaries, those whose values repeat, and which statistics, those of single values.
+    """Return the columns with dictionaries, whose values repeat, and with statistics, which have single values.
 
-    Of the others they would be made and held for every row group, and say nothing.
+    For other columns both would be computed and kept for every row group without use.
     """
     metadata = [name for name in schema.names if name not in _OWN]
     codes = [_ELEMENTS] if pa.types.is_integer(schema.field("vector").type.value_type) else []

@@ -1,4 +1,4 @@
-"""PostgreSQL with pgvector: a file of binary COPY, and the SQL that makes the table and loads it."""
+"""Export to PostgreSQL with pgvector: a file for binary COPY, and the SQL that creates and loads the table."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from indexmill.formats.exports.target import Target, cannot_hold
 NAME = "pgvector"
 FILE_NAME, SQL_NAME = "vectors.pgcopy", "load.sql"
 TABLE = "indexmill_vectors"
-#: Components that a column of type vector or halfvec holds.
+#: Most components of a column of type vector or halfvec.
 _MAX_DIM = 16_000
-#: Components that pgvector's own indexes hold: of vector, of halfvec.
+#: Most components for pgvector's own indexes.
 _MAX_INDEXED = {"vector": 2_000, "halfvec": 4_000}
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
 _TRAILER = b"\xff\xff"
@@ -42,7 +42,7 @@ _OPERATORS = {"l2": ("<->", "l2_ops"), "ip": ("<#>", "ip_ops"), "cosine": ("<=>"
 
 
 def check(index: Checked) -> None:
-    """Refuse vectors that are too long or codes alone, ids that have no type, and metadata without JSON."""
+    """Refuse vectors that are too long or only codes, ids without a type, and metadata without JSON."""
     check_vectors(NAME, index)
     if index.dim > _MAX_DIM:
         action = "export to faiss or parquet"
@@ -78,7 +78,7 @@ def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
 
 
 def _rows(index: Dumped, block: DumpBlock, has_metadata: bool) -> pa.Buffer:
-    """Return the tuples of a block: a count of fields, then length and bytes of each, big-endian."""
+    """Return the tuples of a block: the number of fields, then length and bytes of each, big-endian."""
     first, last = block.first, block.last
     m = last - first
     half = _vector_type(index) == "halfvec"
@@ -111,12 +111,12 @@ def _rows(index: Dumped, block: DumpBlock, has_metadata: bool) -> pa.Buffer:
 
 
 def _check_text(index: Dumped, first: int, last: int) -> None:
-    """Refuse text with a zero byte, which a value of type jsonb cannot have.
+    """Check that text has no zero byte, which values of type jsonb cannot have.
 
     Raises
     ------
     ConfigError
-        Naming column and vector.
+        If it has; the message names column and vector.
     """
     table = index.metadata(first, last)
     for field in table.schema:
@@ -130,7 +130,7 @@ def _check_text(index: Dumped, first: int, last: int) -> None:
 
 
 def _sized(values: pa.Array, prefix: bytes) -> list[pa.Array | pa.Scalar]:
-    """Return the columns of a field of any length: its length, a prefix that the length counts, its bytes."""
+    """Return the columns of a field of variable length: its length, including a prefix, the prefix, and its bytes."""
     lengths = pc.binary_length(values).to_numpy() + len(prefix)
     return [records(lengths.astype(">i4")), pa.scalar(prefix, pa.large_binary()), values]
 

@@ -1,4 +1,4 @@
-"""What every index is to the targets of an export, whatever its kind: vectors by slot, with their names."""
+"""The common base of all kinds of index, as targets see them: vector ids, user ids and metadata by slot."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
 
-#: Table of every export: slot, vector id, user id, metadata.
+#: Table in every export: slot, vector id, user id, metadata.
 ID_MAP_NAME = "ids.parquet"
-#: What an export is, written last: a directory without it is none of ours.
+#: Description of an export, written last: a directory without it is not an export.
 EXPORT_NAME = "export.json"
 
 Ids = Literal["user", "slot"]
@@ -22,20 +22,20 @@ Ids = Literal["user", "slot"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedRows:
-    """The names of an index's vectors.
+    """Ids and metadata of an index's vectors.
 
     Attributes
     ----------
     vector_ids : uint32 array, shape (n,)
         Vector id of each slot.
     user_ids : pyarrow.Array or None
-        User id of each slot; None where vector ids are user ids.
+        User id of each slot; None if user ids are the vector ids.
     metadata_of : callable
         ``metadata_of(vector_ids)``: the metadata of these vectors, a table without columns if there is none.
     build_id : str
-        Of the index, 64 hex digits.
+        Build id of the index, 64 hex digits.
     ids : {"user", "slot"}
-        What the engine is to call the vectors.
+        The engine's ids of vectors: user ids or slots.
     """
 
     vector_ids: NDArray[np.uint32]
@@ -46,12 +46,12 @@ class ExportedRows:
 
     @property
     def n(self) -> int:
-        """Vectors."""
+        """Number of vectors."""
         return len(self.vector_ids)
 
     @property
     def n_rows(self) -> int:
-        """Rows that a target goes through: vectors, more where an index has some several times."""
+        """Number of rows that a target writes: more than vectors if some are in several lists."""
         return self.n
 
     @property
@@ -69,19 +69,19 @@ class ExportedRows:
         return self.metadata_of(self.vector_ids[first:last])
 
     def names(self, first: int, last: int) -> pa.Array:
-        """Return the user ids of slots [first, last), vector ids as int64 where there are none."""
+        """Return the user ids of slots [first, last); vector ids as int64 if there are none."""
         if self.user_ids is None:
             return pa.array(self.vector_ids[first:last].astype(np.int64))
         return self.user_ids.slice(first, last - first)
 
     def names_of(self, vector_ids: NDArray[np.uint32]) -> pa.Array:
-        """Return the user ids of vectors where slots are vector ids; these as int64 where there are none."""
+        """Return the user ids of `vector_ids`, if slots are vector ids; vector ids as int64 if there are none."""
         if self.user_ids is None:
             return pa.array(vector_ids.astype(np.int64))
         return self.user_ids.take(pa.array(vector_ids))
 
     def whole_ids(self, target: str, bits: int) -> NDArray[np.int64]:
-        """Return what the engine is to call each slot, int64 (n,); raises as `check_ids`."""
+        """Return the engine's id of each slot, int64 (n,); raises errors as `check_ids`."""
         self.check_ids(target, bits)
         if self.ids == "slot":
             return np.arange(self.n, dtype=np.int64)
@@ -91,12 +91,12 @@ class ExportedRows:
         return ids
 
     def check_ids(self, target: str, bits: int) -> None:
-        """Find that the engine can call every slot by its name.
+        """Check that the engine can represent the id of every slot.
 
         Raises
         ------
         ConfigError
-            If user ids are no integers from 0 on that fit `bits` bits.
+            If user ids are not integers from 0 on of at most `bits` bits.
         """
         if self.ids == "slot" or self.user_ids is None:
             return

@@ -1,4 +1,4 @@
-"""A Vamana index of Intel's Scalable Vector Search: three directories, three TOML files (docs/formats/foreign.md)."""
+"""Export to a Vamana index of Intel's Scalable Vector Search: three directories (docs/formats/foreign.md)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NAME = "svs"
 _MAGIC = 0xCAD4A6B2579980FE
 _HEADER_BYTES = 1024
 _CONFIG = "svs_config.toml"
-#: List size that is set in the files.
+#: List size in the files.
 _SEARCH_LIST = 64
 
 
 def check(index: ExportedGraph) -> None:
-    """SVS holds every index; it answers with slots."""
+    """SVS supports every graph index; its ids are slots."""
 
 
 def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
@@ -53,7 +53,7 @@ def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) ->
 
 
 def _uuid(index: ExportedGraph, part: str) -> UUID:
-    """Return an id that is the same whenever the same index is exported."""
+    """Return an id that is always the same for the same index and part."""
     digest = hashlib.sha256(f"{index.build_id} {NAME} {part}".encode()).digest()
     return UUID(bytes=digest[:16], version=4)
 
@@ -65,7 +65,7 @@ def _header(rows: int, columns: int, identity: UUID) -> bytes:
 
 def _config(index: ExportedGraph) -> str:
     width = index.graph.node_format.max_degree
-    alpha = 1.2 if index.metric == "l2" else 0.95  # read, and used only if a vector is added
+    alpha = 1.2 if index.metric == "l2" else 0.95  # used only if vectors are added
     return f"""\
 __schema__ = 'vamana_index_parameters'
 __version__ = 'v0.0.3'

@@ -1,4 +1,4 @@
-"""What an index of hash tables is to every target."""
+"""An LSH index, as targets see it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class ExportedTables(ExportedRows):
         return self.files.vectors.metric
 
     def vectors(self) -> Iterator[NDArray[Any]]:
-        """Yield the vectors in slot order, (m, dim): of unit length under cosine, without what ip adds."""
+        """Yield the vectors in slot order, (m, dim): of unit length for cosine, without the added component for ip."""
         for _, rows in self.files.vectors.blocks():
             yield rows[:, : self.dim]
 
     def entries(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]]:
-        """Yield bucket, slot and fingerprint of the entries of all tables, ascending by bucket, in the order of chains.
+        """Yield bucket, slot and fingerprint of all entries, ascending by bucket, in the order of chains.
 
         Buckets are numbered as in section ``pointers`` of tables.imx. Memory: 8 bytes a bucket, 32 a block.
         """

@@ -10,43 +10,43 @@ from typing import Any, Generic, TypeVar
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.rows import ExportedRows
 
-#: Parts of an index that a target keeps or not, in the order in which they are listed.
+#: Parts of an index that a target may keep, in the order of listings.
 PARTS = ("graph", "codes", "clusters", "order", "pages", "entries", "ids", "metadata")
 
 Exported = TypeVar("Exported", bound=ExportedRows)
 
 
 def kept(**parts: str) -> dict[str, str]:
-    """Return `Target.keeps` of a target that keeps these parts, and no others."""
+    """Return the value of `Target.keeps` for a target that keeps these parts and no others."""
     return dict.fromkeys(PARTS, "no") | parts
 
 
 @dataclass(frozen=True)
 class Target(Generic[Exported]):
-    """One kind of file or directory that an engine opens.
+    """A kind of file or directory that an engine opens.
 
     Attributes
     ----------
     name : str
-        As ``--to`` takes it.
+        Value of ``--to``.
     kinds : tuple of {"graph", "lsh", "ivf"}
-        Kinds of index that it holds.
+        Supported kinds of index.
     engine : str
-        Who opens it, with the versions it was tried with.
+        Engines that open it, with tested versions.
     keeps : mapping
-        What becomes of each of `PARTS`: ``"yes"``, ``"no"``, or a word or two.
+        Whether each of `PARTS` is kept: ``"yes"``, ``"no"``, or a word or two.
     rebuilds : str
-        What the engine makes itself.
+        Parts that the engine builds itself.
     passes : int
-        Times all rows are gone through.
+        Number of passes over all rows.
     check : callable
-        ``check(index)`` raises ConfigError, before anything is written, if the target cannot hold the index.
+        ``check(index)`` raises ConfigError, before anything is written, if the target does not support the index.
     write : callable
-        ``write(index, folder, advance)`` writes the files, saying how many rows are done of one pass.
+        ``write(index, folder, advance)`` writes the files, and calls `advance` with numbers of finished rows.
     snippet : callable
         ``snippet(index, folder)``: code that opens the result in the engine and searches it.
     arrange : callable
-        ``arrange(index)``: what `write`, `snippet` and the id map see of an index that passed `check`.
+        ``arrange(index)``: the form of a checked index for `write`, `snippet` and the id map.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Target(Generic[Exported]):
     arrange: Callable[[ExportedRows], ExportedRows] = lambda index: index
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `--list` says."""
+        """Return the entry of `--list`."""
         return {
             "target": self.name,
             "kinds": list(self.kinds),
@@ -72,7 +72,7 @@ class Target(Generic[Exported]):
 
 
 def cannot_hold(target: str, what: str, got: object, holds: str, action: str) -> ConfigError:
-    """Return the error for an index that a target cannot hold."""
+    """Return the error for an index that a target does not support."""
     return ConfigError(f"to: {target}: {what} {got}, but {target} holds {holds}; {action}")
 
 
@@ -82,6 +82,7 @@ def check_count(target: str, n: int, most: int) -> None:
     Raises
     ------
     ConfigError
+        If there are more.
     """
     if n > most:
         action = "export the shards of an index one by one"

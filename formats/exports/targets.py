@@ -1,4 +1,4 @@
-"""All targets of an export, by name, in the order in which they are listed."""
+"""All targets of an export by name, in the order of listings."""
 
 from __future__ import annotations
 

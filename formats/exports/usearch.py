@@ -1,4 +1,4 @@
-"""usearch's index with our graph as its only level (docs/formats/foreign.md)."""
+"""Export to usearch's index, with our graph as its only level (docs/formats/foreign.md)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from indexmill.formats.graph.nodes import NodeBlock
 
 NAME = "usearch"
 FILE_NAME = "index.usearch"
-#: Version of usearch whose files these are.
+#: Version of usearch in the files.
 _VERSION = (2, 26, 6)
 _METRICS = {"l2": b"e", "ip": b"i", "cosine": b"c"}
-#: usearch's numbers of float32, of u64 keys, and of u32 slots.
+#: usearch's numbers of float32, u64 keys and u32 slots.
 _KINDS = bytes([11, 14, 15])
 _HEAD_BYTES = 64
 _STEP = 1 << 18
@@ -29,7 +29,7 @@ _SEARCH_LIST = 64
 
 
 def check(index: ExportedGraph) -> None:
-    """Refuse ids that are no keys."""
+    """Refuse ids that are not keys."""
     index.check_ids(NAME, _KEY_BITS)
 
 

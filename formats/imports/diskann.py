@@ -1,4 +1,4 @@
-"""An index of DiskANN (C++, Rust, diskannpy) by its prefix: on disk, or in memory."""
+"""Import of a DiskANN index (C++, Rust, diskannpy), on disk or in memory, by the prefix of its files."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from indexmill.formats.imports.diskann_pq import codes_files, open_codes, rotati
 from indexmill.formats.imports.index import ImportedEntries, ImportedIndex, ImportedVectors, check_shape
 from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
 
-#: Component types, by the number that diskannpy's metadata has for them.
+#: Component types by their number in diskannpy's metadata.
 _DTYPES = {0: "float32", 1: "int8", 2: "uint8"}
 DTYPES = tuple(_DTYPES.values())
 _METADATA_BYTES = 32
 
 
 def open_diskann(prefix: str, dtype: str | None = None, with_codes: bool = True) -> ImportedIndex:
-    """Open an index of DiskANN.
+    """Open a DiskANN index.
 
     Parameters
     ----------
     prefix : str
-        Path that all its file names begin with: ``PREFIX_disk.index``, or ``PREFIX`` and ``PREFIX.data``.
+        Common prefix of the file paths: ``PREFIX_disk.index``, or ``PREFIX`` and ``PREFIX.data``.
     dtype : {"float32", "uint8", "int8"}, optional
-        Type of the components; by default what ``PREFIX_metadata.bin`` says.
+        Type of the components; by default that in ``PREFIX_metadata.bin``.
     with_codes : bool
-        Whether its codes are read.
+        Whether to read its codes.
 
     Raises
     ------
     InputError
-        If there is no index, or its metadata says other sizes.
+        If there is no index.
     ConfigError
-        If nothing tells the type of the components.
+        If the type of the components is unknown.
     FormatError
-        If a file is damaged, or of a kind that is not read here.
+        If a file is damaged or of an unsupported kind, or sizes disagree.
     """
     disk, graph, data = Path(f"{prefix}_disk.index"), Path(prefix), Path(f"{prefix}.data")
     if not disk.is_file() and not (graph.is_file() and data.is_file()):
@@ -81,7 +81,7 @@ def _dtype(prefix: str, metadata: Path, asked: str | None) -> str:
 
 
 def _metric_hint(metadata: tuple[Path, ...]) -> str | None:
-    """Return what the metadata has in place of 0, which is l2 in every client; other numbers mean this or that."""
+    """Return the metric number in the metadata unless it is 0, which is l2 in every client; others differ."""
     for path in metadata:
         code = MappedFile(path).number(8, "<u8", "metric")
         if code:
@@ -123,7 +123,7 @@ def _open_disk(
     ids, tag_files = _tags(path, nodes.n)
 
     def products(first: int, last: int) -> NDArray[Any]:
-        """Rows as they were given: DiskANN divides by the largest norm and appends a component."""
+        """Return the original rows: DiskANN divides them by the largest norm and appends a component."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(nodes.vectors(first, last)[:, :-1] * np.float32(scale))
 
@@ -151,7 +151,7 @@ def _with_ids(vectors: ImportedVectors, ids: pa.Array | None) -> ImportedVectors
 
 
 def _tags(path: Path, n: int) -> tuple[pa.Array | None, tuple[Path, ...]]:
-    """Return the user ids of an index, if it has a file of tags: PipeANN, and indexes in memory."""
+    """Return the user ids of an index from its file of tags, if there is one: PipeANN, and indexes in memory."""
     tags_path = Path(f"{path}.tags")
     if not tags_path.is_file():
         return None, ()
@@ -162,7 +162,7 @@ def _tags(path: Path, n: int) -> tuple[pa.Array | None, tuple[Path, ...]]:
 
 
 def _norm(path: Path, dtype: np.dtype[Any]) -> float:
-    """Return the largest norm of the vectors of an inner-product index, which are stored divided by it."""
+    """Return the largest norm in an inner-product index, by which stored vectors are divided."""
     found = open_bin(path, "<f4", "largest norm")
     norm = float(found.ravel()[0])
     if found.shape != (1, 1) or not 0 < norm < np.inf or dtype != np.float32:
@@ -172,7 +172,7 @@ def _norm(path: Path, dtype: np.dtype[Any]) -> float:
 
 
 def _entries(path: Path, n: int, dim: int, scale: float) -> tuple[ImportedEntries | None, tuple[Path, ...]]:
-    """Return centroids and the medoids that belong to them, if the index has both."""
+    """Return the centroids and their medoids, if the index has both."""
     medoids_path, centroids_path = Path(f"{path}_medoids.bin"), Path(f"{path}_centroids.bin")
     if not medoids_path.is_file() or not centroids_path.is_file():
         return None, ()

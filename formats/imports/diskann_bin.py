@@ -1,4 +1,4 @@
-"""DiskANN's small files: a block of i32 rows, i32 columns and a row-major payload, at offset 0 or within a file."""
+"""DiskANN's binary blocks: i32 rows, i32 columns and a row-major payload, alone or within a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from indexmill.formats.imports.mapped import MappedFile, damaged
 
-#: Bytes in front of a payload.
+#: Bytes before a payload.
 HEADER_BYTES = 8
 
 
@@ -20,7 +20,7 @@ def read_bin(file: MappedFile, offset: int, dtype: DTypeLike, what: str) -> NDAr
     Raises
     ------
     CorruptFile
-        If it does not lie within the file, or is empty.
+        If it exceeds the file, or is empty.
     """
     rows, columns = (file.number(offset + at, "<i4", f"{what}: {name}") for at, name in _SHAPE)
     if rows < 1 or columns < 1:
@@ -29,7 +29,7 @@ def read_bin(file: MappedFile, offset: int, dtype: DTypeLike, what: str) -> NDAr
 
 
 def open_bin(path: Path, dtype: DTypeLike, what: str) -> NDArray[Any]:
-    """Map a file that is one block and nothing else; raises as `read_bin` does."""
+    """Map a file that consists of one block; raises errors as `read_bin`."""
     file = MappedFile(path)
     found = read_bin(file, 0, dtype, what)
     rows, columns = found.shape

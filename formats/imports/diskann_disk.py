@@ -1,4 +1,4 @@
-"""``PREFIX_disk.index`` of DiskANN: a header sector, then nodes, a vector and its neighbour list each."""
+"""``PREFIX_disk.index`` of DiskANN: a header sector, then nodes with a vector and a neighbour list."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from indexmill.formats.imports.index import (
 from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
 
 SECTOR_BYTES = 4096
-#: Fields of the header that are not zero in an index without reordered vectors: 9 in C++, 96 bytes in Rust.
+#: First number of the header: 9 fields in C++, 12 with reordered vectors, 96 bytes in Rust.
 _CPP_FIELDS, _CPP_REORDERED, _RUST_FIELDS = 9, 12, 96
 #: Bytes of nodes read at a time.
 _BLOCK_BYTES = 4 << 20
 
 
 class DiskNodes:
-    """The nodes of a disk index. Nodes do not cross sectors, unless one is larger: then each starts a sector.
+    """Nodes of a disk index. A node lies within a sector, or starts a sector if it is larger than one.
 
     Attributes
     ----------
     path : Path
     n, dim : int
-        Vectors, and their components as stored.
+        Number of vectors, and of stored components.
     medoid : int
-        Vertex that searches start at.
+        Vertex where searches start.
     width : int
-        Neighbours a node has room for.
+        Most neighbours of a node.
 
     Raises
     ------
     CorruptFile
-        If header, size of the file and `dtype` disagree.
+        If the header, the size of the file and `dtype` disagree.
     ForeignFile
-        If it is no disk index, or one without vectors of its own.
+        If it is not a disk index, or of an unsupported kind.
     """
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
@@ -93,7 +93,7 @@ class DiskNodes:
         )
 
     def _read(self, name: str, first: int, last: int) -> NDArray[Any]:
-        """Return a field of the nodes [first, last), copied."""
+        """Return a copy of a field of the nodes [first, last)."""
         group = first // self._group
         found = np.array(self._nodes[group : -(-last // self._group)][name])
         flat = found.reshape(-1, *found.shape[2:])
@@ -123,7 +123,7 @@ class DiskNodes:
 
 
 def _check_kind(file: MappedFile) -> None:
-    """Refuse what is no disk index of DiskANN, and its variants that are not read here."""
+    """Refuse files that are not disk indexes of DiskANN, and unsupported variants."""
     if file.size < 2 * SECTOR_BYTES:
         raise damaged(file.path, "size of the file", "two sectors at least", f"{file.size:,} bytes")
     count, columns = file.number(0, "<u4", "header"), file.number(4, "<u4", "header")

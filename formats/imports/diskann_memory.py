@@ -1,4 +1,4 @@
-"""In-memory indexes of DiskANN: a graph file of lists one after the other, and its vectors in ``.data``."""
+"""In-memory indexes of DiskANN: a graph file with consecutive lists, and the vectors in ``.data``."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _HEADER_BYTES = 24
 
 
 class MemoryLists:
-    """The graph of an in-memory index.
+    """Graph of an in-memory index.
 
-    Lists follow one another, each behind its length, so their places are found by one walk when the file is
-    opened. Memory: 8 bytes a vertex.
+    Every list follows its length, so one pass finds the places of all lists when the file is opened. Memory: 8 bytes a
+    vertex.
 
     Attributes
     ----------
     path : Path
     entry : int
-        Vertex that searches start at.
+        Vertex where searches start.
     width : int
         Length of the longest list, at least 1.
 
@@ -35,7 +35,7 @@ class MemoryLists:
     CorruptFile
         If the file does not hold `n` lists.
     ForeignFile
-        If it belongs to a dynamic index, whose vectors are not those that were given.
+        If it belongs to a dynamic index, whose vectors may differ from the original ones.
     """
 
     def __init__(self, path: Path, n: int) -> None:
@@ -91,7 +91,7 @@ def _padded(words: NDArray[Any], starts: NDArray[np.int64], width: int, first: i
 
 @njit(nogil=True, cache=True)
 def _walk(words: Any, starts: Any) -> Any:  # pragma: no cover - compiled
-    """Set where each list begins, and where the last one ends; returns how many lie within `words`."""
+    """Write the start of each list, and the end of the last one; return the number of lists within `words`."""
     n = starts.size - 1
     at: Any = 0
     starts[0] = 0

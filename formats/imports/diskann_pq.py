@@ -13,32 +13,32 @@ from indexmill.formats.imports.diskann_bin import HEADER_BYTES, open_bin, read_b
 from indexmill.formats.imports.index import ImportedCodes
 from indexmill.formats.imports.mapped import MappedFile, damaged_codes
 
-#: Parts of the pivots file: four, or five where components are rearranged before they are cut into chunks.
+#: Parts of the pivots file: five if components are rearranged before they are divided into chunks, else four.
 _PARTS, _REARRANGED_PARTS = 4, 5
 
 
 def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ImportedCodes | None, str]:
     """Open the codes of an index of `n` vectors of `dim` components.
 
-    Distances are measured to pivots after a centroid is subtracted; ``|(x - c) - p|`` is ``|x - (c + p)|``, so the
-    centroid is added to the pivots and nothing else changes. Of an index with a rotation matrix R (OPQ) it is
-    ``|(x - c) R - p|``, and the centroid is added as ``c R``.
+    DiskANN subtracts a centroid c before it measures distances to pivots. Since ``|(x - c) - p| = |x - (c + p)|``, the
+    centroid is added to the pivots. With a rotation matrix R (OPQ) the distance is ``|(x - c) R - p|``, and ``c R`` is
+    added.
 
     Parameters
     ----------
     scale : float
-        The pivots are multiplied by it, as the vectors are (inner product).
+        Factor of the pivots, as of the vectors, for inner product.
 
     Returns
     -------
     codes : ImportedCodes or None
     reason : str
-        Why there are none that codes.imx could hold.
+        Why there are no usable codes.
 
     Raises
     ------
     CorruptFile
-        If a file is damaged or not of this index.
+        If a file is damaged, or of another index.
     """
     pivots_path, codes_path = codes_files(prefix)
     if not pivots_path.is_file() or not codes_path.is_file():
@@ -53,7 +53,7 @@ def open_codes(prefix: str, n: int, dim: int, scale: float) -> tuple[ImportedCod
 
 
 def _rotation(prefix: str, dim: int) -> NDArray[np.float32] | None:
-    """Read R, whose columns are the directions that components of rotated vectors are measured in, if there is one."""
+    """Return the rotation matrix R, whose columns are the directions of rotated components, if there is one."""
     path = rotation_file(prefix)
     if not path.is_file():
         return None
@@ -70,7 +70,7 @@ def _rotation(prefix: str, dim: int) -> NDArray[np.float32] | None:
 def _codebook(
     file: MappedFile, dim: int, n_chunks: int, scale: float, rotation: NDArray[np.float32] | None
 ) -> tuple[Codebook | None, str]:
-    """Read the pivots, made absolute; see `open_codes`."""
+    """Read the pivots with the centroid added; see `open_codes`."""
     offsets = _parts(file)
     pivots = read_bin(file, offsets[0], "<f4", "pivots")
     centroid = read_bin(file, offsets[1], "<f4", "centroid").ravel()
@@ -102,7 +102,7 @@ def _codebook(
 
 
 def _parts(file: MappedFile) -> list[int]:
-    """Return where the parts of the file begin, and where the last one ends."""
+    """Return the start of each part of the file, and the end of the last one."""
     offsets: list[int] = read_bin(file, 0, "<u8", "table of parts").ravel().tolist()
     if len(offsets) not in (_PARTS, _REARRANGED_PARTS):
         raise damaged_codes(
@@ -118,10 +118,10 @@ def _parts(file: MappedFile) -> list[int]:
 
 
 def codes_files(prefix: str) -> tuple[Path, Path]:
-    """Return the files that `open_codes` reads, but for the rotation."""
+    """Return the files that `open_codes` reads, except the rotation."""
     return Path(f"{prefix}_pq_pivots.bin"), Path(f"{prefix}_pq_compressed.bin")
 
 
 def rotation_file(prefix: str) -> Path:
-    """Return the file of the rotation, which only codes of rotated vectors have."""
+    """Return the file of the rotation, which exists only for codes of rotated vectors."""
     return Path(f"{prefix}_pq_pivots.bin_rotation_matrix.bin")

@@ -1,4 +1,4 @@
-"""A faiss file with an IndexHNSWFlat, an IndexNSGFlat or inverted lists, perhaps within an IndexIDMap."""
+"""Import of a faiss file with an IndexHNSWFlat, an IndexNSGFlat or inverted lists, perhaps in an IndexIDMap."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _ID_MAPS = ("IxMp", "IxM2")
 
 
 def open_faiss(path: str | Path) -> ImportedIndex | ImportedLists:
-    """Open a file that `faiss.write_index` wrote.
+    """Open a file written by `faiss.write_index`.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no such file.
     FormatError
-        If it is damaged, or holds another kind of index.
+        If it is damaged, or contains another kind of index.
     """
     file = FaissFile(path)
     kind = file.name("kind of index")
@@ -76,7 +76,7 @@ def _check_end(file: FaissFile) -> None:
 
 
 def _ids(file: FaissFile, outer: IndexHeader, n: int) -> NDArray[np.int64]:
-    """Read what an IndexIDMap calls the vectors."""
+    """Read the ids of an IndexIDMap."""
     begin = file.at
     ids = file.vector("<i8", "ids")
     if outer.n != n or len(ids) != n:
@@ -86,7 +86,7 @@ def _ids(file: FaissFile, outer: IndexHeader, n: int) -> NDArray[np.int64]:
 
 
 def _named(lists: ImportedLists, ids: NDArray[np.int64]) -> ImportedLists:
-    """Return lists whose own names are places among `ids`."""
+    """Return `lists` with ids replaced by the entries of `ids` at these places."""
 
     def names(number: int) -> NDArray[np.int64]:
         places = lists.names(number)

@@ -1,4 +1,4 @@
-"""Fields of a faiss index file, one after the other; nothing in it says where a field is but the fields before."""
+"""Sequential reader of the fields of a faiss index file, whose places follow only from the fields before."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 from indexmill.formats.imports.index import check_shape
 from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
 
-#: faiss's numbers of the metrics that are read here.
+#: Supported metrics by faiss's numbers.
 _METRICS = {0: "ip", 1: "l2"}
 #: Flat storage: by inner product, by l2, by another metric (or older).
 _FLAT = ("IxFI", "IxF2", "IxFl")
 
 
 class IndexHeader(NamedTuple):
-    """What every faiss index begins with.
+    """Header of every faiss index.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class IndexHeader(NamedTuple):
 
 
 class FaissFile:
-    """Reads fields in order.
+    """Reader of fields in order.
 
     Attributes
     ----------
@@ -69,18 +69,18 @@ class FaissFile:
         return self._file.array(self.at, dtype, shape, what)
 
     def array(self, dtype: DTypeLike, count: int, what: str) -> NDArray[Any]:
-        """Map `count` elements; raises as `vector` does."""
+        """Map `count` elements; raises errors as `vector`."""
         found = self.peek(dtype, count, what)
         self.at += found.nbytes
         return found
 
     def vector(self, dtype: DTypeLike, what: str, columns: int = 1) -> NDArray[Any]:
-        """Map a u64 length and as many elements, each of `columns` numbers.
+        """Map a u64 length and that number of elements, each of `columns` numbers.
 
         Raises
         ------
         CorruptFile
-            If they do not lie within the file.
+            If they exceed the file.
         """
         return self.array(dtype, self.number("<u8", f"{what}: length") * columns, what)
 
@@ -90,9 +90,9 @@ class FaissFile:
         Raises
         ------
         CorruptFile
-            If a value is impossible.
+            If a value is invalid.
         ForeignFile
-            If it measures by another metric than l2 and ip.
+            If the metric is not l2 or ip.
         """
         begin = self.at
         dim, n = self.number("<i4", "dimension"), self.number("<i8", "number of vectors")
@@ -113,14 +113,14 @@ class FaissFile:
         return self.flat_index(owner)[0]
 
     def flat_index(self, owner: IndexHeader) -> tuple[NDArray[np.float32], str]:
-        """Read a flat index with as many vectors as `owner`; returns them mapped, shape (n, dim), and its metric.
+        """Read a flat index with the vectors of `owner`; return them, mapped, shape (n, dim), and its metric.
 
         Raises
         ------
         CorruptFile
-            If it holds other numbers of vectors or components.
+            If the number of vectors or components differs.
         ForeignFile
-            If vectors are stored in another way.
+            If vectors are not stored in a flat index.
         """
         begin = self.at
         kind = self.name("storage of the vectors")

@@ -1,4 +1,4 @@
-"""The level-0 graph of faiss's IndexHNSWFlat: every vertex is in it, and a search on storage needs no other."""
+"""Level 0 of the graph in faiss's IndexHNSWFlat: it has every vertex, and a search on storage needs no other level."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lis
 from indexmill.formats.imports.mapped import damaged
 
 _NOBODY = np.uint32(0xFFFFFFFF)  # -1
-#: Fields after the lists: entry point, top level, two search parameters, one that is unused.
+#: Fields after the lists: entry point, top level, two search parameters and an unused one.
 _TAIL_FIELDS = 5
 
 
 class HnswLists:
-    """Lists of level 0: `width` places for each vertex, in front of those of its higher levels.
+    """Lists of level 0: `width` places for each vertex, before the places of its higher levels.
 
     Attributes
     ----------
@@ -27,12 +27,12 @@ class HnswLists:
     width : int
         Places of a list, 2 M.
     entry : int or None
-        Vertex that searches start at; None where one on a higher level leads to it.
+        Vertex where searches start; None if they start on a higher level.
 
     Raises
     ------
     CorruptFile
-        If the numbers in `file`, which is read up to the end of the graph, do not fit each other.
+        If the numbers in `file`, which is read up to the end of the graph, are inconsistent.
     """
 
     def __init__(self, file: FaissFile, n: int) -> None:
@@ -61,7 +61,7 @@ class HnswLists:
         self._check_offsets(levels, places)
 
     def _check_offsets(self, levels: NDArray[Any], places: NDArray[Any]) -> None:
-        """Each vertex has the places of its levels, one after the other."""
+        """Check that each vertex has the places of its levels, one after the other."""
         if self._offsets[0] != 0 or self._offsets[-1] != len(self._neighbours):
             ends = f"{self._offsets[0]:,} and {self._offsets[-1]:,}"
             raise damaged(self.path, "offsets: ends", f"0 and {len(self._neighbours):,}", ends)

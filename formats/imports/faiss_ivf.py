@@ -1,7 +1,7 @@
-"""A faiss file with an IndexIVFFlat, IndexIVFScalarQuantizer or IndexIVFPQ, perhaps behind the transforms of an export.
+"""Import of faiss's IndexIVFFlat, IndexIVFScalarQuantizer or IndexIVFPQ, perhaps with the transforms of an export.
 
-Lists are probed by l2 to the centroids, as ours are. An index of inner products is read where an export wrote it:
-then its centroids have the component that makes that so.
+Lists must be probed by l2 distances to centroids, as ours are. For inner product this requires the additional component
+that our export writes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ TRANSFORMED = "IxPT"
 _FLAT, _SCALAR, _PQ = "IwFl", "IwSq", "IwPQ"
 IVF_KINDS = (_FLAT, _SCALAR, _PQ)
 _NAMES = {_FLAT: "faiss-ivf-flat", _SCALAR: "faiss-ivf-sq", _PQ: "faiss-ivf-pq"}
-#: faiss's numbers of scalar quantizers that are read: eight bits over a range, and types kept as they are.
+#: Supported scalar quantizers by faiss's numbers: eight bits over a range, and plain types.
 _SQ8 = 0
 _KEPT = {4: "float16", 5: "uint8", 8: "int8"}
 _NORMALIZE, _REMAP = "VNrm", "RmDT"
 _MAP_HASHED = 2
-#: Lists, and bytes of a code, that a job of ours may ask for.
+#: Most lists, and most bytes of a code, of a job.
 _MOST_LISTS, _MOST_CHUNKS = 1 << 20, 512
 
 
 @dataclass(frozen=True)
 class _Transforms:
-    """What happens to a query: whether it gets length 1, and which of its components each one is, -1 for zero."""
+    """Transforms of a query: whether it is normalized, and the source of each component, -1 for zero."""
 
     user_dim: int
     unit: bool
@@ -42,14 +42,14 @@ class _Transforms:
 
 
 def read_lists(file: FaissFile, kind: str) -> ImportedLists:
-    """Read what follows the name of the kind of the outermost index.
+    """Read the index after the name of its outermost kind, `kind`.
 
     Raises
     ------
     CorruptFile
-        If the numbers do not fit each other.
+        If its numbers are inconsistent.
     ForeignFile
-        If it is an index that has no place among ours.
+        If it is an unsupported index.
     """
     transforms = _Transforms(0, False, None)
     if kind == TRANSFORMED:
@@ -79,7 +79,7 @@ def read_lists(file: FaissFile, kind: str) -> ImportedLists:
     if not np.isfinite(stored).all():
         raise damaged(file.path, f"byte {begin}: centroids", "finite numbers", "NaN or infinity")
     shared = Centroids(stored, dtype, metric, 0.0, header.n, 1, codec, scale, codebook)
-    sign = np.uint8(0x80 if codec == "flat" and dtype == "int8" else 0)  # faiss turns the sign bit
+    sign = np.uint8(0x80 if codec == "flat" and dtype == "int8" else 0)  # faiss flips the sign bit
     return ImportedLists(
         _NAMES[kind], (file.path, *lists.files), shared, lists.sizes, lists.names,
         lambda number, chosen: lists.codes(number, chosen) ^ sign,
@@ -109,13 +109,13 @@ def _read_transforms(file: FaissFile) -> _Transforms:
 
 
 def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str) -> NDArray[np.int64]:
-    """Return which of our stored components each of faiss's is, -1 for one that only makes chunks alike."""
+    """Return our stored component for each component of faiss; -1 for padding of chunks."""
     if transforms.places is None:
         return np.arange(dim)
     if len(transforms.places) != dim:
         raise damaged(file.path, "components after the transforms", dim, len(transforms.places))
     components = transforms.places.copy()
-    if metric == "ip":  # the component that it adds follows the others: the first zero behind them
+    if metric == "ip":  # the additional component is the first zero after the others
         behind = np.flatnonzero(components >= 0)[-1] + 1
         if behind == dim:
             raise _not_read(file, file.at, "the component that ip adds behind the others", "none")
@@ -126,7 +126,7 @@ def _components(file: FaissFile, transforms: _Transforms, dim: int, metric: str)
 def _read_codec(
     file: FaissFile, kind: str, dim: int, components: NDArray[np.int64]
 ) -> tuple[Codec, str, NDArray[np.float32] | None, Codebook | None, int]:
-    """Read what a row means: codec, type of components, scale, codebook, bytes of a row."""
+    """Read the encoding of rows: codec, type of components, scale, codebook, bytes of a row."""
     if kind != _PQ and (components < 0).any():
         raise _not_read(file, file.at, "chunks that are made alike in an index of codes alone", kind)
     if kind == _FLAT:
@@ -185,7 +185,7 @@ def _read_scalar_quantizer(
 
 
 def _skip_map(file: FaissFile) -> None:
-    """Pass the map from ids to lists, if there is one."""
+    """Skip the map from ids to lists, if there is one."""
     kind = file.number("u1", "kind of the map")
     file.vector("<i8", "map from ids to lists")
     if kind == _MAP_HASHED:

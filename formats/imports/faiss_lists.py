@@ -1,4 +1,4 @@
-"""Inverted lists of a faiss file: in it one after the other, or in a file beside it."""
+"""Inverted lists of a faiss file, in the file itself or in another one next to it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _ID = 8
 
 
 class InvertedLists:
-    """Lists, mapped.
+    """Mapped inverted lists.
 
     Attributes
     ----------
     sizes : int64 array, shape (n_lists,)
     files : tuple of Path
-        Files beside the one that was read.
+        Other files that hold lists.
 
     Raises
     ------
     CorruptFile
-        If the numbers in `file`, which is read up to the end of the lists, do not fit each other.
+        If the numbers in `file`, which is read up to the end of the lists, are inconsistent.
     ForeignFile
-        If lists are kept in another way.
+        If lists are stored in an unsupported way.
     InputError
         If the file of the lists is missing.
     """
@@ -63,13 +63,13 @@ class InvertedLists:
         if kind == "full":
             sizes = numbers
         elif kind == "sprs" and not len(numbers) % 2:
-            lists, some = numbers[::2], numbers[1::2]
+            lists, list_sizes = numbers[::2], numbers[1::2]
             if len(lists) and int(lists.max()) >= n_lists:
                 raise damaged(
                     file.path, f"byte {begin}: lists", f"numbers below {n_lists:,}", int(lists.max())
                 )
             sizes = np.zeros(n_lists, np.uint64)
-            sizes[lists.astype(np.int64)] = some
+            sizes[lists.astype(np.int64)] = list_sizes
         else:
             raise damaged(file.path, f"byte {begin}: how sizes are written", "'full' or 'sprs'", repr(kind))
         self._set_sizes(file, sizes, n_lists, file.left)
@@ -85,7 +85,7 @@ class InvertedLists:
         file.vector("<u8", "free places: numbers", 2)
         name = bytes(file.vector(np.uint8, "name of the file of the lists")).decode("utf-8", "replace")
         size = file.number("<u8", "size of the file of the lists")
-        beside = file.path.parent / Path(name).name  # as IO_FLAG_ONDISK_SAME_DIR has it: files may have moved
+        beside = file.path.parent / Path(name).name  # as with IO_FLAG_ONDISK_SAME_DIR: files may have moved
         mapped = MappedFile(beside)
         if mapped.size < size:
             raise damaged(beside, "size of the file", f"{size:,} bytes", f"{mapped.size:,}")
@@ -115,13 +115,13 @@ class InvertedLists:
         self.sizes = sizes.astype(np.int64)
 
     def names(self, number: int) -> NDArray[np.int64]:
-        """Return what faiss calls the vectors of a list, int64 (size,)."""
+        """Return faiss's ids of the vectors of a list, int64 (size,)."""
         at = int(self._begins[number] - self._origin + self._rooms[number] * self._code_bytes)
         found: NDArray[np.int64] = self._bytes[at : at + int(self.sizes[number]) * _ID].view("<i8")
         return found
 
     def codes(self, number: int, chosen: NDArray[Any]) -> NDArray[np.uint8]:
-        """Return some codes of a list, by their places, uint8 (m, code_bytes)."""
+        """Return the codes at the `chosen` places of a list, uint8 (m, code_bytes)."""
         at = int(self._begins[number] - self._origin)
         codes = self._bytes[at : at + int(self.sizes[number]) * self._code_bytes]
         found: NDArray[np.uint8] = codes.reshape(-1, self._code_bytes)[chosen]

@@ -1,4 +1,4 @@
-"""The graph of faiss's IndexNSGFlat: lists one after the other, each closed by -1."""
+"""Graph of faiss's IndexNSGFlat: consecutive lists, each terminated by -1."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lis
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 
 _CLOSED = -1
-#: How the k-nearest-neighbour graph was built: four numbers behind K and one byte.
+#: Parameters of the k-nearest-neighbour graph: K, one byte, and four numbers.
 _BUILD_BYTES = 4 + 1 + 4 * 4
-#: Numbers read at a time while the ends of lists are looked for.
+#: Numbers read at a time in the search for the ends of lists.
 _STEP = 1 << 20
 
 
 class NsgLists:
-    """The lists, whose ends are found once, when the file is opened. Memory: 8 bytes a vertex.
+    """Neighbour lists, whose ends are found when the file is opened. Memory: 8 bytes a vertex.
 
     Attributes
     ----------
     path : Path
     entry : int
-        Vertex that searches start at.
+        Vertex where searches start.
     width : int
-        R, neighbours a list may have.
+        R, most neighbours of a list.
 
     Raises
     ------
     CorruptFile
-        If the numbers in `file`, which is read up to the end of the graph, do not fit each other.
+        If the numbers in `file`, which is read up to the end of the graph, are inconsistent.
     ForeignFile
         If the graph was never built.
     """
@@ -66,7 +66,7 @@ class NsgLists:
         file.at += self._numbers.nbytes
 
     def _find_ends(self, file: FaissFile) -> NDArray[np.int64]:
-        """Return where each list is closed, in numbers from the first."""
+        """Return the place of the -1 after each list, counted in numbers from the first."""
         most = min(file.left // 4, self._n * (self.width + 1))
         numbers = file.peek("<i4", most, "lists")
         ends = np.empty(self._n, np.int64)

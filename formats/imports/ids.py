@@ -1,4 +1,4 @@
-"""User ids for an index whose own files have none: a file with one id a vector, in the order of the vectors."""
+"""User ids for an imported index without ids, from a file with one id for each vector, in their order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_id_file(path: str | Path, column: str | None = None) -> tuple[pa.Array,
     Parameters
     ----------
     column : str, optional
-        Column of a Parquet file; by default the only one.
+        Column of a Parquet file; by default the only column.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def read_id_file(path: str | Path, column: str | None = None) -> tuple[pa.Array,
     Raises
     ------
     InputError
-        If the file cannot be read or holds no ids.
+        If the file cannot be read, or has no ids.
     CorruptFile
         If it is a damaged .tags file.
     """
@@ -56,7 +56,7 @@ def read_id_file(path: str | Path, column: str | None = None) -> tuple[pa.Array,
 
 
 def as_ids(found: pa.Array, name: str) -> tuple[pa.Array, str]:
-    """Return ids in the type that an index keeps them in, and its name; raises as `read_id_file` does."""
+    """Return ids in the type of ids.imx, and its name; raises errors as `read_id_file`."""
     id_type = id_type_of(found.type, name)
     return cast_ids(found, id_type, name, 0), id_type
 

@@ -1,4 +1,4 @@
-"""What every index of another program is to us: vectors, neighbour lists, and what else could be read."""
+"""The common form of imported graph indexes: vectors, neighbour lists, and optional parts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from indexmill.formats.imports.mapped import damaged
 from indexmill.formats.sources.file import RowBlock, Vectors, take_by_runs
 from indexmill.formats.sources.joined import MAX_DIM
 
-#: Vertices whose lists are read at a time, at most.
+#: Most vertices whose lists are read at a time.
 BLOCK_VERTICES = 8192
-#: Slots are u32 inside one graph.
+#: Most vertices of a graph, whose slots are u32.
 MAX_VERTICES = 2**32 - 2
 
 
@@ -30,9 +30,9 @@ class ListBlock(NamedTuple):
     Attributes
     ----------
     first : int
-        Vertex of row 0.
+        Vertex of the first row.
     neighbours : uint32 array, shape (m, width)
-        What stands beyond a vertex's degree means nothing.
+        Entries beyond a vertex's degree are undefined.
     degrees : int32 array, shape (m,)
     """
 
@@ -42,30 +42,30 @@ class ListBlock(NamedTuple):
 
 
 class NeighbourLists(Protocol):
-    """The graph of an index, read from front to back.
+    """Graph of an index, read from front to back.
 
     Attributes
     ----------
     width : int
-        Neighbours a list can hold, 1 to 512.
+        Most neighbours of a list, 1 to 512.
     """
 
     width: int
 
     def blocks(self) -> Iterator[ListBlock]:
-        """Yield all lists, every neighbour found to be a vertex.
+        """Yield all lists, every neighbour checked to be a vertex.
 
         Raises
         ------
         CorruptFile
-            Naming file, vertex and offset.
+            On an invalid degree or neighbour; the message names file, vertex and offset.
         """
         ...
 
 
 @dataclass
 class ImportedVectors:
-    """The vectors of an index, as a `VectorFile`; `pipeline.kinds.common.ingest` checks their values.
+    """Vectors of an index, as a `VectorFile`; `pipeline.kinds.common.ingest` checks their values.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class ImportedVectors:
     read : callable
         ``read(first, last)`` returns rows [first, last), shape (last - first, dim).
     ids : pyarrow.Array or None
-        User ids, one a row.
+        User ids, one for each row.
     id_type : str
     """
 
@@ -102,18 +102,18 @@ class ImportedVectors:
 
 @dataclass(frozen=True)
 class ImportedCodes:
-    """A product quantizer and one code a vector.
+    """A product quantizer, and one code for each vector.
 
     Attributes
     ----------
     path : Path
         File of the codes.
     codebook : Codebook
-        In the terms of the vectors: a centre that codes are relative to is added to the pivots.
-        It may lack the component that inner product adds.
+        For the vectors themselves: a centre that codes are relative to is added to the pivots. The component that inner
+        product adds may be missing.
     codes : uint8 array, shape (n, M), mapped
     begin : int
-        Byte of the first code in the file.
+        Offset of the first code in the file.
     """
 
     path: Path
@@ -124,7 +124,7 @@ class ImportedCodes:
 
 @dataclass(frozen=True)
 class ImportedEntries:
-    """Centroids, float32 (c, dim), and the vertices, uint32 (c,), that searches near them start at."""
+    """Centroids, float32 (c, dim), and the vertices, uint32 (c,), where searches near them start."""
 
     centroids: NDArray[np.float32]
     vertices: NDArray[np.uint32]
@@ -132,28 +132,27 @@ class ImportedEntries:
 
 @dataclass(frozen=True)
 class ImportedIndex:
-    """An index as another program left it.
+    """A graph index of another program.
 
     Attributes
     ----------
     kind : str
-        What the manifest calls it: ``diskann``, ``diskann-memory``, ``faiss-hnsw``, ``faiss-nsg``, ``svs`` or
-        ``jvector``.
+        Name in the manifest: ``diskann``, ``diskann-memory``, ``faiss-hnsw``, ``faiss-nsg``, ``svs`` or ``jvector``.
     files : tuple of Path
-        All that was read.
+        All files read.
     metric : str or None
-        What the files say; None where they do not.
+        Metric in the files; None if they have none.
     metric_hint : str or None
-        Where a file says in a way that differs between programs that it is another than l2, and what it has there.
+        Place and value of a number that means another metric than l2, but a different one in each program.
     vectors : ImportedVectors
-        As the user gave them, as far as the files can tell.
+        The user's vectors, as far as the files show.
     lists : NeighbourLists
     entry : int or None
-        Vertex that searches start at, and that the others should be reachable from.
+        Vertex where searches start, from which all others should be reachable.
     entries : ImportedEntries or None
     codes : ImportedCodes or None
     no_codes : str
-        Why there are none.
+        Why there are no codes.
     """
 
     kind: str
@@ -169,12 +168,12 @@ class ImportedIndex:
 
 
 def check_shape(path: Path, n: int, dim: int) -> None:
-    """Refuse sizes that no index of ours can have, before anything is computed from them.
+    """Check that an index of ours can have these sizes, before anything is computed from them.
 
     Raises
     ------
     CorruptFile
-        If there is no vector, or the dimension is none.
+        If there are no vectors, or the dimension is out of range.
     InputError
         If there are more vectors than slots.
     """
@@ -187,11 +186,12 @@ def check_shape(path: Path, n: int, dim: int) -> None:
 
 
 def check_width(path: Path, width: int, what: str) -> None:
-    """Refuse lists that a node of ours cannot hold.
+    """Check that a node of ours can hold lists of this width.
 
     Raises
     ------
     CorruptFile
+        If it cannot.
     """
     if not 1 <= width <= MAX_DEGREE:
         raise damaged(path, what, f"1 to {MAX_DEGREE}", f"{width:,}")
@@ -203,12 +203,12 @@ def check_lists(path: Path, block: ListBlock, n: int, offset: Callable[[int, int
     Parameters
     ----------
     offset : callable
-        ``offset(vertex, j)``: byte of the vertex's j-th neighbour in the file; of its degree for j = -1.
+        ``offset(vertex, j)``: offset in the file of the vertex's j-th neighbour, or of its degree for j = -1.
 
     Raises
     ------
     CorruptFile
-        Naming the first vertex that has another list.
+        If not; the message names the first such vertex.
     """
     first, neighbours, degrees = block
     width = neighbours.shape[1]

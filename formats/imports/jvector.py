@@ -1,4 +1,4 @@
-"""JVector's on-disk graph, version 3, whose nodes hold their vectors, and the codes beside it; big-endian."""
+"""Import of JVector's on-disk graph, version 3, with vectors in the nodes, and of its codes; big-endian."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _HEADER_BYTES = 7 * 4
 
 
 def open_jvector(path: str | Path, with_codes: bool = True) -> ImportedIndex:
-    """Open what ``OnDiskGraphIndexWriter`` of JVector 3 wrote, or `indexmill export --to jvector`.
+    """Open a file written by ``OnDiskGraphIndexWriter`` of JVector 3, or by `indexmill export --to jvector`.
 
     Parameters
     ----------
     with_codes : bool
-        Whether codes that lie beside the graph are read.
+        Whether to read the codes in the file next to the graph.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no such file.
     FormatError
-        If it is damaged, or of another version or with other features.
+        If it is damaged, or has another version or other features.
     """
     nodes = JvectorNodes(Path(path))
     codes, reason = None, "others were asked for"
@@ -56,12 +56,13 @@ def open_jvector(path: str | Path, with_codes: bool = True) -> ImportedIndex:
 
 
 class JvectorNodes:
-    """The nodes of the file.
+    """Nodes of the file.
 
     Attributes
     ----------
     path : Path
     n, dim, entry, width : int
+        Number of vectors, their components, vertex where searches start, and most neighbours of a node.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""JVector's product quantizer and codes, the ``.pqv`` file beside a graph; big-endian (docs/formats/foreign.md)."""
+"""JVector's product quantizer and codes, the ``.pqv`` file next to a graph; big-endian (docs/formats/foreign.md)."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from indexmill.formats.imports.mapped import MappedFile, damaged_codes, not_such
 
 SUFFIX = ".pqv"
 _MAGIC = 0x75EC4012
-#: Versions that say how directions are weighed; JVector 3 writes the first, JVector 4 any of them.
+#: Versions of the file, which has a weight of directions; JVector 3 writes the oldest, JVector 4 any of them.
 _OLDEST, _NEWEST = 3, 6
 
 
 def open_codes(graph: Path, n: int, dim: int) -> tuple[ImportedCodes | None, str]:
-    """Open the codes beside a graph of `n` vectors of `dim` components: the file of the same name with ``.pqv``.
+    """Open the codes of a graph of `n` vectors of `dim` components: the file of the same name with ``.pqv``.
 
-    Where distances are measured after a centre is subtracted, it is added to the pivots, as
-    `diskann_pq.open_codes` does. How directions were weighed when codes were chosen does not change what they mean.
+    If a centre is subtracted before distances are measured, it is added to the pivots, as in `diskann_pq.open_codes`.
+    The weight of directions in the choice of codes does not change their meaning.
 
     Returns
     -------
     codes : ImportedCodes or None
     reason : str
-        Why there are none.
+        Why there are no codes.
 
     Raises
     ------
     FormatError
-        If the file is damaged, of another kind, or not of this graph.
+        If the file is damaged, of another kind, or of another graph.
     """
     path = graph.with_suffix(SUFFIX)
     if not path.is_file():
@@ -60,7 +60,7 @@ def open_codes(graph: Path, n: int, dim: int) -> tuple[ImportedCodes | None, str
 
 
 def _codebook(file: MappedFile, at: int, centre: NDArray[np.float32]) -> tuple[Codebook, int]:
-    """Read what begins at byte `at`, made absolute; return it, and where it ends."""
+    """Read the codebook at byte `at`, with the centre added to its pivots; return it and its end."""
     dim, n_chunks = len(centre), file.number(at, ">u4", "number of chunks")
     if not 1 <= n_chunks <= dim:
         raise damaged_codes(file.path, f"byte {at}: number of chunks", f"1 to {dim}", f"{n_chunks:,}")
@@ -68,7 +68,7 @@ def _codebook(file: MappedFile, at: int, centre: NDArray[np.float32]) -> tuple[C
     if sizes.min() < 1 or sizes.sum() != dim:
         expected = f"positive numbers that add up to {dim}"
         raise damaged_codes(file.path, f"byte {at + 4}: sizes of the chunks", expected, sizes.tolist())
-    at += 8 + 4 * n_chunks  # behind the weight
+    at += 8 + 4 * n_chunks  # after the weight
     n_centres = file.number(at, ">u4", "number of centres")
     if not 1 <= n_centres <= MAX_CENTRES:
         raise damaged_codes(

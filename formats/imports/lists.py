@@ -1,4 +1,4 @@
-"""What an index of inverted lists of another program is to us."""
+"""The common form of imported indexes of inverted lists."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from indexmill.formats.ivf.centroids import Centroids
 
 @dataclass(frozen=True)
 class ImportedLists:
-    """Inverted lists as another program left them.
+    """Inverted lists of another program.
 
     Attributes
     ----------
     kind : str
-        What the manifest calls it: ``faiss-ivf-flat``, ``faiss-ivf-sq`` or ``faiss-ivf-pq``.
+        Name in the manifest: ``faiss-ivf-flat``, ``faiss-ivf-sq`` or ``faiss-ivf-pq``.
     files : tuple of Path
-        All that was read.
+        All files read.
     shared : Centroids
-        In our terms, as one batch; `max_norm` is not known yet, nor whether vectors stand in several lists:
-        `n_vectors` counts rows.
+        Centroids and codec of an index with one batch. `max_norm` is still unknown, as is whether vectors are in
+        several lists: `n_vectors` counts rows.
     sizes : int64 array, shape (n_lists,)
-        Rows of each list.
+        Number of rows of each list.
     names : callable
-        ``names(number)``: what the program calls the vectors of a list, int64 (size,), mapped.
+        ``names(number)``: the program's ids of the vectors of a list, int64 (size,), mapped.
     rows : callable
-        ``rows(number, chosen)``: some rows of a list, by their places, as our lists keep them: uint8 (m, row_bytes).
+        ``rows(number, chosen)``: the rows at the chosen places of a list, in our encoding: uint8 (m, row_bytes).
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A file of another program, mapped; what its header promises is checked against its size before it is touched."""
+"""Mapped files of other programs, whose stated sizes are checked against the file before data is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from indexmill.formats.errors import CorruptFile, ForeignFile, InputError
 
 
 def damaged(path: str | Path, where: str, expected: object, got: object, beside: str = "") -> CorruptFile:
-    """Return the error for bytes of `path` that no such file can hold; `beside` is what else can be done."""
+    """Return the error for invalid bytes of `path`; `beside` is a further remedy."""
     error = CorruptFile(
         f"{path}: {where}: expected {expected}, got {got}; copy the file again, or write the index again{beside}"
     )
@@ -24,19 +24,19 @@ def damaged(path: str | Path, where: str, expected: object, got: object, beside:
     return error
 
 
-#: `damaged` for files of codes, which an import can do without.
+#: `damaged` for files of codes, which an import does not need.
 damaged_codes = partial(damaged, beside=", or train codes with --pq-bytes")
 
 
 def not_such_a_file(path: str | Path, where: str, expected: object, got: object, action: str) -> ForeignFile:
-    """Return the error for a file that is another than was asked for, or of a kind that is not read here."""
+    """Return the error for another file than requested, or for an unsupported kind."""
     error = ForeignFile(f"{path}: {where}: expected {expected}, got {got}; {action}")
     error.path = str(path)
     return error
 
 
 class MappedFile:
-    """Bytes of one file, read through the page cache.
+    """A file mapped through the page cache.
 
     Attributes
     ----------
@@ -62,21 +62,21 @@ class MappedFile:
         self._bytes = np.memmap(self.path, np.uint8, "r")
 
     def array(self, offset: int, dtype: DTypeLike, shape: int | Sequence[int], what: str) -> NDArray[Any]:
-        """Map an array, which need not be aligned.
+        """Map an array, aligned or not.
 
         Parameters
         ----------
         offset : int
-            Of its first byte.
+            Offset of the first byte.
         shape : int or sequence of int
             Not negative.
         what : str
-            For the error.
+            Name of the array in the error.
 
         Raises
         ------
         CorruptFile
-            If it does not lie within the file.
+            If it exceeds the file.
         """
         kind = np.dtype(dtype)
         dims = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -93,15 +93,16 @@ class MappedFile:
         return found
 
     def number(self, offset: int, dtype: DTypeLike, what: str) -> int:
-        """Return one integer; raises as `array` does."""
+        """Return one integer; raises errors as `array`."""
         return int(self.array(offset, dtype, 1, what)[0])
 
     def check_size(self, expected: int, arithmetic: str) -> None:
-        """Refuse a file that is longer or shorter than its header says.
+        """Check the size of the file against that in its header.
 
         Raises
         ------
         CorruptFile
+            If they differ.
         """
         if self.size != expected:
             raise damaged(

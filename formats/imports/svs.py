@@ -1,4 +1,4 @@
-"""A Vamana index of Intel's Scalable Vector Search: directories ``config``, ``graph`` and ``data``."""
+"""Import of a Vamana index of Intel's Scalable Vector Search: directories ``config``, ``graph`` and ``data``."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _DTYPES = ("float32", "float16", "uint8", "int8")
 
 
 def open_svs(folder: str | Path) -> ImportedIndex:
-    """Open what ``svs.Vamana.save`` wrote: `folder` holds its three directories under these names.
+    """Open an index written by ``svs.Vamana.save``, whose three directories are in `folder`.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is no such index.
     FormatError
-        If it is damaged, or holds vectors in another form than uncompressed.
+        If it is damaged, or its vectors are compressed.
     """
     folder = Path(folder)
     parts = {name: folder / name / _CONFIG for name in ("config", "graph", "data")}
@@ -82,7 +82,7 @@ def open_svs(folder: str | Path) -> ImportedIndex:
 
 
 class SvsLists:
-    """The graph: a row a vertex, its degree and `width` neighbours.
+    """Graph with one row for each vertex: its degree and `width` neighbours.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class SvsLists:
 
 
 def _open_rows(path: Path, n: int, columns: int, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Map a binary file, shape (n, columns), whose header says the same."""
+    """Map a binary file, shape (n, columns), after checking its header."""
     file = MappedFile(path)
     magic = file.number(0, "<u8", "header")
     if magic != _MAGIC:
@@ -123,7 +123,7 @@ def _open_rows(path: Path, n: int, columns: int, dtype: np.dtype[Any], what: str
 
 
 def _table(path: Path, schema: str) -> dict[str, Any]:
-    """Return table ``object`` of a TOML file that follows `schema`."""
+    """Return table ``object`` of a TOML file, after checking that it follows `schema`."""
     try:
         table = tomllib.loads(path.read_text("utf-8")).get("object")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -146,7 +146,7 @@ def _key(path: Path, table: dict[str, Any], name: str, kind: type) -> Any:
 
 
 def _file_name(path: Path, table: dict[str, Any]) -> str:
-    """Return the file that a TOML file names, which stands beside it: an index may come from a stranger."""
+    """Return the name of the file in a TOML file, which must be in the same directory: the index is not trusted."""
     name = _key(path, table, "binary_file", str)
     if not name or Path(name).name != name:
         raise damaged(path, "key 'binary_file'", "the name of a file beside it", repr(name))

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.index.sealed import (
-    MANIFEST_NAME,
-    RUN_NAME,
     FileEntry,
     build_id,
     check_size,
@@ -28,9 +27,7 @@ __all__ = [
     "GRAPH_FILES",
     "IVF_FILES",
     "LSH_FILES",
-    "MANIFEST_NAME",
     "REQUIRED_FILES",
-    "RUN_NAME",
     "FileEntry",
     "Manifest",
     "build_id",

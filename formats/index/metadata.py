@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 
 from indexmill.formats.errors import CorruptFile
 
-METADATA_NAME = "metadata.parquet"
-
 
 def read_metadata(file: BinaryIO, path: str | Path, sha256: str) -> pa.Table:
     """Read the whole table from an open file, after comparing its digest with the manifest's.

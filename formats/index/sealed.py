@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
 from indexmill.formats.pagefile.atomic import fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, corrupt
 from indexmill.formats.pagefile.reader import content_digest
 from indexmill.formats.pagefile.writer import stamp_build_id
 
-MANIFEST_NAME = "manifest.json"
-RUN_NAME = "run.json"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 

@@ -20,7 +20,7 @@ _MASK = np.uint64((1 << OFFSET_BITS) - 1)
 def read_blocks(
     index: LshFiles, numbers: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """Yield blocks and their numbers, in the order of `numbers`, up to `_STEP_BYTES` of adjacent blocks at a time."""
+    """Yield blocks and their numbers, in the order of `numbers`, up to `_STEP_BYTES` of consecutive blocks each."""
     step = _STEP_BYTES // index.shape.block_bytes
     cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
     for run in np.split(numbers, cuts):

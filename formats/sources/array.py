@@ -33,8 +33,7 @@ def open_npy(file: InputFile) -> FixedRowFile:
     expected = offset + math.prod(shape) * stored.itemsize
     if size != expected:
         raise InputError(
-            f"{file.name}: header says shape {shape} of {stored}, so expected {offset} + {shape[0]} x "
-            f"{shape[1]} x "
+            f"{file.name}: header says shape {shape} of {stored}, so expected {offset} + {shape[0]} x {shape[1]} x "
             f"{stored.itemsize} = {expected:,} bytes; got {size:,}; the file is truncated or damaged"
         )
     if fortran and min(shape) > 1:

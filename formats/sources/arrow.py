@@ -34,9 +34,8 @@ class IpcPieces:
         with reading(self.name, _KIND), self._open() as handle:
             if handle.read_at(len(_MAGIC), 0) != _MAGIC:
                 raise InputError(
-                    f"{self.name}: does not start with {_MAGIC.decode()}; expected an Arrow IPC file "
-                    "(Feather V2), not "
-                    "a stream; write it with pyarrow.ipc.new_file or pyarrow.feather.write_feather"
+                    f"{self.name}: does not start with {_MAGIC.decode()}; expected an Arrow IPC file (Feather V2), "
+                    "not a stream; write it with pyarrow.ipc.new_file or pyarrow.feather.write_feather"
                 )
             reader = pa.ipc.open_file(handle)
             self.schema = reader.schema

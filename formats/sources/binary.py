@@ -123,8 +123,7 @@ def open_vecs(file: InputFile) -> FixedRowFile:
     row_bytes = 4 + dim * stored.itemsize
     if size % row_bytes:
         raise InputError(
-            f"{file.name}: {size:,} bytes; row 0 has dimension {dim}, so a row takes 4 + {dim} x "
-            f"{stored.itemsize} = "
+            f"{file.name}: {size:,} bytes; row 0 has dimension {dim}, so a row takes 4 + {dim} x {stored.itemsize} = "
             f"{row_bytes:,} bytes; expected a multiple of that, got {size // row_bytes:,} rows and "
             f"{size % row_bytes:,} bytes more; the file is truncated or its rows differ in dimension"
         )
@@ -152,8 +151,7 @@ def open_bin(file: InputFile) -> FixedRowFile:
     expected = 8 + n_rows * dim * stored.itemsize
     if size != expected:
         raise InputError(
-            f"{file.name}: header says {n_rows:,} rows x {dim:,} dimensions, so expected 8 + {n_rows} x "
-            f"{dim} x "
+            f"{file.name}: header says {n_rows:,} rows x {dim:,} dimensions, so expected 8 + {n_rows} x {dim} x "
             f"{stored.itemsize} = {expected:,} bytes; got {size:,}; the file is truncated or of another type"
         )
     if n_rows and not dim:

@@ -113,8 +113,7 @@ def narrow(
     if lost.any() and (lost := lost & np.isfinite(values)).any():
         row, component = np.argwhere(lost)[0]
         raise InputError(
-            f"{name}: row {rows[row]}: component {component} is {values[row, component]!s}, which overflows "
-            "float32; "
+            f"{name}: row {rows[row]}: component {component} is {values[row, component]!s}, which overflows float32; "
             f"expected at most {np.finfo(np.float32).max:.3g} in magnitude; scale the vectors"
         )
     return out

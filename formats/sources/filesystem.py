@@ -76,8 +76,7 @@ def reading(name: str, kind: str, *others: type[Exception]) -> Iterator[None]:
         raise InputError(f"{name}: not found; expected {kind}; check the path") from error
     except (OSError, pa.ArrowException, EOFError, UnicodeDecodeError, *others) as error:
         raise InputError(
-            f"{name}: cannot be read as {kind} ({_first_line(error)}); the file may be truncated, damaged or "
-            "of "
+            f"{name}: cannot be read as {kind} ({_first_line(error)}); the file may be truncated, damaged or of "
             "another type than its suffix says; write it again"
         ) from error
 

@@ -93,9 +93,8 @@ def _check_header(name: str, header: bytes, size: int) -> tuple[int, int]:
             "; it seems to hold ids without distances" if size == _HEADER_BYTES + n_queries * k * 4 else ""
         )
         raise InputError(
-            f"{name}: header says {n_queries:,} queries x {k:,} neighbours, so expected 8 + {n_queries} x "
-            f"{k} x (4 + 4) "
-            f"= {expected:,} bytes; got {size:,}{without}; is this a ground-truth file?"
+            f"{name}: header says {n_queries:,} queries x {k:,} neighbours, so expected 8 + {n_queries} x {k} x (4 + "
+            f"4) = {expected:,} bytes; got {size:,}{without}; is this a ground-truth file?"
         )
     if not n_queries or not k:
         raise InputError(

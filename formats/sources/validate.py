@@ -48,8 +48,7 @@ def check_batch(batch: VectorBatch, metric: str) -> None:
         zero = rows[~vectors[rows].any(axis=1)]
         if len(zero):
             raise InputError(
-                f"{batch.path}: row {batch.first_row + int(zero[0])}: zero vector; expected a direction, "
-                "which "
+                f"{batch.path}: row {batch.first_row + int(zero[0])}: zero vector; expected a direction, which "
                 "metric cosine needs; remove the row or use metric l2"
             )
 
@@ -64,8 +63,7 @@ def _refuse_row(batch: VectorBatch, i: int) -> None:
         )
     length = float(np.linalg.norm(vector.astype(np.float64)))
     raise InputError(
-        f"{where}: length {length:.3g}; expected at most {_LARGEST_SQUARED_NORM**0.5:.3g}, beyond which "
-        "squared "
+        f"{where}: length {length:.3g}; expected at most {_LARGEST_SQUARED_NORM**0.5:.3g}, beyond which squared "
         "distances overflow float32; scale the vectors"
     )
 

@@ -22,7 +22,7 @@ def open_files(
     InputError
         As `open_source`, and if a path is an index.
     """
-    from indexmill.formats.index.manifest import MANIFEST_NAME
+    from indexmill.formats.index.names import MANIFEST_NAME
     from indexmill.formats.sources.source import open_source
 
     for path in paths:

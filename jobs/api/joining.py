@@ -134,7 +134,7 @@ def truth_of(
         A subclass that says what to change.
     """
     size = _memory(memory)
-    from indexmill.formats.index.manifest import MANIFEST_NAME
+    from indexmill.formats.index.names import MANIFEST_NAME
     from indexmill.formats.sources.source import open_source
     from indexmill.pipeline.join.truth import truth_of_index, truth_of_vectors
 

@@ -107,7 +107,8 @@ def load_manifest(path: Path, kinds: Collection[str] = tuple(KINDS)) -> dict[str
     InputError, FormatError
         As `open_index`.
     """
-    from indexmill.formats.index.manifest import MANIFEST_NAME, read_manifest
+    from indexmill.formats.index.manifest import read_manifest
+    from indexmill.formats.index.names import MANIFEST_NAME
     from indexmill.formats.pagefile.frame import corrupt
 
     check_is_index(path)

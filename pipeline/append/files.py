@@ -19,7 +19,7 @@ from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, writ
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.pipeline.append.addition import Addition
 from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.opened import OpenedIndex

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.sources.file import Vectors
 from indexmill.formats.sources.source import DEFAULT_BATCH_ROWS, VectorBatch, VectorSource
 from indexmill.formats.sources.validate import check_batch

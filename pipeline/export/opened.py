@@ -21,8 +21,8 @@ from indexmill.formats.exports.rows import ExportedRows, Ids
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
-from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, check_size, file_sha256, parse_manifest
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.manifest import Manifest, check_size, file_sha256, parse_manifest
+from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.ivf.lists import ListReader

@@ -20,7 +20,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.index.manifest import MANIFEST_NAME, Manifest, parse_manifest
+from indexmill.formats.index.manifest import Manifest, parse_manifest
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock, publish

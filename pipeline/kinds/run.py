@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from indexmill.formats.errors import IndexmillError
-from indexmill.formats.index.manifest import MANIFEST_NAME
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.pagefile.atomic import write_json_atomic
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress

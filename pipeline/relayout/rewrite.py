@@ -23,7 +23,7 @@ from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, writ
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.layout.order import Adjacency, invert
 from indexmill.pipeline.execution.allocator import give_back

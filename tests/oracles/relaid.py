@@ -18,7 +18,7 @@ from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, writ
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import seal_files, write_manifest
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.names import METADATA_NAME
 
 
 def write_relaid(source: Path, target: Path, order: NDArray[np.integer]) -> None:

@@ -8,14 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.index.manifest import (
-    LSH_FILES,
-    MANIFEST_NAME,
-    Manifest,
-    parse_manifest,
-    seal_files,
-    write_manifest,
-)
+from indexmill.formats.index.manifest import LSH_FILES, Manifest, parse_manifest, seal_files, write_manifest
+from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.pagefile.frame import checksum, page_checksums, pages_for
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError, InputError
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.formats.sources.source import VectorBatch, VectorSource
 from indexmill.formats.sources.validate import check_batch, check_unique_ids

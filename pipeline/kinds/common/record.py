@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest, seal_files
-from indexmill.formats.index.metadata import METADATA_NAME
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.parameters import KindParameters

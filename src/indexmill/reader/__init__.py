@@ -1,1 +1,4 @@
-"""The native reader: opens index directories, verifies and searches them (`index`), lends its kernels (`kernels`)."""
+"""The native reader: indexes opened, verified and searched (`index`, `lsh`, `ivf`), and its kernels for numba code.
+
+Imports `formats`. `kernels` and `threads` import nothing else of indexmill, so builders and layouts may use them.
+"""

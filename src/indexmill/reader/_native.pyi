@@ -35,7 +35,7 @@ class Filter:
 
 @final
 class Index:
-    """An opened index; safe to search from several threads at once."""
+    """An opened index; several threads may search it at once."""
 
     @staticmethod
     def open(path: str | PathLike[str], engine: str = "auto") -> Index:
@@ -47,9 +47,9 @@ class Index:
         Raises
         ------
         ForeignFile, CorruptFile, TooOld, TooNew
-            If the directory does not hold an index that this reader can use.
+            If the directory is not an index that this reader supports.
         ConfigError
-            If the engine is unknown or cannot be set up, or its device profile is malformed.
+            If the engine is unknown or unavailable, or its device profile is malformed.
         InputError
             If the operating system refuses to read a file.
         """
@@ -58,7 +58,7 @@ class Index:
     def n_vertices(self) -> int: ...
     @property
     def dim(self) -> int:
-        """Dimensions of a query: those stored, less one under inner product."""
+        """Dimensions of a query: for inner product, one less than stored."""
 
     @property
     def dtype(self) -> Literal["float32", "float16", "uint8", "int8", "sq16", "sq8"]: ...
@@ -72,7 +72,7 @@ class Index:
     def node_bytes(self) -> int: ...
     @property
     def nodes_per_page(self) -> int:
-        """0 when a node is larger than a page."""
+        """0 if a node is larger than a page."""
 
     @property
     def pages_per_node(self) -> int: ...
@@ -84,10 +84,10 @@ class Index:
 
     @property
     def memory_bytes(self) -> int:
-        """What the index holds between searches, each of which takes more.
+        """Bytes held between searches.
 
         Codes and codebook, entry vertices and centroids, navigation graph, scale, checksums of graph.imx and ids.imx;
-        once `remapped` was called, all nodes, which an index and its views share.
+        after a call of `remapped` also all nodes, which an index and its views share.
         """
 
     @property
@@ -98,15 +98,15 @@ class Index:
     def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
     @property
     def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "remapped"]:
-        """The engine asked for, or the one that ``auto`` became; ``remapped`` of what `remapped` returns."""
+        """The engine in use; ``remapped`` for the result of `remapped`."""
 
     @property
     def engine_note(self) -> str | None:
-        """What differs from the best way of reading, and why; None if nothing does. A search may add to it."""
+        """Difference from the best engine, and its reason; None if there is none. A search may add to it."""
 
     @property
     def metadata_sha256(self) -> str | None:
-        """What the manifest says of metadata.parquet; None if the index has no metadata."""
+        """Digest of metadata.parquet in the manifest; None if the index has no metadata."""
 
     @property
     def build_id(self) -> str:
@@ -129,10 +129,10 @@ class Index:
         Returns
         -------
         dict
-            ``slots`` and ``vector_ids``: int64 (n_queries, k), -1 where fewer than k vertices were reachable.
-            ``scores``: float32 (n_queries, k) in the user's metric, NaN where missing.
+            ``slots`` and ``vector_ids``: int64 (n_queries, k), -1 if fewer than k vertices were reachable.
+            ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
             A uint64 (n_queries,) array each: ``pages_read``, ``bytes_read``, ``bytes_used`` (nodes expanded),
-            ``hops`` (reads that had to wait for one another), ``distances`` (exact), ``code_distances`` (PQ),
+            ``hops`` (reads that had to wait for each other), ``distances`` (exact), ``code_distances`` (PQ),
             ``expansions``, ``page_heap_hits``, ``cache_hits``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
             With `trace` ``trace``, a dict of arrays of one length: uint32 ``query``, ``hop`` and ``vertex`` (2^32 - 1
@@ -141,11 +141,11 @@ class Index:
         Raises
         ------
         InputError
-            If the queries, k or search_list_size do not fit the index, or a read fails.
+            If the queries, k or search_list_size are invalid for the index, or a read fails.
         ConfigError
             If another parameter is out of range.
         CorruptFile
-            If a page that was read is damaged.
+            If a page is damaged.
         """
 
     def range_search(
@@ -154,7 +154,7 @@ class Index:
         radius: float,
         options: Options,
     ) -> dict[str, NDArray[Any]]:
-        """Find all vertices of each query with a score at least as good as `radius`; k plays no part.
+        """Find all vertices of each query with a score at least as good as `radius`; k is ignored.
 
         Returns
         -------
@@ -164,7 +164,7 @@ class Index:
         """
 
     def filter(self, bitmap: NDArray[np.uint8]) -> Filter:
-        """Make a filter from n bits over vector ids, least significant first.
+        """Return a filter from n bits over vector ids, lowest bit first.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class Index:
         """
 
     def remapped(self, order: NDArray[np.uint32]) -> Index:
-        """Return the same index as if the vertex in slot ``order[s]`` lived in slot s, in memory.
+        """Return a view of the index, in memory, with the vertex of slot ``order[s]`` in slot s.
 
         Parameters
         ----------
@@ -183,9 +183,9 @@ class Index:
         Raises
         ------
         InputError
-            If it is none, naming the position; or if a read fails.
+            If it is not a permutation (the message names the position), or a read fails.
         ConfigError
-            If memory is refused.
+            If there is too little memory.
         CorruptFile
             If graph.imx is damaged.
         """
@@ -202,21 +202,21 @@ class Index:
         """Cache the blocks that a search reads most often; return the number of blocks and their bytes."""
 
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
-        """User ids of `slots` (int64, shape (m,), each in [0, n)); vector ids where the input had none.
+        """Return the user ids of `slots` (int64, shape (m,), each in [0, n)); vector ids if the input had none.
 
         Raises
         ------
         InputError
             If a slot is out of range or a read fails.
         CorruptFile
-            If a page that was read is damaged.
+            If a page is damaged.
         """
 
 class LshOptions(TypedDict):
     """Arguments of a search besides the queries.
 
     1 <= k <= `n_vectors`, candidates at least 1, probes in 0 .. 65535, threads in 1 .. 1024, inflight (queries that
-    each thread interleaves) in 1 .. 256. None: what the index says.
+    each thread interleaves) in 1 .. 256. None: the index's default.
     """
 
     k: int
@@ -227,7 +227,7 @@ class LshOptions(TypedDict):
 
 @final
 class LshIndex:
-    """An opened index of kind ``lsh``; safe to search from several threads at once."""
+    """An opened index of kind ``lsh``; several threads may search it at once."""
 
     @staticmethod
     def open(
@@ -243,9 +243,9 @@ class LshIndex:
         Raises
         ------
         ForeignFile, CorruptFile, TooOld, TooNew
-            If the directory does not hold an index that this reader can use.
+            If the directory is not an index that this reader supports.
         ConfigError
-            If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
+            If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
         InputError
             If the operating system refuses to read a file.
         """
@@ -254,7 +254,7 @@ class LshIndex:
     def n_vectors(self) -> int: ...
     @property
     def dim(self) -> int:
-        """Dimensions of a query: those stored, less one under inner product."""
+        """Dimensions of a query: for inner product, one less than stored."""
 
     @property
     def dtype(self) -> Literal["float32", "float16", "uint8", "int8"]: ...
@@ -264,23 +264,23 @@ class LshIndex:
     def metric(self) -> Literal["l2", "ip", "cosine"]: ...
     @property
     def n_functions(self) -> int:
-        """M."""
+        """Hash functions of a table, m."""
 
     @property
     def n_tables(self) -> int:
-        """L."""
+        """Number of tables, L."""
 
     @property
     def candidates(self) -> int:
-        """S."""
+        """Default of S, candidates for each radius."""
 
     @property
     def probes(self) -> int:
-        """T."""
+        """Default of T, further buckets of each table."""
 
     @property
     def ratio(self) -> float:
-        """C."""
+        """Approximation ratio, c."""
 
     @property
     def radii(self) -> NDArray[np.float64]:
@@ -298,7 +298,7 @@ class LshIndex:
     def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "memory"]: ...
     @property
     def engine_note(self) -> str | None:
-        """What differs from the best way of reading, and why; None if nothing does. A search may add to it."""
+        """Difference from the best engine, and its reason; None if there is none. A search may add to it."""
 
     @property
     def metadata_sha256(self) -> str | None: ...
@@ -322,8 +322,8 @@ class LshIndex:
         Returns
         -------
         dict
-            ``slots``: int64 (n_queries, k), -1 where fewer than k vectors were met; a slot is a vector id.
-            ``scores``: float32 (n_queries, k) in the user's metric, NaN where missing.
+            ``slots``: int64 (n_queries, k), -1 if fewer than k vectors were found; a slot is a vector id.
+            ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
             A uint64 (n_queries,) array each: ``table_reads``, ``block_reads``, ``blocks``, ``vector_reads``,
             ``bytes_read``, ``radii``, ``entries``, ``candidates``, ``distances``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
@@ -331,15 +331,15 @@ class LshIndex:
         Raises
         ------
         InputError
-            If the queries or k do not fit the index, or a read fails.
+            If the queries or k are invalid for the index, or a read fails.
         ConfigError
             If another parameter is out of range.
         CorruptFile
-            If what was read is damaged.
+            If data is damaged.
         """
 
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
-        """User ids of `slots`, as `Index.user_ids`."""
+        """Return the user ids of `slots`, see `Index.user_ids`."""
 
 class IvfOptions(TypedDict):
     """Arguments of a search besides the queries.
@@ -357,7 +357,7 @@ class IvfOptions(TypedDict):
 
 @final
 class IvfIndex:
-    """An opened index of kind ``ivf``; safe to search from several threads at once."""
+    """An opened index of kind ``ivf``; several threads may search it at once."""
 
     @staticmethod
     def open(path: str | PathLike[str], engine: str = "auto") -> IvfIndex:
@@ -368,9 +368,9 @@ class IvfIndex:
         Raises
         ------
         ForeignFile, CorruptFile, TooOld, TooNew
-            If the directory does not hold an index that this reader can use.
+            If the directory is not an index that this reader supports.
         ConfigError
-            If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
+            If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
         InputError
             If the operating system refuses to read a file.
         """
@@ -379,7 +379,7 @@ class IvfIndex:
     def n_vectors(self) -> int: ...
     @property
     def dim(self) -> int:
-        """Dimensions of a query: those stored, less one under inner product."""
+        """Dimensions of a query: for inner product, one less than stored."""
 
     @property
     def dtype(self) -> Literal["float32", "float16", "uint8", "int8"]:
@@ -397,7 +397,7 @@ class IvfIndex:
     def n_batches(self) -> int: ...
     @property
     def copies(self) -> int:
-        """Lists that a vector lies in at most."""
+        """Most lists of a vector."""
 
     @property
     def has_graph(self) -> bool:
@@ -405,7 +405,7 @@ class IvfIndex:
 
     @property
     def has_vectors(self) -> bool:
-        """Whether exact vectors are kept beside lists of codes."""
+        """Whether the index has exact vectors besides codes."""
 
     @property
     def memory(self) -> dict[str, int]:
@@ -417,7 +417,7 @@ class IvfIndex:
     def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "memory"]: ...
     @property
     def engine_note(self) -> str | None:
-        """What differs from the best way of reading, and why; None if nothing does. A search may add to it."""
+        """Difference from the best engine, and its reason; None if there is none. A search may add to it."""
 
     @property
     def metadata_sha256(self) -> str | None: ...
@@ -441,8 +441,8 @@ class IvfIndex:
         Returns
         -------
         dict
-            ``slots``: int64 (n_queries, k), -1 where the lists held fewer than k; a slot is a vector id.
-            ``scores``: float32 (n_queries, k) in the user's metric, NaN where missing.
+            ``slots``: int64 (n_queries, k), -1 if the lists have fewer than k vectors; a slot is a vector id.
+            ``scores``: float32 (n_queries, k) in the user's metric, NaN if missing.
             A uint64 (n_queries,) array each: ``lists``, ``reads``, ``vector_reads``, ``bytes_read``,
             ``centroid_distances``, ``distances``, ``reranked``.
             A float32 (n_queries,) array each: ``latency_us``, ``io_wait_us``.
@@ -450,18 +450,18 @@ class IvfIndex:
         Raises
         ------
         InputError
-            If the queries or k do not fit the index, or a read fails.
+            If the queries or k are invalid for the index, or a read fails.
         ConfigError
             If another parameter is out of range.
         CorruptFile
-            If what was read is damaged.
+            If data is damaged.
         """
 
     def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
-        """User ids of `slots`, as `Index.user_ids`."""
+        """Return the user ids of `slots`, see `Index.user_ids`."""
 
 def index_kind(path: str | PathLike[str]) -> Literal["graph", "lsh", "ivf"]:
-    """What the index at `path` is made of, by its manifest.
+    """Return the kind of the index at `path`, from its manifest.
 
     Raises
     ------
@@ -470,20 +470,20 @@ def index_kind(path: str | PathLike[str]) -> Literal["graph", "lsh", "ivf"]:
     """
 
 def verify(path: str | PathLike[str]) -> list[str]:
-    """Read everything of the index at `path`; one message for each damage found, none if it is sound.
+    """Read the whole index at `path`, and return one message for each damage.
 
     Checks the manifest's digest, every SHA-256, the build id, every header, footer and page checksum, and that
-    every neighbour, code, entry vertex and id is in range; of kind ``lsh`` that every vector is in the bucket that its
-    hash says, once in each table. Files that cannot be read are damages, too.
+    every neighbour, code, entry vertex and id is in range; for kind ``lsh``, that every vector is in the
+    bucket of its hash, once in each table. An unreadable file is a damage, too.
     """
 
 def measure_device(
     path: str | PathLike[str], block_bytes: int, depth: int, threads: int, seconds: float, seed: int
 ) -> dict[str, Any]:
-    """Read random blocks of the file or block device at `path`, as many at a time as `depth` says.
+    """Read random blocks of the file or block device at `path`, with `depth` reads in flight.
 
-    Direct reads by io_uring where the system allows both. The file must have been written throughout: for holes
-    the file system answers without the device. Releases the GIL; Ctrl-C is noticed within about 20 ms.
+    Reads are direct and by io_uring if the system supports both. The file must not have holes, which the file system
+    reads without the device. Releases the GIL; Ctrl-C is noticed within about 20 ms.
 
     Parameters
     ----------
@@ -492,17 +492,17 @@ def measure_device(
     depth : int, 1 .. 4096
         Reads in flight, over all threads.
     threads : int, 1 .. 256
-        No more are used than there are reads in flight.
+        Threads; at most as many as reads in flight.
     seconds : float, more than 0 and at most 3600
     seed : int, 0 .. 2**64 - 1
-        Of the offsets.
+        Decides the offsets.
 
     Returns
     -------
     dict
         ``reads``: int, reads completed. ``elapsed_s``: float, from the first submission to the last completion.
-        ``direct``: bool, whether reads went past the page cache. ``engine``: ``io_uring`` or ``pread``.
-        ``latencies_us``: float32 (reads,), each from just before the read's submission until it was taken up.
+        ``direct``: bool, whether reads bypassed the page cache. ``engine``: ``io_uring`` or ``pread``.
+        ``latencies_us``: float32 (reads,), each from just before the submission of a read until it was processed.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""How a search can be made, in words: what the reader, the command line and its help pages share.
+"""Names and defaults of search options, shared by the reader, the command line and its help.
 
-Nothing is imported here, so listing the words costs nothing.
+Importing this module loads nothing.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ Policy = Literal["pipeline", "page", "completion", "beam"]
 Entry = Literal["auto", "navigation", "centroids", "medoid", "previous"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
-#: Engines that take no file.
+#: Engines without a file.
 ENGINES = ("auto", "io_uring", "sqpoll", "pread", "mmap")
-#: Besides them, of an index of kind "lsh" or "ivf".
+#: Further engine of indexes of kind "lsh" or "ivf".
 MEMORY = "memory"
-#: Where a part of an index of kind "lsh" is while it is open.
+#: Place of a part of an open index of kind "lsh".
 Place = Literal["memory", "storage"]
 PLACES: tuple[Place, ...] = get_args(Place)
 DEFAULT_VECTORS: Place = "memory"
 DEFAULT_TABLES: Place = "storage"
-#: What stands before the name of a device profile.
+#: Prefix of the path of a device profile.
 SIMULATED = "simulated:"
 
-#: Candidates kept while searching; enough for recall@10 of about 0.95 on SIFT-like data.
+#: Candidates of a search: enough for recall@10 of approximately 0.95 on SIFT-like data.
 DEFAULT_SEARCH_LIST_SIZE = 64
 DEFAULT_POLICY: Policy = "pipeline"
-#: Navigation where the index has such a graph, else centroids.
+#: Navigation if the index has such a graph, else centroids.
 DEFAULT_ENTRY: Entry = "auto"
-#: Reads a query has in flight at most; the pipeline policy starts with two and widens by itself.
+#: Most reads in flight of a query; the pipeline policy starts with two and adds more.
 DEFAULT_BEAM_WIDTH = 8
 #: Lists probed of an index of kind "ivf".
 DEFAULT_NPROBE = 16
-#: Candidates measured exactly for each neighbour wanted, where lists hold codes.
+#: Candidates measured exactly for each requested neighbour, if lists have codes.
 DEFAULT_RERANK = 10
 #: Queries that a thread interleaves.
 DEFAULT_INFLIGHT = 8

@@ -1,4 +1,4 @@
-"""Filters as a caller has them: a boolean a vector, or vector ids."""
+"""Conversion of a caller's filter, a boolean for each vector or vector ids, to a mask."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from indexmill.formats.errors import InputError
 
 
 def as_mask(allow: ArrayLike, n: int) -> NDArray[np.bool_]:
-    """Tell for each of `n` vectors whether it is allowed; bool array, shape (n,).
+    """Return whether each of `n` vectors is allowed: bool array, shape (n,).
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def as_mask(allow: ArrayLike, n: int) -> NDArray[np.bool_]:
     except ValueError as error:
         raise InputError(f"allow: {error}; pass {n} booleans or a list of vector ids") from None
     if array.shape == (0,) and array.dtype.kind == "f":
-        array = array.astype(np.int64)  # an empty list: numpy takes it for one of floats
+        array = array.astype(np.int64)  # an empty list, which numpy converts to floats
     if array.ndim != 1 or array.dtype.kind not in "biu" or (array.dtype.kind == "b" and len(array) != n):
         raise InputError(
             f"allow: expected {n} booleans or an array of vector ids, got {array.dtype} of shape "

@@ -1,4 +1,4 @@
-"""Python face of the native reader: numpy in, numpy out."""
+"""Search of graph indexes: the Python interface of the native reader, with numpy arrays in and out."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class SearchResult:
     Attributes
     ----------
     ids : int64, uint64 or object array, shape (n_queries, k)
-        User ids; the vector id where the input had no id column. Object arrays hold str or bytes, and None
-        where fewer than k vertices were reachable; int64 arrays hold -1 there, uint64 arrays 2^64 - 1: where it
-        matters, look at `vector_ids`.
+        User ids, or vector ids if the input had no ids. If fewer than k vertices were reachable, the others are None in
+        object arrays (of str or bytes), -1 in int64 arrays and 2^64 - 1 in uint64 arrays; `vector_ids` tells for
+        certain.
     scores : float32 array, shape (n_queries, k)
         Squared distance (l2, smaller is better), cosine or inner product (larger is better); NaN if missing.
     vector_ids : int64 array, shape (n_queries, k)
@@ -48,25 +48,25 @@ class SearchResult:
     slots : int64 array, shape (n_queries, k)
         Positions in the layout; -1 if missing.
     counters : dict of 1-D arrays, shape (n_queries,)
-        What each query cost: pages_read, bytes_read, bytes_used, hops, distances, latency_us and more.
+        Cost of each query: pages_read, bytes_read, bytes_used, hops, distances, latency_us and more.
     trace : pyarrow.Table, optional
-        What was asked for with ``trace``: a row for each event, query after query, in the order
-        of events, but sorted by slot where it would depend on which of a round's reads arrived first.
+        With ``trace=True``, a row for each event, query after query. Rows are in the order of events, except that they
+        are sorted by slot if their order would depend on which of a round's reads arrived first.
 
         ``query`` : uint32
         ``kind`` : string
-            ``read``, a page was asked for; ``cached``, it was taken from the cache for a vertex that was chosen;
-            ``measure``, the exact distance of a vertex was computed; ``expand``, its neighbours were followed.
+            ``read``: a page was requested; ``cached``: a page for a chosen vertex was in the cache; ``measure``: the
+            exact distance of a vertex was computed; ``expand``: the neighbours of a vertex were followed.
         ``hop`` : uint32
-            The round, from 1; under ``pipeline`` a read's place in its chain of reads, and otherwise the longest chain
-            so far. The largest is the query's ``hops``.
+            The round, from 1 on. With policy ``pipeline``, a read's place in its chain of reads, and for other events
+            the longest chain so far. The maximum is the query's ``hops``.
         ``page`` : uint64
-            The page, counted from that of slot 0; where a node takes several pages, the node's slot.
+            The page, counted from that of slot 0, or the slot of a node that takes several pages.
         ``vertex`` : uint32
             Slot; null for reads and cached pages.
         ``distance`` : float32
-            Exact distance of the vertex: the squared Euclidean distance of stored vectors, or the negated inner
-            product; null where there is no vertex.
+            Exact distance of the vertex: the squared Euclidean distance of stored vectors, or the negative inner
+            product; null without a vertex.
     """
 
     ids: NDArray[Any]
@@ -79,13 +79,13 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """Vectors within a radius of each query of a block; those of query i are at ``starts[i]:starts[i + 1]``.
+    """Vectors within a radius of each query of a block; query i has ``starts[i]:starts[i + 1]``.
 
     Attributes
     ----------
     starts : int64 array, shape (n_queries + 1,)
     ids : int64, uint64 or object array, shape (starts[-1],)
-        User ids, nearest first within a query; the vector id where the input had no id column.
+        User ids, nearest first within a query; vector ids if the input had no ids.
     scores : float32 array, shape (starts[-1],)
         In the index's metric, as in `SearchResult`.
     vector_ids, slots : int64 array, shape (starts[-1],)
@@ -102,29 +102,29 @@ class RangeResult:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What a cache of hot vertices holds: `n_pages` pages of graph.imx in `n_bytes` bytes of memory."""
+    """Size of a cache of hot vertices: `n_pages` pages of graph.imx in `n_bytes` bytes of memory."""
 
     n_pages: int
     n_bytes: int
 
 
 class Index(Opened["_native.Index"]):
-    """An opened index; safe to search from several threads at once.
+    """An opened graph index; several threads may search it at once.
 
     Parameters
     ----------
     path : path
         The index directory.
     engine : str
-        How pages are read: ``auto`` (io_uring where the system allows it, else pread), ``io_uring``, ``sqpoll``,
+        Method of reading pages: ``auto`` (io_uring if the system supports it, else pread), ``io_uring``, ``sqpoll``,
         ``pread``, ``mmap`` or ``simulated:PROFILE.json``.
 
     Raises
     ------
     ForeignFile, CorruptFile, TooOld, TooNew
-        If the directory does not hold an index that this reader can use.
+        If the directory is not an index that this reader supports.
     ConfigError
-        If the engine is unknown or cannot be set up.
+        If the engine is unknown or unavailable.
     """
 
     kind = "graph"
@@ -144,7 +144,7 @@ class Index(Opened["_native.Index"]):
 
     @property
     def default_entry(self) -> Entry:
-        """What ``auto`` stands for: ``navigation`` where the index has such a graph, else ``centroids``."""
+        """Meaning of ``auto``: ``navigation`` if the index has such a graph, else ``centroids``."""
         return "navigation" if self.native.n_navigation else "centroids"
 
     def search(
@@ -167,40 +167,40 @@ class Index(Opened["_native.Index"]):
         Parameters
         ----------
         queries : array, shape (n_queries, dim) or (dim,)
-            In the index's input type; integers are accepted by float indexes, and whole numbers in range
-            by integer indexes. numpy, anything with ``__array__``, or an Arrow array or column of lists.
+            In the index's input type; float indexes also accept integers, and integer indexes whole numbers in range.
+            A numpy array, an object with ``__array__``, or an Arrow array or column of lists.
         k : int
-            Neighbours wanted, at most the number of vectors.
+            Number of neighbours, at most the number of vectors.
         L : int, optional
-            Candidates kept; larger is slower and finds more. Default: the larger of 64 and 2k.
+            Number of candidates; more are slower and find more. By default the larger of 64 and 2k.
         beam_width : int
-            Page reads a query has in flight at most.
+            Most page reads in flight of a query.
         policy : {"pipeline", "page", "completion", "beam"}
             Page search without a barrier between reads; DiskANN++ Algorithm 5; AIO-ANN Algorithm 1; DiskANN++
             Algorithm 1 (DiskANN's search).
         entry : {"auto", "navigation", "centroids", "medoid", "previous"}
-            Where to start: a graph over a sample of the vectors; the nearest centroid (DiskANN++ section III); the
-            medoid; the results of the query answered before (AIO-ANN). ``auto``: see `default_entry`.
+            Start of the search, by a graph over a sample of the vectors; the nearest centroid (DiskANN++ section III);
+            the medoid; the results of the query before (AIO-ANN). ``auto``: see `default_entry`.
         threads, inflight : int
-            Search threads, and queries each of them interleaves.
+            Search threads, and queries interleaved by each of them.
         deterministic : bool
-            Take reads up in the order in which they were chosen, so that results and counters repeat bit for
-            bit. Otherwise as they arrive, which makes a difference under ``pipeline`` and for ``previous`` only.
+            Process reads in the order of their requests, so that results and counters repeat bit for bit. Otherwise
+            reads are processed as they arrive, which makes a difference only for ``pipeline`` and ``previous``.
         allow : Filter, bool array of shape (n_vectors,), or int array of vector ids, optional
-            Vectors that may be returned. Make a filter that is used more than once with `filter`. With few
-            allowed vectors all of them are scored by their codes and the nearest L are read; with many the graph
+            Vectors that may be returned. Use `filter` to make a filter for several searches. If few vectors are
+            allowed, all of them are scored by their codes, and the nearest L are read. If many are allowed, the graph
             is searched with a list that is longer by the share of the others.
         trace : bool
-            Note every read, distance and expansion, in `SearchResult.trace`: about 500 rows a query.
+            Record every read, distance and expansion in `SearchResult.trace`: approximately 500 rows a query.
 
         Raises
         ------
         InputError
-            If the queries' shape, type or values do not fit, or k or L cannot be met.
+            If the shape, type or values of the queries are invalid, or k or L is too large.
         ConfigError
             If another parameter is out of range.
         CorruptFile
-            If a page that was read differs from what was written.
+            If a page differs from the one written.
         """
         options = self._options(k, L, beam_width, policy, entry, threads, inflight, deterministic, allow)
         found = self.native.search(self._as_queries(queries), options, trace)
@@ -229,9 +229,9 @@ class Index(Opened["_native.Index"]):
         radius : float
             The largest squared distance (l2), or the smallest cosine or inner product.
         L : int, optional
-            Candidates kept at first; doubled while more than half of them turn out to be within the radius.
+            Number of candidates at first; doubled while more than half of them are within the radius.
         queries, beam_width, policy, entry, threads, inflight, deterministic, allow
-            As for `search`.
+            See `search`.
 
         Raises
         ------
@@ -245,9 +245,9 @@ class Index(Opened["_native.Index"]):
         return RangeResult(starts, self._user_ids(slots, vector_ids), scores, vector_ids, slots, found)
 
     def filter(self, allow: ArrayLike) -> _native.Filter:
-        """Make a filter for `search` from a bool array of shape (n_vectors,) or an array of vector ids.
+        """Return a filter for `search` from a bool array of shape (n_vectors,) or an array of vector ids.
 
-        Takes one pass over ids.imx (4 bytes a vector) and n / 8 bytes of memory.
+        Time: one pass over ids.imx (4 bytes a vector). Memory: n / 8 bytes.
 
         Raises
         ------
@@ -257,14 +257,14 @@ class Index(Opened["_native.Index"]):
         return self.native.filter(np.packbits(as_mask(allow, len(self)), bitorder="little"))
 
     def remapped(self, order: ArrayLike) -> Index:
-        """Return the same index as if the vertex in slot ``order[s]`` lived in slot s: the judge of a layout.
+        """Return a view of the index with the vertex of slot ``order[s]`` in slot s, to evaluate a layout.
 
-        It is searched by the reader's own code, on pages that are composed in memory: results and, with
-        ``deterministic``, all counters but the times are those of the index written in that order. It is as good an
-        index as any, with filters and a cache of its own, and may be remapped again.
+        The reader searches it on pages that are composed in memory. Results and, with ``deterministic``, all counters
+        except times are those of the index written in that order. A view has its own filters and cache, and may be
+        remapped again.
 
-        The first call reads all nodes into memory, as much as ``graph.imx`` takes, which the index and all of its views
-        share. A view takes 8 bytes a vertex, and codes, entry vertices and navigation graph of its own.
+        Memory: the first call reads all nodes, the size of ``graph.imx``; the index and all its views share them. A
+        view takes 8 bytes a vertex, and has its own codes, entry vertices and navigation graph.
 
         Parameters
         ----------
@@ -274,9 +274,10 @@ class Index(Opened["_native.Index"]):
         Raises
         ------
         InputError
-            If `order` is no permutation, naming the position, or the index was replaced since it was opened.
+            If `order` is not a permutation (the message names the position), or the index was replaced after it was
+            opened.
         ConfigError
-            If the memory is refused.
+            If there is too little memory.
         CorruptFile
             If ``graph.imx`` is damaged.
         """
@@ -295,19 +296,19 @@ class Index(Opened["_native.Index"]):
         policy: Policy = DEFAULT_POLICY,
         entry: Entry = DEFAULT_ENTRY,
     ) -> CacheInfo:
-        """Keep pages of hot vertices in memory for all later searches; replaces the cache there was.
+        """Keep pages of hot vertices in memory for all later searches, in place of an earlier cache.
 
         Parameters
         ----------
         n_bytes : int
-            Memory of the cache at most: pages and 8 bytes for each read unit of them; 0 drops it. Searches that run
-            go on with what they had.
+            Most memory of the cache: the pages, and 8 bytes for each of their read units; 0 drops the cache. Running
+            searches keep the earlier cache.
         queries : array, optional
-            A sample of the queries to expect: the pages that a search for them reads most often are kept. Without
-            it those that a breadth-first walk from the medoid and the centroids' vertices meets first; a search
-            that starts from the navigation graph does not begin there.
+            A sample of the expected queries: the pages that searches for them read most often are kept. Without
+            queries, the first pages of a breadth-first walk from the medoid and the centroids' vertices are kept, where
+            a search that starts from the navigation graph does not begin.
         L, beam_width, policy, entry
-            How the training queries are searched, as for `search`.
+            Options of the searches for the sample, see `search`.
 
         Raises
         ------
@@ -320,9 +321,8 @@ class Index(Opened["_native.Index"]):
         if queries is None:
             n_blocks, used = self.native.cache_around_entries(n_bytes)
         else:
-            inflight = (
-                1 if entry == "previous" else DEFAULT_INFLIGHT
-            )  # which query is the one before must be certain
+            # With `previous`, the order of queries must be fixed.
+            inflight = 1 if entry == "previous" else DEFAULT_INFLIGHT
             options = self._options(1, L, beam_width, policy, entry, 1, inflight, True, None)
             n_blocks, used = self.native.cache_from_queries(self._as_queries(queries), options, n_bytes)
         self._cached = CacheInfo(n_blocks * self.native.pages_per_node, used)
@@ -330,7 +330,7 @@ class Index(Opened["_native.Index"]):
 
     @property
     def cached(self) -> CacheInfo:
-        """What the last call of `cache` kept."""
+        """Size of the cache after the last call of `cache`."""
         return self._cached
 
     def _options(
@@ -345,7 +345,7 @@ class Index(Opened["_native.Index"]):
         deterministic: bool,
         allow: ArrayLike | _native.Filter | None,
     ) -> _native.Options:
-        """Arguments as the native reader takes them."""
+        """Return the options in the form of the native reader."""
         if L is None:
             L = min(max(DEFAULT_SEARCH_LIST_SIZE, 2 * k), max(len(self), k))
         if entry == "auto":

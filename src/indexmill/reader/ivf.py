@@ -1,4 +1,4 @@
-"""Python face of the native reader for indexes of kind ``ivf``."""
+"""Search of IVF indexes: the Python interface of the native reader."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from indexmill.reader.opened import Opened
 
 
 class IvfIndex(Opened["_native.IvfIndex"]):
-    """An opened index of inverted lists; safe to search from several threads at once.
+    """An opened index of inverted lists; several threads may search it at once.
 
-    Centroids, and the graph over them where there are many, are in memory; lists are read where a query probes them.
+    Centroids, and the graph over them if there is one, are in memory; lists are read when a query probes them.
 
     Parameters
     ----------
     path : path
         The index directory.
     engine : str
-        How lists are read: ``auto`` (io_uring where the system allows it, else pread), ``io_uring``, ``sqpoll``,
-        ``pread``, ``mmap`` (one read after the other), ``simulated:PROFILE.json``; or ``memory``: all of them, and
-        exact vectors, are loaded.
+        Method of reading lists: ``auto`` (io_uring if the system supports it, else pread), ``io_uring``, ``sqpoll``,
+        ``pread``, ``mmap`` (one read after the other), ``simulated:PROFILE.json``; or ``memory``, which loads all lists
+        and exact vectors.
 
     Raises
     ------
     ForeignFile, CorruptFile, TooOld, TooNew
-        If the directory does not hold an index that this reader can use; a batch that is missing is named.
+        If the directory is not an index that this reader supports; the message names a missing batch.
     ConfigError
-        If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
+        If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
     """
 
     kind = "ivf"
@@ -53,8 +53,8 @@ class IvfIndex(Opened["_native.IvfIndex"]):
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: ``centroids``, ``graph``, ``directories``, ``vectors``, ``ids``, ``lists``.
 
-        Directories say where lists are and hold the checksums of their pages. Of ids and exact vectors checksums are
-        held; lists, and the vectors themselves, with engine ``memory`` only.
+        Directories have the places of lists and the checksums of their pages. ``ids`` and ``vectors`` are checksums;
+        with engine ``memory``, lists and exact vectors are loaded, too.
         """
         return self.native.memory
 
@@ -71,49 +71,48 @@ class IvfIndex(Opened["_native.IvfIndex"]):
     ) -> SearchResult:
         """Find the k nearest vectors of each query in the lists of the nearest centroids.
 
-        Results and counters, times excepted, are the same for every engine, `threads` and `inflight`. Without a graph
-        over the centroids the lists are those that `join` probes; all lists make an exact search, but for codes.
+        Results and counters, except times, are the same for every engine, `threads` and `inflight`. Without a graph
+        over the centroids, the lists are those that `join` probes. A search of all lists is exact, except for codes.
 
         Parameters
         ----------
         queries : array, shape (n_queries, dim) or (dim,)
-            As for `Index.search`; codes (sq8, pq) are compared with floats, also those of integers.
+            See `Index.search`; for codes (sq8, pq), queries may be floats even if the vectors are integers.
         k : int
-            Neighbours wanted, at most the number of vectors.
+            Number of neighbours, at most the number of vectors.
         nprobe : int, optional
-            Lists probed, at most those there are; each has a part in every batch. Default: 16, or all if fewer.
+            Number of lists, each with a part in every batch. By default 16, or all lists if there are fewer.
         prune : float, optional
-            Of these leave out the lists whose centroid is farther than 1 + `prune` times the nearest one (SPANN's
-            query-aware pruning). Default: none.
+            Leave out the lists whose centroid is farther than 1 + `prune` times the nearest one (SPANN's query-aware
+            pruning). By default none is left out.
         rerank : int, optional
-            Candidates that are measured by their exact vectors, at least k; 0 for none. Default: ten times k where
-            lists hold codes and the index keeps exact vectors, else 0.
+            Candidates measured by their exact vectors, at least k; 0 for none. By default ten times k if lists have
+            codes and the index has exact vectors, else 0.
         threads, inflight : int
-            Search threads, and queries each of them interleaves.
+            Search threads, and queries interleaved by each of them.
 
         Returns
         -------
         SearchResult
-            -1 and NaN where the lists held fewer than k vectors. `counters`:
+            -1 and NaN if the lists have fewer than k vectors. `counters`:
 
             ``lists``, ``reads``
-                Lists probed that hold anything, those of each batch counted; reads of them: one, or for a list of more
-                than 256 KiB one for each 256 KiB.
+                Probed lists that are not empty, counted in each batch; their reads, one for each 256 KiB.
             ``vector_reads``, ``bytes_read``
-                Reads of exact vectors; bytes of all reads. With engine ``memory`` lists count as if they were read.
+                Reads of exact vectors; bytes of all reads. With engine ``memory``, lists count as if they were read.
             ``centroid_distances``, ``distances``, ``reranked``
-                Centroids, rows of lists, and candidates that were measured.
+                Number of centroids, rows of lists, and candidates measured.
             ``latency_us``, ``io_wait_us``
-                As for `Index.search`.
+                See `Index.search`.
 
         Raises
         ------
         InputError
-            If the queries' shape, type or values do not fit, or k cannot be met.
+            If the shape, type or values of the queries are invalid, or k is too large.
         ConfigError
-            If another parameter is out of range, or `rerank` finds no exact vectors.
+            If another parameter is out of range, or `rerank` is given without exact vectors.
         CorruptFile
-            If what was read differs from what was written.
+            If data differs from that written.
         """
         native = self.native
         if rerank is None:

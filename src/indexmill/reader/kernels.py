@@ -8,8 +8,8 @@ arrays of the right dtype and ids below the number of rows.
 =====================  =================================================================================
 ``l2_gather_f32``      ``(query, base, dim, ids, n_ids, out)``: ``out[i] = |query - base[ids[i]]|^2``; float32 query
                        (dim,) and base (n, dim), uint32 ids (n_ids,), float32 out (n_ids,)
-``l2_gather_f16``      the same for float16 query and base, widened to float32; numba knows no float16 on a CPU, so
-                       that they are views as uint16
+``l2_gather_f16``      the same for float16 query and base, widened to float32; numba has no float16 on CPUs, so
+                       they are views as uint16
 ``l2_gather_u8``       the same for uint8
 ``l2_gather_i8``       the same for int8
 ``ip_gather_f32``      inner products, with the same arguments; likewise ``_f16``, ``_u8``, ``_i8``
@@ -25,12 +25,12 @@ arrays of the right dtype and ids below the number of rows.
                        see `builders.vamana.prune`; likewise ``_f16``, ``_u8``, ``_i8``
 =====================  =================================================================================
 
-Every distance has the same bits whatever the instruction set of the machine. Those of integers are exact up to the last
-rounding to float32, which is none below 2^24. Those of floats are sums in one order: component i goes to lane i % 32 by
-a fused multiply-add, lanes are added by halves. So with c = ceil(dim / 32) + 6 roundings on the way of a component, a
-sum of terms t errs by at most ``c * 2^-24 * sum(|t|)``, and a difference adds two roundings to a term.
+Every distance has the same bits with every instruction set. Distances of integers are exact up to the last rounding to
+float32, which changes nothing below 2^24. Distances of floats are sums in a fixed order: component i is added to lane
+i % 32 by a fused multiply-add, and lanes are added by halves. So a component is rounded c = ceil(dim / 32) + 6 times, a
+sum of terms t has an error of at most ``c * 2^-24 * sum(|t|)``, and a difference adds two roundings to a term.
 
-The gather forms prefetch rows some ids ahead, which is what counts when ``base`` is far larger than the caches.
+The gather kernels prefetch rows some ids ahead, which matters most when ``base`` is far larger than the caches.
 
 Examples
 --------
@@ -133,21 +133,21 @@ _PRUNES = {types.float32: prune_f32, types.uint16: prune_f16, types.uint8: prune
 def squared_distances(
     queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: Any, m: Any, out: Any
 ) -> None:
-    """Write |queries[q] - vectors[ids[i]]|^2 to ``out[i]`` for i below `m`; callable from numba code only.
+    """Write |queries[q] - vectors[ids[i]]|^2 to ``out[i]`` for i below `m`; callable only from numba code.
 
-    Rows of each type have a kernel; the type of the arrays decides when numba compiles the caller.
+    The type of the arrays selects the kernel when numba compiles the caller.
 
     Parameters
     ----------
     queries, vectors : float32, uint8, int8 or uint16 arrays, shape (any, dim), C-contiguous, of one type
-        uint16 are the bits of float16.
+        uint16 means the bits of float16.
     q : int
         Row of `queries` to measure from.
     ids : uint32 array, shape (at least m,)
         Rows of `vectors` to measure to.
     out : float32 array, shape (at least m,)
     """
-    raise TypeError("squared_distances is called from compiled code; use builders.exact from Python")
+    raise TypeError("squared_distances is called from compiled code; use builders.lists.exact from Python")
 
 
 def inner_products(queries: NDArray[Any], q: Any, vectors: NDArray[Any], ids: Any, m: Any, out: Any) -> None:
@@ -184,7 +184,7 @@ def prune_sorted(
     saturate: Any,
     out: Any,
 ) -> int:
-    """Choose neighbours by robust prune (`builders.vamana.prune`), return how many; callable from numba code only.
+    """Choose neighbours by robust prune (`builders.vamana.prune`), and return their number; for numba code only.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def prune_sorted(
         Ascending by (distance, id).
     out : uint32 array, shape (at least max_degree,)
     """
-    raise TypeError("prune_sorted is called from compiled code; use builders.prune from Python")
+    raise TypeError("prune_sorted is called from compiled code; use builders.vamana.prune from Python")
 
 
 @overload(prune_sorted)

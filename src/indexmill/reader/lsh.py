@@ -1,4 +1,4 @@
-"""Python face of the native reader for indexes of kind ``lsh``."""
+"""Search of LSH indexes: the Python interface of the native reader."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 
 class LshIndex(Opened["_native.LshIndex"]):
-    """An opened index of hash tables (E2LSH on storage); safe to search from several threads at once.
+    """An opened index of hash tables (E2LSH on storage); several threads may search it at once.
 
     Parameters
     ----------
     path : path
         The index directory.
     engine : str
-        How tables and buckets are read: ``auto`` (io_uring where the system allows it, else pread), ``io_uring``,
-        ``sqpoll``, ``pread``, ``mmap`` (one read after the other), ``simulated:PROFILE.json``; or ``memory``: all of
-        them, and the vectors, are loaded.
+        Method of reading tables and buckets: ``auto`` (io_uring if the system supports it, else pread), ``io_uring``,
+        ``sqpoll``, ``pread``, ``mmap`` (one read after the other), ``simulated:PROFILE.json``; or ``memory``, which
+        loads all of them and the vectors.
     vectors : {"memory", "storage"}
-        Whether vectors are loaded, or read where a distance is wanted.
+        Whether vectors are loaded, or read for each distance.
     tables : {"memory", "storage"}
-        Whether the pointers to buckets are loaded, 8 bytes each, or read before each bucket.
+        Whether the pointers to buckets, 8 bytes each, are loaded, or read before each bucket.
 
     Raises
     ------
     ForeignFile, CorruptFile, TooOld, TooNew
-        If the directory does not hold an index that this reader can use.
+        If the directory is not an index that this reader supports.
     ConfigError
-        If the engine is unknown or cannot be set up, memory is refused, or the index is of another kind.
+        If the engine is unknown or unavailable, there is too little memory, or the index is of another kind.
     """
 
     kind = "lsh"
@@ -66,8 +66,8 @@ class LshIndex(Opened["_native.LshIndex"]):
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: ``vectors``, ``functions``, ``bitmap``, ``tables``, ``ids``, ``buckets``.
 
-        The bitmap says which buckets hold anything; of ids, and of vectors on storage, checksums are held,
-        and buckets with engine ``memory`` only.
+        The bitmap marks the buckets that are not empty. ``ids`` are checksums, as are ``vectors`` on storage; buckets
+        are loaded only with engine ``memory``.
         """
         return self.native.memory
 
@@ -81,49 +81,49 @@ class LshIndex(Opened["_native.LshIndex"]):
         threads: int = 1,
         inflight: int = DEFAULT_INFLIGHT,
     ) -> SearchResult:
-        """Find k near vectors of each query: growing radii R, until k are within c R.
+        """Find k near vectors of each query, searching growing radii R until k vectors are within c R.
 
-        Results and counters, times excepted, are the same for every engine, `threads` and `inflight`.
+        Results and counters, except times, are the same for every engine, `threads` and `inflight`.
 
         Parameters
         ----------
         queries : array, shape (n_queries, dim) or (dim,)
-            As for `Index.search`.
+            See `Index.search`.
         k : int
-            Neighbours wanted, at most the number of vectors.
+            Number of neighbours, at most the number of vectors.
         candidates : int, optional
-            S: vectors that a radius measures at most, k - 1 more for k neighbours. Default: that of the index.
+            S; a radius measures at most S + k - 1 vectors. By default that of the index.
         probes : int, optional
-            Buckets of each table that are looked up besides the query's own, the nearest first (multi-probe).
-            Default: that of the index.
+            Buckets of each table that are visited besides the query's own, nearest first (multi-probe). By default that
+            of the index.
         threads, inflight : int
-            Search threads, and queries each of them interleaves.
+            Search threads, and queries interleaved by each of them.
 
         Returns
         -------
         SearchResult
-            -1 and NaN where fewer than k vectors were met. `counters`:
+            -1 and NaN if fewer than k vectors were found. `counters`:
 
             ``table_reads``
-                Sectors of pointers, unless these are in memory: one for each bucket that is not empty.
+                Sectors of pointers read, one for each bucket that is not empty, unless tables are in memory.
             ``block_reads``, ``blocks``
-                Reads of blocks that lie together, and blocks in them; the paper counts each block as a read.
+                Reads of consecutive blocks, and blocks in them; the paper counts each block as a read.
             ``vector_reads``, ``bytes_read``
-                Reads of vectors, if they are on storage; bytes of all reads. With engine ``memory`` tables and
-                buckets count as if they had been read.
+                Reads of vectors, if they are on storage; bytes of all reads. With engine ``memory``, tables and buckets
+                count as if they were read.
             ``radii``, ``entries``, ``candidates``, ``distances``
-                Radii searched, bucket entries looked at, those whose fingerprint fits, vectors measured.
+                Number of radii searched, bucket entries visited, entries with a matching fingerprint, vectors measured.
             ``latency_us``, ``io_wait_us``
-                As for `Index.search`.
+                See `Index.search`.
 
         Raises
         ------
         InputError
-            If the queries' shape, type or values do not fit, or k cannot be met.
+            If the shape, type or values of the queries are invalid, or k is too large.
         ConfigError
             If another parameter is out of range.
         CorruptFile
-            If what was read differs from what was written.
+            If data differs from that written.
         """
         options: _native.LshOptions = {
             "k": k,

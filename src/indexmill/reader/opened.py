@@ -1,4 +1,4 @@
-"""What every opened index has, whatever it is made of: queries in, user ids and metadata out."""
+"""The common base of opened indexes of every kind: conversion of queries, user ids and metadata."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexmill.formats.errors import CorruptFile
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.reader.queries import as_queries
 
 if TYPE_CHECKING:
@@ -21,30 +22,28 @@ if TYPE_CHECKING:
 else:
     Native = TypeVar("Native")
 
-_METADATA = "metadata.parquet"  # formats.metadata has the name, but importing it would load Arrow
-
 
 class Opened(Generic[Native]):
-    """An opened index; safe to search from several threads at once.
+    """An opened index; several threads may search it at once.
 
     Parameters
     ----------
     path : path
         The index directory.
     native : object of the native module
-        What was opened there.
+        The index opened by the native reader.
     engine : str
-        The engine that was asked for: what ``auto`` could not give is warned of.
+        The requested engine; ``auto`` warns if the best engine is unavailable.
     """
 
-    #: As in manifests.
+    #: Kind of index, as in manifests.
     kind: ClassVar[str]
 
     def __init__(self, path: str | Path, native: Native, engine: str) -> None:
         self.path = Path(path)
         self.native: Native = native
-        # Held open, so that the metadata of this build is at hand when a new one takes its place.
-        metadata = self.path / _METADATA
+        # Held open, so that the metadata stays available after a new build has replaced this one.
+        metadata = self.path / METADATA_NAME
         self._metadata_file = open(metadata, "rb") if metadata.exists() else None  # noqa: SIM115
         self._metadata: pa.Table | None = None
         if engine == "auto" and self.engine_note is not None:
@@ -62,23 +61,23 @@ class Opened(Generic[Native]):
 
     @property
     def engine(self) -> str:
-        """How the index is read; what ``auto`` became."""
+        """The engine in use."""
         return self.native.engine
 
     @property
     def engine_note(self) -> str | None:
-        """What differs from the best way of reading, and why; None if nothing does. Searches may add to it."""
+        """Difference from the best engine, and its reason; None if there is none. Searches may add to it."""
         return self.native.engine_note
 
     def metadata(self, vector_ids: ArrayLike) -> pa.Table:
         """Return the metadata rows of `vector_ids`, int64 (m,), in that order; no columns if the input had none.
 
-        The file is read and checked against the manifest on first use, and kept.
+        The file is read on first use, checked against the manifest, and kept in memory.
 
         Raises
         ------
         CorruptFile
-            If the file differs from what was written.
+            If the file differs from the one written.
         """
         import pyarrow as pa
 
@@ -96,7 +95,7 @@ class Opened(Generic[Native]):
         expected = self.native.metadata_sha256
         if expected is None:
             return pa.table({})
-        path = self.path / _METADATA
+        path = self.path / METADATA_NAME
         if self._metadata_file is None:
             raise CorruptFile(f"{path}: expected a file, got none; copy the index again or rebuild it")
         return read_metadata(self._metadata_file, path, expected)

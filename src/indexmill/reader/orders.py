@@ -1,4 +1,4 @@
-"""Orders as a caller has them, as the native reader takes them."""
+"""Conversion of a caller's order for the native reader."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from indexmill.formats.errors import InputError
 
 
 def as_order(order: ArrayLike, n: int) -> NDArray[np.uint32]:
-    """Convert an order of `n` slots to a C-contiguous uint32 array; whether it is a permutation is not looked at.
+    """Convert an order of `n` slots to a C-contiguous uint32 array; repetitions are not checked.
 
     Raises
     ------
     InputError
-        If it is not one row of integers, or one of them is out of range.
+        If it is not a 1-D array of integers, or one of them is out of range.
     """
     array = np.asarray(order)
     if array.ndim != 1 or array.dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""Queries as a caller has them, numpy or Arrow, as the native reader takes them."""
+"""Conversion of a caller's queries, numpy or Arrow, for the native reader."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ def as_queries(queries: ArrayLike, want: np.dtype[Any], dim: int) -> NDArray[Any
     Parameters
     ----------
     queries : array-like
-        numpy, anything with ``__array__``, or an Arrow array or column of lists.
+        A numpy array, an object with ``__array__``, or an Arrow array or column of lists.
 
     Raises
     ------
     InputError
-        If they are no numbers, hold nulls, or are not whole numbers in range where `want` is an integer type.
+        If they are not numbers, have nulls, or are not whole numbers in the range of an integer type `want`.
     """
     array = np.atleast_2d(_to_numpy(queries, dim))
     if array.dtype.kind not in "fiu":
         raise InputError(
             f"queries: dtype {array.dtype} is not numeric; pass {want} vectors of {dim} dimensions"
         )
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # what that makes infinite or wrong is refused by value
+    with np.errstate(over="ignore", invalid="ignore"):  # wrong values are refused below or by the reader
         cast = array.astype(want, order="C", copy=False)
     if want.kind in "iu" and array.dtype != want and not np.array_equal(cast, array):
         raise InputError(
@@ -44,7 +42,7 @@ def as_queries(queries: ArrayLike, want: np.dtype[Any], dim: int) -> NDArray[Any
 
 
 def _to_numpy(queries: Any, dim: int) -> NDArray[Any]:
-    """Convert lists of Arrow as they are: numpy itself would make an array of objects of them."""
+    """Convert Arrow lists to a 2-D array, which numpy would convert to an array of objects."""
     is_arrow = hasattr(queries, "__arrow_c_array__") or hasattr(queries, "__arrow_c_stream__")
     if not is_arrow:
         try:
@@ -68,7 +66,7 @@ def _to_numpy(queries: Any, dim: int) -> NDArray[Any]:
 
 
 def _lists_to_numpy(lists: pa.ChunkedArray, kind: pa.DataType, dim: int) -> NDArray[Any]:
-    """Shape (len(lists), dim); a fixed size is kept as it is, for the reader to compare."""
+    """Return an array, shape (len(lists), dim); a fixed list size is kept, and checked by the reader."""
     import pyarrow as pa
 
     from indexmill.formats.sources.arrow_columns import decode_vectors

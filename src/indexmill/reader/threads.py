@@ -16,9 +16,9 @@ _AHEAD = 4
 
 
 class BlockPool:
-    """Threads that stay, for a caller with thousands of short calls: each thread takes block after block by itself.
+    """Permanent threads for thousands of short calls; each thread fetches one block after the other.
 
-    A block then costs a few microseconds instead of the thirty that handing it over takes. Use it as a context.
+    A block costs a few microseconds, instead of thirty to submit it to an executor. Use it as a context.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class BlockPool:
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._pool = ThreadPoolExecutor(max(threads - 1, 1))  # starts no thread before there is work
+        self._pool = ThreadPoolExecutor(max(threads - 1, 1))  # starts threads only when there is work
 
     def __enter__(self) -> BlockPool:
         return self
@@ -43,11 +43,11 @@ class BlockPool:
         Raises
         ------
         Exception
-            What a block raised; the other threads finish what is left first.
+            The error of a block, after the other threads have finished the remaining blocks.
         """
         starts = range(0, n, block)
         results: list[Any] = [None] * len(starts)
-        left = iter(range(len(starts)))  # threads share it: under the interpreter's lock `next` is atomic
+        left = iter(range(len(starts)))  # shared by threads: `next` is atomic under the interpreter's lock
 
         def work() -> None:
             for i in left:
@@ -77,11 +77,11 @@ def map_blocks(
     Parameters
     ----------
     function : callable
-        Must release the GIL to gain from threads, and must not depend on other blocks.
+        Must not depend on other blocks.
     n, block : int
-        Items, and items a block; the last block may be shorter.
+        Number of items, and of items in a block; the last block may be shorter.
     threads : int
-        Blocks computed at once.
+        Number of blocks computed at once.
     """
     starts = range(0, n, block)
     if threads <= 1 or len(starts) <= 1:

@@ -1,4 +1,4 @@
-"""What a search did, event by event, as an Arrow table."""
+"""Trace of a search, event by event, as an Arrow table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Kinds of events, as the native reader numbers them.
+#: Kinds of events, by their number in the native reader.
 KINDS = ("read", "cached", "measure", "expand")
-#: Stands for no vertex.
+#: Value for no vertex.
 _NO_VERTEX = 2**32 - 1
 
 
@@ -35,7 +35,7 @@ def trace_table(columns: dict[str, NDArray[Any]]) -> pa.Table:
 
 
 def times_expanded(trace: pa.Table, n_vertices: int) -> NDArray[np.int64]:
-    """Count how often each slot was expanded in a trace: int64, shape (n_vertices,)."""
+    """Return the number of expansions of each slot in a trace: int64, shape (n_vertices,)."""
     import pyarrow.compute as pc
 
     expanded = trace["vertex"].filter(pc.equal(trace["kind"], "expand"))
