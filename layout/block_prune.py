@@ -31,8 +31,8 @@ from indexmill.reader.threads import BlockPool
 _CANDIDATES = 200
 #: Growth of the slack between rounds, as in the graph's build.
 _ALPHA_STEP = np.float32(1.2)
-#: Vertices of a task, and vertices between two checks of the remaining work.
-_BLOCK, _SPAN = 256, 16_384
+#: Vertices of a task.
+_BLOCK = 256
 _NOBODY = np.uint32(0xFFFFFFFF)
 #: States of a candidate; a covered one is nearer to a page mate than to the vertex.
 _OPEN, _CHOSEN, _COVERED = 0, 1, 2
@@ -48,6 +48,7 @@ def block_prune(
     *,
     threads: int = 1,
     work: Work | None = None,
+    span: int = 16_384,
 ) -> int:
     """Choose new lists of `graph` for the pages of `order`; vertices that `work` does not reach keep their lists.
 
@@ -63,6 +64,8 @@ def block_prune(
         Arrays of the shape of `graph`, which receive the lists: ascending by (distance, id), padded with zeros.
     work : Work, optional
         A unit is an edge followed, or 16 components of a distance.
+    span : int
+        Vertices between two checks of the remaining work.
 
     Returns
     -------
@@ -74,8 +77,8 @@ def block_prune(
     into.neighbours[:] = graph.neighbours
     into.degrees[:] = graph.degrees
     with BlockPool(threads) as pool:
-        for first in range(0, n, _SPAN):
-            last = min(first + _SPAN, n)
+        for first in range(0, n, span):
+            last = min(first + span, n)
 
             def choose(begin: int, end: int, first: int = first) -> int:
                 return int(_choose_lists(

@@ -16,7 +16,7 @@ Time: O(n R log(n / b)) for each round, on threads. Memory: 34 bytes a vertex an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -30,8 +30,6 @@ from indexmill.reader.threads import run_blocks
 
 #: Rounds of a level, as in the paper.
 DEFAULT_ROUNDS = 20
-#: Least slots of a range that all threads divide together; smaller ranges are divided in parallel.
-_LARGE = 1 << 16
 #: Vertices of a task in a large range.
 _BLOCK = 1 << 14
 #: Tasks that the small ranges of a level are divided into.
@@ -60,6 +58,8 @@ class GraphBisectionOrder:
     """
 
     rounds: int = DEFAULT_ROUNDS
+    #: Least slots of a range that all threads divide together; smaller ranges are divided in parallel.
+    large: ClassVar[int] = 1 << 16
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
@@ -79,7 +79,7 @@ class GraphBisectionOrder:
             rounds = min(self.rounds, work.left // max(1, 4 * edges))
             if not rounds:
                 break
-            large = level.sizes >= _LARGE
+            large = level.sizes >= self.large
             for r in np.flatnonzero(large):
                 rounds_taken = _divide_large(lists, slots, level.subset(slice(r, r + 1)), rounds, threads)
                 work.spend(4 * edges * rounds_taken * int(level.sizes[r]) // len(order))

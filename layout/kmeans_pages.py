@@ -15,7 +15,7 @@ order while clusters are large, so they may be a mapped file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
@@ -28,7 +28,7 @@ from indexmill.reader.threads import run_blocks
 #: Steps of a split; further steps reduce distances within pages by less than 0.5%.
 _STEPS = 6
 #: Least vectors of a cluster that all threads split together; smaller clusters are split in parallel.
-_LARGE = 1 << 16
+LARGE = 1 << 16
 #: Vectors of a task in a large cluster.
 _BLOCK = 1 << 14
 #: Tasks that the small clusters of a level are divided into.
@@ -38,6 +38,8 @@ _RUNS = 64
 @dataclass(frozen=True)
 class KmeansPagesOrder:
     """Hierarchical balanced k-means down to pages."""
+
+    large: ClassVar[int] = LARGE
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
@@ -51,11 +53,11 @@ class KmeansPagesOrder:
             Without `points`.
         """
         points = need_points(points, "kmeans-pages")
-        return balanced_cells(points, nodes_per_page, 1, threads, work or Work())[0]
+        return balanced_cells(points, nodes_per_page, 1, threads, work or Work(), self.large)[0]
 
 
 def balanced_cells(
-    points: NDArray[Any], nodes_per_page: int, cell_pages: int, threads: int, work: Work
+    points: NDArray[Any], nodes_per_page: int, cell_pages: int, threads: int, work: Work, large: int = LARGE
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Cluster vectors into cells of whole pages.
 
@@ -64,6 +66,8 @@ def balanced_cells(
     points : uint8 or float32 array, shape (n, dim)
     cell_pages : int
         Most pages of a cell; cells have more than half as many, if there are enough.
+    large : int
+        Least vectors of a cell that all threads split together.
 
     Returns
     -------
@@ -78,12 +82,12 @@ def balanced_cells(
     while len((level := next_level(bounds, nodes_per_page, cell_pages)).firsts):
         if not work.spend(int(level.sizes.sum()) * 2 * _STEPS * -(-dim // 16)):
             break
-        large = level.sizes >= _LARGE
-        for first, middle, last in zip(*level.subset(large), strict=True):
+        is_large = level.sizes >= large
+        for first, middle, last in zip(*level.subset(is_large), strict=True):
             _split_large(
                 points, order[first:last], middle - first, keys[first:last], sides[first:last], threads
             )
-        small = level.subset(~large)
+        small = level.subset(~is_large)
 
         def run(first: int, last: int) -> None:
             _split_small(points, order, *small.subset(slice(first, last)), keys, sides)  # noqa: B023

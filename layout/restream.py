@@ -20,7 +20,7 @@ edges count in both directions.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
@@ -33,8 +33,8 @@ from indexmill.reader.threads import BlockPool
 
 #: Separates this draw from others with the same seed.
 _STREAM = 0x5EA3
-#: Limits of a batch: vertices, and batches of a round at least.
-_BATCH, _BATCHES = 4096, 64
+#: Vertices of a batch at most.
+_BATCH = 4096
 #: Vertices of a task.
 _BLOCK = 512
 #: Pages that a vertex chooses from: those with most neighbours.
@@ -60,6 +60,8 @@ class RestreamOrder:
     rounds: int = 8
     balance: bool = True
     both_directions: bool = True
+    #: Least batches of a round.
+    batches: ClassVar[int] = 64
 
     def fit(
         self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
@@ -83,42 +85,44 @@ class RestreamOrder:
             for _ in range(self.rounds):
                 if not work.spend(2 * n_edges + len(sources)):
                     break
-                order = _round(graph, (starts, sources), stream, order, nodes_per_page, self.balance, pool)
+                order = self._round(graph, (starts, sources), stream, order, nodes_per_page, pool)
                 within = edges_within_pages(graph, order, nodes_per_page)
                 if within > most:
                     most, best = within, order
         return best
+
+    def _round(
+        self, graph: Adjacency, incoming: tuple[NDArray[np.int64], NDArray[np.uint32]], stream: NDArray[np.uint32],
+        order: NDArray[np.uint32], b: int, pool: BlockPool,
+    ) -> NDArray[np.uint32]:  # fmt: skip
+        """Stream all vertices of `order` once; return the order of the pages they chose."""
+        n, pages = (
+            len(order),
+            invert(order) // np.uint32(b),
+        )  # the old page of each vertex, later its new page
+        room = np.full(-(-n // b), b, np.int64)
+        room[-1] = n - (len(room) - 1) * b
+        size, homeless = room.copy(), np.zeros(n, np.bool_)
+        most = min(_BATCH, -(-n // self.batches))
+        choices, counts = np.empty((most, _CHOICES), np.uint32), np.empty((most, _CHOICES), np.int32)
+        for at in range(0, n, most):
+            batch = stream[at : at + most]
+
+            def count(first: int, last: int) -> None:
+                part = slice(first, last)
+                _count(*graph, *incoming, pages, batch[part], choices[part], counts[part])  # noqa: B023
+
+            pool.run(count, len(batch), _BLOCK)
+            _choose(batch, choices, counts, size, room, self.balance, pages, homeless)
+        _fill(order, room, pages, homeless)
+        result: NDArray[np.uint32] = np.argsort(pages, kind="stable").astype(np.uint32)
+        return result
 
 
 def edges_within_pages(graph: Adjacency, order: NDArray[np.uint32], nodes_per_page: int) -> int:
     """Return the number of edges within pages, by which `RestreamOrder` compares rounds."""
     pages = invert(order) // np.uint32(nodes_per_page)
     return int(_edges_within(graph.neighbours, graph.degrees, pages))
-
-
-def _round(
-    graph: Adjacency, incoming: tuple[NDArray[np.int64], NDArray[np.uint32]], stream: NDArray[np.uint32],
-    order: NDArray[np.uint32], b: int, balance: bool, pool: BlockPool,
-) -> NDArray[np.uint32]:  # fmt: skip
-    """Stream all vertices of `order` once; return the order of the pages they chose."""
-    n, pages = len(order), invert(order) // np.uint32(b)  # the old page of each vertex, later its new page
-    room = np.full(-(-n // b), b, np.int64)
-    room[-1] = n - (len(room) - 1) * b
-    size, homeless = room.copy(), np.zeros(n, np.bool_)
-    most = min(_BATCH, -(-n // _BATCHES))
-    choices, counts = np.empty((most, _CHOICES), np.uint32), np.empty((most, _CHOICES), np.int32)
-    for at in range(0, n, most):
-        batch = stream[at : at + most]
-
-        def count(first: int, last: int) -> None:
-            part = slice(first, last)
-            _count(*graph, *incoming, pages, batch[part], choices[part], counts[part])  # noqa: B023
-
-        pool.run(count, len(batch), _BLOCK)
-        _choose(batch, choices, counts, size, room, balance, pages, homeless)
-    _fill(order, room, pages, homeless)
-    result: NDArray[np.uint32] = np.argsort(pages, kind="stable").astype(np.uint32)
-    return result
 
 
 @njit(nogil=True, cache=True)

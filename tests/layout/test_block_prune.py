@@ -53,12 +53,11 @@ def test_any_number_of_threads_chooses_the_same_lists(graph: Adjacency) -> None:
     assert (one.degrees == three.degrees).all()
 
 
-def test_out_of_work_the_rest_keep_their_lists(graph: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SPAN", 100)
+def test_out_of_work_the_rest_keep_their_lists(graph: Adjacency) -> None:
     points, order = grid(N, 6), shuffled(N)
     all_work, some = Work(), Work(1)
-    full, _ = pruned(graph, points, order, work=all_work)
-    into, done = pruned(graph, points, order, work=some)
+    full, _ = pruned(graph, points, order, work=all_work, span=100)
+    into, done = pruned(graph, points, order, work=some, span=100)
     assert done == 100
     assert as_lists(*into) == as_lists(*full)[:100] + as_lists(*graph)[100:]
     assert 0 < some.spent < all_work.spent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from tests.oracles import orders as oracle
 from tests.support.layout import as_lists, random_graph
 
 from indexmill.formats.errors import ConfigError
-from indexmill.layout import graph_bisection, kmeans_pages
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.gorder import Gorder
 from indexmill.layout.gorder_windowed import GorderWindowed
@@ -25,10 +24,22 @@ from indexmill.layout.parts import Packed, pack_in_parts
 from indexmill.layout.portfolio import ORDERS, USES_POINTS
 from indexmill.pipeline.kinds.graph.order import ORDER_BYTES
 from indexmill.pipeline.kinds.graph.parameters import Order
+from indexmill.reader.threads import small_blocks
+
+
+def with_large(order: type[Any], large: int) -> Any:
+    """Return an order to which ranges of so many vertices are large."""
+    return type(order.__name__, (order,), {"large": large})()
+
 
 graphs = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))
-#: Orders with small parts, so that a small graph has several.
-SMALL = ORDERS | {"gorder-windowed": GorderWindowed(part_pages=2), "margo": MargoOrder(part_pages=2)}
+#: Orders with small parts, so that a small graph has several, and large ranges.
+SMALL = ORDERS | {
+    "gorder-windowed": GorderWindowed(part_pages=2),
+    "margo": MargoOrder(part_pages=2),
+    "kmeans-pages": with_large(KmeansPagesOrder, 100),
+    "graph-bisection": with_large(GraphBisectionOrder, 100),
+}
 PLANTED = sorted(set(ORDERS) - {"identity", "random"})
 
 
@@ -78,9 +89,7 @@ def test_an_order_takes_loops_and_repeated_neighbours(name: str, n: int) -> None
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_threads_do_not_reach_the_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kmeans_pages, "_LARGE", 100)
-    monkeypatch.setattr(graph_bisection, "_LARGE", 100)
+def test_threads_do_not_reach_the_order(name: str) -> None:
     graph, points = near_graph(400, 8, 5)
     alone = SMALL[name].fit(graph, points, 4, 1)
     np.testing.assert_array_equal(alone, SMALL[name].fit(graph, points, 4, 1, threads=3))
@@ -221,14 +230,12 @@ def test_equal_vectors_are_split_in_input_order() -> None:
     assert KmeansPagesOrder().fit(graph, np.full((10, 4), 9, np.uint8), 3, 1).tolist() == list(range(10))
 
 
-@pytest.mark.parametrize("module", [kmeans_pages, graph_bisection])
-def test_a_large_range_is_divided_like_a_small_one(module: object, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("order", [KmeansPagesOrder, GraphBisectionOrder])
+def test_a_large_range_is_divided_like_a_small_one(order: Any) -> None:
     graph, points = near_graph(200, 6, 3)
-    order = KmeansPagesOrder() if module is kmeans_pages else GraphBisectionOrder()
-    small = order.fit(graph, points, 4, 1)
-    monkeypatch.setattr(module, "_LARGE", 20)
-    monkeypatch.setattr(module, "_BLOCK", 7)
-    np.testing.assert_array_equal(order.fit(graph, points, 4, 1, threads=2), small)
+    small = order().fit(graph, points, 4, 1)
+    with small_blocks(7):
+        np.testing.assert_array_equal(with_large(order, 20).fit(graph, points, 4, 1, threads=2), small)
 
 
 def test_what_crosses_parts_is_packed_in_the_end() -> None:

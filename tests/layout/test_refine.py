@@ -19,7 +19,7 @@ from indexmill.layout.order import Adjacency, RandomOrder, Work
 from indexmill.layout.polish import PolishOrder
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.restream import RestreamOrder, edges_within_pages
-from indexmill.reader.threads import BlockPool
+from indexmill.reader.threads import BlockPool, small_blocks
 
 cases = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))
 
@@ -145,14 +145,12 @@ def test_more_work_never_makes_the_polish_worse() -> None:
 
 
 @pytest.mark.parametrize("order", [PolishOrder(), RestreamOrder(), RestreamOrder(balance=False)])
-def test_threads_do_not_reach_a_refined_order(order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polish, "_BLOCK", 16)
-    monkeypatch.setattr(closeness, "_BLOCK", 16)
-    monkeypatch.setattr(restream, "_BLOCK", 16)
+def test_threads_do_not_reach_a_refined_order(order: Any) -> None:
     graph, points = near_graph(900, 8, 5)
-    alone = order.fit(graph, points, 4, 1)
-    for threads in (2, 3):
-        np.testing.assert_array_equal(alone, order.fit(graph, points, 4, 1, threads=threads))
+    with small_blocks(16):
+        alone = order.fit(graph, points, 4, 1)
+        for threads in (2, 3):
+            np.testing.assert_array_equal(alone, order.fit(graph, points, 4, 1, threads=threads))
 
 
 @settings(max_examples=30, deadline=None)
@@ -163,10 +161,8 @@ def test_a_round_streams_as_the_oracle_does(
     graph, n = Adjacency(*random_graph(*case)), case[0]
     lists = as_lists(*graph)
     start = RandomOrder().fit(graph, None, b, case[2])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restream, "_BATCHES", batches)
-        refined = RestreamOrder(Given(start), 1, balance, both)
-        order = refined.fit(graph, None, b, 1)
+    restream_order = type("", (RestreamOrder,), {"batches": batches})(Given(start), 1, balance, both)
+    order = restream_order.fit(graph, None, b, 1)
     around = [row + [u for u in range(n) if both and v in lists[u]] for v, row in enumerate(lists)]
     stream = np.random.default_rng([1, restream._STREAM]).permutation(n).tolist()
     expected = oracle.restream(around, start.tolist(), b, stream, -(-n // batches), balance)

@@ -6,13 +6,29 @@ Threads gain where the function that they call is compiled and releases the inte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 #: Blocks that `map_blocks` submits ahead for each thread.
 _AHEAD = 4
+
+
+#: Items of a block at most; `small_blocks` sets it.
+_most_items: int | None = None
+
+
+@contextmanager
+def small_blocks(items: int) -> Iterator[None]:
+    """Cut work of every thread into blocks of at most `items`: a test's little data is many blocks, as much data is."""
+    global _most_items
+    before, _most_items = _most_items, items
+    try:
+        yield
+    finally:
+        _most_items = before
 
 
 class BlockPool:
@@ -45,6 +61,7 @@ class BlockPool:
         Exception
             The error of a block, after the other threads have finished the remaining blocks.
         """
+        block = min(block, _most_items or block)
         starts = range(0, n, block)
         results: list[Any] = [None] * len(starts)
         left = iter(range(len(starts)))  # shared by threads: `next` is atomic under the interpreter's lock
@@ -83,6 +100,7 @@ def map_blocks(
     threads : int
         Number of blocks computed at once.
     """
+    block = min(block, _most_items or block)
     starts = range(0, n, block)
     if threads <= 1 or len(starts) <= 1:
         for first in starts:

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexmill.builders.leaders import graph as leader_graph
-from indexmill.builders.leaders import groups, tree
 from indexmill.builders.leaders.assignment_error import AssignmentError, assignment_error
 from indexmill.builders.leaders.base import ExactLeaders, LeaderIndex, draw_leaders, n_leaders
 from indexmill.builders.leaders.graph import LeaderGraph
@@ -19,6 +17,7 @@ from indexmill.builders.leaders.groups import LeaderGroups
 from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.builders.nearest.products import nearest_points
 from indexmill.formats.errors import ConfigError
+from indexmill.reader.threads import small_blocks
 
 Maker = Callable[[Any, Any], LeaderIndex]
 INDEXES: dict[str, Maker] = {
@@ -105,17 +104,13 @@ def test_levels_of_a_tree_shrink_evenly() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_result_is_the_same_for_any_number_of_threads(
-    make: Maker, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tree, "PROBE_BLOCK", 128)
-    monkeypatch.setattr(groups, "PROBE_BLOCK", 128)
-    monkeypatch.setattr(leader_graph, "_BLOCK", 128)
+def test_result_is_the_same_for_any_number_of_threads(make: Maker, dtype: str) -> None:
     leaders, vectors = points(500, 8, dtype, 12), points(1500, 8, dtype, 13)
-    index = make(leaders, vectors)
-    one = index.nearest(vectors, 2, 1)
-    np.testing.assert_array_equal(one, index.nearest(vectors, 2, 3))
-    np.testing.assert_array_equal(one, make(leaders, vectors).nearest(vectors, 2, 2))
+    with small_blocks(128):
+        index = make(leaders, vectors)
+        one = index.nearest(vectors, 2, 1)
+        np.testing.assert_array_equal(one, index.nearest(vectors, 2, 3))
+        np.testing.assert_array_equal(one, make(leaders, vectors).nearest(vectors, 2, 2))
 
 
 def test_rows_name_different_leaders(make: Maker) -> None:

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from tests.support.gpu import strict_gpu
 
-from indexmill.builders.partition import equals
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import ALONE, equal_rows, ring
 from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
+from indexmill.reader.threads import small_blocks
 
 
 @pytest.mark.parametrize(("dim", "dtype"), [(3, "uint8"), (4, "uint8"), (8, "uint8"), (3, "float32")])
-def test_equal_rows_name_the_first_of_them(dim: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equals, "_BLOCK", 7)
+def test_equal_rows_name_the_first_of_them(dim: int, dtype: str) -> None:
     rng = np.random.default_rng(1)
     vectors = rng.integers(0, 3 if dim == 3 else 2, (60, dim)).astype(dtype)
     expected = []
@@ -23,7 +22,8 @@ def test_equal_rows_name_the_first_of_them(dim: int, dtype: str, monkeypatch: py
         same = np.flatnonzero((vectors == vectors[v]).all(axis=1))
         expected.append(same[0] if len(same) > 1 else ALONE)
     assert len(set(expected)) > 3
-    assert equal_rows(vectors, threads=2).tolist() == expected
+    with small_blocks(7):
+        assert equal_rows(vectors, threads=2).tolist() == expected
 
 
 def test_no_rows_have_no_equals() -> None:

@@ -16,6 +16,7 @@ from indexmill.builders.partition.leaf_lists import NOBODY, leaf_lists
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.graph import Graph, VamanaParameters
 from indexmill.builders.vamana.greedy import search_rows
+from indexmill.reader.threads import small_blocks
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 
@@ -145,10 +146,10 @@ def test_vectors_as_long_as_distances_can_hold_make_a_graph() -> None:
     check(build_partitioned(vectors, 0, SMALL, seed=1), vectors, 8)
 
 
-def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "BLOCK", 50)
+def test_graph_is_the_same_for_any_number_of_threads() -> None:
     vectors = points(3000, 10, "float32", 2)
-    one, two = (build_partitioned(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
+    with small_blocks(50):
+        one, two = (build_partitioned(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.neighbours, two.neighbours)
     other = build_partitioned(vectors, 3, SMALL, seed=6)
     assert (one.neighbours != other.neighbours).any()

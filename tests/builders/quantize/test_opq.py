@@ -19,6 +19,7 @@ from indexmill.formats.graph.index import IndexFiles
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.shape import GraphShape
 from indexmill.pipeline.spec import Parameters
+from indexmill.reader.threads import small_blocks
 
 
 def correlated(n: int, dim: int, seed: int = 0) -> np.ndarray:
@@ -78,9 +79,9 @@ def test_codes_of_rotated_vectors_are_the_nearest_centres() -> None:
         np.testing.assert_allclose(chosen, apart.min(axis=1), rtol=1e-3, atol=1e-3)
 
 
-def test_opq_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opq, "BLOCK", 64)
-    one, two = (train_opq(correlated(500, 12), 5, seed=3, threads=t) for t in (1, 3))
+def test_opq_is_the_same_for_any_number_of_threads() -> None:
+    with small_blocks(64):
+        one, two = (train_opq(correlated(500, 12), 5, seed=3, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.pivots, two.pivots)
     np.testing.assert_array_equal(one.rotation, two.rotation)
 

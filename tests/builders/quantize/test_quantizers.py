@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from indexmill.builders.cluster.kmeans import fit_centroids
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.builders.nearest.products import nearest_points
-from indexmill.builders.quantize import pq
 from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.builders.quantize.scalar import fit_scale
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.entries import entry_vertices, medoid, n_entries
 from indexmill.builders.vamana.graph import VamanaParameters
+from indexmill.reader.threads import small_blocks
 
 RNG = np.random.default_rng(0)
 
@@ -105,12 +105,12 @@ def test_pq_error_is_close_to_that_of_scikit_learn() -> None:
     assert ours < 1.25 * peer
 
 
-def test_pq_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pq, "_BLOCK", 64)
+def test_pq_is_the_same_for_any_number_of_threads() -> None:
     vectors = clustered(500, 12)
-    one, two = (train_pq(vectors, 5, seed=3, threads=t) for t in (1, 2))
-    np.testing.assert_array_equal(one.pivots, two.pivots)
-    np.testing.assert_array_equal(encode_pq(vectors, one, 1), encode_pq(vectors, two, 3))
+    with small_blocks(64):
+        one, two = (train_pq(vectors, 5, seed=3, threads=t) for t in (1, 2))
+        np.testing.assert_array_equal(one.pivots, two.pivots)
+        np.testing.assert_array_equal(encode_pq(vectors, one, 1), encode_pq(vectors, two, 3))
 
 
 @pytest.mark.parametrize(("n", "dim", "n_chunks"), [(1, 1, 32), (3, 2, 32), (100, 7, 3), (300, 50, 32)])

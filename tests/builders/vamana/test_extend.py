@@ -10,6 +10,7 @@ from indexmill.builders.vamana import extend, insert
 from indexmill.builders.vamana.build import build_vamana, list_capacity
 from indexmill.builders.vamana.extend import extend_graph
 from indexmill.builders.vamana.graph import VamanaParameters
+from indexmill.reader.threads import small_blocks
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 
@@ -55,13 +56,13 @@ def test_lists_that_nothing_new_touched_stay(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_extension_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insert, "_BLOCK", 2)
     monkeypatch.setattr(insert, "MAX_BATCH_SHARE", 0.1)
     vectors = points(1200, 4)
     results = []
     for threads in (1, 3):
         neighbours, degrees = growing(vectors, 800)
-        done = extend_graph(vectors, neighbours, degrees, 800, 0, SMALL, seed=5, threads=threads)
+        with small_blocks(2):
+            done = extend_graph(vectors, neighbours, degrees, 800, 0, SMALL, seed=5, threads=threads)
         results.append((neighbours, degrees, done))
     assert results[0][2] == results[1][2]
     np.testing.assert_array_equal(results[0][0], results[1][0])

@@ -25,6 +25,7 @@ from indexmill.builders.vamana.insert import _batch_sizes
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.builders.vamana.unite import unite_lists
 from indexmill.pipeline.kinds.graph.shape import graph_bytes
+from indexmill.reader.threads import small_blocks
 
 SMALL = VamanaParameters(max_degree=8, build_list_size=24, alpha=1.2)
 
@@ -78,11 +79,10 @@ def test_graph_obeys_its_limits(dtype: str) -> None:
 
 
 def test_graph_is_the_same_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (insert, vamana):
-        monkeypatch.setattr(module, "_BLOCK", 2)  # many blocks a batch, so that threads really take turns
     monkeypatch.setattr(insert, "MAX_BATCH_SHARE", 0.1)
     vectors = points(1500, 10, "float32", 2)
-    one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
+    with small_blocks(2):  # many blocks a batch, so that threads really take turns
+        one, two = (build_vamana(vectors, 3, SMALL, seed=5, threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.neighbours, two.neighbours)
     np.testing.assert_array_equal(one.degrees, two.degrees)
 

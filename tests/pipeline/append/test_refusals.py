@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ def test_settings_that_cannot_work_are_refused(old: Path, appended: Path, tmp_pa
             indexmill.append(old, NEW, **how)
     with pytest.raises(InputError, match="no such index"):
         indexmill.append(tmp_path / "none", NEW)
-    with pytest.raises(InputError, match=r": an index; .*indexmill merge"):
+    with pytest.raises(InputError, match=rf"{re.escape(str(appended))}: an index; .*indexmill merge"):
         indexmill.append(old, appended)
 
 
