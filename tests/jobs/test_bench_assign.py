@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.bench import BENCH
 from tests.support.cli import run, run_json
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
+from indexmill.jobs.bench.assign import __main__ as page
+from indexmill.jobs.bench.common import tables
 from indexmill.jobs.bench_assign import setting
 from indexmill.pipeline.execution import failpoint
 from indexmill.pipeline.grouping.policies import cluster_bytes
 
-import assign as page  # isort: skip  # found by bench_support
-import tables  # isort: skip
-
-assert (BENCH / "assign.py").exists()
 N, DIM = 3000, 8
 
 

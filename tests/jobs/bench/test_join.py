@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support import bench as bench_support
 
-import split_paper  # isort: skip  # found by bench_support
-import tables_join  # isort: skip
-import tables_split  # isort: skip
+from indexmill.jobs.bench.join import tables as tables_join
+from indexmill.jobs.bench.split import paper as split_paper
+from indexmill.jobs.bench.split import tables as tables_split
 
-__all__ = ["bench_support"]
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
 RECORD: dict[str, Any] = {
     "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import bench as bench_support
 
-import kernels  # isort: skip  # found by bench_support
-import tables_kernels  # isort: skip
+from indexmill.jobs.bench.kernels import __main__ as kernels
+from indexmill.jobs.bench.kernels import tables as tables_kernels
 
-__all__ = ["bench_support"]
 SMALL = kernels.Sizes(near_bytes=1 << 12, far_bytes=1 << 16, rounds=1, queries=8, pruned=10, vectors=400)
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
 

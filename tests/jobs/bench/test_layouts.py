@@ -14,23 +14,21 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.bench import N_QUERIES, FakeOurs, fake_row, faked
 
-import intervals  # isort: skip  # found by bench_support
-import layouts  # isort: skip
-import layouts_cases  # isort: skip
-import layouts_command  # isort: skip
-import layouts_fit  # isort: skip
-import layouts_reads  # isort: skip
-import layouts_written  # isort: skip
-import ours  # isort: skip
-import parts  # isort: skip
-import record  # isort: skip
-import tables_layouts  # isort: skip
-from dataset import Dataset, count_hits, read_bin, write_bin, write_truth  # isort: skip
-from layouts_cases import Case, Layouts, make_space  # isort: skip
-from layouts_views import Views  # isort: skip
-from settings import lockstep  # isort: skip
-from targets_layouts import TARGETS  # isort: skip
-from workspace import Workspace  # isort: skip
+from indexmill.jobs.bench.common import intervals, parts, record
+from indexmill.jobs.bench.common.dataset import Dataset, count_hits, read_bin, write_bin, write_truth
+from indexmill.jobs.bench.layouts import __main__ as layouts
+from indexmill.jobs.bench.layouts import cases as layouts_cases
+from indexmill.jobs.bench.layouts import command as layouts_command
+from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.layouts import reads as layouts_reads
+from indexmill.jobs.bench.layouts import tables as tables_layouts
+from indexmill.jobs.bench.layouts import written as layouts_written
+from indexmill.jobs.bench.layouts.cases import Case, Layouts, make_space
+from indexmill.jobs.bench.layouts.targets import TARGETS
+from indexmill.jobs.bench.layouts.views import Views
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.settings import lockstep
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 __all__ = ["faked"]
 ORDERS = ("identity", "random", "star", "gorder", "gorder-windowed", "polish")

@@ -8,28 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.bench import BENCH
 
-import disk  # isort: skip  # found by bench_support
-import lsh  # isort: skip
-import lsh_growth  # isort: skip
-import lsh_kinds  # isort: skip
-import lsh_sets  # isort: skip
-import lsh_space  # isort: skip
-import lsh_storage  # isort: skip
-import lsh_sync  # isort: skip
-import lsh_tables  # isort: skip
-import record  # isort: skip
-import tables_lsh  # isort: skip
-import tables_lsh_more  # isort: skip
-from dataset import Dataset, write_bin, write_truth  # isort: skip
-from lsh_quality import found_distances, judge, overall_ratios  # isort: skip
-from lsh_space import SURE, Searcher, Shape, Space, index_facts  # isort: skip
-from lsh_speed import compare  # isort: skip
-from lsh_tune import first_of, least  # isort: skip
-from process import Usage  # isort: skip
-
-assert BENCH
+from indexmill.jobs.bench.common import disk, record
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
+from indexmill.jobs.bench.common.process import Usage
+from indexmill.jobs.bench.lsh import __main__ as lsh
+from indexmill.jobs.bench.lsh import growth as lsh_growth
+from indexmill.jobs.bench.lsh import kinds as lsh_kinds
+from indexmill.jobs.bench.lsh import page as tables_lsh
+from indexmill.jobs.bench.lsh import page_more as tables_lsh_more
+from indexmill.jobs.bench.lsh import sets as lsh_sets
+from indexmill.jobs.bench.lsh import space as lsh_space
+from indexmill.jobs.bench.lsh import storage as lsh_storage
+from indexmill.jobs.bench.lsh import sync as lsh_sync
+from indexmill.jobs.bench.lsh import tables as lsh_tables
+from indexmill.jobs.bench.lsh.quality import found_distances, judge, overall_ratios
+from indexmill.jobs.bench.lsh.space import SURE, Searcher, Shape, Space, index_facts
+from indexmill.jobs.bench.lsh.speed import compare
+from indexmill.jobs.bench.lsh.tune import first_of, least
 
 
 def test_the_overall_ratio_counts_found_copies_as_one_and_skips_lost_ones() -> None:

@@ -9,22 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tests.support.bench  # noqa: F401  # puts jobs/bench on the path
 
-import cgroup  # isort: skip
-import mill  # isort: skip
-import mill_budget  # isort: skip
-import mill_build  # isort: skip
-import mill_plan  # isort: skip
-import mill_ratios  # isort: skip
-import parts  # isort: skip
-import record  # isort: skip
-import tables  # isort: skip
-import tables_mill  # isort: skip
-from dataset import Dataset, write_bin  # isort: skip
-from mill_build import Job  # isort: skip
-from mill_space import Mill  # isort: skip
-from scratch import PeakScratch, allocated_bytes  # isort: skip
+from indexmill.jobs.bench.common import cgroup, parts, record, tables
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin
+from indexmill.jobs.bench.common.scratch import PeakScratch, allocated_bytes
+from indexmill.jobs.bench.mill import __main__ as mill
+from indexmill.jobs.bench.mill import budget as mill_budget
+from indexmill.jobs.bench.mill import build as mill_build
+from indexmill.jobs.bench.mill import plan as mill_plan
+from indexmill.jobs.bench.mill import ratios as mill_ratios
+from indexmill.jobs.bench.mill import tables as tables_mill
+from indexmill.jobs.bench.mill.build import Job
+from indexmill.jobs.bench.mill.space import Mill
 
 MIB = 2**20
 N_QUERIES = 100

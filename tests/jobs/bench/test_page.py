@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bench import BENCH
 
-import readme  # isort: skip  # found by bench_support
-import record  # isort: skip
-import tables  # isort: skip
-import tables_layouts  # isort: skip
-import tables_lsh  # isort: skip
-import tables_mill  # isort: skip
+from indexmill.jobs.bench.common import machine, record, tables
+from indexmill.jobs.bench.layouts import tables as tables_layouts
+from indexmill.jobs.bench.lsh import page as tables_lsh
+from indexmill.jobs.bench.mill import tables as tables_mill
+from indexmill.jobs.bench.sift1m import readme
 
-REPOSITORY = BENCH.parent.parent
+REPOSITORY = machine.REPOSITORY
 PAGE = REPOSITORY / "docs" / "benchmarks.md"
 GUIDE = REPOSITORY / "docs" / "guides" / "layout.md"
 

@@ -11,22 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support import bench as bench_support
 from typer.testing import CliRunner
 
+from indexmill.jobs.bench.common import environment
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
+from indexmill.jobs.bench.common.process import Usage
+from indexmill.jobs.bench.partition import __main__ as partition
+from indexmill.jobs.bench.partition import builds as partition_builds
+from indexmill.jobs.bench.partition import tables as tables_partition
+from indexmill.jobs.bench.programs import calibration, graph_quality, peers
 from indexmill.jobs.cli.main import app
 
-import calibration  # isort: skip  # found by bench_support
-import environment  # isort: skip
-import graph_quality  # isort: skip
-import partition  # isort: skip
-import partition_builds  # isort: skip
-import peers  # isort: skip
-import tables_partition  # isort: skip
-from dataset import Dataset, write_bin, write_truth  # isort: skip
-from process import Usage  # isort: skip
-
-__all__ = ["bench_support"]
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
 RECORD: dict[str, Any] = {
     "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},

@@ -10,20 +10,22 @@ import numpy as np
 import pytest
 from tests.support.bench import N_QUERIES, FakeOurs, faked
 
-import ablation  # isort: skip  # found by bench_support
-import bandwidth  # isort: skip
-import completion  # isort: skip
-import cpu  # isort: skip
-import device_limit  # isort: skip
-import latency  # isort: skip
-import page_reads  # isort: skip
-import plots  # isort: skip
-import qps  # isort: skip
-import tables  # isort: skip
-from dataset import Dataset, write_bin  # isort: skip
-from settings import Setting  # isort: skip
-from targets import TARGETS  # isort: skip
-from workspace import Workspace  # isort: skip
+from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin
+from indexmill.jobs.bench.programs.settings import Setting
+from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.jobs.bench.sift1m import (
+    ablation,
+    bandwidth,
+    completion,
+    cpu,
+    device_limit,
+    latency,
+    page_reads,
+    plots,
+    qps,
+)
+from indexmill.jobs.bench.sift1m.targets import TARGETS
 
 __all__ = ["faked"]
 PARTS = {

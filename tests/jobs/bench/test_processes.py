@@ -10,18 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.bench import BENCH
 
-import cpu_profile  # isort: skip  # found by bench_support
-import symbols  # isort: skip
-import tables  # isort: skip
-from session import Session  # isort: skip
-from symbols import Frame  # isort: skip
+from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.sift1m import cpu_profile, symbols
+from indexmill.jobs.bench.sift1m.symbols import Frame
 
 CHILD = """
-import sys
-sys.path.append(sys.argv[1])
-from serving import serve
+from indexmill.jobs.bench.common.serving import serve
 
 def answer(question):
     print("chatter")  # as libraries do
@@ -34,7 +30,7 @@ serve(answer)
 def child(tmp_path: Path) -> Session:
     script = tmp_path / "child.py"
     script.write_text(CHILD)
-    return Session([sys.executable, script, BENCH], tmp_path / "log")
+    return Session([sys.executable, script], tmp_path / "log")
 
 
 def test_a_child_answers_question_after_question_whatever_its_libraries_print(tmp_path: Path) -> None:

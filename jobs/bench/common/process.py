@@ -1,0 +1,113 @@
+"""Child processes: what one cost in time and memory, and what it printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from indexmill.jobs.bench.common.machine import REPOSITORY
+
+#: What children find the benchmarks in, also those of environments that have no indexmill.
+_SOURCES = REPOSITORY / "src"
+#: Seconds between two looks at memory: often enough for a build of minutes, too rare to disturb it.
+SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Cost of a child and all its descendants.
+
+    Attributes
+    ----------
+    wall_s, cpu_s : float
+        From start to exit; user plus system time, of descendants that were waited for too.
+    peak_bytes : int
+        Resident memory of the process tree: the largest sampled sum, and no less than any one process's
+        high-water mark. Pages that processes share count once for each.
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+
+    def to_dict(self) -> dict[str, float | int]:
+        """Return the figures, times rounded to a millisecond."""
+        return {name: round(value, 3) for name, value in asdict(self).items()}
+
+
+def module(python: object, name: str, *arguments: object) -> list[str]:
+    """Return the command that runs the module `name` of the benchmarks with an interpreter."""
+    command = (python, "-m", f"indexmill.jobs.bench.{name}", *arguments)
+    return ["env", f"PYTHONPATH={_SOURCES}", *map(str, command)]
+
+
+def run_measured(
+    command: Sequence[object], log: Path, watch: Callable[[int], AbstractContextManager[Any]] = nullcontext
+) -> Usage:
+    """Run `command` to its end, its output in `log`.
+
+    Parameters
+    ----------
+    command : sequence
+        Its parts are turned into text.
+    log : Path
+    watch : callable
+        Given the process id, returns a context to hold while the process runs.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails; the message ends with the last lines of `log`.
+    """
+    with open(log, "wb") as file:
+        began = time.perf_counter()
+        child = subprocess.Popen([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
+        peak = 0
+        with watch(child.pid):
+            while True:
+                # wait4 and not communicate(): it is the call that also tells the child's CPU time.
+                pid, status, used = os.wait4(child.pid, os.WNOHANG)
+                if pid:
+                    break
+                peak = max(peak, _tree_bytes(child.pid))
+                time.sleep(SAMPLE_SECONDS)
+        wall = time.perf_counter() - began
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"exit code {child.returncode} of: {' '.join(map(str, command))}\n{tail}")
+    return Usage(wall, used.ru_utime + used.ru_stime, peak)
+
+
+def _tree_bytes(root: int) -> int:
+    """Resident bytes of `root` and its descendants now, or the largest high-water mark if that is more."""
+    from indexmill.pipeline.mill.peak import child_pids
+
+    resident = highest = 0
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        now, most = _resident_bytes(pid)
+        resident += now
+        highest = max(highest, most)
+        waiting += child_pids(pid)
+    return max(resident, highest)
+
+
+def _resident_bytes(pid: int) -> tuple[int, int]:
+    """VmRSS and VmHWM; not ru_maxrss, which starts at the size of the process that forked."""
+    found = {"VmRSS": 0, "VmHWM": 0}
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in found:
+                found[name] = int(value.split()[0]) * 1024
+    except (FileNotFoundError, ProcessLookupError):
+        return 0, 0  # it ended meanwhile
+    return found["VmRSS"], found["VmHWM"]
