@@ -18,6 +18,8 @@ AROUND = (0.93, 0.97)
 COARSE_SIZES = (10, 14, 20, 28, 40, 56, 80, 112, 160, 224)
 
 Row: TypeAlias = dict[str, Any]
+#: Rows of each search of a round.
+Round: TypeAlias = dict[str, list[Row]]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Half: TypeAlias = Literal["tune", "report"]
 #: A search of one half of the queries with one list size: its row of figures (see `serving.make_row`).
@@ -75,6 +77,21 @@ def trial(search: Search, sizes: Sequence[int], half: Half = "tune") -> list[Row
 def summaries(rows: Sequence[Row]) -> list[Row]:
     """Return rows for the record: without what each query cost, figures to seven digits."""
     return [{name: _short(value) for name, value in row.items() if name != "queries"} for row in rows]
+
+
+def tuned_sizes(searches: Mapping[str, Search], points: Sequence[float] = POINTS) -> dict[str, list[int]]:
+    """Return the list sizes to report of each search, chosen on the tuning queries."""
+    return {name: sizes_at(coarse_sweep(search), points) for name, search in searches.items()}
+
+
+def in_turns(searches: Mapping[str, Search], sizes: Mapping[str, Sequence[int]], rounds: int) -> list[Round]:
+    """Search the reported queries round by round, one search after the other in each."""
+    return [{name: sweep(search, sizes[name]) for name, search in searches.items()} for _ in range(rounds)]
+
+
+def at_recalls(figure: Callable[[float], Any], recalls: Sequence[float] = RECALLS) -> dict[str, Any]:
+    """Return a figure at each recall, by its name in records."""
+    return {key(recall): figure(recall) for recall in recalls}
 
 
 def ratio(a: float | None, b: float | None) -> float | None:

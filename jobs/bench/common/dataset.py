@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ class Dataset:
         n_queries = len(read_bin(self.query))
         return n_queries // 2, n_queries
 
+    def both_halves(self) -> dict[str, tuple[int, int]]:
+        """Return the first query and the one after the last: of those that tune, and of those that are reported."""
+        half, n_queries = self.halves()
+        return {"tune": (0, half), "report": (half, n_queries)}
+
 
 def read_bin(path: Path) -> Any:
     """Map a big-ann file {u32 n, u32 dim, rows} of the type that its suffix tells; shape (n, dim), read-only."""
@@ -91,13 +97,36 @@ def read_truth(path: Path) -> tuple[Any, Any]:
 
 
 def first_rows(data: Dataset, rows: int, folder: Path) -> Dataset:
-    """Write the first `rows` vectors with their own exact truth into `folder`, to try a benchmark on."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the first `rows` vectors of a larger set and their own exact truth into `folder`, once."""
     small = Dataset(folder)
-    write_bin(folder / data.base.name, read_bin(data.base)[:rows])
-    write_bin(folder / data.query.name, np.asarray(read_bin(data.query)))
-    write_truth(small)
+    if rows >= data.shape()[0]:
+        return data
+    if not small.truth.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bin(folder / data.base.name, read_bin(data.base)[:rows])
+        write_bin(folder / data.query.name, np.asarray(read_bin(data.query)))
+        write_truth(small)
     return small
+
+
+def text_set(source: Path, folder: Path) -> Dataset:
+    """Write the embeddings of ``base.parquet`` and ``query.parquet`` as big-ann files unless they are there."""
+    if not (folder / "truth.gt").exists():
+        import pyarrow.parquet as pq
+
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("base", "query"):
+            table = pq.read_table(source / f"{name}.parquet", columns=["embedding"])
+            column = table["embedding"].combine_chunks()
+            write_bin(folder / f"{name}.fbin", column.flatten().to_numpy().reshape(len(column), -1))
+        shutil.copyfile(source / "truth.gt", folder / "truth.gt")
+    return Dataset(folder)
+
+
+def facts(name: str, data: Dataset) -> dict[str, Any]:
+    """Return what a record says of a set."""
+    n_vectors, dim = data.shape()
+    return {"name": name, "n_vectors": n_vectors, "dim": dim, "dtype": str(data.dtype())}
 
 
 def write_truth(data: Dataset, threads: int = 2) -> None:

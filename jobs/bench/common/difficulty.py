@@ -89,15 +89,12 @@ def measure(base: Any, queries: Any = None, sample: int = SAMPLE, threads: int =
     nearest = distances[:, 0]
     dimensions = local_dimensions(distances)
     contrasts = means[nearest > 0] / nearest[nearest > 0]
+    lid_low, lid_high = np.percentile(dimensions, [10, 90])
+    contrast_low, contrast_high = np.percentile(contrasts, [10, 90])
     return Difficulty(
-        len(base),
-        len(asked),
-        float(dimensions.mean()),
-        *(float(value) for value in np.percentile(dimensions, [10, 90])),
-        float(means.mean() / nearest.mean()),
-        *(float(value) for value in np.percentile(contrasts, [10, 90])),
-        float((nearest == 0).mean()),
-    )
+        len(base), len(asked), float(dimensions.mean()), float(lid_low), float(lid_high),
+        float(means.mean() / nearest.mean()), float(contrast_low), float(contrast_high), float((nearest == 0).mean()),
+    )  # fmt: skip
 
 
 def local_dimensions(distances: Any) -> Any:

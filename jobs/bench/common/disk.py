@@ -1,4 +1,4 @@
-"""Part *disk*: random 4 KiB reads a second that bypass the page cache, the ceiling of every search."""
+"""Random 4 KiB reads a second that bypass the page cache, the ceiling of every search."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from indexmill.jobs.bench.programs.workspace import Workspace
-
 FILE_BYTES = 1 << 30
 BLOCK_BYTES = 4096
 DEPTH = 64
@@ -19,11 +17,17 @@ JOBS = 2
 SECONDS = 5
 
 
-def measure(space: Workspace) -> dict[str, Any]:
+def measure(folder: Path) -> dict[str, Any]:
     """Read a file of 1 GiB with 64 reads in flight from two jobs for five seconds."""
-    path = space.out / "disk.bin"
+    path, block = folder / "disk.bin", random.Random(1).randbytes(1 << 20)
     try:
-        _write_file(path)
+        with open(
+            path, "wb"
+        ) as file:  # real bytes: blocks that were only reserved are answered without the device
+            for _ in range(FILE_BYTES // len(block)):
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
         return read_rate(path, DEPTH, SECONDS)
     finally:
         path.unlink(missing_ok=True)
@@ -44,16 +48,6 @@ def read_rate(path: Path, depth: int, seconds: float) -> dict[str, Any]:
     return {"depth": depth_of_job * jobs, "jobs": jobs, "seconds": seconds, **found}
 
 
-def _write_file(path: Path) -> None:
-    """Write real bytes: blocks that were only reserved are answered without the device."""
-    block = random.Random(1).randbytes(1 << 20)
-    with open(path, "wb") as file:
-        for _ in range(FILE_BYTES // len(block)):
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[str, Any]:
     blocks = path.stat().st_size // BLOCK_BYTES
     done = subprocess.run(
@@ -66,11 +60,8 @@ def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     read = json.loads(done.stdout)["jobs"][0]["read"]
-    return {
-        "method": "fio",
-        "reads_per_s": round(read["iops"]),
-        "read_us_mean": round(read["clat_ns"]["mean"] / 1000, 1),
-    }
+    mean = round(read["clat_ns"]["mean"] / 1000, 1)
+    return {"method": "fio", "reads_per_s": round(read["iops"]), "read_us_mean": mean}
 
 
 def _with_reader(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.jobs.bench.common.curves import Row, ratio, value_at
+from indexmill.jobs.bench.common.curves import RECALLS, Round, Row, at_recalls, ratio, summaries, value_at
 from indexmill.jobs.bench.common.dataset import K
 
 DRAWS = 500
@@ -118,6 +118,41 @@ def over_rounds(values: Sequence[float | None]) -> Figure | None:
     if len(known) < len(values) or not known:
         return None
     return {"value": median(known), "low": min(known), "high": max(known)}
+
+
+def medians_at(
+    rounds: Sequence[Round], name: str, cost: str, recalls: Sequence[float] = RECALLS, of: str = "recall"
+) -> dict[str, Figure | None]:
+    """Return a cost of the search called `name` at each recall, over rounds."""
+    return at_recalls(
+        lambda at: over_rounds([value_at(done[name], cost, at, of) for done in rounds]), recalls
+    )
+
+
+def ratios_at(
+    rounds: Sequence[Round], a: str, b: str, cost: str, recalls: Sequence[float] = RECALLS, of: str = "recall"
+) -> dict[str, Figure | None]:
+    """Return the ratio of two searches' costs in the same round at each recall, over rounds."""
+
+    def in_round(done: Round, at: float) -> float | None:
+        return ratio(value_at(done[a], cost, at, of), value_at(done[b], cost, at, of))
+
+    return at_recalls(lambda at: over_rounds([in_round(done, at) for done in rounds]), recalls)
+
+
+def short(rounds: Sequence[Round]) -> list[Round]:
+    """Return rounds for the record; see `summaries`."""
+    return [{name: summaries(rows) for name, rows in done.items()} for done in rounds]
+
+
+def figures_at(found: Curve, statistic: Statistic = mean) -> dict[str, Figure | None]:
+    """Return a cost at each of `RECALLS` with its intervals over queries."""
+    return at_recalls(lambda at: figure_at(found, at, statistic))
+
+
+def curve_ratios(a: Curve, b: Curve, statistic: Statistic = mean) -> dict[str, Figure | None]:
+    """Return the ratio of two costs at each of `RECALLS` with its intervals over queries."""
+    return at_recalls(lambda at: ratio_at(a, b, at, statistic))
 
 
 def value_of(figure: Figure | None) -> float | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from indexmill.jobs.bench.common.machine import REPOSITORY
+from indexmill.jobs.devices.machine import REPOSITORY
 
 #: What children find the benchmarks in, also those of environments that have no indexmill.
 _SOURCES = REPOSITORY / "src"
@@ -45,6 +47,35 @@ def module(python: object, name: str, *arguments: object) -> list[str]:
     """Return the command that runs the module `name` of the benchmarks with an interpreter."""
     command = (python, "-m", f"indexmill.jobs.bench.{name}", *arguments)
     return ["env", f"PYTHONPATH={_SOURCES}", *map(str, command)]
+
+
+def indexmill(*words: object, **options: object) -> list[str]:
+    """Return the ``indexmill`` command of this checkout.
+
+    ``pq_bytes=32`` stands for ``--pq-bytes 32``, ``R=32`` for ``-R 32``, True for a flag alone, None and False for
+    nothing.
+    """
+    command = [sys.executable, "-m", "indexmill.jobs.cli.main", *map(str, words)]
+    for name, value in options.items():
+        if value is not None and value is not False:
+            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            command += [flag] if value is True else [flag, str(value)]
+    return command
+
+
+def told(command: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON that a command prints.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails.
+    """
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 def run_measured(

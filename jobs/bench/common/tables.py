@@ -1,112 +1,153 @@
-"""All tables of a record, and where they stand in a page."""
+"""Tables of a record: Markdown templates whose cells name places of the record, and where they stand in a page.
+
+A template (`tables.jinja` in the folder of a benchmark) is a page with holes. It sees the parts of the record by their
+names (``-`` becomes ``_``; None where a part was not measured), `record`, `parts`, `sets`, `targets` and what
+`filters` lists. A hole that names nothing is an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from statistics import median
+from typing import Any
 
-from indexmill.jobs.bench.common.cells import NOT_REACHED, figure, table
-from indexmill.jobs.bench.sift1m import tables_build, tables_paper, tables_search
-from indexmill.jobs.bench.sift1m.targets import GIB, TARGETS, Target
+from jinja2 import ChainableUndefined, Environment, FileSystemLoader, StrictUndefined
+from jinja2.meta import find_undeclared_variables
 
-BEGIN, END = "<!-- record: begin -->", "<!-- record: end -->"
-#: Renderers by part, in the order of the page; they get the part and the folder of the pictures.
-Sections: TypeAlias = Mapping[str, Callable[[dict[str, Any], str], str]]
-_SECTIONS: Sections = {
-    "qps": tables_search.qps,
-    "reads": tables_search.reads,
-    "latency": tables_search.latency,
-    "cpu": tables_search.cpu,
-    "device": tables_search.device,
-    "memory": tables_search.memory,
-    "ablation": tables_paper.ablation,
-    "bandwidth": tables_paper.bandwidth,
-    "completion": tables_paper.completion,
-    "build": tables_build.build,
-    "quality": tables_build.quality,
-    "compactness": tables_build.compactness,
-}
+NOT_REACHED = "not reached"
+_UNITS = {"MB": 1e6, "GB": 1e9, "MIB": 2**20, "GIB": 2**30}
+_FOLDER = Path(__file__).parents[1]
+
+#: A figure of a record: {"value", "low", "high"}; None where it was not reached.
+Figure = Mapping[str, float | None]
 
 
-def write_into(page: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
-    """Replace what stands between the two `marks` of `page`.
+def number(value: float | None, digits: int = 0, unit: str = "") -> str:
+    """Return a number with thousands separated."""
+    return NOT_REACHED if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def share(part: float | None, whole: float | None = 1.0) -> str:
+    """Return a share in percent."""
+    return NOT_REACHED if part is None or not whole else f"{part / whole:.0%}"
+
+
+def middle(found: Figure | None, digits: int = 0, unit: str = "") -> str:
+    """Return a figure without its interval."""
+    return NOT_REACHED if found is None else number(found["value"], digits, unit)
+
+
+def figure(found: Figure | None, digits: int = 0, unit: str = "") -> str:
+    """Return a figure with its interval: ``27.5 (26.9 to 28.1)``."""
+    text = middle(found, digits, unit)
+    if found is None or found["low"] is None or found["high"] is None or found["low"] == found["high"]:
+        return text
+    return f"{text} ({number(found['low'], digits)} to {number(found['high'], digits)})"
+
+
+def figures(found: Mapping[str, Figure | None], keys: Sequence[str], digits: int = 0, unit: str = "") -> str:
+    """Return a cell for each of the `keys`, with intervals."""
+    return " | ".join(figure(found[key], digits, unit) for key in keys)
+
+
+def middles(found: Mapping[str, Figure | None], keys: Sequence[str], digits: int = 0, unit: str = "") -> str:
+    """Return a cell for each of the `keys`, without intervals."""
+    return " | ".join(middle(found[key], digits, unit) for key in keys)
+
+
+def numbers(values: Iterable[float | None], digits: int = 0, unit: str = "") -> str:
+    """Return a cell for each value."""
+    return " | ".join(number(value, digits, unit) for value in values)
+
+
+def setting(used: Mapping[str, Any]) -> str:
+    """Say how our reader searched."""
+    threads, inflight = used["threads"], used["inflight"]
+    text = (
+        f"policy {used['policy']}, entry {used['entry']}, beam width {used['beam_width']}, {threads}"
+        f" thread{'s' if threads > 1 else ''} x {inflight} quer{'ies' if inflight > 1 else 'y'}"
+    )
+    return text if used["deterministic"] else text + ", reads taken up as they arrive"
+
+
+def recall_key(recall: float) -> str:
+    """Return the name of a recall in records."""
+    return f"{recall:.2f}"
+
+
+class _Record(Environment):
+    """Looks names up in the record first: ``found.values`` is an entry of that name, if there is one."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
+def _environment(**options: Any) -> _Record:
+    made = _Record(
+        loader=FileSystemLoader(_FOLDER), trim_blocks=True, lstrip_blocks=True, autoescape=False, **options
+    )
+    made.filters |= {
+        "number": number, "numbers": numbers, "share": share, "middle": middle, "middles": middles, "figure": figure,
+        "figures": figures, "setting": setting, "key": recall_key, "f": format,
+        "middle_share": lambda found: share(None if found is None else found["value"]), "median": median,
+    }  # fmt: skip
+    made.globals |= {**_UNITS, "NOT_REACHED": NOT_REACHED}
+    return made
+
+
+_TEMPLATES = _environment(undefined=StrictUndefined)
+#: Figures of targets: what is not in a record was not reached.
+_FIGURES = _environment(undefined=ChainableUndefined)
+
+
+def evaluate(expression: str, context: Mapping[str, Any]) -> Any:
+    """Return what `expression` names in a record; None if there is no such thing."""
+    return _FIGURES.compile_expression(expression)(**context)
+
+
+def part_of(expression: str) -> str:
+    """Return the name of the part that `expression` is about.
 
     Raises
     ------
     ValueError
-        If a mark is missing.
+        If it names several, or none.
     """
+    names = find_undeclared_variables(_FIGURES.parse("{{ " + expression + " }}")) - set(_UNITS)
+    if len(names) != 1:
+        raise ValueError(f"{expression}: expected the name of one part, got {sorted(names) or 'none'}")
+    return names.pop()
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """Return a template of a folder of `bench`, filled in, ending in a line break.
+
+    Raises
+    ------
+    jinja2.UndefinedError
+        If it names something that is not in the record.
+    """
+    text = _TEMPLATES.get_template(template).render(context)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def write_into(page: Path, text: str, mark: str) -> None:
+    """Replace what stands in `page` between the comments ``mark: begin`` and ``mark: end``.
+
+    Raises
+    ------
+    ValueError
+        If one of them is missing.
+    """
+    begin, end = (f"<!-- {mark}: {side} -->" for side in ("begin", "end"))
     whole = page.read_text()
-    begin, end = marks
     if begin not in whole or end not in whole:
         raise ValueError(
             f"{page}: the marks {begin} and {end} are missing; put them where the figures belong"
         )
     before, rest = whole.split(begin, 1)
     page.write_text(f"{before}{begin}\n\n{text}\n{end}{rest.split(end, 1)[1]}")
-
-
-def render(
-    record: dict[str, Any],
-    source: str,
-    images: str,
-    drawn: Sections = _SECTIONS,
-    targets: Sequence[Target] = TARGETS,
-) -> str:
-    """Return all tables of `record`; parts that were not measured have none.
-
-    Parameters
-    ----------
-    record : dict
-    source : str
-        Where the record is kept.
-    images : str
-        Folder of the pictures, as seen from the page.
-    drawn : mapping
-        Renderers of the parts.
-    targets : sequence of Target
-    """
-    parts = record["parts"]
-    sections = [_head(record, source), *([_targets(record, targets)] if targets else [])]
-    sections += [draw(parts[name], images) for name, draw in drawn.items() if name in parts]
-    return "\n\n".join(sections) + "\n"
-
-
-def _head(record: dict[str, Any], source: str) -> str:
-    machine, versions, parts = record["machine"], record["versions"], record["parts"]
-    days = sorted({part["started"][:10] for part in parts.values()})
-    commits = sorted({part["commit"] for part in parts.values()})
-    sets = record["data"] if isinstance(record["data"], list) else [record["data"]]
-    loads = [part["load_before"] for part in parts.values()]
-    rows = [
-        ("date", " to ".join(dict.fromkeys((days[0], days[-1])))),
-        *(("data", "{name}: {n_vectors:,} x {dim} {dtype}".format(**one)) for one in sets),
-        ("machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / GIB:.1f} GiB"),
-        ("kernel", machine["kernel"]),
-        ("versions", ", ".join(f"{name} {value}" for name, value in versions.items() if name != "peer")),
-        *([("peer", ", ".join(versions["peer"]))] if versions["peer"] else []),
-        ("commit", ", ".join(commits)),
-        ("load before each part", f"{min(loads):.1f} to {max(loads):.1f}"),
-        ("record", f"`{source}`"),
-    ]
-    if "disk" in parts:
-        disk = parts["disk"]
-        shape = f"{disk['depth']} in flight, {disk['jobs']} jobs, {disk['seconds']} s, {disk['method']}"
-        rows.insert(4, ("disk", f"{disk['reads_per_s']:,} random 4 KiB reads a second ({shape})"))
-    return table(("", ""), rows, "ll")
-
-
-def _targets(record: dict[str, Any], targets: Sequence[Target]) -> str:
-    rows = []
-    for target in targets:
-        part = record["parts"].get(target.part)
-        if part is None:
-            continue
-        found = target.figure(part)
-        measured, met = NOT_REACHED, "**no**"
-        if found is not None and found["value"] is not None:
-            measured, met = figure(found, 3), "yes" if target.met(found["value"]) else "**no**"
-        rows.append((target.what, measured, f"{target.relation} {target.limit:g}", target.unit, met))
-    names = ("figure", "measured (95% interval)", "target", "unit", "met")
-    return "### Targets\n\n" + table(names, rows, "lrrll")

@@ -1,8 +1,5 @@
 """Hold the cost model against measurement: queries a second as `indexmill plan` predicts them, and as they are.
 
-    python -m indexmill.jobs.bench.cost --index graph --index tables --queries FILE --out DIR
-    python -m indexmill.jobs.bench.cost --index graph --index tables --queries FILE --out DIR --keep
-
 Part *local* reads through io_uring on the device that the indexes lie on. Every round measures the device, predicts,
 and searches each index at once, so that what else the machine does falls on all of it alike. Part *simulated* does
 the same with the shipped profiles. A simulation takes processor time of its own for a read, checksums among it: one
@@ -13,7 +10,6 @@ part *simulated* holds only the device's side of the model against a search, par
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,9 +20,8 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 from indexmill.formats.device import DeviceProfile, Model, read_profile, write_profile
-from indexmill.jobs.bench.common import record
+from indexmill.jobs.bench.common.benchmark import Benchmark, Run
 from indexmill.jobs.bench.common.dataset import read_bin
-from indexmill.jobs.bench.common.parts import names, run_all, stop_after
 from indexmill.jobs.devices.measure import measure_device, native_measurer, open_target
 from indexmill.jobs.search.opening import load_manifest
 from indexmill.pipeline.cost.plan import plan_device
@@ -82,26 +77,6 @@ class Space:
 
     cases: list[Case]
     out: Path
-
-
-def main() -> None:
-    arguments = _arguments()
-    out: Path = arguments.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    queries = read_bin(arguments.queries)[:QUERIES]
-    space = Space(
-        [_case(path, queries, arguments.search_list_size, arguments.nprobe) for path in arguments.index], out
-    )
-    path = out / "cost.json"
-    found = record.load(path)
-    data = [_about(case) for case in space.cases]
-    settings = {"k": K, "threads": THREADS, "inflight": DEFAULT_INFLIGHT, "rounds": ROUNDS, "within": WITHIN}
-    record.begin(found, path, "cost", data, settings, [])
-    failed = run_all(PARTS, arguments.parts, space, found, path)
-    print(table(found))
-    stop_after(failed)
-    if arguments.keep:
-        print(record.keep(path))
 
 
 def _case(path: Path, queries: NDArray[Any], list_size: int, nprobe: int) -> Case:
@@ -215,40 +190,28 @@ def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-PARTS = {"local": local, "simulated": simulated}
+def _space(run: Run) -> Space:
+    given = run.options
+    queries = read_bin(given.queries)[:QUERIES]
+    cases = [_case(path, queries, given.search_list_size, given.nprobe) for path in given.index]
+    return Space(cases, run.out)
 
 
-def table(found: dict[str, Any]) -> str:
-    """Return the record as a table of what was predicted and measured."""
-    lines = [
-        "| index | device | binds | predicted QPS | measured QPS | predicted / measured | waited for a core |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    parts = found["parts"]
-    for case in found["data"]:
-        name = case["name"]
-        rows = {"this machine, io_uring": parts["local"][name]} if "local" in parts else {}
-        if "simulated" in parts:
-            rows |= {f"simulated {device}": row for device, row in parts["simulated"][name].items()}
-        for device, row in rows.items():
-            rates = f"{row['predicted_qps']:,.0f} | {row['measured_qps']:,.0f} | {row['ratio']:.2f}"
-            lines.append(f"| {name} | {device} | {row['binds']} | {rates} | {row['waited_share']:.0%} |")
-    return "\n".join(lines)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--index", type=Path, action="append", required=True, help="of any kind; repeats")
-    parser.add_argument(
-        "--queries", type=Path, required=True, help="a .u8bin file, of which the first are taken"
-    )
-    parser.add_argument("-L", "--search-list-size", type=int, default=50, help="of searches of graphs")
-    parser.add_argument("--nprobe", type=int, default=16, help="lists of searches of kind ivf")
-    parser.add_argument("--out", type=Path, required=True, help="folder for cost.json and profiles")
-    parser.add_argument("--parts", type=names(PARTS), default=list(PARTS), help="local,simulated")
-    parser.add_argument("--keep", action="store_true", help="store the record in the repository")
-    return parser.parse_args()
-
+BENCHMARK = Benchmark[Space](
+    "cost",
+    {"local": local, "simulated": simulated},
+    sets=(),
+    space=_space,
+    data=lambda space: [_about(case) for case in space.cases],
+    parameters={"k": K, "threads": THREADS, "inflight": DEFAULT_INFLIGHT, "rounds": ROUNDS, "within": WITHIN},
+    pages=(),
+    options={
+        "--index": {"type": Path, "action": "append", "required": True, "help": "of any kind; repeats"},
+        "--queries": {"type": Path, "required": True, "help": "a .u8bin file, of which the first are taken"},
+        "--search-list-size": {"type": int, "default": 50, "help": "L of searches of graphs"},
+        "--nprobe": {"type": int, "default": 16, "help": "lists of searches of kind ivf"},
+    },
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,24 +1,16 @@
 """Measure IVF indexes and joins: the build, loads, searches beside faiss, and batches beyond memory.
 
-    python -m indexmill.jobs.bench.join --data DIR --out DIR  # every part that is not in DIR/join.json yet
-    python -m indexmill.jobs.bench.join --data DIR --out DIR --parts search     # measure some parts again
-    python -m indexmill.jobs.bench.join --data DIR --out DIR --rows 600000      # try it on fewer vectors
-    python -m indexmill.jobs.bench.join --data DIR --out DIR --keep  # store the record, write the tables of the page
-
-``DIR`` of `--data` has base.u8bin and query.u8bin, of sift1m. Beyond memory the vectors are generated (`generate.py`).
+Beyond memory the vectors are generated (`common.generate`).
 Every round measures each side once, so that what else the machine does falls on all of them alike. Needs faiss-cpu and
 about 12 minutes; part *beyond* needs leave to make a control group.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,24 +24,22 @@ from threadpoolctl import threadpool_limits
 from indexmill.builders.nearest.panels import NOTHING
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.direct import READ_BYTES, aligned_buffer
-from indexmill.jobs.bench.common import parts, record
-from indexmill.jobs.bench.common.dataset import Dataset, K, first_rows, read_bin
+from indexmill.jobs.bench.common.benchmark import Benchmark, Target
+from indexmill.jobs.bench.common.dataset import Dataset, K, facts, read_bin
 from indexmill.jobs.bench.common.generate import generate
-from indexmill.jobs.bench.common.machine import REPOSITORY
-from indexmill.jobs.bench.common.process import run_measured
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.join import beyond as join_beyond
-from indexmill.jobs.bench.join import tables as tables_join
 from indexmill.jobs.bench.programs import faiss as join_faiss
-from indexmill.jobs.bench.programs.workspace import THREADS, indexmill_command
+from indexmill.jobs.bench.programs import ours
 from indexmill.pipeline.join.batches import Loaded, load_batches
 from indexmill.pipeline.join.search import Search
 
 LISTS, NPROBES, ROUNDS = 4096, (1, 4, 32), 7
 #: What is generated for joins beyond memory, the batches it is cut into, and the lists that a query probes there.
-BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE, SEED = 3_000_000, 16, 2000, 32, 1
+BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE = 3_000_000, 16, 2000, 32
 #: Reads in flight of a load and of the bare reads beside it.
 DEPTH = 2
-PAGE = REPOSITORY / "docs" / "benchmarks.md"
 
 
 @dataclass
@@ -85,9 +75,9 @@ class Joins:
 
 def build(space: Joins) -> dict[str, Any]:
     """Build with one worker, in one batch; input bytes a second of processor time and of the clock."""
-    usage = _build(space.data, space.index, space.data.shape()[0], ["--workers", 1])
+    usage = _build(space.data, space.index, space.data.shape()[0], workers=1)
     n_bytes = space.data.base.stat().st_size
-    run = json.loads((space.index / "run.json").read_text())
+    run = ours.run_facts(space.index)
     return {
         **usage,
         "stage_s": run["seconds"],
@@ -97,14 +87,12 @@ def build(space: Joins) -> dict[str, Any]:
     }
 
 
-def _build(data: Dataset, index: Path, batch_vectors: int, options: list[Any]) -> dict[str, Any]:
-    return run_measured(
-        [
-            indexmill_command(), "build", "--kind", "ivf", "--input", data.base, "--lists", LISTS, "--out", index,
-            "--batch-vectors", max(batch_vectors, 64), "--force", "--json", *options,
-        ],
-        index.with_suffix(".log"),
-    ).to_dict()  # fmt: skip
+def _build(data: Dataset, index: Path, batch_vectors: int, **options: Any) -> dict[str, Any]:
+    command = indexmill(
+        "build", kind="ivf", input=data.base, lists=LISTS, out=index, batch_vectors=max(batch_vectors, 64), force=True,
+        json=True, **options,
+    )  # fmt: skip
+    return run_measured(command, index.with_suffix(".log")).to_dict()
 
 
 def load(space: Joins) -> dict[str, Any]:
@@ -120,7 +108,7 @@ def load(space: Joins) -> dict[str, Any]:
             one.bytes / one.seconds / 1e6 for one in load_batches(files, [0] * 4) if isinstance(one, Loaded)
         ]
         loaded.append(max(rates[2:]))
-    ratios = [ours / raw for ours, raw in zip(loaded, disk, strict=True)]
+    ratios = [rate / raw for rate, raw in zip(loaded, disk, strict=True)]
     return {"depth": DEPTH, "disk_mb_s": disk, "load_mb_s": loaded, "load_to_disk": median(ratios)}
 
 
@@ -154,7 +142,7 @@ def search(space: Joins) -> dict[str, Any]:
     made = {}
     for nprobe in NPROBES:
         peer.nprobe = nprobe
-        ours, theirs = [], []
+        mine, theirs = [], []
         for _ in range(ROUNDS):
             with threadpool_limits(THREADS):
                 began = time.perf_counter()
@@ -165,11 +153,11 @@ def search(space: Joins) -> dict[str, Any]:
                 one = Search(files.centroids, K, nprobe, THREADS)
                 chosen = one.choose(queries)
                 found = one.run(batch.lists, queries, chosen)
-                ours.append(time.perf_counter() - began)
+                mine.append(time.perf_counter() - began)
         made[str(nprobe)] = {
-            "seconds": ours,
+            "seconds": mine,
             "faiss_seconds": theirs,
-            "to_faiss": median(b / a for a, b in zip(ours, theirs, strict=True)),
+            "to_faiss": median(b / a for a, b in zip(mine, theirs, strict=True)),
             **_agreement(
                 found, chosen, distances, ids, peer.quantizer.search(queries.astype(np.float32), nprobe)[1]
             ),
@@ -196,66 +184,46 @@ def beyond(space: Joins) -> dict[str, Any]:
     centroids, ondisk = space.out / "centroids.npy", space.out / "faiss-ondisk"
     if not (whole / "manifest.json").exists() or IvfFiles(whole).centroids.n_vectors != space.beyond:
         shutil.rmtree(ondisk, ignore_errors=True)
-        _build(data, whole, space.beyond, ["--workers", THREADS])
+        _build(data, whole, space.beyond, workers=THREADS)
         np.save(centroids, IvfFiles(whole).centroids.centroids)
-        _build(data, batches, -(-space.beyond // BATCHES), ["--workers", THREADS, "--centroids", centroids])
+        _build(data, batches, -(-space.beyond // BATCHES), workers=THREADS, centroids=centroids)
     if not (ondisk / "lists.faiss").exists():
         join_faiss.write_ondisk(join_faiss.load_faiss(), IvfFiles(whole), data, ondisk)
     return join_beyond.measure(data, whole, batches, ondisk / "lists.faiss", BEYOND_NPROBE, K)
 
 
-PARTS: dict[str, Callable[[Joins], dict[str, Any]]] = {
-    "build": build,
-    "load": load,
-    "search": search,
-    "beyond": beyond,
-}
+def _data(space: Joins) -> list[dict[str, Any]]:
+    known = facts("sift1m", space.data)
+    return [known, known | {"name": f"generated, seed {SEED}", "n_vectors": space.beyond}]
 
 
-def main() -> None:
-    arguments = _arguments()
-    out: Path = arguments.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    data, beyond_n = Dataset(arguments.data.resolve()), BEYOND
-    if arguments.rows:
-        beyond_n = arguments.rows
-        data = first_rows(data, arguments.rows, out / "rows")
-    space = Joins(data, out, beyond_n)
-    path = out / "join.json"
-    found = record.load(path)
-    shape = data.shape()
-    sets = [
-        {"name": name, "n_vectors": n, "dim": shape[1], "dtype": "uint8"}
-        for name, n in (("sift1m", shape[0]), (f"generated, seed {SEED}", beyond_n))
-    ]
-    parameters = {"lists": LISTS, "codec": "flat", "k": K, "threads": THREADS}
-    record.begin(found, path, "join", sets, parameters, ["faiss-cpu"])
-    chosen = arguments.parts
-    if chosen is None:
-        chosen = [part for part in PARTS if part not in found["parts"]]
-    failed = parts.run_all(PARTS, chosen, space, found, path)
-    found = record.load(path)
-    if arguments.keep and not failed:
-        kept = record.keep(path)
-        tables_join.write_page(found, str(kept.relative_to(REPOSITORY)), PAGE)
-    elif found.get("parts"):
-        print(tables_join.render(found, str(path)))
-    parts.stop_after(failed)
+TARGETS = (
+    Target("build, MB of input a second of one core", "build.mb_s_a_core", ">=", 4, "MB/s"),
+    Target("load phase over bare reads of the same file", "load.load_to_disk", ">=", 0.85, "x"),
+    *(
+        Target(f"search phase over faiss IndexIVFFlat, nprobe {n}", f"search.nprobe['{n}'].to_faiss", ">=", 1.0, "x")
+        for n in NPROBES
+    ),
+    *(
+        Target(
+            f"ids that differ from faiss's in the same lists, but for ties, nprobe {n}",
+            f"search.nprobe['{n}'].differ_in_same_lists", "<=", 0,
+        )
+        for n in NPROBES[:2]
+    ),
+    Target("queries a second beyond memory, over the same lists mapped", "beyond.bss_to_mapped", ">=", 8, "x"),
+    Target("queries a second beyond memory, over faiss OnDiskInvertedLists", "beyond.bss_to_ondisk", ">=", 3, "x"),
+)  # fmt: skip
 
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with base.u8bin and query.u8bin")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for indexes, their logs and join.json"
-    )
-    parser.add_argument("--parts", type=parts.names(PARTS), help=f"measure these again: {','.join(PARTS)}")
-    parser.add_argument("--rows", type=int, help="try it on so many vectors of each set")
-    parser.add_argument(
-        "--keep", action="store_true", help="store the record and write the page of benchmarks"
-    )
-    return parser.parse_args()
-
+BENCHMARK = Benchmark[Joins](
+    "join",
+    {"build": build, "load": load, "search": search, "beyond": beyond},
+    TARGETS,
+    space=lambda run: Joins(run.sets["sift1m"], run.out, run.rows or BEYOND),
+    data=_data,
+    parameters={"lists": LISTS, "codec": "flat", "k": K, "threads": THREADS},
+    peers=("faiss-cpu",),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -18,8 +18,8 @@ from typing import Any
 
 from indexmill.jobs.bench.common.cgroup import Group, NoLimits, memory_limit
 from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module
-from indexmill.jobs.bench.programs.workspace import THREADS
 
 #: What is searched, and what the kernel is told of its mapping: by default it reads ahead at a fault as far as the
 #: device is set to, which may be megabytes.

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.builders.lists.scan_lists import scan_rows
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin
+from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.programs.faiss import load_faiss
-from indexmill.jobs.bench.programs.workspace import THREADS
 
 #: Queries that warm up: kernels are loaded, threads made, and working memory is had once that grows with the queries.
 #: A join reads past the page cache, so that it may warm up on all of them; the others must not bring lists in.
@@ -43,7 +43,7 @@ def main() -> None:
     began = time.perf_counter()
     ids = search(queries) if side == "bss" else _until(began + _MOST_SECONDS, search, queries)
     seconds = time.perf_counter() - began
-    digest = hashlib.sha256(np.ascontiguousarray(ids, np.int64)).hexdigest()
+    digest = hashlib.sha256(np.ascontiguousarray(ids, np.int64).data).hexdigest()
     print(json.dumps({"seconds": seconds, "queries": len(ids), "digest": digest}))
 
 

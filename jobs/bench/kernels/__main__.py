@@ -1,33 +1,24 @@
 """Measure the reader's kernels, called from numba, beside what numba makes of the same loops.
 
-    python -m indexmill.jobs.bench.kernels --out DIR                       # all parts; prints the tables
-    python -m indexmill.jobs.bench.kernels --out DIR --parts prune         # a part again
-    python -m indexmill.jobs.bench.kernels --out DIR --parts= --keep       # store the record, write the page
-
 One thread. Both sides get the same arrays in turns, and every figure is the median of the rounds. Results are compared:
 bit by bit but for sums of floats, which numba adds in an order of its own.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from indexmill.builders.nearest.products import nearest_points
-from indexmill.jobs.bench.common import parts, record
-from indexmill.jobs.bench.common.machine import REPOSITORY
+from indexmill.jobs.bench.common.benchmark import Benchmark
+from indexmill.jobs.bench.common.parameters import ALPHA, SEED
 from indexmill.jobs.bench.kernels import loops as sides
-from indexmill.jobs.bench.kernels import tables as tables_kernels
-from indexmill.jobs.bench.programs.workspace import ALPHA, SEED
 
-PAGE = REPOSITORY / "docs" / "benchmarks.md"
 TYPES = ("float32", "float16", "uint8", "int8")
 DIMS = (96, 128, 256, 960)
 #: Bytes of the rows: within a core's own cache, and far beyond it.
@@ -86,8 +77,8 @@ def codes(sizes: Sizes) -> dict[str, Any]:
         ns = _in_turns(
             sizes.rounds,
             ids.size,
-            lambda a=(tables, held, ids, found[0]): sides.native_codes(*a),
-            lambda a=(tables, held, ids, found[1]): sides.looped_codes(*a),
+            partial(sides.native_codes, tables, held, ids, found[0]),
+            partial(sides.looped_codes, tables, held, ids, found[1]),
         )
         np.testing.assert_array_equal(*found)
         rows.append({"chunks": chunks, **ns})
@@ -189,37 +180,16 @@ def _clustered(n: int, dim: int, dtype: str) -> Any:
     return wide.astype(np.float32)
 
 
-PARTS: dict[str, Callable[[Sizes], dict[str, Any]]] = {"distances": distances, "codes": codes, "prune": prune}
-
-
-def main() -> None:
-    arguments = _arguments()
-    out: Path = arguments.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "kernels.json"
-    found = record.load(path)
-    sizes = Sizes(rounds=arguments.rounds)
-    facts = {"name": "generated", "n_vectors": sizes.vectors, "dim": max(DIMS), "dtype": ", ".join(TYPES)}
-    record.begin(found, path, "kernels", facts, {"rounds": sizes.rounds, "threads": 1}, [])
-    chosen = [part for part in PARTS if part not in found["parts"]]
-    failed = parts.run_all(PARTS, chosen if arguments.parts is None else arguments.parts, sizes, found, path)
-    found = record.load(path)
-    if arguments.keep and not failed:
-        kept = record.keep(path)
-        tables_kernels.write_page(found, str(kept.relative_to(REPOSITORY)), PAGE)
-    elif found.get("parts"):
-        sys.stdout.write(tables_kernels.render(found, str(path)))
-    parts.stop_after(failed)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="Where the record goes.")
-    parser.add_argument("--parts", type=parts.names(PARTS), metavar="A,B", help="Measure these again.")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="Turns of both sides.")
-    parser.add_argument("--keep", action="store_true", help="Store the record and write the page.")
-    return parser.parse_args()
-
+BENCHMARK = Benchmark[Sizes](
+    "kernels",
+    {"distances": distances, "codes": codes, "prune": prune},
+    sets=(),
+    space=lambda run: Sizes(rounds=run.rounds or ROUNDS),
+    data=lambda sizes: [
+        {"name": "generated", "n_vectors": sizes.vectors, "dim": max(DIMS), "dtype": ", ".join(TYPES)}
+    ],
+    parameters={"rounds": ROUNDS, "threads": 1},
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.curves import ratio
-from indexmill.jobs.bench.common.process import module
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.common.process import module, told
 from indexmill.jobs.bench.layouts.cases import Case, facts, nodes_per_page
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.workspace import SEED, THREADS
 
 #: Runs of an order that takes less than `_SHORT_SECONDS`; others are run once.
 REPEATS = 3
@@ -67,25 +66,15 @@ def unpacked(case: Case) -> Iterator[Path]:
 
 
 def fit_once(case: Case, name: str, folder: Path, held: bool = False) -> dict[str, Any]:
-    """Fit an order in a process of its own (`layouts_order`) and keep it, unless it `held` the graph.
-
-    Raises
-    ------
-    RuntimeError
-        If it fails.
-    """
+    """Fit an order in a process of its own (`order`) and keep it, unless it `held` the graph."""
     out = case.folder / ("held.npy" if held else f"{name}.npy")
-    numbers = [str(value) for value in (nodes_per_page(case), SEED, THREADS)]
+    numbers = (nodes_per_page(case), SEED, THREADS)
     how = "held" if held else "mapped"
-    command = module(sys.executable, "layouts.order", folder, name, out, *numbers, how)
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}")
+    found = told(module(sys.executable, "layouts.order", folder, name, out, *numbers, how))
     if held:
         out.unlink()
     else:
         _belongs_to(out).write_text(json.dumps(ours.manifest(case.index)["build_id"]))
-    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 

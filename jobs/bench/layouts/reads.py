@@ -10,20 +10,19 @@ from indexmill.jobs.bench.common.curves import (
     RECALLS,
     Row,
     coarse_sweep,
-    key,
     sizes_at,
     summaries,
     trial,
     value_at,
 )
-from indexmill.jobs.bench.common.intervals import Curve, curve, figure_at, ratio_at
-from indexmill.jobs.bench.common.process import run_measured
+from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
+from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts.cases import Case, facts
 from indexmill.jobs.bench.layouts.views import Views
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.settings import lockstep
-from indexmill.jobs.bench.programs.workspace import THREADS, indexmill_command
+from indexmill.jobs.bench.programs.ours import lockstep
 
 POLICIES = ("page", "pipeline")
 ENTRIES = ("navigation", "centroids")
@@ -98,7 +97,7 @@ def _setting(place: Place, rows: list[Row], curves: dict[Place, Curve]) -> dict[
         "order": order,
         "policy": policy,
         "entry": entry,
-        "pages_read": {key(r): figure_at(curves[place], r) for r in RECALLS},
+        "pages_read": figures_at(curves[place]),
         "at_95": {name: value_at(rows, name) for name in ("hops", "bytes_used", "bytes_read")},
         "rows": summaries(rows),
     }
@@ -109,19 +108,17 @@ def _setting(place: Place, rows: list[Row], curves: dict[Place, Curve]) -> dict[
 
 def _ratios(curves: dict[Place, Curve], pair: tuple[str, str], policy: str, entry: str) -> dict[str, Any]:
     a, b = (curves[order, policy, entry] for order in pair)
-    return {key(r): ratio_at(a, b, r) for r in RECALLS}
+    return curve_ratios(a, b)
 
 
 def write(case: Case, order: str) -> str:
     """Lay the index out in an order that was fitted; return the new index's name."""
     name = case.laid_out(order)
-    run_measured(
-        [
-            indexmill_command(), "layout", case.index, "--order-file", case.folder / f"{order}.npy",
-            "--out", case.space.index(name), "--workers", THREADS, "--force", "--json",
-        ],
-        case.folder / f"layout-{order}.log",
+    command = indexmill(
+        "layout", case.index, order_file=case.folder / f"{order}.npy", out=case.space.index(name), workers=THREADS,
+        force=True, json=True,
     )  # fmt: skip
+    run_measured(command, case.folder / f"layout-{order}.log")
     return name
 
 

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.curves import (
     RECALLS,
     Row,
     Search,
     coarse_sweep,
-    key,
-    ratio,
     sizes_at,
     summaries,
-    sweep,
     trial,
-    value_at,
+    tuned_sizes,
 )
-from indexmill.jobs.bench.common.intervals import curve, figure_at, over_rounds, ratio_at
+from indexmill.jobs.bench.common.intervals import (
+    curve,
+    curve_ratios,
+    figures_at,
+    medians_at,
+    ratios_at,
+)
+from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts import reads as layouts_reads
 from indexmill.jobs.bench.layouts.cases import Case
 from indexmill.jobs.bench.layouts.reads import IDENTITY, STAR
 from indexmill.jobs.bench.programs import diskann, ours
-from indexmill.jobs.bench.programs.settings import DISKANN_WIDTH, lockstep
-from indexmill.jobs.bench.programs.workspace import THREADS
+from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, lockstep
 from indexmill.jobs.bench.sift1m import qps
 
 ROUNDS = 5
@@ -49,16 +50,16 @@ def measure(case: Case, best: str) -> dict[str, Any]:
         as it, so that they tell what the order alone brings; with page search, so are those of the paper.
     """
     diskann.ensure(case.space)
-    orders = {policy: (best, STAR, IDENTITY) for policy in POLICIES}
-    orders["page"] = tuple(dict.fromkeys((*orders["page"], *PAPER)))
+    orders = {policy: [best, STAR, IDENTITY] for policy in POLICIES}
+    orders["page"] = list(dict.fromkeys((*orders["page"], *PAPER)))
     indexes = {order: _index(case, order) for order in orders["page"]}
     with ours.Ours(case.space) as searcher, diskann.DiskAnn(case.space) as peer:
         chosen = {policy: qps.choose(searcher, indexes[best], (policy,), (ENTRY,)) for policy in POLICIES}
         series: dict[str, Search] = {PEER: peer.search()}
         for policy, (setting, _, _) in chosen.items():
             series |= {f"{o} {policy}": searcher.search(indexes[o], setting) for o in orders[policy]}
-        sizes = {name: sizes_at(coarse_sweep(search)) for name, search in series.items()}
-        rounds = [_round(case, indexes[best], series, sizes) for _ in range(ROUNDS)]
+        sizes = tuned_sizes(series)
+        rounds = qps.rounds_beside_disk(case.space.index(indexes[best]), series, sizes, ROUNDS)
         pages = _pages(searcher, peer, indexes[best], sizes[PEER])
     return {
         "recalls": RECALLS,
@@ -70,9 +71,7 @@ def measure(case: Case, best: str) -> dict[str, Any]:
         "threads": THREADS,
         **_rates(rounds, list(series), best),
         **pages,
-        "rounds": [
-            {"disk": done["disk"], **{name: summaries(done[name]) for name in series}} for done in rounds
-        ],
+        "rounds": qps.kept(rounds),
     }
 
 
@@ -86,33 +85,18 @@ def _index(case: Case, order: str) -> str:
 
 def _rates(rounds: list[dict[str, Any]], names: list[str], best: str) -> dict[str, Any]:
     """Queries a second of each series, over DiskANN's and over those in input order, and shares of the disk's reads."""
-
-    def over(figure: Callable[[dict[str, Any], float], float | None]) -> dict[str, Any]:
-        return {key(r): over_rounds([figure(done, r) for done in rounds]) for r in RECALLS}
-
-    def rate(done: dict[str, Any], name: str, recall: float) -> float | None:
-        return value_at(done[name], "qps", recall)
-
-    def rates(name: str, other: str) -> dict[str, Any]:
-        return over(lambda done, recall: ratio(rate(done, name, recall), rate(done, other, recall)))
-
     mine = [name for name in names if name != PEER]
     return {
-        "qps": {name: over(lambda done, recall, name=name: rate(done, name, recall)) for name in names},
-        "ratio": {name: rates(name, PEER) for name in mine},
-        "to_identity": {name: rates(name, f"{IDENTITY} {name.split()[1]}") for name in mine},
-        "disk": over_rounds([float(done["disk"]["reads_per_s"]) for done in rounds]),
+        "qps": {name: medians_at(rounds, name, "qps") for name in names},
+        "ratio": {name: ratios_at(rounds, name, PEER, "qps") for name in mine},
+        "to_identity": {
+            name: ratios_at(rounds, name, f"{IDENTITY} {name.split()[1]}", "qps") for name in mine
+        },
+        "disk": qps.disk_rate(rounds),
         "disk_share": {
-            f"{best} {policy}": over(lambda done, recall, name=f"{best} {policy}": _share(done, name, recall))
-            for policy in POLICIES
+            f"{best} {policy}": qps.disk_shares(rounds, f"{best} {policy}") for policy in POLICIES
         },
     }
-
-
-def _round(case: Case, index: str, series: dict[str, Search], sizes: dict[str, list[int]]) -> dict[str, Any]:
-    done: dict[str, Any] = {name: sweep(search, sizes[name]) for name, search in series.items()}
-    done["disk"] = disk.read_rate(case.space.index(index) / "graph.imx", disk.DEPTH, FIO_SECONDS)
-    return done
 
 
 def _pages(searcher: ours.Ours, peer: diskann.DiskAnn, index: str, their_sizes: list[int]) -> dict[str, Any]:
@@ -123,20 +107,9 @@ def _pages(searcher: ours.Ours, peer: diskann.DiskAnn, index: str, their_sizes: 
         rows[policy] = trial(search, sizes_at(coarse_sweep(search)), "report")
     curves = {name: curve([some], "pages_read") for name, some in rows.items()}
     return {
-        "pages_read": {
-            name: {key(r): figure_at(found, r) for r in RECALLS} for name, found in curves.items()
-        },
-        "pages_ratio": {
-            policy: {key(r): ratio_at(curves[policy], curves[PEER], r) for r in RECALLS}
-            for policy in POLICIES
-        },
+        "pages_read": {name: figures_at(found) for name, found in curves.items()},
+        "pages_ratio": {policy: curve_ratios(curves[policy], curves[PEER]) for policy in POLICIES},
         "pages_settings": {policy: lockstep(policy, ENTRY).to_dict() for policy in POLICIES},
         "pages_rows": {name: summaries(some) for name, some in rows.items()},
         "counted": diskann.COUNTED,
     }
-
-
-def _share(done: dict[str, Any], name: str, recall: float) -> float | None:
-    """Share of the disk's reads a second that a round's search asked for."""
-    rate, pages = (value_at(done[name], what, recall) for what in ("qps", "pages_read"))
-    return None if rate is None or pages is None else rate * pages / float(done["disk"]["reads_per_s"])

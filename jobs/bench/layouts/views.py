@@ -8,8 +8,8 @@ import numpy as np
 
 from indexmill.jobs.bench.common.curves import Half, Row, Search
 from indexmill.jobs.bench.layouts.cases import Case
+from indexmill.jobs.bench.programs.ours import Setting
 from indexmill.jobs.bench.programs.ours_serve import search
-from indexmill.jobs.bench.programs.settings import Setting
 
 
 class Views:

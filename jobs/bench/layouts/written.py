@@ -6,26 +6,26 @@ import shutil
 from typing import Any
 
 from indexmill.formats.errors import NothingToGain
-from indexmill.jobs.bench.common.curves import RECALLS, Row, coarse_sweep, key, sizes_at, summaries, trial
-from indexmill.jobs.bench.common.intervals import Curve, curve, figure_at, ratio_at
-from indexmill.jobs.bench.common.process import run_measured
+from indexmill.jobs.bench.common.curves import Row, coarse_sweep, sizes_at, summaries, trial
+from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at
+from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts.cases import Case, laid_out_facts
 from indexmill.jobs.bench.layouts.reads import JUDGE, POLICIES, STAR
 from indexmill.jobs.bench.layouts.views import Views
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.settings import lockstep
-from indexmill.jobs.bench.programs.workspace import THREADS, indexmill_command
+from indexmill.jobs.bench.programs.ours import lockstep
 
 #: Experimental option of `indexmill layout`: neighbour lists are chosen anew once a layout is known.
-PRUNE = "--prune-edges"
+PRUNE = "prune_edges"
 
 
 def auto(case: Case) -> dict[str, Any]:
     """Let the command choose an order, given the first half of the queries; read its pages on the second."""
     queries, truth = case.tuning_files()
     name = case.laid_out("auto")
-    options = ["--order", "auto", "--queries", queries, "--truth", truth]
+    options = {"order": "auto", "queries": queries, "truth": truth}
     cost = _lay_out(case, name, options)
     made = ours.manifest(case.space.index(name))["layout"]
     chosen = made["order"]
@@ -49,7 +49,7 @@ def prune(case: Case, best: str) -> dict[str, Any]:
     """
     name = case.laid_out("pruned")
     try:
-        cost = _lay_out(case, name, ["--order", best, PRUNE])
+        cost = _lay_out(case, name, {"order": best, PRUNE: True})
     except RuntimeError as error:
         if not str(error).startswith(f"exit code {NothingToGain.exit_code} of"):
             raise
@@ -65,15 +65,11 @@ def prune(case: Case, best: str) -> dict[str, Any]:
     }
 
 
-def _lay_out(case: Case, name: str, options: list[Any]) -> dict[str, Any]:
+def _lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
     out = case.space.index(name)
     shutil.rmtree(out, ignore_errors=True)
-    usage = run_measured(
-        [
-            indexmill_command(), "layout", case.index, *options, "--out", out, "--workers", THREADS, "--json",
-        ],
-        case.folder / f"{name}.log",
-    )  # fmt: skip
+    command = indexmill("layout", case.index, **options, out=out, workers=THREADS, json=True)
+    usage = run_measured(command, case.folder / f"{name}.log")
     if not (out / "manifest.json").exists():
         raise RuntimeError(f"{out}: nothing was written: {(case.folder / f'{name}.log').read_text()[-500:]}")
     return {"wall_s": round(usage.wall_s, 3), "cpu_s": round(usage.cpu_s, 3), **laid_out_facts(out)}
@@ -95,17 +91,9 @@ def _judged(case: Case, name: str, order: str) -> dict[str, Any]:
                 rows[who] = trial(search, sizes, "report")
             curves = {who: curve([some], "pages_read") for who, some in rows.items()}
             found[policy] = {
-                "pages_read": _figures(curves["this"]),
-                "to_star": _ratios(curves["this"], curves[STAR]),
-                "to_order": _ratios(curves["this"], curves[order]),
+                "pages_read": figures_at(curves["this"]),
+                "to_star": curve_ratios(curves["this"], curves[STAR]),
+                "to_order": curve_ratios(curves["this"], curves[order]),
                 "rows": summaries(rows["this"]),
             }
     return {"entry": JUDGE[1], "policies": found}
-
-
-def _figures(found: Curve) -> dict[str, Any]:
-    return {key(r): figure_at(found, r) for r in RECALLS}
-
-
-def _ratios(a: Curve, b: Curve) -> dict[str, Any]:
-    return {key(r): ratio_at(a, b, r) for r in RECALLS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from indexmill.jobs.bench.common.dataset import Dataset, first_rows
+from indexmill.jobs.bench.common.dataset import first_rows
 from indexmill.jobs.bench.lsh.space import BASE, Searcher, Shape, Space, index_facts
 from indexmill.jobs.bench.lsh.tune import Row, least
 
@@ -19,7 +19,7 @@ K = 1
 
 def measure(space: Space) -> dict[str, Any]:
     """Count with the same tables, u bits a bucket, and the same S for every size of block."""
-    data = _data(space)
+    data = first_rows(space.data(NAME), VECTORS, space.sets.folder / f"{NAME}-{VECTORS}")
     n = data.shape()[0]
     name = f"{NAME}-{n}"
     base = space.ensure(name, data, BASE)
@@ -34,7 +34,7 @@ def measure(space: Space) -> dict[str, Any]:
         rows = []
         for block_bytes in BLOCK_BYTES:
             index = space.ensure(
-                name, data, Shape(f"b{block_bytes}", {"block-bytes": block_bytes, "hash-bits": bits})
+                name, data, Shape(f"b{block_bytes}", {"block_bytes": block_bytes, "hash_bits": bits})
             )
             for ratio, candidates in tuned.items():
                 if candidates is not None:
@@ -48,11 +48,3 @@ def measure(space: Space) -> dict[str, Any]:
                     )  # fmt: skip
             shutil.rmtree(index)
     return {"n_vectors": n, "hash_bits": bits, "k": K, "rows": rows}
-
-
-def _data(space: Space) -> Dataset:
-    data = space.data(NAME)
-    if data.shape()[0] <= VECTORS:
-        return data
-    small = Dataset(space.sets.folder / f"{NAME}-{VECTORS}")
-    return small if small.truth.exists() else first_rows(data, VECTORS, small.folder)

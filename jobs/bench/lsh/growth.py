@@ -26,7 +26,7 @@ DRAWS, SEED = 1000, 1
 
 def measure(space: Space) -> dict[str, Any]:
     """Tune both at each size, time them, fit exponents over the sizes at which both reach the ratio."""
-    sizes = [n * space.rows // 1_000_000 for n in SIZES] if space.rows else list(SIZES)
+    sizes = [n * space.run.rows // 1_000_000 for n in SIZES] if space.run.rows else list(SIZES)
     rows = [_at(space, n) for n in sizes]
     found: dict[str, Any] = {
         "k": K,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, THREADS
 from indexmill.jobs.bench.lsh.space import Shape, Space, build_cost, index_facts
-from indexmill.jobs.bench.programs.workspace import BUILD_MEMORY, THREADS
 
 NAME = "sift1m"
 ROUNDS = 2

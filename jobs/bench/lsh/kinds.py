@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from indexmill.jobs.bench.common.curves import COARSE_SIZES
+from indexmill.jobs.bench.common.curves import COARSE_SIZES, key
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, write_bin
-from indexmill.jobs.bench.common.process import run_measured
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
+from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.lsh.quality import judge
 from indexmill.jobs.bench.lsh.space import BASE, STORAGE, SURE, Half, Searcher, Space, build_cost, index_facts
 from indexmill.jobs.bench.lsh.tables import INFLIGHT
 from indexmill.jobs.bench.lsh.tune import Row, least_that
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.settings import Setting
-from indexmill.jobs.bench.programs.workspace import BUILD_MEMORY, SEED, THREADS, indexmill_command
+from indexmill.jobs.bench.programs.ours import Setting
 
 SETS = ("sift1m", "text40k")
 RECALLS = (0.90, 0.95)
@@ -58,11 +58,11 @@ def graph(name: str, space: Space) -> dict[str, Figures | None]:
         found: dict[str, Figures | None] = {}
         for recall in RECALLS:
             enough = [row for row in tuned if row["recall"] >= recall]
-            found[_key(recall)] = None
+            found[key(recall)] = None
             if enough:
                 size = max(enough, key=lambda row: float(row["qps"]))["L"]
                 row = search(size, "report")
-                found[_key(recall)] = {
+                found[key(recall)] = {
                     "setting": f"L {size}", "reads": row["pages_read"], "read_bytes": row["bytes_read"],
                     "memory_bytes": own_memory(searcher.session.child.pid), **_common(row), **facts,
                 }  # fmt: skip
@@ -72,7 +72,7 @@ def graph(name: str, space: Space) -> dict[str, Figures | None]:
 def hash_tables(name: str, space: Space) -> dict[str, Figures | None]:
     """Search the tables, as they are by default and with more of them, with several numbers of probes."""
     data = space.data(name)
-    options: dict[str, list[Figures]] = {_key(recall): [] for recall in RECALLS}
+    options: dict[str, list[Figures]] = {key(recall): [] for recall in RECALLS}
     with Searcher(data, space.out / f"kinds-{name}.log") as searcher:
         for shape in (BASE, SURE):
             index = space.ensure(name, data, shape)
@@ -80,7 +80,7 @@ def hash_tables(name: str, space: Space) -> dict[str, Figures | None]:
                 for recall in RECALLS:
                     found = _tables_at(searcher, index, data.shape()[0], probes, recall)
                     if found is not None:
-                        options[_key(recall)].append(found | {"shape": shape.name, "index": str(index)})
+                        options[key(recall)].append(found | {"shape": shape.name, "index": str(index)})
         return {at: _best_tables(searcher, some) for at, some in options.items()}
 
 
@@ -124,10 +124,10 @@ def inverted_lists(name: str, space: Space) -> dict[str, Figures | None]:
     found: dict[str, Figures | None] = {}
     for recall in RECALLS:
         nprobe = next((n for n in _NPROBES if recall_of(n) >= recall), None)
-        found[_key(recall)] = None
+        found[key(recall)] = None
         if nprobe is not None:
             row = _join(data, index, nprobe, half, n_queries)
-            found[_key(recall)] = row | {
+            found[key(recall)] = row | {
                 "setting": f"nprobe {nprobe}, {n_queries - half} queries a batch",
                 "index_bytes": _bytes(index), "build_s": build_s,
             }  # fmt: skip
@@ -140,9 +140,7 @@ def searched_lists(name: str, space: Space) -> dict[str, Figures | None]:
     whole, copied = space.out / f"{name}.ivf", space.out / f"{name}-copies.ivf"
     build_s = {
         whole: _build_lists(data, whole, lists),
-        copied: _build_lists(
-            data, copied, _SHORTER * lists, "--copies", _COPIES, "--sample-vectors", _SAMPLE
-        ),
+        copied: _build_lists(data, copied, _SHORTER * lists, copies=_COPIES, sample_vectors=_SAMPLE),
     }
     told = {whole: f"{lists:,} lists", copied: f"{_SHORTER * lists:,} lists, {_COPIES} copies"}
     with Searcher(data, space.out / f"kinds-{name}.log") as searcher:
@@ -150,12 +148,12 @@ def searched_lists(name: str, space: Space) -> dict[str, Figures | None]:
         found: dict[str, Figures | None] = {}
         for recall in RECALLS:
             enough = [one for one in tuned if one[2]["recall"] >= recall]
-            found[_key(recall)] = None
+            found[key(recall)] = None
             if enough:
                 index, search, _ = max(enough, key=lambda one: float(one[2]["qps"]))
                 row = _search_lists(searcher, index, search, "report")
                 prune = "" if search["prune"] is None else f", prune {search['prune']}"
-                found[_key(recall)] = {
+                found[key(recall)] = {
                     "setting": f"{told[index]}, nprobe {search['nprobe']}{prune}", "reads": row["reads"],
                     "read_bytes": row["bytes_read"], "memory_bytes": row["resident_bytes"]["own"], **_common(row),
                     "index_bytes": _bytes(index), "build_s": build_s[index],
@@ -186,18 +184,15 @@ def _n_lists(data: Dataset) -> int:
     return int(2 ** round(np.log2(4 * data.shape()[0] ** 0.5)))
 
 
-def _build_lists(data: Dataset, index: Path, lists: int, *options: Any) -> float:
+def _build_lists(data: Dataset, index: Path, lists: int, **options: Any) -> float:
     """Build an index unless it is there, and say how long it took."""
     cost = index.with_suffix(".build.json")
     if not cost.exists():
-        usage = run_measured(
-            [
-                indexmill_command(), "build", "--kind", "ivf", "--input", data.base, "--out", index, "--lists", lists,
-                "--seed", SEED, "--memory", BUILD_MEMORY, "--workers", THREADS, "--force", "--json", *options,
-            ],
-            index.with_suffix(".log"),
+        command = indexmill(
+            "build", kind="ivf", input=data.base, out=index, lists=lists, seed=SEED, memory=BUILD_MEMORY,
+            workers=THREADS, force=True, json=True, **options,
         )  # fmt: skip
-        cost.write_text(json.dumps(usage.to_dict()))
+        cost.write_text(json.dumps(run_measured(command, index.with_suffix(".log")).to_dict()))
     return float(json.loads(cost.read_text())["wall_s"])
 
 
@@ -207,13 +202,10 @@ def _join(data: Dataset, index: Path, nprobe: int, first: int, last: int) -> Fig
     asked = np.array(read_bin(data.query)[first:last])
     write_bin(queries, asked)
     out, log = index.with_suffix(".parquet"), index.with_suffix(".join.log")
-    usage = run_measured(
-        [
-            indexmill_command(), "join", queries, index, "-k", K, "--nprobe", nprobe, "--out", out,
-            "--workers", THREADS, "--force", "--json",
-        ],
-        log,
-    )  # fmt: skip
+    command = indexmill(
+        "join", queries, index, k=K, nprobe=nprobe, out=out, workers=THREADS, force=True, json=True
+    )
+    usage = run_measured(command, log)
     told = json.loads(log.read_text()[log.read_text().index("{") :])
     rows = pq.read_table(out, columns=["query", "rank", "vector_id"])
     found = np.full((last - first, K), -1, np.int64)
@@ -239,10 +231,6 @@ def own_memory(pid: int) -> int:
 
 def _bytes(index: Path) -> int:
     return sum(path.stat().st_size for path in index.glob("*") if path.is_file())
-
-
-def _key(recall: float) -> str:
-    return f"{recall:.2f}"
 
 
 #: Who finds the figures of each kind.

@@ -164,7 +164,12 @@ def open_qalsh(data: Dataset, ratio: float) -> tuple[Search, dict[str, Any]]:
     return search, facts
 
 
-_METHODS = {"lsh": open_lsh, "ivf": open_ivf, "srs": open_srs, "qalsh": open_qalsh}
+_METHODS: dict[str, Callable[..., tuple[Search, dict[str, Any]]]] = {
+    "lsh": open_lsh,
+    "ivf": open_ivf,
+    "srs": open_srs,
+    "qalsh": open_qalsh,
+}
 
 if __name__ == "__main__":
     main()

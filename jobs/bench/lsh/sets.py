@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common import generate
-from indexmill.jobs.bench.common.dataset import Dataset, first_rows, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.layouts.cases import text_set
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 
 SEED = 1
 #: Vectors, dimensions and queries of what is drawn; float32.
@@ -50,31 +50,15 @@ class Sets:
         return data
 
 
-def make_sets(sift1m: Path, text40k: Path, folder: Path, rows: int | None) -> Sets:
-    """Find or write the sets, once.
-
-    Parameters
-    ----------
-    sift1m, text40k : Path
-        Folders as for `layouts.py`.
-    rows : int, optional
-        Take so many vectors of each set instead of all.
-    """
+def make_sets(run: Run) -> Sets:
+    """Find the sets of a run, and write those that are drawn, once."""
+    folder = run.out / "data"
     folder.mkdir(parents=True, exist_ok=True)
-    given = {"sift1m": Dataset(sift1m), "text40k": text_set(text40k, folder / "text40k")}
-    if rows:
-        given = {name: _few(data, rows, folder) for name, data in given.items()}
+    given = dict(run.sets)
     for name, (n, dim) in (("rand", RAND), ("gauss", GAUSS)):
-        n = min(n, rows or n)
+        n = min(n, run.rows or n)
         given[name] = _drawn(name, n, dim, folder / f"{name}-{n}")
     return Sets(folder, given)
-
-
-def _few(data: Dataset, rows: int, folder: Path) -> Dataset:
-    if rows >= len(read_bin(data.base)):
-        return data
-    small = Dataset(folder / f"{data.folder.name}-{rows}")
-    return small if small.truth.exists() else first_rows(data, rows, small.folder)
 
 
 def _drawn(name: str, n: int, dim: int, folder: Path) -> Dataset:
@@ -94,19 +78,11 @@ def _uniform(n: int, dim: int, stream: int) -> Any:
 
 def _mixture(n: int, dim: int, stream: int) -> Any:
     """Draw from clusters of one size with normal centres."""
-    centres = np.random.default_rng([SEED, 2]).standard_normal((_CLUSTERS, dim), np.float32) * np.float32(
-        _SPREAD
-    )
+    centres = np.random.default_rng([SEED, 2]).standard_normal((_CLUSTERS, dim), np.float32)
+    centres *= np.float32(_SPREAD)
     random = np.random.default_rng([SEED, stream])
     drawn = random.standard_normal((n, dim), np.float32)
     for at in range(0, n, _ROWS):
         part = drawn[at : at + _ROWS]
         part += centres[random.integers(0, _CLUSTERS, len(part))]
     return drawn
-
-
-def facts(name: str, data: Dataset) -> dict[str, Any]:
-    """Return what a record says of a set."""
-    n_vectors, dim = data.shape()
-    dtype = {".u8bin": "uint8", ".fbin": "float32"}[data.base.suffix]
-    return {"name": name, "n_vectors": n_vectors, "dim": dim, "dtype": dtype}

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset
-from indexmill.jobs.bench.common.process import module, run_measured
-from indexmill.jobs.bench.common.record import load
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
+from indexmill.jobs.bench.common.process import indexmill, module, run_measured
 from indexmill.jobs.bench.common.session import Session
 from indexmill.jobs.bench.lsh.sets import Sets
-from indexmill.jobs.bench.programs.workspace import BUILD_MEMORY, SEED, THREADS, Workspace, indexmill_command
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 Half = Literal["tune", "report"]
 #: The engine that reads from storage: it fails where there is none, instead of measuring something else.
@@ -39,24 +41,15 @@ SHAPES = {shape.name: shape for shape in (BASE, PROBED, LEAN, SURE)}
 
 @dataclass(frozen=True)
 class Space:
-    """Where the benchmark keeps what it makes.
+    """What parts work on: the run, and sets of vectors."""
 
-    Attributes
-    ----------
-    sets : Sets
-    out : Path
-    rows : int or None
-        Vectors of each set when it is only tried.
-    """
-
+    run: Run
     sets: Sets
-    out: Path
-    rows: int | None
 
     @property
-    def results(self) -> Path:
-        """The record that parts are added to."""
-        return self.out / "lsh.json"
+    def out(self) -> Path:
+        """Where indexes and logs are kept."""
+        return self.run.out
 
     def data(self, name: str) -> Dataset:
         """Return a set."""
@@ -68,21 +61,6 @@ class Space:
         folder.mkdir(exist_ok=True)
         return Workspace(self.data(name), folder)
 
-    def earlier(self, part: str) -> dict[str, Any]:
-        """Return what an earlier part measured.
-
-        Raises
-        ------
-        FileNotFoundError
-            If it has not run.
-        """
-        found: dict[str, Any] | None = load(self.results).get("parts", {}).get(part)
-        if found is None:
-            raise FileNotFoundError(
-                f"{self.results}: nothing of the part {part!r}; run it first (--parts {part})"
-            )
-        return found
-
     def ensure(self, name: str, data: Dataset, shape: Shape) -> Path:
         """Build an index of `data`, the set called `name`, unless it is there; return its directory."""
         path = self.out / f"{name}-{shape.name}.lsh"
@@ -90,21 +68,29 @@ class Space:
         if _cost_file(path).exists() and build_cost(path)["asked"] == asked:
             return path
         print(f"  building {path.name}", file=sys.stderr, flush=True)
-        options = [part for key, value in shape.options.items() for part in (f"--{key}", value)]
-        usage = run_measured(
-            [
-                indexmill_command(), "build", "--kind", "lsh", "--input", data.base, "--out", path, *options,
-                "--seed", SEED, "--memory", BUILD_MEMORY, "--workers", THREADS, "--force", "--json",
-            ],
-            path.with_suffix(".log"),
+        command = indexmill(
+            "build", kind="lsh", input=data.base, out=path, **shape.options, seed=SEED, memory=BUILD_MEMORY,
+            workers=THREADS, force=True, json=True,
         )  # fmt: skip
-        cost = {
-            "asked": asked,
-            **usage.to_dict(),
-            "stage_s": json.loads((path / "run.json").read_text())["seconds"],
-        }
+        usage = run_measured(command, path.with_suffix(".log"))
+        cost = {"asked": asked, **usage.to_dict(), "stage_s": ours.stage_seconds(path)}
         _cost_file(path).write_text(json.dumps(cost))
         return path
+
+    def fastest(self, name: str, k: int, where: str) -> tuple[Shape, int] | None:
+        """Return the index of a set with the most queries a second ``"memory"`` or ``"storage"``, and its S.
+
+        The part *tables-SET* tells it; None if none reaches the ratio.
+        """
+        found = {
+            shape: one[f"k{k}"]
+            for shape, one in self.run.earlier(f"tables-{name}")["indexes"].items()
+            if one[f"k{k}"]["candidates"] is not None
+        }
+        if not found:
+            return None
+        best = max(found, key=lambda shape: float(found[shape][where]["qps"]))
+        return SHAPES[best], found[best]["candidates"]
 
 
 def build_cost(index: Path) -> dict[str, Any]:
@@ -152,8 +138,7 @@ class Searcher:
     """
 
     def __init__(self, data: Dataset, log: Path, wrap: Any = None) -> None:
-        half, n_queries = data.halves()
-        self.halves = {"tune": (0, half), "report": (half, n_queries)}
+        self.halves = data.both_halves()
         command = module(sys.executable, "lsh.serve", data.folder)
         self.session = Session(wrap(command) if wrap else command, log)
 

@@ -9,7 +9,7 @@ from typing import Any
 from indexmill.jobs.bench.common.curves import summaries
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.lsh.space import STORAGE, Searcher, Space
-from indexmill.jobs.bench.lsh.tables import INFLIGHT, fastest
+from indexmill.jobs.bench.lsh.tables import INFLIGHT
 from indexmill.jobs.bench.lsh.tune import KS, first_of, least
 
 ROUNDS = 5
@@ -30,7 +30,6 @@ Ask = Callable[[], dict[str, Any]]
 def measure(name: str, space: Space) -> dict[str, Any]:
     """Tune SRS (T', and its early stop) and QALSH (c), then measure all in turns; S is that of part *tables-SET*."""
     data, n = space.data(name), space.data(name).shape()[0]
-    tables = space.earlier(f"tables-{name}")
     found: dict[str, Any] = {}
     with ExitStack() as stack:
         ours, stored, srs, qalsh = (
@@ -42,7 +41,7 @@ def measure(name: str, space: Space) -> dict[str, Any]:
             asks = {"srs": _srs(srs, tuned["srs"], k), "qalsh": _qalsh(qalsh, tuned["qalsh"], k)}
             shapes = {}
             for where, searcher, engine in (("memory", ours, "memory"), ("storage", stored, STORAGE)):
-                best = fastest(tables, k, where)
+                best = space.fastest(name, k, where)
                 if best is not None:
                     shape, candidates = best
                     shapes[where] = shape.name

@@ -14,12 +14,12 @@ from typing import Any
 
 from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.intervals import over_rounds
-from indexmill.jobs.bench.common.machine import REPOSITORY
 from indexmill.jobs.bench.common.serving import measured
 from indexmill.jobs.bench.lsh.space import STORAGE, Searcher, Space
-from indexmill.jobs.bench.lsh.tables import INFLIGHT, fastest
+from indexmill.jobs.bench.lsh.tables import INFLIGHT
 from indexmill.jobs.bench.lsh.tune import KS, Row
 from indexmill.jobs.bench.sift1m.device_limit import InFlight
+from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.pipeline.cost.model import async_seconds, sync_seconds
 
 NAME = "sift1m"
@@ -41,11 +41,10 @@ _FIGURES = ("to_model", "sync_to_model", "async_to_sync", "async_to_disk", "in_f
 
 def measure(space: Space) -> dict[str, Any]:
     """Measure memory, io_uring, mmap one read after the other on cold pages, and the bare disk, in turns."""
-    tables = space.earlier(f"tables-{NAME}")
     found: dict[str, Any] = {"inflight": INFLIGHT, "depth": DEPTH}
     with Searcher(space.data(NAME), space.out / "storage.log") as searcher:
         for k in KS:
-            best = fastest(tables, k, "storage")
+            best = space.fastest(NAME, k, "storage")
             if best is not None:
                 shape, candidates = best
                 index = space.ensure(NAME, space.data(NAME), shape)
@@ -125,23 +124,14 @@ def request_time(file: Path) -> float:
 
 
 def simulated(space: Space) -> dict[str, Any]:
-    """Search on a simulated device of the paper's fastest kind beside memory, in turns.
-
-    Raises
-    ------
-    FileNotFoundError
-        If its profile is not there.
-    """
-    if not PROFILE.exists():
-        raise FileNotFoundError(f"{PROFILE}: the profile of the simulated device is missing")
-    tables = space.earlier(f"tables-{NAME}")
+    """Search on a simulated device of the paper's fastest kind beside memory, in turns."""
     found: dict[str, Any] = {"profile": PROFILE.name}
     with (
         Searcher(space.data(NAME), space.out / "memory.log") as ours,
         Searcher(space.data(NAME), space.out / "simulated.log") as device,
     ):
         for k in KS:
-            best = fastest(tables, k, "storage")
+            best = space.fastest(NAME, k, "storage")
             if best is None:
                 continue
             shape, candidates = best

@@ -11,7 +11,7 @@ from typing import Any
 from indexmill.formats.device import DeviceProfile, read_profile, write_profile
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.lsh.space import Searcher, Space
-from indexmill.jobs.bench.lsh.tables import INFLIGHT, fastest
+from indexmill.jobs.bench.lsh.tables import INFLIGHT
 from indexmill.jobs.bench.lsh.tune import KS
 from indexmill.pipeline.cost.device import latency_seconds
 from indexmill.pipeline.devices import profile_path
@@ -24,13 +24,12 @@ SYNC_QUERIES = 100
 
 def measure(space: Space) -> dict[str, Any]:
     """Search the index that is fastest from storage both ways, in turns."""
-    tables = space.earlier(f"tables-{NAME}")
     serial = space.out / f"{DEVICE}-one-by-one.json"
     write_profile(serial, one_by_one(read_profile(profile_path(DEVICE))))
     found: dict[str, Any] = {"device": DEVICE}
     with Searcher(space.data(NAME), space.out / "synchronous.log") as searcher:
         for k in KS:
-            best = fastest(tables, k, "storage")
+            best = space.fastest(NAME, k, "storage")
             if best is not None:
                 shape, candidates = best
                 index = space.ensure(NAME, space.data(NAME), shape)

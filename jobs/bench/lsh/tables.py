@@ -38,22 +38,6 @@ def _shape(name: str, space: Space, shape: Shape) -> dict[str, Any]:
     return found
 
 
-def fastest(tables: dict[str, Any], k: int, where: str) -> tuple[Shape, int] | None:
-    """Return the index with the most queries a second ``"memory"`` or ``"storage"`` and its S, of what `measure` found.
-
-    None if none reaches the ratio.
-    """
-    found = {
-        name: one[f"k{k}"]
-        for name, one in tables["indexes"].items()
-        if one[f"k{k}"]["candidates"] is not None
-    }
-    if not found:
-        return None
-    best = max(found, key=lambda name: float(found[name][where]["qps"]))
-    return SHAPES[best], found[best]["candidates"]
-
-
 def report(
     searcher: Searcher, opened: dict[str, Any], candidates: int | None, k: int, **others: Any
 ) -> dict[str, Any] | None:

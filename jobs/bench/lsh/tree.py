@@ -136,7 +136,7 @@ def advance(front: Front, tree: Tree, query: Any) -> tuple[int, float]:
         _measure(front.apart, tree.points, query, first, last)
         _push(keys, items, size, _least(front.apart, first, last), -1 - leaf)
     if not size[0]:
-        return -1, np.float32(np.inf)
+        return -1, np.inf
     distance, leaf = keys[0], -1 - items[0]
     first, last = tree.starts[leaf], tree.starts[leaf + 1]
     place = first

@@ -10,12 +10,11 @@ from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.intervals import mean_of
 from indexmill.jobs.bench.mill.build import AMPLE, Job, build, count_right
 from indexmill.jobs.bench.mill.space import BUDGETS, Mill
-from indexmill.jobs.bench.sift1m.targets import MIB
 
 #: Most shards that a vector is in, for the bound of scratch: fanout x input + 2 x output.
 FANOUT = 2
 #: What the kernel's limit leaves for page cache above a budget, which counts none.
-ALLOWANCE = 256 * MIB
+ALLOWANCE = 256 << 20
 
 
 def data(mill: Mill) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def oneshot(mill: Mill) -> dict[str, Any]:
 
 def budget(mill: Mill) -> dict[str, Any]:
     """Build each set within its budget; recall beside the build in one piece, query by query."""
-    mill.earlier("oneshot")
+    mill.run.earlier("oneshot")
     found = {}
     for name, one in mill.sets.items():
         job = _job(mill, name)
@@ -82,7 +81,7 @@ def _limited(mill: Mill, name: str) -> dict[str, Any]:
         pressure = group.pressure()
     same = None
     if made:
-        same = made["build_id"] == mill.earlier("budget")["sets"][name]["build_id"]
+        same = made["build_id"] == mill.run.earlier("budget")["sets"][name]["build_id"]
     return made | {
         "limit_bytes": pressure.limit_bytes,
         "charged_bytes": pressure.peak_bytes,

@@ -12,18 +12,10 @@ from typing import Any
 
 from indexmill.jobs.bench.common.cgroup import Group
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin, read_truth
-from indexmill.jobs.bench.common.process import run_measured
+from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED, THREADS
+from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.common.scratch import PeakScratch
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.workspace import (
-    ALPHA,
-    BUILD_LIST_SIZE,
-    MAX_DEGREE,
-    PQ_BYTES,
-    SEED,
-    THREADS,
-    indexmill_command,
-)
 
 #: A budget that no set of this benchmark fills.
 AMPLE = "16GiB"
@@ -111,7 +103,7 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
         with PeakMemory(pid, interval_s=0.05) as memory, scratch:
             yield
 
-    command = [indexmill_command(), "build", job.write(folder), "--json"]
+    command = indexmill("build", job.write(folder), json=True)
     try:
         usage = run_measured(
             command if group is None else group.wrap(command), folder / f"{job.name}.log", watch
@@ -119,7 +111,7 @@ def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     assert memory is not None
-    made, run = ours.manifest(index), json.loads((index / "run.json").read_text())
+    made, run = ours.manifest(index), ours.run_facts(index)
     return {
         "wall_s": round(usage.wall_s, 3),
         "cpu_s": round(usage.cpu_s, 3),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from typing import Any
 
+from indexmill.jobs.bench.common.process import indexmill, told
 from indexmill.jobs.bench.mill.build import AMPLE, Job, build
 from indexmill.jobs.bench.mill.space import BUDGETS, Mill
-from indexmill.jobs.bench.programs.workspace import indexmill_command
 
 #: Set, rows (all where None), budget, workers and parameters of each job.
 GRID: tuple[tuple[str, int | None, str, int, dict[str, Any]], ...] = (
@@ -27,7 +25,7 @@ _FIGURES = {"peak_memory_bytes": "peak_bytes", "peak_scratch_bytes": "scratch_by
 
 def measure(mill: Mill) -> dict[str, Any]:
     """Plan each job of `GRID` and build it at once; errors are predicted / measured - 1."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, (data, count, memory, workers, parameters) in enumerate(GRID):
         n_vectors = mill.sets[data].shape()[0]
         base = mill.first(data, count or n_vectors)
@@ -53,16 +51,6 @@ def measure(mill: Mill) -> dict[str, Any]:
 
 
 def _plan(job: Job, mill: Mill) -> dict[str, Any]:
-    """Ask for a plan; ``shards`` is their number.
-
-    Raises
-    ------
-    RuntimeError
-        If the command fails.
-    """
-    command = [str(indexmill_command()), "plan", str(job.write(mill.out)), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}")
-    planned: dict[str, Any] = json.loads(done.stdout)
+    """Ask for a plan; ``shards`` is their number."""
+    planned = told(indexmill("plan", job.write(mill.out), json=True))
     return planned | {"shards": planned["shards"]["n"]}

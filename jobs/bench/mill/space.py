@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common import generate
-from indexmill.jobs.bench.common.dataset import Dataset, first_rows, read_bin, write_bin, write_truth
-from indexmill.jobs.bench.common.record import load
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin, write_truth
+from indexmill.jobs.bench.common.parameters import SEED
 from indexmill.jobs.bench.mill.build import Job, build
-from indexmill.jobs.bench.programs.workspace import SEED
 
 #: Budgets of the sets.
 BUDGETS = {"sift1m": "768MiB", "generated": "1GiB"}
@@ -19,25 +19,18 @@ GENERATED_ROWS, GENERATED_QUERIES = 3_000_000, 2000
 _WARM_UP_ROWS = 2000
 
 
-@dataclass(frozen=True)
+@dataclass
 class Mill:
-    """Sets and scratch folder.
+    """What parts work on: the run, and the sets of `BUDGETS`."""
 
-    Attributes
-    ----------
-    sets : dict of str to Dataset
-        Those of `BUDGETS`.
-    out : Path
-        Holds everything the benchmark writes.
-    """
-
+    run: Run
     sets: dict[str, Dataset]
-    out: Path
+    _warm: bool = field(default=False, init=False)
 
     @property
-    def results(self) -> Path:
-        """The record that parts are added to."""
-        return self.out / "results.json"
+    def out(self) -> Path:
+        """Where indexes are built."""
+        return self.run.out
 
     def job(self, data: str, kind: str, **others: Any) -> Job:
         """Return a job of a set; its index is named ``SET-KIND``."""
@@ -55,46 +48,20 @@ class Mill:
             write_bin(path, vectors[:rows])
         return path
 
-    def earlier(self, part: str) -> dict[str, Any]:
-        """Return what an earlier part measured.
-
-        Raises
-        ------
-        FileNotFoundError
-            If it has not run.
-        """
-        found: dict[str, Any] | None = load(self.results).get("parts", {}).get(part)
-        if found is None:
-            raise FileNotFoundError(
-                f"{self.results}: nothing of the part {part!r}; run it first (--parts {part})"
-            )
-        return found
-
     def warm_up(self) -> None:
-        """Let the kernels be compiled, which happens once an installation and not with every build."""
-        base = self.first("sift1m", _WARM_UP_ROWS)
-        build(Job("warm-up", base), self.out)
-        build(Job("warm-up", base, parameters={"shard_vectors": _WARM_UP_ROWS // 2}), self.out)
+        """Build in one piece and in shards, once."""
+        if not self._warm:
+            base = self.first("sift1m", _WARM_UP_ROWS)
+            build(Job("warm-up", base), self.out)
+            build(Job("warm-up", base, parameters={"shard_vectors": _WARM_UP_ROWS // 2}), self.out)
+            self._warm = True
 
 
-def make_space(sift1m: Path, out: Path, rows: int | None) -> Mill:
-    """Find the sets, and generate the one that is generated unless it is there.
-
-    Parameters
-    ----------
-    sift1m : Path
-        Folder with ``base.u8bin``, ``query.u8bin`` and ``truth.gt``.
-    out : Path
-    rows : int, optional
-        Take so many vectors of each set instead of all.
-    """
-    descriptors, generated = Dataset(sift1m), Dataset(out / "generated")
-    if rows:
-        descriptors = Dataset(out / "sift1m")
-        if not descriptors.truth.exists():
-            descriptors = first_rows(Dataset(sift1m), rows, descriptors.folder)
+def make_space(run: Run) -> Mill:
+    """Generate the set that is generated unless it is there."""
+    generated = Dataset(run.out / "generated")
     if not generated.truth.exists():
         print("generating, and computing the truth ...", file=sys.stderr, flush=True)
-        generate.generate(generated.folder, rows or GENERATED_ROWS, GENERATED_QUERIES, SEED)
+        generate.generate(generated.folder, run.rows or GENERATED_ROWS, GENERATED_QUERIES, SEED)
         write_truth(generated)
-    return Mill({"sift1m": descriptors, "generated": generated}, out)
+    return Mill(run, {**run.sets, "generated": generated})

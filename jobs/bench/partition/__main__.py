@@ -1,36 +1,25 @@
 """Measure the partition builder beside vamana and other programs: builds, graphs, growth, and codes.
 
-    python -m indexmill.jobs.bench.partition --sift1m DIR --text40k DIR --out DIR  # all parts
-    python -m indexmill.jobs.bench.partition --sift1m DIR --text40k DIR --out DIR --parts sift1m-R32  # a part again
-    python -m indexmill.jobs.bench.partition --sift1m DIR --text40k DIR --out DIR --rows 20000
-    python -m indexmill.jobs.bench.partition --sift1m DIR --text40k DIR --out DIR --parts= --keep  # store the record
-
-Folders as for `layouts.py`. Every round builds once with each of our builders; DiskANN's disk index (R = 32) and the
-graphs of DiskANN, SVS and hnswlib (R = 64) are built once, each in a process of its own with as many threads, between
-two runs of `calibration`. All graphs are searched by one search of ours.
+Every round builds once with each of our builders; DiskANN's disk index (R = 32) and the graphs of DiskANN, SVS and
+hnswlib (R = 64) are built once, each in a process of its own with as many threads, between two runs of
+`calibration`. All graphs are searched by one search of ours.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
-import sys
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-from indexmill.jobs.bench.common import generate, parts, record
+from indexmill.jobs.bench.common import generate
+from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.curves import key, ratio, value_at
-from indexmill.jobs.bench.common.dataset import Dataset, first_rows
-from indexmill.jobs.bench.common.machine import REPOSITORY
-from indexmill.jobs.bench.layouts.cases import text_set
+from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.partition import builds as partition_builds
-from indexmill.jobs.bench.partition import pq as partition_pq
-from indexmill.jobs.bench.partition import tables as tables_partition
+from indexmill.jobs.bench.partition import pq
 from indexmill.jobs.bench.partition.builds import BUILDERS, SETS, SHAPES, Builds
 from indexmill.jobs.bench.programs import calibration, diskann, graph_quality, peers
-from indexmill.jobs.bench.programs.workspace import SEED, THREADS
 
 ROUNDS = 3
 #: Recalls at which distances are compared, and the list sizes searched until the larger one is passed.
@@ -38,7 +27,6 @@ RECALLS = (0.95, 0.99)
 LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100, 120, 160, 220, 300, 400, 600, 800)
 #: Vectors that growth is measured on; of a trial with --rows N the same shares of 2 N.
 SIZES = (250_000, 500_000, 1_000_000, 2_000_000)
-PAGE = REPOSITORY / "docs" / "benchmarks.md"
 
 
 def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str, Any]:
@@ -66,6 +54,7 @@ def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str,
         }
         for builder in BUILDERS
     }
+    space.remove()
     return found
 
 
@@ -88,6 +77,7 @@ def growth(space: Builds) -> dict[str, Any]:
         base.unlink()
     drift = [before, calibration.seconds(data)]
     shutil.rmtree(data.folder)
+    space.remove()
     exponents = {
         f"{name}_exponent": partition_builds.exponent(rows, f"{name}_s") for name in ("graph", "index")
     }
@@ -121,71 +111,49 @@ def _quality(data: Dataset, graph: diskann.Graph) -> dict[str, Any]:
     return {"distances": {key(at): value_at(rows, "distances", at) for at in RECALLS}, "rows": rows}
 
 
-PARTS: dict[str, Callable[[Builds], dict[str, Any]]] = {
-    f"{name}-R{shape[0]}": partial(case, name=name, max_degree=shape[0], list_size=shape[1])
-    for name in SETS
-    for shape in SHAPES
-} | {"growth": growth, "pq": partition_pq.measure}
+#: What seconds are compared, and the most they may be, by case, builder and the other side.
+_SECONDS = (
+    ("sift1m-R32", "vamana", "diskann", "index", 0.5),
+    ("sift1m-R32", "partition", "diskann", "index", 0.2),
+    ("sift1m-R64", "partition", "diskann", "graph", 1 / 6),
+    ("sift1m-R64", "partition", "svs", "graph", 1 / 3),
+    ("sift1m-R64", "partition", "hnswlib", "graph", 1 / 3),
+)
+CASES = {f"{name}-R{shape[0]}": (name, *shape) for name in SETS for shape in SHAPES}
 
 
-def main() -> None:
-    arguments = _arguments()
-    out: Path = arguments.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    sets = {
-        "sift1m": Dataset(arguments.sift1m.resolve()),
-        "text40k": text_set(arguments.text40k.resolve(), out / "text40k"),
-    }
-    name = "partition"
-    if arguments.rows:
-        name = f"partition-{arguments.rows}"
-        sets = {one: first_rows(data, arguments.rows, out / f"{one}-rows") for one, data in sets.items()}
-    space = Builds(sets, out, arguments.rounds, arguments.rows)
-    path = out / f"{name}.json"
-    found = record.load(path)
-    facts = [
-        {"name": one, "n_vectors": data.shape()[0], "dim": data.shape()[1], "dtype": str(data.dtype())}
-        for one, data in sets.items()
-    ]
-    parameters = {"shapes": SHAPES, "rounds": arguments.rounds, "order": "identity", "threads": THREADS}
-    record.begin(found, path, "partition", facts, parameters, [diskann.PACKAGES[0], *peers.PACKAGES[:2]])
-    chosen = arguments.parts
-    if chosen is None:
-        chosen = [part for part in PARTS if part not in found["parts"]]
-    failed = parts.run_all(PARTS, chosen, space, found, path)
-    for builder in BUILDERS:
-        shutil.rmtree(space.index(builder), ignore_errors=True)
-    found = record.load(path)
-    if arguments.keep and not failed:
-        kept = record.keep(path)
-        tables_partition.write_page(found, str(kept.relative_to(REPOSITORY)), PAGE)
-    elif found.get("parts"):
-        sys.stdout.write(tables_partition.render(found, str(path)))
-    parts.stop_after(failed)
+def _targets() -> Iterator[Target]:
+    for case, mine, side, what, limit in _SECONDS:
+        ratios = f"{case.replace('-', '_')}.ratios.{mine}.{side}"
+        yield Target(f"{case}: seconds of the {what}, {mine} / {side}", f"{ratios}.{what}", "<=", limit, "x")
+        for at in RECALLS:
+            told = f"{case}: distances at recall@10 {key(at)}, {mine} / {side}"
+            yield Target(told, f"{ratios}.distances['{key(at)}']", "<=", 1.03, "x")
+    for case in CASES:
+        of, told = case.replace("-", "_"), f"{case}: peak memory of the partition builder / what `plan` says"
+        yield Target(told, f"{of}.partition.peak_memory_bytes / {of}.memory.planned_peak_bytes", "<=", 1, "x")
+    yield Target("growth of the index's seconds, n to the power of", "growth.index_exponent", "<=", 1.1)
+    yield Target("sift1m: seconds of training and encoding", "pq.rows[0].indexmill.seconds", "<=", 15, "s")
+    for i, (name, n_bytes) in enumerate(pq.CASES):
+        told = f"{name}, {n_bytes} bytes: error of the codes / faiss"
+        yield Target(told, f"pq.rows[{i}].error_ratio", "<=", 1.01, "x")
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--sift1m", type=Path, required=True, help="folder with base, query and truth.gt")
-    parser.add_argument(
-        "--text40k", type=Path, required=True, help="folder with base.parquet, query.parquet and truth.gt"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for environments, indexes, logs and the record (4 GB)"
-    )
-    parser.add_argument("--parts", type=parts.names(PARTS), help=f"measure these again: {','.join(PARTS)}")
-    parser.add_argument(
-        "--rounds", type=int, default=ROUNDS, help="builds of each of ours, of which medians are taken"
-    )
-    parser.add_argument("--rows", type=int, help="try it on so many vectors of each set; never kept")
-    parser.add_argument(
-        "--keep", action="store_true", help="store the record and write the page of benchmarks"
-    )
-    arguments = parser.parse_args()
-    if arguments.rows and arguments.keep:
-        parser.error("--rows does not go with --keep")
-    return arguments
-
+BENCHMARK = Benchmark[
+    Builds
+](
+    "partition",
+    {
+        **{name: lambda space, how=how: case(space, *how) for name, how in CASES.items()},  # type: ignore[misc]
+        "growth": growth,
+        "pq": pq.measure,
+    },
+    tuple(_targets()),
+    sets=SETS,
+    space=lambda run: Builds(run.sets, run.out, run.rounds or ROUNDS, run.rows),
+    parameters={"shapes": SHAPES, "order": "identity", "threads": THREADS},
+    peers=(diskann.PACKAGES[0], *peers.PACKAGES[:2]),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

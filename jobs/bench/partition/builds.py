@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,15 +12,9 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
-from indexmill.jobs.bench.common.process import run_measured
-from indexmill.jobs.bench.programs.workspace import (
-    ALPHA,
-    BUILD_MEMORY,
-    PQ_BYTES,
-    SEED,
-    THREADS,
-    indexmill_command,
-)
+from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_MEMORY, PQ_BYTES, SEED, THREADS
+from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.programs import ours
 
 BUILDERS = ("partition", "vamana")
 #: R and L of the cases: indexes on disk, and graphs as libraries keep them in memory, whose lists are not saturated.
@@ -29,18 +24,8 @@ SETS = ("sift1m", "text40k")
 _WARM_UP_ROWS = 3000
 #: Stages that are not the graph's.
 _OTHERS = (
-    "ingest",
-    "sample",
-    "cluster",
-    "order",
-    "entries",
-    "encode",
-    "navigation",
-    "pack",
-    "emit",
-    "certify",
-    "publish",
-)
+    "ingest", "sample", "cluster", "order", "entries", "encode", "navigation", "pack", "emit", "certify", "publish",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,6 +52,11 @@ class Builds:
         """Where that builder's index is, the latest."""
         return self.out / f"partition-bench-{builder}"
 
+    def remove(self) -> None:
+        """Remove the indexes."""
+        for builder in BUILDERS:
+            shutil.rmtree(self.index(builder), ignore_errors=True)
+
     def first(self, data: Dataset, rows: int) -> Path:
         """Write the first vectors of a set to a file."""
         base = self.out / f"first-{rows}{data.base.suffix}"
@@ -81,9 +71,9 @@ def build(space: Builds, base: Path, builder: str, max_degree: int, list_size: i
     """
     index = space.index(builder)
     job = _job(base, index, builder, max_degree, list_size)
-    usage = run_measured([indexmill_command(), "build", *job], index.with_suffix(".log"))
-    run = json.loads((index / "run.json").read_text())
-    made = json.loads((index / "manifest.json").read_text())
+    usage = run_measured(indexmill("build", **job), index.with_suffix(".log"))
+    run = ours.run_facts(index)
+    made = ours.manifest(index)
     return {
         **usage.to_dict(),
         "stage_s": run["seconds"],
@@ -99,7 +89,7 @@ def memory(space: Builds, base: Path, builder: str, max_degree: int, list_size: 
     """Return what `plan` says such a build takes at most, and bytes of the vectors and of the finished graph."""
     log = space.index(builder).with_suffix(".plan")
     job = _job(base, space.index(builder), builder, max_degree, list_size)
-    run_measured([indexmill_command(), "plan", *job], log)
+    run_measured(indexmill("plan", **job), log)
     text = log.read_text()
     planned = json.loads(text[text.index("{") :])
     vectors = read_bin(base)
@@ -113,13 +103,13 @@ def memory(space: Builds, base: Path, builder: str, max_degree: int, list_size: 
     }
 
 
-def _job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) -> list[object]:
-    lists = "--saturate" if (max_degree, list_size) == SHAPES[0] else "--no-saturate"
-    return [
-        "--input", base, "--out", index, "--kind", "graph", "--builder", builder,
-        "-R", max_degree, "-L", list_size, "--alpha", ALPHA, lists, "--pq-bytes", PQ_BYTES, "--order", "identity",
-        "--seed", SEED, "--memory", BUILD_MEMORY, "--workers", THREADS, "--force", "--json",
-    ]  # fmt: skip
+def _job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) -> dict[str, Any]:
+    saturate = (max_degree, list_size) == SHAPES[0]
+    return {
+        "input": base, "out": index, "kind": "graph", "builder": builder, "R": max_degree, "L": list_size,
+        "alpha": ALPHA, "saturate": saturate, "no_saturate": not saturate, "pq_bytes": PQ_BYTES, "order": "identity",
+        "seed": SEED, "memory": BUILD_MEMORY, "workers": THREADS, "force": True, "json": True,
+    }  # fmt: skip
 
 
 def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 from indexmill.builders.quantize.pq import encode_pq, train_pq
 from indexmill.jobs.bench.common.curves import ratio
 from indexmill.jobs.bench.common.dataset import read_bin
+from indexmill.jobs.bench.common.parameters import PQ_BYTES, SEED, THREADS
 from indexmill.jobs.bench.partition.builds import Builds
 from indexmill.jobs.bench.programs.faiss import load_faiss
-from indexmill.jobs.bench.programs.workspace import PQ_BYTES, SEED, THREADS
 
 #: Set and bytes of a code.
 CASES = (("sift1m", PQ_BYTES), ("text40k", PQ_BYTES), ("text40k", PQ_BYTES // 2))
@@ -33,8 +33,8 @@ def measure(space: Builds) -> dict[str, Any]:
     found = []
     for name, n_bytes in CASES:
         base = np.array(read_bin(space.sets[name].base))
-        for method in METHODS.values():
-            method(base[:_FEW], n_bytes, {})
+        for quantize in METHODS.values():
+            quantize(base[:_FEW], n_bytes, {})
         rounds = [_round(base, n_bytes) for _ in range(space.rounds)]
         row: dict[str, Any] = {"set": name, "pq_bytes": n_bytes, "n": len(base)}
         for method in METHODS:
@@ -49,9 +49,9 @@ def measure(space: Builds) -> dict[str, Any]:
 def _round(base: Any, n_bytes: int) -> dict[str, dict[str, float]]:
     """Let each method train and encode once; seconds and error of each."""
     found = {}
-    for name, method in METHODS.items():
+    for name, quantize in METHODS.items():
         spent: dict[str, float] = {}
-        decode = method(base, n_bytes, spent)
+        decode = quantize(base, n_bytes, spent)
         found[name] = spent | {"error": _error(base, decode)}
     return found
 

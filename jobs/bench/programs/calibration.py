@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin
-from indexmill.jobs.bench.programs.workspace import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, SEED, THREADS
+from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, SEED, THREADS
 
 #: Vectors of a set that are inserted into a graph: random reads and arithmetic, as builders have them.
 ROWS = 50_000

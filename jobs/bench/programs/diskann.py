@@ -13,17 +13,17 @@ import numpy as np
 
 from indexmill.jobs.bench.common import environment
 from indexmill.jobs.bench.common.curves import Half, Row, Search
-from indexmill.jobs.bench.common.process import module, run_measured
-from indexmill.jobs.bench.common.session import Session
-from indexmill.jobs.bench.programs.settings import DISKANN_WIDTH
-from indexmill.jobs.bench.programs.workspace import (
+from indexmill.jobs.bench.common.parameters import (
     BUILD_LIST_SIZE,
     BUILD_MEMORY,
     MAX_DEGREE,
     PQ_BYTES,
     THREADS,
-    Workspace,
 )
+from indexmill.jobs.bench.common.process import module, run_measured
+from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: Last release of the C++ DiskANN's Python package, and the numpy it was compiled for.
 PACKAGES = ("diskannpy==0.7.0", "numpy==1.25.0")
@@ -39,9 +39,8 @@ class DiskAnn:
 
     def __init__(self, space: Workspace, threads: int = THREADS, index: Path | None = None) -> None:
         self.space = space
-        make_environment(space)
         index = space.require(space.diskann_index) if index is None else index
-        command = module(space.diskann_python, "programs.diskann_serve", index, space.data.folder)
+        command = module(python(space), "programs.diskann_serve", index, space.data.folder)
         log = space.out / f"{index.name}-search-{threads}.log"
         self.session = Session([*command, threads, DISKANN_WIDTH], log, _SPIN_SECONDS)
 
@@ -78,9 +77,9 @@ class Graph(NamedTuple):
     start: int
 
 
-def make_environment(space: Workspace) -> None:
-    """Create the environment of diskannpy unless it is there; see `environment.make_environment`."""
-    environment.make_environment(space.diskann_env, PACKAGES)
+def python(space: Workspace) -> Path:
+    """Return the interpreter of an environment with diskannpy, which needs an older numpy; it is made once."""
+    return environment.make_environment(space.out / "diskann-env", PACKAGES)
 
 
 def ensure(space: Workspace) -> None:
@@ -98,11 +97,10 @@ def build(space: Workspace) -> dict[str, Any]:
     RuntimeError
         If it fails, or its codes have another size than ours.
     """
-    make_environment(space)
     shutil.rmtree(space.diskann_index, ignore_errors=True)
     memory_gib = BUILD_MEMORY.removesuffix("GiB")
     numbers = (PQ_BYTES, MAX_DEGREE, BUILD_LIST_SIZE, THREADS, memory_gib)
-    command = module(space.diskann_python, "programs.diskann_build", space.data.base, space.diskann_index)
+    command = module(python(space), "programs.diskann_build", space.data.base, space.diskann_index)
     log = space.out / "diskann-build.log"
     usage = run_measured([*command, *numbers], log)
     pq_bytes = int(np.fromfile(space.diskann_index / "ann_pq_compressed.bin", "<u4", 2)[1])

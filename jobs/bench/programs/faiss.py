@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin
-from indexmill.jobs.bench.programs.workspace import THREADS
+from indexmill.jobs.bench.common.parameters import THREADS
 
 #: Rows that faiss gets at a time.
 _ROWS = 250_000

@@ -1,4 +1,4 @@
-"""Part *quality*: one in-memory search over both graphs, so that only the graphs differ."""
+"""One in-memory search over graphs that different programs built, so that only the graphs differ."""
 
 from __future__ import annotations
 
@@ -8,26 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.jobs.bench.common.curves import RECALL, ratio, value_at
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, recall_by_distance
-from indexmill.jobs.bench.programs import diskann
 from indexmill.jobs.bench.programs.diskann import Graph
-from indexmill.jobs.bench.programs.workspace import Workspace
 
 LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 100, 120)
-
-
-def measure(space: Workspace) -> dict[str, Any]:
-    """Search both graphs with all queries from their own medoids; distances a query at equal recall."""
-    theirs = curve(space.data, diskann.read_graph(space.require(space.diskann_index), space.data.shape()))
-    mine = curve(space.data, read_ours(space.require(space.index("identity"))))
-    at = {name: value_at(rows, "distances") for name, rows in (("diskann", theirs), ("indexmill", mine))}
-    return {
-        "recall": RECALL,
-        "diskann": {"distances": at["diskann"], "rows": theirs},
-        "indexmill": {"distances": at["indexmill"], "rows": mine},
-        "distances_ratio": ratio(at["indexmill"], at["diskann"]),
-    }
 
 
 def read_ours(path: Path) -> Graph:

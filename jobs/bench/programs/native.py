@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from indexmill.jobs.bench.common.machine import REPOSITORY
 from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.jobs.devices.machine import REPOSITORY
 
 READER = REPOSITORY / "reader"
 _RELEASE = READER / "target" / "release"

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common.curves import Half, Row, Search
-from indexmill.jobs.bench.common.process import Usage, module, run_measured
-from indexmill.jobs.bench.common.session import Session
-from indexmill.jobs.bench.programs.settings import Setting
-from indexmill.jobs.bench.programs.workspace import (
+from indexmill.jobs.bench.common.parameters import (
     ALPHA,
     BUILD_LIST_SIZE,
     BUILD_MEMORY,
@@ -21,18 +18,46 @@ from indexmill.jobs.bench.programs.workspace import (
     PQ_BYTES,
     SEED,
     THREADS,
-    Workspace,
-    indexmill_command,
 )
+from indexmill.jobs.bench.common.process import Usage, indexmill, module, run_measured
+from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: It fails where the kernel has no io_uring, instead of measuring something else.
 ENGINE = "io_uring"
 #: The builder's own number of centroid entries.
 ENTRIES = 1024
+#: The policies and entries that can be compared; `auto` stands for `navigation` in indexes that have such a graph.
+POLICIES = ("beam", "page", "completion", "pipeline")
+SEARCH_ENTRIES = ("medoid", "centroids", "navigation")
+#: DiskANN's reads in flight a query, and ours where the two searches are the same.
+DISKANN_WIDTH = 4
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Keyword arguments of `Index.search`; the defaults are the reader's, with as many threads as DiskANN."""
+
+    policy: str = "pipeline"
+    entry: str = "navigation"
+    beam_width: int = 8
+    threads: int = THREADS
+    inflight: int = 8
+    deterministic: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for `Index.search` and for the record."""
+        return asdict(self)
+
+
+def lockstep(policy: str, entry: str, **others: Any) -> Setting:
+    """Return a setting of a policy that reads hop by hop, with DiskANN's width; `pipeline` keeps its own."""
+    width = {} if policy == "pipeline" else {"beam_width": DISKANN_WIDTH}
+    return Setting(policy, entry, **{**width, **others})
 
 
 class Ours:
-    """A process that searches our indexes.
+    """A process that searches our indexes (`ours_serve`).
 
     Parameters
     ----------
@@ -66,16 +91,11 @@ class Ours:
     ) -> dict[str, Any]:
         """Return what to ask the process for one search of one half of the queries."""
         first, last = self.space.halves[half]
+        path = self.space.require(self.space.index(index))
         return {
-            "index": str(self.space.require(self.space.index(index))),
-            "engine": engine,
-            "setting": setting.to_dict(),
-            "size": size,
-            "first": first,
-            "last": last,
-            "way": way,
-            "times": times,
-        }
+            "index": str(path), "engine": engine, "setting": setting.to_dict(), "size": size, "first": first,
+            "last": last, "way": way, "times": times,
+        }  # fmt: skip
 
     def ask(self, index: str, setting: Setting, size: int, half: Half, **others: Any) -> Row:
         """Search one half of the queries with one list size."""
@@ -110,18 +130,14 @@ class Shape:
         return name if self.max_degree == MAX_DEGREE else f"{name}-R{self.max_degree}"
 
 
-def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path) -> Usage:
+def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path, **options: object) -> Usage:
     """Build an index of `base`; stages that `work` holds are not repeated."""
-    return run_measured(
-        [
-            indexmill_command(), "build", "--input", base, "--out", out, "--kind", "graph",
-            "--builder", "vamana", "-R", shape.max_degree, "-L", BUILD_LIST_SIZE, "--alpha", ALPHA,
-            "--pq-bytes", shape.pq_bytes, "--order", shape.order, "--node-dtype", "same", "--metric", "l2",
-            "--entries", shape.entries, "--seed", SEED, "--memory", BUILD_MEMORY,
-            "--workers", THREADS, "--executor", "local", "--work", work, "--force", "--json",
-        ],
-        space.out / f"{out.name}-build.log",
+    command = indexmill(
+        "build", input=base, out=out, kind="graph", builder="vamana", R=shape.max_degree, L=BUILD_LIST_SIZE,
+        alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order, node_dtype="same", metric="l2", entries=shape.entries,
+        seed=SEED, memory=BUILD_MEMORY, workers=THREADS, executor="local", work=work, force=True, json=True, **options,
     )  # fmt: skip
+    return run_measured(command, space.out / f"{out.name}-build.log")
 
 
 def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path) -> Usage:
@@ -145,14 +161,14 @@ def ensure_shape(space: Workspace, shape: Shape) -> str:
 
 
 def _is_built(path: Path, space: Workspace, shape: Shape) -> bool:
-    """Whether there is an index of these vectors with a navigation graph: earlier versions made none."""
+    """Whether there is an index of these vectors and this shape."""
     if not (path / "manifest.json").exists():
         return False
     made = manifest(path)
-    has_navigation = any(file["name"] == "navigation.imx" for file in made["files"])
-    names = ("entries", "max_degree", "pq_bytes")
-    same = all(made["parameters"][name] == getattr(shape, name) for name in names)
-    return made["input"]["n_vectors"] == space.data.shape()[0] and same and has_navigation
+    same = all(
+        made["parameters"][name] == getattr(shape, name) for name in ("entries", "max_degree", "pq_bytes")
+    )
+    return same and bool(made["input"]["n_vectors"] == space.data.shape()[0])
 
 
 def manifest(index: Path) -> dict[str, Any]:
@@ -161,7 +177,13 @@ def manifest(index: Path) -> dict[str, Any]:
     return found
 
 
+def run_facts(index: Path) -> dict[str, Any]:
+    """Read what building an index cost from its run.json."""
+    found: dict[str, Any] = json.loads((index / "run.json").read_text())
+    return found
+
+
 def stage_seconds(index: Path) -> dict[str, float]:
     """Read the seconds of each stage from an index's run.json."""
-    found: dict[str, float] = json.loads((index / "run.json").read_text())["seconds"]
+    found: dict[str, float] = run_facts(index)["seconds"]
     return found

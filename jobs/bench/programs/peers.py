@@ -14,10 +14,11 @@ from indexmill.formats.imports.index import ForeignIndex
 from indexmill.formats.imports.svs import open_svs
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.environment import make_environment
+from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module, run_measured
 from indexmill.jobs.bench.programs import diskann
 from indexmill.jobs.bench.programs.diskann import Graph
-from indexmill.jobs.bench.programs.workspace import THREADS, Workspace
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 PROGRAMS = ("diskann", "svs", "hnswlib")
 #: Those of the environment of the other two.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import read_bin, sync_files
-from indexmill.jobs.bench.programs.workspace import ALPHA, SEED
+from indexmill.jobs.bench.common.parameters import ALPHA, SEED
 
 Lap = Callable[[str], None]
 

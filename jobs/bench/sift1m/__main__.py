@@ -1,31 +1,22 @@
-"""Measure indexmill against DiskANN on the set ``sift1m`` and record the figures.
+"""Measure indexmill against DiskANN on the set ``sift1m``.
 
-    python -m indexmill.jobs.bench.sift1m --data DIR --out DIR [--parts build,qps] [--keep] [--rows N]
+    python -m indexmill.jobs.bench.sift1m --sift1m DIR --out DIR [--parts build,qps] [--keep] [--rows N]
 
-Parts run in the order of `PARTS`; each one's result is added to ``OUT/results.json`` as soon as it is there, so a part
-can be repeated alone. Indexes that are in OUT are used, and those that a part misses are built; only the part
-``build``, which measures that, always builds anew. A part that fails is reported in the end and stops no other.
+Indexes that are in OUT are used, and those that a part misses are built; only the part ``build``, which measures that,
+always builds anew.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-from indexmill.jobs.bench.common import disk, parts, record, tables
-from indexmill.jobs.bench.common.dataset import Dataset, first_rows
-from indexmill.jobs.bench.common.machine import REPOSITORY
-from indexmill.jobs.bench.programs import graph_quality
+from indexmill.jobs.bench.common import disk
+from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Target
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, THREADS
 from indexmill.jobs.bench.programs.diskann import PACKAGES
-from indexmill.jobs.bench.programs.workspace import BUILD_MEMORY, THREADS, Workspace
+from indexmill.jobs.bench.programs.workspace import Workspace, workspace
 from indexmill.jobs.bench.sift1m import (
     ablation,
     bandwidth,
     builds,
-    compactness,
     completion,
     cpu,
     device_limit,
@@ -34,90 +25,60 @@ from indexmill.jobs.bench.sift1m import (
     page_reads,
     plots,
     qps,
-    readme,
-    startup,
 )
 
-NAME = "sift1m"
-PAGE, README = REPOSITORY / "docs" / "benchmarks.md", REPOSITORY / "README.md"
-IMAGES = REPOSITORY / "docs" / "images"
-PARTS: dict[str, Callable[[Workspace], dict[str, Any]]] = {
-    "disk": disk.measure,
-    "startup": startup.measure,
-    "build": builds.measure,
-    "quality": graph_quality.measure,
-    "reads": page_reads.measure,
-    "qps": qps.measure,
-    "latency": latency.measure,
-    "cpu": cpu.measure,
-    "ablation": ablation.measure,
-    "bandwidth": bandwidth.measure,
-    "completion": completion.measure,
-    "device": device_limit.measure,
-    "memory": memory.measure,
-    "compactness": compactness.measure,
-}
+TARGETS = (
+    Target("queries a second at 0.95, indexmill / DiskANN", "qps.ratio['0.95']", ">=", 2.5, "x"),
+    Target("queries a second at 0.98, indexmill / DiskANN", "qps.ratio['0.98']", ">=", 2.5, "x"),
+    Target("page reads at 0.95, indexmill / DiskANN", "reads.to_diskann['0.95']", "<=", 0.5, "x"),
+    *(
+        Target(
+            f"{name} latency at {at}, one query at a time, indexmill / DiskANN",
+            f"latency.ratio['{at}'].{statistic}", "<=", 0.5, "x",
+        )
+        for at in ("0.90", "0.95", "0.98") for statistic, name in (("mean", "mean"), ("p99", "P99"))
+    ),
+    Target("CPU time a query at 0.95", "cpu.cpu_us.indexmill['0.95']", "<=", 350, "us"),
+    Target("reads a second at the device's limit, search / fio", "device.share", ">=", 0.9, "x"),
+    Target("memory of a C program, peak / (codes + entries + 64 MiB)", "memory.to_allowed", "<=", 1, "x"),
+    Target("page reads at 0.95, page search, star / identity", "reads.star_to_identity['0.95']", "<=", 0.68, "x"),
+    Target("build time, indexmill / DiskANN", "build.wall_ratio", "<=", 0.8, "x"),
+    Target("build memory, peak", "build.indexmill.peak_bytes / GIB", "<=", 4, "GiB"),
+    Target("star packing + FFD, stage `order`", "build.indexmill.stage_s.order", "<=", 20, "s"),
+    Target(
+        "distances at 0.95, same search on both graphs, indexmill / DiskANN", "quality.distances_ratio", "<=", 1.03, "x"
+    ),
+    Target("page compactness, float32", "compactness.layout.page_compactness", ">", 0.5),
+    Target("`import indexmill`", "startup.import_s", "<", 0.5, "s"),
+    Target("`indexmill --help`", "startup.help_s", "<", 0.5, "s"),
+)  # fmt: skip
 
 
-def main() -> None:
-    arguments = _arguments()
-    out: Path = arguments.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    data = Dataset(arguments.data.resolve())
-    name = NAME
-    if arguments.rows:
-        name = f"{NAME}-{arguments.rows}"
-        data = first_rows(data, arguments.rows, out / "data")
-    space = Workspace(data, out)
-    found = record.load(space.results)
-    n_vectors, dim = data.shape()
-    about = {"name": name, "n_vectors": n_vectors, "dim": dim, "dtype": "uint8"}
-    record.begin(
-        found, space.results, name, about, {"threads": THREADS, "memory": BUILD_MEMORY}, list(PACKAGES)
-    )
-    failed = parts.run_all(PARTS, arguments.parts, space, found, space.results)
-    if not found["parts"]:
-        sys.exit(f"error: {space.results}: nothing was measured yet; name some --parts")
-    found = record.load(space.results)
-    missing = sorted(set(readme.PARTS) - set(found["parts"]))
-    if arguments.keep and missing:
-        sys.exit(f"error: --keep: {', '.join(missing)}: not measured yet, and the README shows them")
-    if arguments.keep and not failed:
-        kept = record.keep(space.results)
-        plots.write_all(found, IMAGES)
-        tables.write_into(PAGE, tables.render(found, str(kept.relative_to(REPOSITORY)), "images"))
-        tables.write_into(README, readme.render(found))
-    else:
-        plots.write_all(found, out / "images")
-        print(tables.render(found, str(space.results), str(out / "images")))
-    parts.stop_after(failed)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with base.u8bin, query.u8bin and truth.gt"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for indexes, logs and results.json (6 GB)"
-    )
-    parser.add_argument(
-        "--parts",
-        type=parts.names(PARTS),
-        default=list(PARTS),
-        help=f"some of {','.join(PARTS)}; empty: none",
-    )
-    parser.add_argument(
-        "--rows", type=int, help="try it: the first N vectors with their own truth; never recorded"
-    )
-    parser.add_argument(
-        "--keep", action="store_true", help="store the record in the repository, write docs/benchmarks.md"
-    )
-    arguments = parser.parse_args()
-    if arguments.rows and arguments.keep:
-        parser.error("--keep stores whole runs only; leave out --rows")
-    return arguments
-
+BENCHMARK = Benchmark[Workspace](
+    "sift1m",
+    {
+        "disk": lambda space: disk.measure(space.out),
+        "startup": builds.startup,
+        "build": builds.measure,
+        "quality": builds.quality,
+        "reads": page_reads.measure,
+        "qps": qps.measure,
+        "latency": latency.measure,
+        "cpu": cpu.measure,
+        "ablation": ablation.measure,
+        "bandwidth": bandwidth.measure,
+        "completion": completion.measure,
+        "device": device_limit.measure,
+        "memory": memory.measure,
+        "compactness": builds.compactness,
+    },
+    TARGETS,
+    space=workspace,
+    parameters={"threads": THREADS, "memory": BUILD_MEMORY},
+    peers=PACKAGES,
+    pages=(Page("tables", PAGE, "record"), Page("readme", "README.md", "record")),
+    draw=plots.write_all,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

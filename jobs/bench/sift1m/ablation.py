@@ -5,20 +5,12 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from indexmill.jobs.bench.common.curves import (
-    Row,
-    coarse_sweep,
-    key,
-    ratio,
-    sizes_at,
-    summaries,
-    sweep,
-    value_at,
-)
-from indexmill.jobs.bench.common.intervals import over_rounds
+from indexmill.jobs.bench.common.curves import Round, coarse_sweep, in_turns, sizes_at, value_at
+from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
+from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.settings import Setting, lockstep
-from indexmill.jobs.bench.programs.workspace import THREADS, Workspace
+from indexmill.jobs.bench.programs.ours import Setting, lockstep
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: The paper has recall@100 of 85% and 97%.
 RECALLS = (0.90, 0.98)
@@ -34,15 +26,28 @@ def measure(space: Workspace) -> dict[str, Any]:
     """Choose the list sizes of each row on the first half of the queries; measure the rows in turns on the second."""
     with ours.Ours(space) as searcher:
         searches = {name: searcher.search(*_place(space, name)) for name in COMPONENTS}
-        sizes = _sizes(space, searcher)
-        rounds = [{name: sweep(searches[name], sizes[name]) for name in COMPONENTS} for _ in range(ROUNDS)]
+        rounds = in_turns(searches, _sizes(space, searcher), ROUNDS)
     return {
         "recalls": RECALLS,
         "queries": space.halves,
         "threads": THREADS,
         "in_flight": IN_FLIGHT,
-        "rows": {name: {key(r): _figures(rounds, name, r) for r in RECALLS} for name in COMPONENTS},
-        "rounds": [{name: summaries(rows) for name, rows in done.items()} for done in rounds],
+        "rows": {name: _figures(rounds, name) for name in COMPONENTS},
+        "rounds": short(rounds),
+    }
+
+
+def _figures(rounds: list[Round], name: str) -> dict[str, Any]:
+    """Return speed, also over that of the plain search, and reads of a row at each recall."""
+    qps = medians_at(rounds, name, "qps", RECALLS)
+    ratios = ratios_at(rounds, name, "-", "qps", RECALLS)
+    return {
+        at: {
+            "qps": qps[at],
+            "ratio": ratios[at],
+            **{cost: value_at(rounds[0][name], cost, float(at)) for cost in ("pages_read", "hops")},
+        }
+        for at in qps
     }
 
 
@@ -64,15 +69,3 @@ def _sizes(space: Workspace, searcher: ours.Ours) -> dict[str, list[int]]:
         sizes = sizes_at(coarse_sweep(searcher.search(*_place(space, with_entry, 8))), POINTS)
         found[with_entry] = found[remapped + paged or "-"] = sizes
     return found
-
-
-def _figures(rounds: list[dict[str, list[Row]]], name: str, recall: float) -> dict[str, Any]:
-    def at(done: dict[str, list[Row]], row: str, what: str) -> float | None:
-        return value_at(done[row], what, recall)
-
-    return {
-        "qps": over_rounds([at(done, name, "qps") for done in rounds]),
-        "ratio": over_rounds([ratio(at(done, name, "qps"), at(done, "-", "qps")) for done in rounds]),
-        "pages_read": at(rounds[0], name, "pages_read"),
-        "hops": at(rounds[0], name, "hops"),
-    }

@@ -9,21 +9,20 @@ import numpy as np
 
 from indexmill.jobs.bench.common.curves import (
     RECALL,
-    Row,
+    Round,
     coarse_sweep,
-    ratio,
+    key,
     sizes_at,
-    summaries,
     trial,
-    value_at,
 )
-from indexmill.jobs.bench.common.intervals import over_rounds
-from indexmill.jobs.bench.common.papers import BANDWIDTHS
+from indexmill.jobs.bench.common.intervals import ratios_at, short
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.settings import Setting
+from indexmill.jobs.bench.programs.ours import Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 ORDER = "star"
+#: Megabytes a second.
+BANDWIDTHS = (100, 200, 300, 400, 500, 600, 700)
 #: Centroids; the paper has 4,096 to 65,536 of them for 100 times as many vectors.
 ENTRIES = (64, 256, 1024, 4096)
 #: Recalls on the tuning queries between which the compared recall lies.
@@ -57,10 +56,8 @@ def measure(space: Workspace) -> dict[str, Any]:
                 for _ in range(ROUNDS)
             ]
             cells[str(bandwidth)] = {
-                "speedup": {
-                    str(n): over_rounds([_speedup(done, str(n)) for done in rounds]) for n in ENTRIES
-                },
-                "rounds": [{name: summaries(rows) for name, rows in done.items()} for done in rounds],
+                "speedup": {str(n): _speedup(rounds, str(n)) for n in ENTRIES},
+                "rounds": short(rounds),
             }
     return {
         "recall": RECALL,
@@ -97,5 +94,5 @@ def _write_profile(folder: Path, latency: list[list[float]], bandwidth: int) -> 
     return path
 
 
-def _speedup(done: dict[str, list[Row]], name: str) -> float | None:
-    return ratio(*(value_at(done[side], "qps", RECALL) for side in (name, "medoid")))
+def _speedup(rounds: list[Round], name: str) -> Any:
+    return ratios_at(rounds, name, "medoid", "qps", (RECALL,))[key(RECALL)]

@@ -9,17 +9,12 @@ import numpy as np
 from indexmill.jobs.bench.common.curves import (
     Row,
     Search,
-    coarse_sweep,
-    key,
-    ratio,
-    sizes_at,
-    summaries,
-    sweep,
-    value_at,
+    in_turns,
+    tuned_sizes,
 )
-from indexmill.jobs.bench.common.intervals import over_rounds
+from indexmill.jobs.bench.common.intervals import ratios_at, short
 from indexmill.jobs.bench.programs import diskann, ours
-from indexmill.jobs.bench.programs.settings import DISKANN_WIDTH, Setting
+from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: As in the paper.
@@ -48,8 +43,7 @@ def measure(space: Workspace) -> dict[str, Any]:
             "completion": searcher.search(identity, Setting("completion", **SAME)),
             "pipeline": searcher.search(star, Setting(threads=THREADS)),
         }
-        sizes = {name: sizes_at(coarse_sweep(search), POINTS) for name, search in series.items()}
-        rounds = [{name: sweep(series[name], sizes[name]) for name in series} for _ in range(ROUNDS)]
+        rounds = in_turns(series, tuned_sizes(series, POINTS), ROUNDS)
     return {
         "recalls": RECALLS,
         "queries": space.halves,
@@ -61,8 +55,14 @@ def measure(space: Workspace) -> dict[str, Any]:
             "pipeline": {"index": star, **Setting(threads=THREADS).to_dict()},
         },
         "curves": {name: _curve([done[name] for done in rounds]) for name in series},
-        "gain": {of: _gains(rounds, of) for of in ("recall", "recall1")},
-        "rounds": [{name: summaries(rows) for name, rows in done.items()} for done in rounds],
+        "gain": {
+            of: {
+                other: ratios_at(rounds, "completion", other, "qps", RECALLS, of)
+                for other in ("beam", "DiskANN")
+            }
+            for of in ("recall", "recall1")
+        },
+        "rounds": short(rounds),
         "reads": _read_times(space),
     }
 
@@ -74,18 +74,6 @@ def _curve(rounds: list[list[Row]]) -> list[dict[str, Any]]:
         {"L": rows[0]["L"], **{name: float(np.median([row[name] for row in rows])) for name in names}}
         for rows in zip(*rounds, strict=True)
     ]
-
-
-def _gains(rounds: list[dict[str, list[Row]]], of: str) -> dict[str, Any]:
-    """Queries a second of completion-driven search over those of the two beam searches, at each recall."""
-
-    def gain(done: dict[str, list[Row]], other: str, recall: float) -> float | None:
-        return ratio(*(value_at(done[name], "qps", recall, of) for name in ("completion", other)))
-
-    return {
-        other: {key(r): over_rounds([gain(done, other, r) for done in rounds]) for r in RECALLS}
-        for other in ("beam", "DiskANN")
-    }
 
 
 def _read_times(space: Workspace) -> list[dict[str, Any]]:

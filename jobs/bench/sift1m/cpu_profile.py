@@ -11,8 +11,7 @@ from typing import Any
 
 from indexmill.jobs.bench.common.curves import Half
 from indexmill.jobs.bench.programs import native
-from indexmill.jobs.bench.programs.ours import Ours
-from indexmill.jobs.bench.programs.settings import Setting
+from indexmill.jobs.bench.programs.ours import Ours, Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.bench.sift1m.symbols import Frame, file_addresses, frames, load_ranges
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.curves import summaries
-from indexmill.jobs.bench.common.intervals import over_rounds, value_of
+from indexmill.jobs.bench.common.intervals import over_rounds
+from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.settings import Setting
-from indexmill.jobs.bench.programs.workspace import THREADS, Workspace
+from indexmill.jobs.bench.programs.ours import Setting
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: Beam search with short lists computes least for each read.
 POLICY, ENTRY, ORDER = "beam", "medoid", "identity"
@@ -53,7 +54,6 @@ def measure(space: Workspace) -> dict[str, Any]:
         "grid": grid,
         "rounds": rounds,
         **{name: over_rounds([done[name] for done in rounds]) for name in _FIGURES},
-        "share_median": value_of(over_rounds([done["share"] for done in rounds])),
     }
 
 

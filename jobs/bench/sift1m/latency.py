@@ -9,24 +9,21 @@ from indexmill.jobs.bench.common.curves import (
     AROUND,
     RECALLS,
     Row,
+    at_recalls,
     coarse_sweep,
-    key,
+    in_turns,
     sizes_at,
     summaries,
-    sweep,
     trial,
     value_at,
 )
-from indexmill.jobs.bench.common.intervals import Curve, curve, figure_at, mean, p99, ratio_at
+from indexmill.jobs.bench.common.intervals import Curve, curve, figure_at, mean, p99, ratio_at, short
 from indexmill.jobs.bench.programs import diskann, ours
-from indexmill.jobs.bench.programs.settings import DISKANN_WIDTH, Setting
+from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.jobs.bench.sift1m.qps import ENTRIES, ORDER, POLICIES, WIDTHS
 
 ROUNDS = 2
-ORDER = "star"
-POLICIES = ("pipeline", "page")
-ENTRIES = ("navigation", "centroids")
-WIDTHS = (4, 8, 16)
 STATISTICS = {"mean": mean, "p99": p99}
 
 
@@ -41,16 +38,18 @@ def measure(space: Workspace) -> dict[str, Any]:
     with ours.Ours(space) as searcher, diskann.DiskAnn(space) as peer:
         setting, tuned, grid = _choose(searcher, index)
         their_tuned = coarse_sweep(peer.search("batch"))
-        mine, theirs = sizes_at(tuned), sizes_at(their_tuned)
-        rounds: list[dict[str, list[Row]]] = []
-        for _ in range(ROUNDS):
-            calls = sweep(searcher.search(index, setting, way="single"), mine)
-            rounds.append({"diskann": sweep(peer.search("single"), theirs), "indexmill": calls})
-    curves = {
-        "diskann": curve([done["diskann"] for done in rounds], "call_us"),
-        "indexmill": curve([done["indexmill"] for done in rounds], "call_us"),
-        "counter": curve([done["indexmill"] for done in rounds], "latency_us"),
+        series = {
+            "diskann": peer.search("single"),
+            "indexmill": searcher.search(index, setting, way="single"),
+        }
+        sizes = {"diskann": sizes_at(their_tuned), "indexmill": sizes_at(tuned)}
+        rounds = in_turns(series, sizes, ROUNDS)
+    places = {
+        "diskann": ("diskann", "call_us"),
+        "indexmill": ("indexmill", "call_us"),
+        "counter": ("indexmill", "latency_us"),
     }
+    curves = {name: curve([done[side] for done in rounds], cost) for name, (side, cost) in places.items()}
     return {
         "recalls": RECALLS,
         "queries": space.halves,
@@ -60,24 +59,23 @@ def measure(space: Workspace) -> dict[str, Any]:
         "diskann_width": DISKANN_WIDTH,
         "grid": grid,
         "tuning_rows": {"indexmill": summaries(tuned), "DiskANN": summaries(their_tuned)},
-        "us": {name: {key(r): _figures(found, r) for r in RECALLS} for name, found in curves.items()},
+        "us": {
+            name: _each(lambda at, one, found=found: figure_at(found, at, one))
+            for name, found in curves.items()
+        },
         "ratio": _ratios(curves["indexmill"], curves["diskann"]),
         "ratio_by_counter": _ratios(curves["counter"], curves["diskann"]),
-        "rounds": [{name: summaries(rows) for name, rows in done.items()} for done in rounds],
+        "rounds": short(rounds),
     }
 
 
-def _figures(found: Curve, recall: float) -> dict[str, Any]:
-    return {name: figure_at(found, recall, statistic) for name, statistic in STATISTICS.items()}
+def _each(figure: Any) -> dict[str, Any]:
+    """Return a figure at each recall for each statistic."""
+    return at_recalls(lambda at: {name: figure(at, statistic) for name, statistic in STATISTICS.items()})
 
 
 def _ratios(mine: Curve, theirs: Curve) -> dict[str, Any]:
-    return {
-        key(recall): {
-            name: ratio_at(mine, theirs, recall, statistic) for name, statistic in STATISTICS.items()
-        }
-        for recall in RECALLS
-    }
+    return _each(lambda at, statistic: ratio_at(mine, theirs, at, statistic))
 
 
 def _choose(searcher: ours.Ours, index: str) -> tuple[Setting, list[Row], list[dict[str, Any]]]:

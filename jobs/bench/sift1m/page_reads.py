@@ -9,15 +9,14 @@ from indexmill.jobs.bench.common.curves import (
     RECALLS,
     Row,
     coarse_sweep,
-    key,
     sizes_at,
     summaries,
     trial,
     value_at,
 )
-from indexmill.jobs.bench.common.intervals import curve, figure_at, ratio_at
+from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.programs import diskann, ours
-from indexmill.jobs.bench.programs.settings import ENTRIES, POLICIES, Setting, lockstep
+from indexmill.jobs.bench.programs.ours import POLICIES, SEARCH_ENTRIES, Setting, lockstep
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 ORDERS = ("identity", "star")
@@ -47,42 +46,34 @@ def measure(space: Workspace) -> dict[str, Any]:
         theirs = trial(peer.search("single"), sizes_at(tuned["DiskANN"]), "report")
     curves = {place: curve([rows], "pages_read") for place, rows in sweeps.items()}
     their_curve = curve([theirs], "pages_read")
-    to_diskann = {key(r): ratio_at(curves[HEADLINE], their_curve, r) for r in RECALLS}
     star, identity = (curves[order, *LAYOUT] for order in ("star", "identity"))
-    star_to_identity = {key(r): ratio_at(star, identity, r) for r in RECALLS}
     return {
         "recalls": RECALLS,
         "queries": space.halves,
         "headline": HEADLINE,
         "settings": [
-            {
-                "order": place[0],
-                "policy": place[1],
-                "entry": place[2],
-                **_figures(sweeps[place], curves[place]),
-            }
-            for place in sweeps
+            {**dict(zip(("order", "policy", "entry"), place, strict=True)), **_figures(rows, curves[place])}
+            for place, rows in sweeps.items()
         ],
         "diskann": {**_figures(theirs, their_curve), "counted": diskann.COUNTED},
         "tuning_rows": {name: summaries(rows) for name, rows in tuned.items()},
-        "to_diskann": to_diskann,
-        "star_to_identity": star_to_identity,
+        "to_diskann": curve_ratios(curves[HEADLINE], their_curve),
+        "star_to_identity": curve_ratios(star, identity),
     }
 
 
 def _settings(order: str, policy: str) -> list[Setting]:
     """Settings of one policy; starting from previous results is part of AIO-ANN, and goes one query at a time."""
-    found = [lockstep(policy, entry) for entry in ENTRIES]
+    found = [lockstep(policy, entry) for entry in SEARCH_ENTRIES]
     if order == "star" and policy in ("completion", "pipeline"):
         found.append(lockstep(policy, "previous", threads=1, inflight=1))
     return found
 
 
-def _figures(rows: list[Row], pages: Any) -> dict[str, Any]:
+def _figures(rows: list[Row], pages: Curve) -> dict[str, Any]:
+    known = [name for name in ("hops", "bytes_used", "bytes_read") if name in rows[0]]
     return {
-        "pages_read": {key(recall): figure_at(pages, recall) for recall in RECALLS},
-        "at_95": {
-            name: value_at(rows, name) for name in ("hops", "bytes_used", "bytes_read") if name in rows[0]
-        },
+        "pages_read": figures_at(pages),
+        "at_95": {name: value_at(rows, name) for name in known},
         "rows": summaries(rows),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common import disk
@@ -12,19 +13,19 @@ from indexmill.jobs.bench.common.curves import (
     RECALLS,
     Row,
     Search,
+    at_recalls,
     coarse_sweep,
-    key,
-    ratio,
+    in_turns,
     sizes_at,
     summaries,
-    sweep,
     trial,
     value_at,
 )
-from indexmill.jobs.bench.common.intervals import over_rounds, value_of
+from indexmill.jobs.bench.common.intervals import medians_at, over_rounds, ratios_at, short
+from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.programs import diskann, ours
-from indexmill.jobs.bench.programs.settings import DISKANN_WIDTH, Setting
-from indexmill.jobs.bench.programs.workspace import THREADS, Workspace
+from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 ROUNDS = 5
 ORDER = "star"
@@ -52,13 +53,14 @@ def measure(space: Workspace) -> dict[str, Any]:
         with diskann.DiskAnn(space) as peer, diskann.DiskAnn(space, many) as peer_many:
             their_tuned = coarse_sweep(peer.search())
             theirs, mine = sizes_at(their_tuned), sizes_at(tuned)
-            series: dict[str, tuple[Search, list[int]]] = {
-                "diskann": (peer.search(), theirs),
-                "indexmill": (searcher.search(index, setting), mine),
-                "indexmill_single": (searcher.search(index, single), mine),
-                "diskann_many": (peer_many.search(), theirs),
+            series: dict[str, Search] = {
+                "diskann": peer.search(),
+                "indexmill": searcher.search(index, setting),
+                "indexmill_single": searcher.search(index, single),
+                "diskann_many": peer_many.search(),
             }
-            rounds = [_round(space, index, series) for _ in range(ROUNDS)]
+            sizes = {name: theirs if name.startswith("diskann") else mine for name in series}
+            rounds = rounds_beside_disk(space.index(index), series, sizes, ROUNDS)
     return {
         "recalls": RECALLS,
         "queries": space.halves,
@@ -69,35 +71,14 @@ def measure(space: Workspace) -> dict[str, Any]:
         "many_threads": many,
         "grid": grid,
         "tuning_rows": {"indexmill": summaries(tuned), "DiskANN": summaries(their_tuned)},
-        **compare(rounds, list(series)),
-        "disk": over_rounds([float(done["disk"]["reads_per_s"]) for done in rounds]),
-        "disk_share": {key(r): over_rounds([_share(done, r) for done in rounds]) for r in RECALLS},
-        "pages_ratio": {
-            key(r): over_rounds([_ratio(done, "pages_read", r) for done in rounds]) for r in RECALLS
-        },
-        "rounds": [
-            {"disk": done["disk"], **{name: summaries(done[name]) for name in series}} for done in rounds
-        ],
-    }
-
-
-def compare(rounds: list[dict[str, Any]], names: list[str]) -> dict[str, Any]:
-    """Medians of each series over the rounds and ratios to DiskANN's of the same round, at each recall."""
-
-    def qps(done: dict[str, Any], name: str, recall: float) -> float | None:
-        return value_at(done[name], "qps", recall)
-
-    def ratios(a: str, b: str) -> dict[str, Any]:
-        return {key(r): over_rounds([ratio(qps(d, a, r), qps(d, b, r)) for d in rounds]) for r in RECALLS}
-
-    return {
-        "qps": {
-            name: {key(r): over_rounds([qps(done, name, r) for done in rounds]) for r in RECALLS}
-            for name in names
-        },
-        "ratio": ratios("indexmill", "diskann"),
-        "ratio_single": ratios("indexmill_single", "diskann"),
-        "ratio_many": ratios("indexmill", "diskann_many"),
+        "qps": {name: medians_at(rounds, name, "qps") for name in series},
+        "ratio": ratios_at(rounds, "indexmill", "diskann", "qps"),
+        "ratio_single": ratios_at(rounds, "indexmill_single", "diskann", "qps"),
+        "ratio_many": ratios_at(rounds, "indexmill", "diskann_many", "qps"),
+        "disk": disk_rate(rounds),
+        "disk_share": disk_shares(rounds, "indexmill"),
+        "pages_ratio": ratios_at(rounds, "indexmill", "diskann", "pages_read"),
+        "rounds": kept(rounds),
     }
 
 
@@ -129,30 +110,35 @@ def chosen_setting(space: Workspace) -> Setting:
     return Setting() if earlier is None else Setting(**earlier["setting"])
 
 
-def tuning_rows(space: Workspace) -> tuple[list[Row], list[Row]] | None:
-    """Return the sweeps of the first half of the queries with that setting and with DiskANN; None without them."""
-    earlier = space.earlier("qps")
-    return (
-        None if earlier is None else (earlier["tuning_rows"]["indexmill"], earlier["tuning_rows"]["DiskANN"])
-    )
+def rounds_beside_disk(
+    index: Path, series: dict[str, Search], sizes: dict[str, list[int]], rounds: int
+) -> list[dict[str, Any]]:
+    """Search in turns, and measure the disk in each round by reads of the index's graph."""
+    found: list[dict[str, Any]] = []
+    for _ in range(rounds):
+        (done,) = in_turns(series, sizes, 1)
+        found.append({**done, "disk": disk.read_rate(index / "graph.imx", disk.DEPTH, FIO_SECONDS)})
+    return found
 
 
-def _round(space: Workspace, index: str, series: dict[str, tuple[Search, list[int]]]) -> dict[str, Any]:
-    done: dict[str, Any] = {name: sweep(search, sizes) for name, (search, sizes) in series.items()}
-    done["disk"] = disk.read_rate(space.index(index) / "graph.imx", disk.DEPTH, FIO_SECONDS)
-    return done
+def disk_rate(rounds: list[dict[str, Any]]) -> Any:
+    """Return the disk's reads a second over the rounds."""
+    return over_rounds([float(done["disk"]["reads_per_s"]) for done in rounds])
 
 
-def _share(done: dict[str, Any], recall: float) -> float | None:
-    """Share of the disk's reads a second that a round's search asked for."""
-    qps, pages = (value_at(done["indexmill"], name, recall) for name in ("qps", "pages_read"))
-    return None if qps is None or pages is None else qps * pages / float(done["disk"]["reads_per_s"])
+def disk_shares(rounds: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the share of the disk's reads a second that a search asked for in the same round, at each recall."""
+
+    def share(done: dict[str, Any], recall: float) -> float | None:
+        qps, pages = (value_at(done[name], cost, recall) for cost in ("qps", "pages_read"))
+        return None if qps is None or pages is None else qps * pages / float(done["disk"]["reads_per_s"])
+
+    return at_recalls(lambda recall: over_rounds([share(done, recall) for done in rounds]))
 
 
-def _ratio(done: dict[str, Any], name: str, recall: float) -> float | None:
-    return ratio(*(value_at(done[side], name, recall) for side in ("indexmill", "diskann")))
-
-
-def qps_at(part: dict[str, Any], name: str, recall: float) -> float | None:
-    """Return the median of a series at a recall."""
-    return value_of(part["qps"][name][key(recall)])
+def kept(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rounds beside the disk for the record."""
+    return [
+        {"disk": done["disk"], **short([{k: v for k, v in done.items() if k != "disk"}])[0]}
+        for done in rounds
+    ]

@@ -1,18 +1,13 @@
 """Divide joins among a host and the drives it holds: by workers slowed to given rates, and in simulation.
 
-    python -m indexmill.jobs.bench.split --data DIR --out DIR [--rows 1000000]
-    python -m indexmill.jobs.bench.split --data DIR --out DIR --keep  # stores the record, writes the page's tables
-
 No drive computes here. Part *emulated* is a real join of real batches whose loads and searches wait until a drive of
 the paper, scaled down, would be through; part *simulated* is a discrete-event simulation of the paper's platform, in
-which nothing is loaded. About 3 minutes.
+which nothing is loaded.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,13 +15,10 @@ from typing import Any
 import numpy as np
 
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.jobs.bench.common import parts, record
-from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin
-from indexmill.jobs.bench.common.machine import REPOSITORY
-from indexmill.jobs.bench.common.process import run_measured
-from indexmill.jobs.bench.programs.workspace import indexmill_command
+from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
+from indexmill.jobs.bench.common.dataset import K, read_bin
+from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.split import paper as split_paper
-from indexmill.jobs.bench.split import tables as tables_split
 from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.plan import plan_join
@@ -36,29 +28,14 @@ from indexmill.pipeline.join.simulate import spread
 LISTS, NPROBE, BATCHES, DRIVES, ROUNDS = 64, 4, 200, 8, 3
 #: Seconds that the host alone is slowed to.
 HOST_SECONDS = 17.0
-PAGE = REPOSITORY / "docs" / "benchmarks.md"
+#: Vectors of the part that is emulated.
+ROWS = 1_000_000
 
 
-@dataclass
-class Space:
-    """What parts work on.
-
-    Attributes
-    ----------
-    data : Dataset
-    out : Path
-    rows : int
-    """
-
-    data: Dataset
-    out: Path
-    rows: int
-
-
-def emulated(space: Space) -> dict[str, Any]:
+def emulated(space: Run) -> dict[str, Any]:
     """Run the join of a host, of drives, and of both, slowed to the paper's rates over a scale, in turns."""
     index = _index(space)
-    queries = np.array(read_bin(space.data.query))
+    queries = np.array(read_bin(space.sets["sift1m"].query))
     crews = _crews(index, queries)
     runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in crews}
     for _ in range(ROUNDS):
@@ -78,19 +55,23 @@ def emulated(space: Space) -> dict[str, Any]:
     }
 
 
-def _index(space: Space) -> Path:
+def _index(space: Run) -> Path:
     index = space.out / "split.ivf"
     base = space.out / "split.npy"
-    batch = space.rows // BATCHES
+    batch = (space.rows or ROWS) // BATCHES
     if not (index / "manifest.json").exists() or IvfFiles(index).batch_sizes() != [batch] * BATCHES:
-        np.save(base, read_bin(space.data.base)[: batch * BATCHES])
-        run_measured(
-            [
-                indexmill_command(), "build", "--kind", "ivf", "--input", base, "--lists", LISTS, "--out", index,
-                "--batch-vectors", batch, "--force", "--json",
-            ],
-            index.with_suffix(".log"),
-        )  # fmt: skip
+        np.save(base, read_bin(space.sets["sift1m"].base)[: batch * BATCHES])
+        command = indexmill(
+            "build",
+            kind="ivf",
+            input=base,
+            lists=LISTS,
+            out=index,
+            batch_vectors=batch,
+            force=True,
+            json=True,
+        )
+        run_measured(command, index.with_suffix(".log"))
         base.unlink()
     return index
 
@@ -116,7 +97,7 @@ def _crews(index: Path, queries: Any) -> dict[str, list[Worker]]:
     return {"host": [slowed(host, "host")], "drives": drives, "hybrid": [slowed(host, "host"), *drives]}
 
 
-def _run(space: Space, index: Path, queries: Any, crew: list[Worker]) -> dict[str, Any]:
+def _run(space: Run, index: Path, queries: Any, crew: list[Worker]) -> dict[str, Any]:
     report = run_join(queries, index, space.out / "split.parquet", JoinOptions(K, NPROBE, platform=crew))
     assert report.workers is not None
     seconds = [one.seconds for one in report.workers]
@@ -132,7 +113,7 @@ def _run(space: Space, index: Path, queries: Any, crew: list[Worker]) -> dict[st
     }
 
 
-def simulated(space: Space) -> dict[str, Any]:
+def simulated(space: Run) -> dict[str, Any]:
     """Simulate the paper's platform at its size."""
     rates = split_paper.fit_rates()
     return {
@@ -145,45 +126,22 @@ def simulated(space: Space) -> dict[str, Any]:
     }
 
 
-PARTS: dict[str, Callable[[Space], dict[str, Any]]] = {"emulated": emulated, "simulated": simulated}
-
-
-def main() -> None:
-    arguments = _arguments()
-    out: Path = arguments.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    data = Dataset(arguments.data.resolve())
-    space = Space(data, out, arguments.rows)
-    path = out / "split.json"
-    found = record.load(path)
-    about = {"name": "sift1m", "n_vectors": arguments.rows, "dim": data.shape()[1], "dtype": "uint8"}
-    parameters = {"lists": LISTS, "nprobe": NPROBE, "batches": BATCHES, "k": K}
-    record.begin(found, path, "split", about, parameters, [])
-    failed = parts.run_all(
-        PARTS, list(PARTS) if arguments.parts is None else arguments.parts, space, found, path
-    )
-    found = record.load(path)
-    if arguments.keep and not failed:
-        kept = record.keep(path)
-        tables_split.write_page(found, str(kept.relative_to(REPOSITORY)), PAGE)
-    elif found.get("parts"):
-        print(tables_split.render(found, str(path)))
-    parts.stop_after(failed)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with base.u8bin and query.u8bin")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for the index, its log and split.json"
-    )
-    parser.add_argument("--rows", type=int, default=1_000_000, help="vectors of the part that is emulated")
-    parser.add_argument("--parts", type=parts.names(PARTS), help=f"measure these: {','.join(PARTS)}")
-    parser.add_argument(
-        "--keep", action="store_true", help="store the record and write the page of benchmarks"
-    )
-    return parser.parse_args()
-
+BENCHMARK = Benchmark[Run](
+    "split",
+    {"emulated": emulated, "simulated": simulated},
+    (
+        Target(
+            "queries a second, host and 8 emulated drives over the host",
+            "emulated.hybrid_to_host",
+            ">=",
+            1.6,
+            "x",
+        ),
+        Target("first worker done before the last one, share of the time", "emulated.spread", "<=", 0.10),
+        Target("worker's time off its plan by at most, share of it", "emulated.off", "<=", 0.10),
+    ),
+    parameters={"lists": LISTS, "nprobe": NPROBE, "batches": BATCHES, "k": K},
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

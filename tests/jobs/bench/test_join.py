@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from indexmill.jobs.bench.join import tables as tables_join
+from indexmill.jobs.bench.join.__main__ import BENCHMARK as JOIN
 from indexmill.jobs.bench.split import paper as split_paper
-from indexmill.jobs.bench.split import tables as tables_split
+from indexmill.jobs.bench.split.__main__ import BENCHMARK as SPLIT
 
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
 RECORD: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
             "list_bytes": 100, "cache_bytes": 25, "nprobe": 32, "threads": 2,
         },
     }  # fmt: skip
-    text = tables_join.render(RECORD | {"parts": parts}, "r.json")
+    text = JOIN.render(RECORD | {"parts": parts}, "r.json")
     assert "| queries a second beyond memory, over the same lists mapped | 9.000 | >= 8 | x | yes |" in text
     assert "| the same lists mapped, query after query | 10 | 9.0x |" in text
     simulated = PART | {
@@ -73,6 +73,6 @@ def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
         "scaling": split_paper.scaling(rates, 5e7), "hybrids": split_paper.hybrids(rates),
         "energy": split_paper.energy(rates),
     }  # fmt: skip
-    text = tables_split.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
+    text = SPLIT.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
     assert "Nothing here was measured" in text
     assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | 29.3 | 2.6 |" in text

@@ -92,7 +92,7 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("no marks")
     with pytest.raises(ValueError, match="marks"):
-        tables.write_into(page, "text")
-    page.write_text(f"a\n{tables.BEGIN}\nold\n{tables.END}\nb\n")
-    tables.write_into(page, "new")
-    assert page.read_text() == f"a\n{tables.BEGIN}\n\nnew\n{tables.END}\nb\n"
+        tables.write_into(page, "text", "record")
+    page.write_text("a\n<!-- record: begin -->\nold\n<!-- record: end -->\nb\n")
+    tables.write_into(page, "new", "record")
+    assert page.read_text() == "a\n<!-- record: begin -->\n\nnew\n<!-- record: end -->\nb\n"
