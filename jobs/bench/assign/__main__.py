@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.formats.sources.source import VectorSource, open_source
-from indexmill.jobs.bench.common.benchmark import Benchmark, Run
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench_assign import setting as bench_assign
 from indexmill.jobs.console.progress import stderr_progress
@@ -27,7 +27,12 @@ def measure(run: Run) -> dict[str, Any]:
         return open_source(run.sets["sift1m"].base)
 
     setting = bench_assign.Setting(
-        given.leaders, IN_BUFFERS, given.scratch, THREADS, run.rounds or ROUNDS, index=given.leader_index
+        given.leaders,
+        IN_BUFFERS,
+        given.scratch,
+        THREADS,
+        run.options.rounds or ROUNDS,
+        index=given.leader_index,
     )
     with stderr_progress() as progress:
         found = bench_assign.make_record(open_input, setting, progress, "sift1m")
@@ -44,7 +49,8 @@ def assigned(found: dict[str, Any]) -> dict[str, Any]:
 BENCHMARK = Benchmark[Run](
     "assign",
     {"assign": measure},
-    options={
+    options=ROUNDS_OPTION
+    | {
         "--scratch": {
             "type": Path, "action": "append", "required": True, "help": "where parts are written; may repeat"
         },

@@ -29,6 +29,9 @@ SETS = {
     "text40k": "base.parquet, query.parquet (column `embedding`) and truth.gt",
 }
 
+#: The argument of benchmarks whose rounds may be fewer, or more.
+ROUNDS_OPTION = {"--rounds": {"type": int, "metavar": "N", "help": "measure everything so often"}}
+
 Space = TypeVar("Space")
 Part = Callable[[Space], dict[str, Any]]
 
@@ -47,8 +50,6 @@ class Run:
         Holds everything that the benchmark writes.
     rows : int or None
         Vectors of each set when it is only tried.
-    rounds : int or None
-        Rounds in place of those that a part has by itself.
     options : argparse.Namespace
         Arguments of this benchmark alone.
     """
@@ -57,7 +58,6 @@ class Run:
     sets: dict[str, Dataset]
     out: Path
     rows: int | None = None
-    rounds: int | None = None
     options: argparse.Namespace = field(default_factory=argparse.Namespace)
 
     @property
@@ -205,7 +205,8 @@ class Benchmark(Generic[Space]):
         parts = {name.replace("-", "_"): found["parts"].get(name) for name in (*self.parts, *found["parts"])}
         sets = found["data"] if isinstance(found["data"], list) else [found["data"]]
         targets = [one.row(parts) for one in self.targets if parts.get(one.part)]
-        context = {**parts, "record": found, "parts": found["parts"], "sets": sets, "targets": targets}
+        seen = {name: part or tables.Missing(name=name) for name, part in parts.items()}
+        context = {**seen, "record": found, "parts": found["parts"], "sets": sets, "targets": targets}
         return tables.render(f"{self.name}/{template}.jinja", {**context, "source": source, "images": images})
 
     def run(self, run: Run, chosen: Sequence[str] | None = None) -> list[str]:
@@ -213,7 +214,9 @@ class Benchmark(Generic[Space]):
         found = record.load(run.results)
         space = self.space(run)
         data = [facts(name, one) for name, one in run.sets.items()] if self.data is None else self.data(space)
-        record.begin(found, run.results, run.name, data, dict(self.parameters), self.peers)
+        rounds = getattr(run.options, "rounds", None)
+        parameters = {**self.parameters, **({"rounds": rounds} if rounds else {})}
+        record.begin(found, run.results, run.name, data, parameters, self.peers)
         names = [
             name for name in self.parts if (name not in found["parts"] if chosen is None else name in chosen)
         ]
@@ -260,7 +263,7 @@ class Benchmark(Generic[Space]):
             name: _set(name, getattr(given, name).resolve(), out / "data", given.rows) for name in self.sets
         }
         name = f"{self.name}-{given.rows}" if given.rows else self.name
-        run = Run(name, sets, out, given.rows, given.rounds, given)
+        run = Run(name, sets, out, given.rows, given)
         failed = self.run(run, given.parts)
         found = record.load(run.results)
         if not found.get("parts"):
@@ -299,7 +302,6 @@ class Benchmark(Generic[Space]):
             help=f"measure these, again if need be: {','.join(self.parts)}",
         )
         parser.add_argument("--rows", type=int, metavar="N", help="try it: N vectors of each set; never kept")
-        parser.add_argument("--rounds", type=int, metavar="N", help="rounds in place of those of each part")
         parser.add_argument(
             "--keep", action="store_true", help="store the record in the repository, write the pages"
         )

@@ -2,7 +2,7 @@
 
     python -m indexmill.jobs.bench.common.generate --n 3000000 --seed 1 --out base.u8bin
 
-`difficulty.py` measures how hard they are. Vectors are made in blocks that depend on seed and position alone: any
+`difficulty` measures how hard they are. Vectors are made in blocks that depend on seed and position alone: any
 number of threads writes the same bytes, and the first vectors of a larger set are the smaller set. The scope of that is
 one CPU instruction set with one build of numpy, whose matrix products and tanh round differently elsewhere.
 """

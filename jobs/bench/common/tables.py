@@ -1,7 +1,7 @@
 """Tables of a record: Markdown templates whose cells name places of the record, and where they stand in a page.
 
 A template (`tables.jinja` in the folder of a benchmark) is a page with holes. It sees the parts of the record by their
-names (``-`` becomes ``_``; None where a part was not measured), `record`, `parts`, `sets`, `targets` and what
+names (``-`` becomes ``_``; false where a part was not measured), `record`, `parts`, `sets`, `targets` and what
 `filters` lists. A hole that names nothing is an error.
 """
 
@@ -75,6 +75,13 @@ def setting(used: Mapping[str, Any]) -> str:
 def recall_key(recall: float) -> str:
     """Return the name of a recall in records."""
     return f"{recall:.2f}"
+
+
+class Missing(StrictUndefined):
+    """A part that was not measured: false in a template, and an error if anything of it is asked for."""
+
+    def __bool__(self) -> bool:  # type: ignore[override]
+        return False
 
 
 class _Record(Environment):

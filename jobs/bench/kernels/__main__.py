@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from indexmill.builders.nearest.products import nearest_points
-from indexmill.jobs.bench.common.benchmark import Benchmark
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark
 from indexmill.jobs.bench.common.parameters import ALPHA, SEED
 from indexmill.jobs.bench.kernels import loops as sides
 
@@ -184,11 +184,12 @@ BENCHMARK = Benchmark[Sizes](
     "kernels",
     {"distances": distances, "codes": codes, "prune": prune},
     sets=(),
-    space=lambda run: Sizes(rounds=run.rounds or ROUNDS),
+    space=lambda run: Sizes(rounds=run.options.rounds or ROUNDS),
     data=lambda sizes: [
         {"name": "generated", "n_vectors": sizes.vectors, "dim": max(DIMS), "dtype": ", ".join(TYPES)}
     ],
     parameters={"rounds": ROUNDS, "threads": 1},
+    options=ROUNDS_OPTION,
 )
 
 if __name__ == "__main__":

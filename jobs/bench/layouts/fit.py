@@ -1,4 +1,4 @@
-"""Parts *fit*: what every order of the portfolio takes in time and memory, and its proxies."""
+"""Parts *fit* and *command*: time and memory of every order and its proxies, and those of the whole command."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from indexmill.jobs.bench.common.curves import ratio
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.common.process import module, told
-from indexmill.jobs.bench.layouts.cases import Case, facts, nodes_per_page
+from indexmill.jobs.bench.common.process import indexmill, module, run_measured, told
+from indexmill.jobs.bench.layouts.cases import Case, facts, laid_out_facts, nodes_per_page
 from indexmill.jobs.bench.programs import ours
 
 #: Runs of an order that takes less than `_SHORT_SECONDS`; others are run once.
@@ -114,3 +114,24 @@ def _is_of(path: Path, build_id: str) -> bool:
 def _belongs_to(path: Path) -> Path:
     """Return the file that names the index an order was fitted to."""
     return path.with_suffix(".json")
+
+
+#: The command's default.
+_MEMORY_BYTES = 1 << 30
+
+
+def command(case: Case) -> dict[str, Any]:
+    """Run the command, for its time; then in a process that ran it before (`growth`), for its memory."""
+    out = case.space.index(case.laid_out("star"))
+    command = indexmill("layout", case.index, order="star", out=out, workers=THREADS, force=True, json=True)
+    usage = run_measured(command, case.folder / "layout-star.log")
+    index_bytes = sum(file["bytes"] for file in ours.manifest(case.index)["files"])
+    facts = laid_out_facts(out)
+    memory = told(module(sys.executable, "layouts.growth", case.index, out, _MEMORY_BYTES, THREADS))
+    return {
+        "wall_s": round(usage.wall_s, 3),
+        **facts,
+        **memory,
+        "index_bytes": index_bytes,
+        "to_index": memory["growth_bytes"] / index_bytes,
+    }

@@ -1,14 +1,21 @@
-"""Parts *reads*: page reads a query at equal recall for every order, and the best order written to check them."""
+"""Parts *reads*: page reads a query at equal recall for every order, and the best order written to check them.
+
+Orders are searched as views of one index: page reads are exact, times mean nothing.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+import numpy as np
+
 from indexmill.jobs.bench.common.curves import (
     RECALL,
     RECALLS,
+    Half,
     Row,
+    Search,
     coarse_sweep,
     sizes_at,
     summaries,
@@ -20,9 +27,9 @@ from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts.cases import Case, facts
-from indexmill.jobs.bench.layouts.views import Views
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.programs.ours import lockstep
+from indexmill.jobs.bench.programs.ours import Setting, lockstep
+from indexmill.jobs.bench.programs.ours_serve import search
 
 POLICIES = ("page", "pipeline")
 ENTRIES = ("navigation", "centroids")
@@ -144,3 +151,40 @@ def _check(case: Case, order: str, sweeps: dict[Place, list[Row]]) -> dict[str, 
                     }
                 )
     return {"order": order, "entry": JUDGE[1], "engine": ours.ENGINE, "worst": worst, "rows": rows}
+
+
+class Views:
+    """An index in identity order; it stays open.
+
+    Parameters
+    ----------
+    case : Case
+    """
+
+    def __init__(self, case: Case) -> None:
+        from indexmill.reader.index import Index
+
+        self._case = case
+        self._index = Index(case.index, "pread")
+
+    def view(self, order: Any) -> Any:
+        """Return the index as if laid out in `order`, uint32 (n,): the vector id in each slot."""
+        return self._index.remapped(np.asarray(order))
+
+    def search(self, view: Any, setting: Setting) -> Search:
+        """Return the search of a view with a setting."""
+
+        def ask(size: int, half: Half) -> Row:
+            first, last = self._case.space.halves[half]
+            question = {
+                "size": size,
+                "setting": setting.to_dict(),
+                "first": first,
+                "last": last,
+                "times": 1,
+                "way": "batch",
+            }
+            row: Row = search(view, self._case.space.data, question)
+            return row
+
+        return ask

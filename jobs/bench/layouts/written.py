@@ -12,8 +12,7 @@ from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts.cases import Case, laid_out_facts
-from indexmill.jobs.bench.layouts.reads import JUDGE, POLICIES, STAR
-from indexmill.jobs.bench.layouts.views import Views
+from indexmill.jobs.bench.layouts.reads import JUDGE, POLICIES, STAR, Views
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import lockstep
 

@@ -27,7 +27,7 @@ from indexmill.builders.leaders.groups import LeaderGroups
 from indexmill.builders.leaders.leaders import ExactLeaders, LeaderIndex, draw_leaders
 from indexmill.builders.leaders.tree import LeaderTree
 from indexmill.builders.parallel import map_blocks
-from indexmill.jobs.bench.common.benchmark import Benchmark, Run
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.programs.faiss import load_faiss
@@ -88,10 +88,10 @@ def measure(run: Run) -> dict[str, Any]:
             "threads": THREADS,
             "leaders": run.options.leaders,
             "vectors": N_ASSIGNED,
-            "rounds": run.rounds or ROUNDS,
+            "rounds": run.options.rounds or ROUNDS,
             "blas": blas,
             "measured": [
-                _measure(base, run.options.leaders, dtype, run.rounds or ROUNDS)
+                _measure(base, run.options.leaders, dtype, run.options.rounds or ROUNDS)
                 for dtype in ("uint8", "float32")
             ],
         }
@@ -140,7 +140,8 @@ def _measure(base: Any, n_leaders: int, dtype: str, rounds: int) -> dict[str, An
 BENCHMARK = Benchmark[Run](
     "leaders",
     {"leaders": measure},
-    options={"--leaders": {"type": int, "default": 25_000, "help": "random rows of the base"}},
+    options=ROUNDS_OPTION
+    | {"--leaders": {"type": int, "default": 25_000, "help": "random rows of the base"}},
 )
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from functools import partial
 
 from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import facts
-from indexmill.jobs.bench.lsh import blocks, growth, insertions, kinds, speed, storage, sync, tables
+from indexmill.jobs.bench.lsh import blocks, growth, kinds, speed, storage, tables
 from indexmill.jobs.bench.lsh.sets import make_sets
 from indexmill.jobs.bench.lsh.space import SHAPES, Space
 from indexmill.jobs.bench.lsh.tune import KS, TARGET
@@ -33,12 +33,12 @@ def _targets(k: int) -> tuple[Target, ...]:
 BENCHMARK = Benchmark[Space](
     "lsh",
     {
-        "build": insertions.measure,
+        "build": tables.insertions,
         **{f"tables-{name}": partial(tables.measure, name) for name in SETS},
         **{f"speed-{name}": partial(speed.measure, name) for name in SETS},
         "storage": storage.measure,
         "simulated": storage.simulated,
-        "synchronous": sync.measure,
+        "synchronous": storage.synchronous,
         "blocks": blocks.measure,
         "growth": growth.measure,
         "kinds": kinds.measure,

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from indexmill.jobs.bench.common.curves import COARSE_SIZES, key
+from indexmill.jobs.bench.common.curves import COARSE_SIZES, at_recalls
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, write_bin
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
 from indexmill.jobs.bench.common.process import indexmill, run_measured
@@ -40,6 +41,7 @@ _PRUNES = (None, 0.2)
 _PROBES = (0, 8, 32)
 
 Figures = dict[str, Any]
+How = TypeVar("How")
 
 
 def measure(space: Space) -> dict[str, Any]:
@@ -51,68 +53,57 @@ def graph(name: str, space: Space) -> dict[str, Figures | None]:
     """Search the graph in star order; it is built if ``OUT/graph-SET`` has none."""
     work = space.graph_space(name)
     index = work.index(ours.ensure(work, "star"))
-    facts = {"index_bytes": _bytes(index), "build_s": sum(ours.stage_seconds(index).values())}
     with ours.Ours(work) as searcher:
         search = searcher.search("star", Setting())
-        tuned = [search(size, "tune") for size in _SIZES]
-        found: dict[str, Figures | None] = {}
-        for recall in RECALLS:
-            enough = [row for row in tuned if row["recall"] >= recall]
-            found[key(recall)] = None
-            if enough:
-                size = max(enough, key=lambda row: float(row["qps"]))["L"]
-                row = search(size, "report")
-                found[key(recall)] = {
-                    "setting": f"L {size}", "reads": row["pages_read"], "read_bytes": row["bytes_read"],
-                    "memory_bytes": own_memory(searcher.session.child.pid), **_common(row), **facts,
-                }  # fmt: skip
-    return found
+        tuned = [(size, search(size, "tune")) for size in _SIZES]
+
+        def at(recall: float) -> Figures | None:
+            size = _fastest(tuned, recall)
+            if size is None:
+                return None
+            row = search(size, "report")
+            memory = own_memory(searcher.session.child.pid)
+            reads, build_s = (row["pages_read"], row["bytes_read"]), sum(ours.stage_seconds(index).values())
+            return _figures(f"L {size}", row, reads, memory, index, build_s)
+
+        return at_recalls(at, RECALLS)
 
 
 def hash_tables(name: str, space: Space) -> dict[str, Figures | None]:
     """Search the tables, as they are by default and with more of them, with several numbers of probes."""
     data = space.data(name)
-    options: dict[str, list[Figures]] = {key(recall): [] for recall in RECALLS}
+    indexes = [space.ensure(name, data, shape) for shape in (BASE, SURE)]
     with Searcher(data, space.out / f"kinds-{name}.log") as searcher:
-        for shape in (BASE, SURE):
-            index = space.ensure(name, data, shape)
-            for probes in _PROBES:
-                for recall in RECALLS:
-                    found = _tables_at(searcher, index, data.shape()[0], probes, recall)
-                    if found is not None:
-                        options[key(recall)].append(found | {"shape": shape.name, "index": str(index)})
-        return {at: _best_tables(searcher, some) for at, some in options.items()}
 
+        def ask(index: Path, search: Figures, half: Half, engine: str = STORAGE) -> Row:
+            return searcher.ask("lsh", {"index": str(index), "engine": engine}, search, K, half)
 
-def _tables_at(searcher: Searcher, index: Path, n: int, probes: int, recall: float) -> Figures | None:
-    """Return the least S with that recall, tried in memory, and the speed there from storage."""
+        def at(recall: float) -> Figures | None:
+            tuned = []
+            for index, probes in product(indexes, _PROBES):
+                search: Figures = {"probes": probes, "threads": THREADS}
+                least, _ = least_that(
+                    lambda row: bool(row["recall"] >= recall),
+                    lambda s, index=index, search=search: ask(
+                        index, search | {"candidates": s}, "tune", "memory"
+                    ),  # type: ignore[misc]
+                    K,
+                    max(K + 1, data.shape()[0] // 4),
+                )
+                if least is not None:
+                    search |= {"candidates": least, "inflight": INFLIGHT}
+                    tuned.append(((index, search), ask(index, search, "tune")))
+            if not tuned:
+                return None
+            index, search = max(tuned, key=lambda one: float(one[1]["qps"]))[0]
+            row, shape = ask(index, search, "report"), index_facts(index)
+            told = f"L {shape['n_tables']}, S {search['candidates']}, T {search['probes']}"
+            reads = row["table_reads"] + row["block_reads"], row["bytes_read"]
+            return _figures(
+                told, row, reads, row["resident_bytes"]["own"], index, build_cost(index)["wall_s"]
+            )
 
-    def ask(candidates: int) -> Row:
-        opened = {"index": str(index), "engine": "memory"}
-        search = {"candidates": candidates, "probes": probes, "threads": THREADS}
-        return searcher.ask("lsh", opened, search, K, "tune")
-
-    candidates, _ = least_that(lambda row: bool(row["recall"] >= recall), ask, K, max(K + 1, n // 4))
-    if candidates is None:
-        return None
-    search = {"candidates": candidates, "probes": probes, "threads": THREADS, "inflight": INFLIGHT}
-    row = searcher.ask("lsh", {"index": str(index), "engine": STORAGE}, search, K, "tune")
-    return {"search": search, "tuning_qps": row["qps"]}
-
-
-def _best_tables(searcher: Searcher, options: list[Figures]) -> Figures | None:
-    if not options:
-        return None
-    best = max(options, key=lambda one: float(one["tuning_qps"]))
-    index = Path(best["index"])
-    row = searcher.ask("lsh", {"index": str(index), "engine": STORAGE}, best["search"], K, "report")
-    shape, search = index_facts(index), best["search"]
-    return {
-        "setting": f"L {shape['n_tables']}, S {search['candidates']}, T {search['probes']}",
-        "reads": row["table_reads"] + row["block_reads"], "read_bytes": row["bytes_read"],
-        "memory_bytes": row["resident_bytes"]["own"], **_common(row),
-        "index_bytes": _bytes(index), "build_s": build_cost(index)["wall_s"],
-    }  # fmt: skip
+        return at_recalls(at, RECALLS)
 
 
 def inverted_lists(name: str, space: Space) -> dict[str, Figures | None]:
@@ -120,18 +111,18 @@ def inverted_lists(name: str, space: Space) -> dict[str, Figures | None]:
     data, index = space.data(name), space.out / f"{name}.ivf"
     build_s = _build_lists(data, index, _n_lists(data))
     half, n_queries = data.halves()
-    recall_of = cache(lambda nprobe: float(_join(data, index, nprobe, 0, half)["recall"]))
-    found: dict[str, Figures | None] = {}
-    for recall in RECALLS:
+    recall_of = cache(lambda nprobe: float(_join(data, index, nprobe, 0, half)[0]["recall"]))
+
+    def at(recall: float) -> Figures | None:
         nprobe = next((n for n in _NPROBES if recall_of(n) >= recall), None)
-        found[key(recall)] = None
-        if nprobe is not None:
-            row = _join(data, index, nprobe, half, n_queries)
-            found[key(recall)] = row | {
-                "setting": f"nprobe {nprobe}, {n_queries - half} queries a batch",
-                "index_bytes": _bytes(index), "build_s": build_s,
-            }  # fmt: skip
-    return found
+        if nprobe is None:
+            return None
+        row, reads, memory = _join(data, index, nprobe, half, n_queries)
+        return _figures(
+            f"nprobe {nprobe}, {n_queries - half} queries a batch", row, reads, memory, index, build_s
+        )
+
+    return at_recalls(at, RECALLS)
 
 
 def searched_lists(name: str, space: Space) -> dict[str, Figures | None]:
@@ -145,23 +136,43 @@ def searched_lists(name: str, space: Space) -> dict[str, Figures | None]:
     told = {whole: f"{lists:,} lists", copied: f"{_SHORTER * lists:,} lists, {_COPIES} copies"}
     with Searcher(data, space.out / f"kinds-{name}.log") as searcher:
         tuned = [one for index in told for prune in _PRUNES for one in _lists_along(searcher, index, prune)]
-        found: dict[str, Figures | None] = {}
-        for recall in RECALLS:
-            enough = [one for one in tuned if one[2]["recall"] >= recall]
-            found[key(recall)] = None
-            if enough:
-                index, search, _ = max(enough, key=lambda one: float(one[2]["qps"]))
-                row = _search_lists(searcher, index, search, "report")
-                prune = "" if search["prune"] is None else f", prune {search['prune']}"
-                found[key(recall)] = {
-                    "setting": f"{told[index]}, nprobe {search['nprobe']}{prune}", "reads": row["reads"],
-                    "read_bytes": row["bytes_read"], "memory_bytes": row["resident_bytes"]["own"], **_common(row),
-                    "index_bytes": _bytes(index), "build_s": build_s[index],
-                }  # fmt: skip
-    return found
+
+        def at(recall: float) -> Figures | None:
+            best = _fastest(tuned, recall)
+            if best is None:
+                return None
+            index, search = best
+            row = _search_lists(searcher, index, search, "report")
+            prune = "" if search["prune"] is None else f", prune {search['prune']}"
+            setting, reads = (
+                f"{told[index]}, nprobe {search['nprobe']}{prune}",
+                (row["reads"], row["bytes_read"]),
+            )
+            return _figures(setting, row, reads, row["resident_bytes"]["own"], index, build_s[index])
+
+        return at_recalls(at, RECALLS)
 
 
-def _lists_along(searcher: Searcher, index: Path, prune: float | None) -> Iterator[tuple[Path, Figures, Row]]:
+def _fastest(tuned: list[tuple[How, Row]], recall: float) -> How | None:
+    """Return how the fastest search was made that reached the recall; None if none did."""
+    enough = [one for one in tuned if one[1]["recall"] >= recall]
+    return max(enough, key=lambda one: float(one[1]["qps"]))[0] if enough else None
+
+
+def _figures(
+    setting: str, row: Row, reads: tuple[float, float], memory: int, index: Path, build_s: float
+) -> Figures:
+    """Put together what is told of a kind; `reads` are their number and bytes, of a query."""
+    index_bytes = sum(path.stat().st_size for path in index.glob("*") if path.is_file())
+    return {
+        "setting": setting, "reads": reads[0], "read_bytes": reads[1], "memory_bytes": memory, "recall": row["recall"],
+        "qps": row["qps"], "index_bytes": index_bytes, "build_s": build_s,
+    }  # fmt: skip
+
+
+def _lists_along(
+    searcher: Searcher, index: Path, prune: float | None
+) -> Iterator[tuple[tuple[Path, Figures], Row]]:
     """Search with more and more lists, up to the highest recall."""
     lists = json.loads((index / "manifest.json").read_text())["ivf"]["lists"]
     for nprobe in _NPROBES:
@@ -169,7 +180,7 @@ def _lists_along(searcher: Searcher, index: Path, prune: float | None) -> Iterat
             return
         search = {"nprobe": nprobe, "prune": prune}
         row = _search_lists(searcher, index, search, "tune")
-        yield index, search, row
+        yield (index, search), row
         if row["recall"] >= max(RECALLS):
             return
 
@@ -196,7 +207,9 @@ def _build_lists(data: Dataset, index: Path, lists: int, **options: Any) -> floa
     return float(json.loads(cost.read_text())["wall_s"])
 
 
-def _join(data: Dataset, index: Path, nprobe: int, first: int, last: int) -> Figures:
+def _join(
+    data: Dataset, index: Path, nprobe: int, first: int, last: int
+) -> tuple[Row, tuple[float, float], int]:
     """Join queries `first` to `last`, in a process of its own for its memory; speed is that of the join alone."""
     queries = index.with_suffix(data.query.suffix)
     asked = np.array(read_bin(data.query)[first:last])
@@ -212,25 +225,14 @@ def _join(data: Dataset, index: Path, nprobe: int, first: int, last: int) -> Fig
     found[rows["query"].to_numpy(), rows["rank"].to_numpy()] = rows["vector_id"].to_numpy()
     judged = judge(found, read_bin(data.base), asked, read_truth(data.truth)[1][first:last])
     n_queries = last - first
-    return {
-        "recall": judged["recall"], "qps": n_queries / told["seconds"],
-        "reads": told["batches"] / n_queries, "read_bytes": told["load_bytes"] / n_queries,
-        "memory_bytes": usage.peak_bytes,
-    }  # fmt: skip
-
-
-def _common(row: Row) -> Figures:
-    return {"recall": row["recall"], "qps": row["qps"]}
+    reads = told["batches"] / n_queries, told["load_bytes"] / n_queries
+    return {"recall": judged["recall"], "qps": n_queries / told["seconds"]}, reads, usage.peak_bytes
 
 
 def own_memory(pid: int) -> int:
     """Resident memory of a process without pages of files."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) * 1024
-
-
-def _bytes(index: Path) -> int:
-    return sum(path.stat().st_size for path in index.glob("*") if path.is_file())
 
 
 #: Who finds the figures of each kind.

@@ -3,6 +3,9 @@
 ``T_async = max(T_compute + N T_request, N T_read)``: T_compute is a query's time with all tables in memory, N its
 reads, T_read the time the disk takes for a read with many in flight, T_request what a core spends on one. The disk is
 asked by fio, T_request measured by the reader's bare reads of the same file, all in each round.
+
+Part *synchronous* holds reads in flight against one after the other, on a simulated cSSD x 4 (section 6.5). The device
+that is waited for has the same latency, and starts no read before the one before it is complete.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from indexmill.formats.device import DeviceProfile, read_profile, write_profile
 from indexmill.jobs.bench.common import disk
 from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.serving import measured
@@ -20,7 +24,9 @@ from indexmill.jobs.bench.lsh.tables import INFLIGHT
 from indexmill.jobs.bench.lsh.tune import KS, Row
 from indexmill.jobs.bench.sift1m.device_limit import InFlight
 from indexmill.jobs.devices.machine import REPOSITORY
+from indexmill.pipeline.cost.device import latency_seconds
 from indexmill.pipeline.cost.model import async_seconds, sync_seconds
+from indexmill.pipeline.devices import profile_path
 
 NAME = "sift1m"
 ROUNDS = 5
@@ -150,3 +156,44 @@ def simulated(space: Space) -> dict[str, Any]:
                 "ratio": over_rounds([one["ratio"] for one in rounds[1:]]),
             }
     return found
+
+
+DEVICE = "cssd4"
+SYNC_ROUNDS = 3
+#: Queries of the search that waits for each read; the other one searches all of a half.
+SYNC_QUERIES = 100
+
+
+def synchronous(space: Space) -> dict[str, Any]:
+    """Search the index that is fastest from storage both ways, in turns."""
+    serial = space.out / f"{DEVICE}-one-by-one.json"
+    write_profile(serial, one_by_one(read_profile(profile_path(DEVICE))))
+    found: dict[str, Any] = {"device": DEVICE}
+    with Searcher(space.data(NAME), space.out / "synchronous.log") as searcher:
+        for k in KS:
+            best = space.fastest(NAME, k, "storage")
+            if best is not None:
+                shape, candidates = best
+                index = space.ensure(NAME, space.data(NAME), shape)
+                rounds = [_both_ways(searcher, index, serial, candidates, k) for _ in range(SYNC_ROUNDS)]
+                ratio = over_rounds([one["sync_us"] / one["async_us"] for one in rounds])
+                found[f"k{k}"] = {"index": shape.name, "rounds": rounds, "ratio": ratio}
+    return found
+
+
+def one_by_one(profile: DeviceProfile) -> DeviceProfile:
+    """Return the profile of a device that starts a read when the one before it is complete."""
+    model = profile.model.model_copy(update={"iops": 1 / latency_seconds(profile)})
+    return profile.model_copy(update={"name": f"{profile.name}, one read at a time", "model": model})
+
+
+def _both_ways(searcher: Searcher, index: Path, serial: Path, candidates: int, k: int) -> dict[str, float]:
+    """Search with few queries one by one, then with all of them interleaved; one index is in memory at a time."""
+
+    def ask(device: str, inflight: int, n_queries: int | None) -> float:
+        opened = {"index": str(index), "engine": f"simulated:{device}"}
+        search = {"candidates": candidates, "threads": 1, "inflight": inflight}
+        return float(searcher.ask("lsh", opened, search, k, "report", n_queries=n_queries)["us"])
+
+    device = str(profile_path(DEVICE))
+    return {"sync_us": ask(str(serial), 1, SYNC_QUERIES), "async_us": ask(device, INFLIGHT, None)}

@@ -13,8 +13,7 @@ from typing import Any
 from indexmill.jobs.bench.common.cgroup import Group
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin, read_truth
 from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED, THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
-from indexmill.jobs.bench.common.scratch import PeakScratch
+from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
 from indexmill.jobs.bench.programs import ours
 
 #: A budget that no set of this benchmark fills.

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from indexmill.jobs.bench.common import generate
-from indexmill.jobs.bench.common.benchmark import Benchmark, Target
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Target
 from indexmill.jobs.bench.common.curves import key, ratio, value_at
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.partition import ablations, pq
 from indexmill.jobs.bench.partition import builds as partition_builds
-from indexmill.jobs.bench.partition import pq
 from indexmill.jobs.bench.partition.builds import BUILDERS, SETS, SHAPES, Builds
-from indexmill.jobs.bench.programs import calibration, diskann, graph_quality, peers
+from indexmill.jobs.bench.programs import diskann, graph_quality, peers
 
 ROUNDS = 3
 #: Recalls at which distances are compared, and the list sizes searched until the larger one is passed.
@@ -40,12 +41,12 @@ def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str,
     entry = graph_quality.read_ours(space.index("vamana")).start
     others = peers.PROGRAMS[:1] if shape == SHAPES[0] else peers.PROGRAMS
     for peer in others:
-        before = calibration.seconds(data)
+        before = partition_builds.calibration(data)
         if shape == SHAPES[0]:
             cost, graph = peers.build_diskann_index(data, space.out)
         else:
             cost, graph = peers.build(peer, data, space.out, *shape, entry)
-        cost["calibration_s"] = [before, calibration.seconds(data)]
+        cost["calibration_s"] = [before, partition_builds.calibration(data)]
         cost["mean_degree"] = float(graph.degrees.mean())
         found[peer] = cost | _quality(data, graph)
     found["ratios"] = {
@@ -68,14 +69,14 @@ def growth(space: Builds) -> dict[str, Any]:
     data.folder.mkdir(exist_ok=True)
     generate.write(data.base, generate.Manifold(SEED), generate.BASE, sizes[-1], THREADS)
     partition_builds.warm_up(space, data)
-    before = calibration.seconds(data)
+    before = partition_builds.calibration(data)
     rows = []
     for n in sizes:
         base = space.first(data, n)
         made = [partition_builds.build(space, base, "partition", *SHAPES[0]) for _ in range(space.rounds)]
         rows.append({"n": n, **partition_builds.medians(made)})
         base.unlink()
-    drift = [before, calibration.seconds(data)]
+    drift = [before, partition_builds.calibration(data)]
     shutil.rmtree(data.folder)
     space.remove()
     exponents = {
@@ -87,12 +88,12 @@ def growth(space: Builds) -> dict[str, Any]:
 def _ours(space: Builds, data: Dataset, shape: tuple[int, int]) -> dict[str, Any]:
     """Build in turns, with vamana once where only the first builder is compared; medians, and distances."""
     partition_builds.warm_up(space, data)
-    before = calibration.seconds(data)
+    before = partition_builds.calibration(data)
     runs: dict[str, list[dict[str, Any]]] = {builder: [] for builder in BUILDERS}
     for done in range(space.rounds):
         for builder in BUILDERS if done == 0 or shape == SHAPES[0] else BUILDERS[:1]:
             runs[builder].append(partition_builds.build(space, data.base, builder, *shape))
-    drift = [before, calibration.seconds(data)]
+    drift = [before, partition_builds.calibration(data)]
     found: dict[str, Any] = {}
     for builder in BUILDERS:
         quality = _quality(data, graph_quality.read_ours(space.index(builder)))
@@ -147,12 +148,14 @@ BENCHMARK = Benchmark[
         **{name: lambda space, how=how: case(space, *how) for name, how in CASES.items()},  # type: ignore[misc]
         "growth": growth,
         "pq": pq.measure,
+        **{name: partial(ablations.measure, name=name) for name in ablations.ABLATIONS},
     },
     tuple(_targets()),
     sets=SETS,
-    space=lambda run: Builds(run.sets, run.out, run.rounds or ROUNDS, run.rows),
-    parameters={"shapes": SHAPES, "order": "identity", "threads": THREADS},
+    space=lambda run: Builds(run.sets, run.out, run.options.rounds or ROUNDS, run.rows),
+    parameters={"shapes": SHAPES, "rounds": ROUNDS, "order": "identity", "threads": THREADS},
     peers=(diskann.PACKAGES[0], *peers.PACKAGES[:2]),
+    options=ROUNDS_OPTION,
 )
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -12,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
-from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_MEMORY, PQ_BYTES, SEED, THREADS
+from indexmill.jobs.bench.common.parameters import (
+    ALPHA,
+    BUILD_LIST_SIZE,
+    BUILD_MEMORY,
+    MAX_DEGREE,
+    PQ_BYTES,
+    SEED,
+    THREADS,
+)
 from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.programs import ours
 
@@ -70,14 +79,14 @@ def build(space: Builds, base: Path, builder: str, max_degree: int, list_size: i
     ``graph_s`` are seconds of the stages that make the graph, ``index_s`` those of the command but for its certificate.
     """
     index = space.index(builder)
-    job = _job(base, index, builder, max_degree, list_size)
-    usage = run_measured(indexmill("build", **job), index.with_suffix(".log"))
+    asked = job(base, index, builder, max_degree, list_size)
+    usage = run_measured(indexmill("build", **asked), index.with_suffix(".log"))
     run = ours.run_facts(index)
     made = ours.manifest(index)
     return {
         **usage.to_dict(),
         "stage_s": run["seconds"],
-        "graph_s": sum(seconds for name, seconds in run["seconds"].items() if name not in _OTHERS),
+        "graph_s": graph_seconds(run["seconds"]),
         "index_s": usage.wall_s - run["seconds"].get("certify", 0.0),
         "peak_memory_bytes": run["peak_memory_bytes"],
         "mean_degree": made["graph"]["mean_degree"],
@@ -85,11 +94,16 @@ def build(space: Builds, base: Path, builder: str, max_degree: int, list_size: i
     }
 
 
+def graph_seconds(stages: dict[str, float]) -> float:
+    """Return the seconds of the stages that make the graph."""
+    return sum(seconds for name, seconds in stages.items() if name not in _OTHERS)
+
+
 def memory(space: Builds, base: Path, builder: str, max_degree: int, list_size: int) -> dict[str, int]:
     """Return what `plan` says such a build takes at most, and bytes of the vectors and of the finished graph."""
     log = space.index(builder).with_suffix(".plan")
-    job = _job(base, space.index(builder), builder, max_degree, list_size)
-    run_measured(indexmill("plan", **job), log)
+    asked = job(base, space.index(builder), builder, max_degree, list_size)
+    run_measured(indexmill("plan", **asked), log)
     text = log.read_text()
     planned = json.loads(text[text.index("{") :])
     vectors = read_bin(base)
@@ -103,7 +117,8 @@ def memory(space: Builds, base: Path, builder: str, max_degree: int, list_size: 
     }
 
 
-def _job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) -> dict[str, Any]:
+def job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) -> dict[str, Any]:
+    """Return the options of ``indexmill build`` and ``plan``."""
     saturate = (max_degree, list_size) == SHAPES[0]
     return {
         "input": base, "out": index, "kind": "graph", "builder": builder, "R": max_degree, "L": list_size,
@@ -133,3 +148,25 @@ def exponent(rows: list[dict[str, Any]], name: str) -> float:
     """Return the slope of log `name` over log n."""
     sizes = np.log([row["n"] for row in rows])
     return float(np.polyfit(sizes, np.log([row[name] for row in rows]), 1)[0])
+
+
+#: Vectors of a set that are inserted into a graph: random reads and arithmetic, as builders have them.
+CALIBRATION_ROWS = 50_000
+#: Those of the graph that loads the kernels.
+_FEW = 500
+
+
+def calibration(data: Dataset) -> float:
+    """Build a graph of the first `CALIBRATION_ROWS` vectors in memory; return the seconds of that."""
+    vectors = np.array(read_bin(data.base)[:CALIBRATION_ROWS])
+    _insert(vectors[:_FEW])
+    began = time.perf_counter()
+    _insert(vectors)
+    return round(time.perf_counter() - began, 3)
+
+
+def _insert(vectors: np.ndarray) -> None:
+    from indexmill.builders.vamana.build import VamanaParameters, build_vamana
+
+    parameters = VamanaParameters(max_degree=MAX_DEGREE, build_list_size=BUILD_LIST_SIZE, alpha=ALPHA)
+    build_vamana(vectors, 0, parameters, seed=SEED, threads=THREADS)

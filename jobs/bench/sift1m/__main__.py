@@ -68,6 +68,7 @@ BENCHMARK = Benchmark[Workspace](
         "ablation": ablation.measure,
         "bandwidth": bandwidth.measure,
         "completion": completion.measure,
+        "alike": completion.alike,
         "device": device_limit.measure,
         "memory": memory.measure,
         "compactness": builds.compactness,

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from indexmill.jobs.bench.common import curves
 from indexmill.jobs.bench.common.curves import (
     Row,
     Search,
     in_turns,
     tuned_sizes,
 )
-from indexmill.jobs.bench.common.intervals import ratios_at, short
+from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -25,6 +26,8 @@ RECALLS = (0.90, 0.95)
 ROUNDS = 3
 #: One query a thread, in the order that a plain graph index has, from the medoid: only the policy differs.
 SAME: dict[str, Any] = {"entry": "medoid", "beam_width": DISKANN_WIDTH, "threads": THREADS, "inflight": 1}
+#: Threads of the same search on both sides: as many as cores, and twice as many.
+ALIKE_THREADS = (2, 4)
 #: Reads in flight at which their times are measured.
 DEPTHS = (1, 8, 32, 128)
 SECONDS = 2.0
@@ -65,6 +68,32 @@ def measure(space: Workspace) -> dict[str, Any]:
         "rounds": short(rounds),
         "reads": _read_times(space),
     }
+
+
+def alike(space: Workspace) -> dict[str, Any]:
+    """Search alike on both sides: with a thread for each core, and with two, one query a thread, in turns.
+
+    A thread of ours that has one query watches for its reads and keeps a core busy meanwhile. That pays where each
+    thread has a core of its own, and costs where threads, or other programs, share one.
+    """
+    diskann.ensure(space)
+    identity = ours.ensure(space, "identity")
+    found: dict[str, Any] = {}
+    for threads in ALIKE_THREADS:
+        with ours.Ours(space) as searcher, diskann.DiskAnn(space, threads) as peer:
+            how = Setting("beam", **SAME | {"threads": threads})
+            series: dict[str, Search] = {"diskann": peer.search(), "beam": searcher.search(identity, how)}
+            rounds = in_turns(series, tuned_sizes(series), ROUNDS)
+        found[str(threads)] = {
+            **{
+                cost: {name: medians_at(rounds, name, cost) for name in series} | {
+                    "ratio": ratios_at(rounds, "beam", "diskann", cost)
+                }
+                for cost in ("qps", "cpu_us", "pages_read")
+            },
+            "rounds": short(rounds),
+        }  # fmt: skip
+    return {"recalls": curves.RECALLS, "queries": space.halves, "beam_width": DISKANN_WIDTH, "threads": found}
 
 
 def _curve(rounds: list[list[Row]]) -> list[dict[str, Any]]:

@@ -26,13 +26,12 @@ from indexmill.jobs.bench.common.dataset import (
 )
 from indexmill.jobs.bench.layouts import __main__ as layouts
 from indexmill.jobs.bench.layouts import cases as layouts_cases
-from indexmill.jobs.bench.layouts import command as layouts_command
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts import reads as layouts_reads
 from indexmill.jobs.bench.layouts import written as layouts_written
 from indexmill.jobs.bench.layouts.__main__ import BENCHMARK, CASES, TARGETS
 from indexmill.jobs.bench.layouts.cases import Case, Layouts, make_space
-from indexmill.jobs.bench.layouts.views import Views
+from indexmill.jobs.bench.layouts.reads import Views
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import lockstep
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -122,7 +121,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     monkeypatch.setattr(layouts_fit, "fit_once", fake_fit)
     monkeypatch.setattr(layouts_fit, "orders", lambda case: {name: name for name in ORDERS})
     command = {"wall_s": 12.0, "growth_bytes": 25e6, "process_bytes": 110e6, "to_index": 25 / 310}
-    monkeypatch.setattr(layouts_command, "measure", lambda case: command)
+    monkeypatch.setattr(layouts_fit, "command", lambda case: command)
 
     @contextmanager
     def unpacked(case: Case) -> Any:
@@ -277,7 +276,7 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
         fit["orders"]["star"]["metrics"]["overlap_ratio"]
         > fit["orders"]["identity"]["metrics"]["overlap_ratio"]
     )
-    command = layouts_command.measure(case)
+    command = layouts_fit.command(case)
     assert 0 < command["growth_bytes"] < command["process_bytes"]
     orders = layouts_fit.orders(case)
     views = Views(case)

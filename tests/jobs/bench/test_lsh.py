@@ -18,7 +18,6 @@ from indexmill.jobs.bench.lsh import kinds as lsh_kinds
 from indexmill.jobs.bench.lsh import sets as lsh_sets
 from indexmill.jobs.bench.lsh import space as lsh_space
 from indexmill.jobs.bench.lsh import storage as lsh_storage
-from indexmill.jobs.bench.lsh import sync as lsh_sync
 from indexmill.jobs.bench.lsh import tables as lsh_tables
 from indexmill.jobs.bench.lsh.__main__ import BENCHMARK
 from indexmill.jobs.bench.lsh.quality import found_distances, judge, overall_ratios
@@ -266,9 +265,9 @@ def test_a_device_that_is_waited_for_takes_a_latency_a_read(
     found = begun(space)
     found["parts"]["tables-sift1m"] = record.start_part() | measured
     record.save(found, space.run.results)
-    monkeypatch.setattr(lsh_sync, "ROUNDS", 1)
-    monkeypatch.setattr(lsh_sync, "SYNC_QUERIES", 10)
-    (one,) = lsh_sync.measure(space)["k1"]["rounds"]
+    monkeypatch.setattr(lsh_storage, "SYNC_ROUNDS", 1)
+    monkeypatch.setattr(lsh_storage, "SYNC_QUERIES", 10)
+    (one,) = lsh_storage.synchronous(space)["k1"]["rounds"]
     reads = measured["indexes"]["sure"]["k1"]["storage"]["table_reads"]
     assert one["sync_us"] > 138.9 * reads
     assert one["async_us"] < one["sync_us"]

@@ -13,7 +13,7 @@ import pytest
 from indexmill.jobs.bench.common import cgroup, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, write_bin
-from indexmill.jobs.bench.common.scratch import PeakScratch, allocated_bytes
+from indexmill.jobs.bench.common.process import PeakScratch, allocated_bytes
 from indexmill.jobs.bench.mill import budget as mill_budget
 from indexmill.jobs.bench.mill import build as mill_build
 from indexmill.jobs.bench.mill import plan as mill_plan

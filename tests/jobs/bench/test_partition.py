@@ -18,7 +18,7 @@ from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
 from indexmill.jobs.bench.partition import __main__ as partition
 from indexmill.jobs.bench.partition import builds as partition_builds
-from indexmill.jobs.bench.programs import calibration, graph_quality, peers
+from indexmill.jobs.bench.programs import graph_quality, peers
 from indexmill.jobs.cli.main import app
 
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
@@ -53,7 +53,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> partition_builds.B
     write_truth(Dataset(tmp_path))
     monkeypatch.setattr(partition_builds, "_WARM_UP_ROWS", 300)
     monkeypatch.setattr(partition_builds, "run_measured", run_here)
-    monkeypatch.setattr(calibration, "ROWS", 500)
+    monkeypatch.setattr(partition_builds, "CALIBRATION_ROWS", 500)
     return partition_builds.Builds({"sift1m": Dataset(tmp_path)}, tmp_path, 2)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from indexmill.jobs.bench.common import tables
 from indexmill.jobs.bench.common.session import Session
-from indexmill.jobs.bench.sift1m import cpu_profile, symbols
-from indexmill.jobs.bench.sift1m.symbols import Frame
+from indexmill.jobs.bench.sift1m import cpu_profile
+from indexmill.jobs.bench.sift1m.cpu_profile import Frame
 
 CHILD = """
 from indexmill.jobs.bench.common.serving import serve
@@ -59,9 +59,11 @@ def test_frames_are_told_from_the_innermost_inlined_function_outwards(tmp_path: 
     first = ctypes.cast(loaded.outer, ctypes.c_void_p).value
     assert first is not None
     places = range(first, first + 16)
-    addresses = symbols.file_addresses(library, symbols.load_ranges(os.getpid(), library), [*places, 1])
+    addresses = cpu_profile.file_addresses(
+        library, cpu_profile.load_ranges(os.getpid(), library), [*places, 1]
+    )
     assert list(addresses) == list(places), "address 1 is not the library's"
-    found = symbols.frames(library, addresses.values())
+    found = cpu_profile.frames(library, addresses.values())
     assert [Frame("inner", str(source)), Frame("outer", str(source))] in found.values()
 
 
