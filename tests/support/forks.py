@@ -10,6 +10,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 #: What the C allocator of the server starts with: glibc gives back at once what is freed, and Arrow allocates by it
 #: (its own pool may take 32 MiB for the first block), so that the peak of a child's memory is what it held.
@@ -72,3 +73,8 @@ def run_forked(
         server.stdin.flush()
         status = json.loads(server.stdout.readline())
         return subprocess.CompletedProcess(code, status, out.read_text(), err.read_text())
+
+
+def run_command(*argv: object, **how: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``indexmill ...``; `how` is as for `run_forked`."""
+    return run_forked("from indexmill.jobs.cli.main import main; main()", *argv, **how)

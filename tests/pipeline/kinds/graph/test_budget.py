@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.support.builds import data_files
+from tests.support.forks import run_command
 
 from indexmill.jobs.bench.common import cgroup
 from indexmill.jobs.bench.common.cgroup import Group, NoLimits
@@ -39,30 +40,29 @@ OPTIONS = [
     "--sample-vectors",
     "5000",
 ]
+#: Of a smaller file: as many shards, each quick to build.
+SHARDS = ("--shard-vectors", "3000")
+
+
+def clusters_in(folder: Path, n: int, dim: int) -> Path:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(50, dim)) * 3
+    vectors = centres[rng.integers(0, 50, n)] + rng.normal(size=(n, dim))
+    np.save(folder / "v.npy", vectors.astype(np.float32))
+    return folder / "v.npy"
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(50, 256)) * 3
-    vectors = centres[rng.integers(0, 50, 30_000)] + rng.normal(size=(30_000, 256))
-    path = tmp_path_factory.mktemp("budget") / "v.npy"
-    np.save(path, vectors.astype(np.float32))
-    return path
+    return clusters_in(tmp_path_factory.mktemp("budget"), 30_000, 256)
 
 
-def command(source: Path, out: Path, *more: str) -> list[str]:
-    program = [
-        sys.executable,
-        "-m",
-        "indexmill.jobs.cli.main",
-        "build",
-        "--input",
-        str(source),
-        "--out",
-        str(out),
-    ]
-    return [*program, "--memory", str(BUDGET), *OPTIONS, *more]
+def options(source: Path, out: Path, *more: str) -> list[str]:
+    return ["build", "--input", str(source), "--out", str(out), "--memory", str(BUDGET), *OPTIONS, *more]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "indexmill.jobs.cli.main", *arguments]
 
 
 @pytest.fixture
@@ -75,7 +75,10 @@ def limited() -> Iterator[Group]:
 
 
 def test_a_build_stays_within_its_budget(source: Path, tmp_path: Path) -> None:
-    with subprocess.Popen(command(source, tmp_path / "ix")) as build, PeakMemory(build.pid, 0.02) as peak:
+    with (
+        subprocess.Popen(command(*options(source, tmp_path / "ix"))) as build,
+        PeakMemory(build.pid, 0.02) as peak,
+    ):
         build.wait()
     assert build.returncode == 0
     manifest = json.loads((tmp_path / "ix" / "manifest.json").read_text())
@@ -88,26 +91,35 @@ def test_a_build_stays_within_its_budget(source: Path, tmp_path: Path) -> None:
 
 
 def test_a_build_lives_under_a_limit_of_the_kernel(source: Path, tmp_path: Path, limited: Group) -> None:
-    assert subprocess.run(limited.wrap(command(source, tmp_path / "ix"))).returncode == 0
+    assert subprocess.run(limited.wrap(command(*options(source, tmp_path / "ix")))).returncode == 0
     assert limited.pressure().oom_kills == 0
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of vectors, and beside it the index that an undisturbed build of them makes."""
+    source = clusters_in(tmp_path_factory.mktemp("signals"), 9000, 64)
+    assert run_command(*options(source, source.with_name("whole"), *SHARDS)).returncode == 0
+    return source
 
 
 @pytest.mark.kill
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_a_build_cleanly_and_the_next_one_goes_on(
-    source: Path, tmp_path: Path, number: signal.Signals, code: int
+    small: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     out, work = tmp_path / "ix", tmp_path / "ix.work"
+    arguments = options(small, out, *SHARDS)
 
     def heed_interrupts() -> None:  # a shell in the background ignores SIGINT, and children inherit that
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     with subprocess.Popen(
-        command(source, out), preexec_fn=heed_interrupts, stderr=subprocess.PIPE, text=True
+        command(*arguments), preexec_fn=heed_interrupts, stderr=subprocess.PIPE, text=True
     ) as build:
         while not list(work.glob("build-*/*.chunk*")):
             assert build.poll() is None
-            time.sleep(0.02)
+            time.sleep(0.005)
         began = time.monotonic()
         build.send_signal(number)
         _, said = build.communicate()
@@ -118,9 +130,8 @@ def test_a_signal_stops_a_build_cleanly_and_the_next_one_goes_on(
     assert not out.exists()
     finished = {p: p.stat().st_mtime_ns for p in work.glob("*/stage.json")}
     assert len(finished) >= 3
-    assert subprocess.run(command(source, tmp_path / "whole"), capture_output=True).returncode == 0
-    rerun = subprocess.run(command(source, out), capture_output=True, text=True)
+    rerun = run_command(*arguments)
     assert rerun.returncode == 0
     assert rerun.stderr.count("reused") >= 2
-    assert data_files(out) == data_files(tmp_path / "whole")
-    assert sorted(os.listdir(tmp_path)) == ["ix", "whole"]
+    assert data_files(out) == data_files(small.with_name("whole"))
+    assert os.listdir(tmp_path) == ["ix"]
