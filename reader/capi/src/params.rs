@@ -1,7 +1,7 @@
 //! How to search.
 
 use indexmill_core::Index;
-use indexmill_core::search::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy, SearchParams};
 
 use crate::error::{Failure, guard};
 use crate::filter::ImFilter;

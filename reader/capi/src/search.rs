@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
+use indexmill_core::graph::Counters;
 use indexmill_core::ids::{IdType, UserId};
-use indexmill_core::search::{Counters, Queries, Values};
+use indexmill_core::search::{Queries, Values};
 
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;

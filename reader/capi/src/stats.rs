@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use indexmill_core::search::Counters;
+use indexmill_core::graph::Counters;
 
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;

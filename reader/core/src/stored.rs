@@ -1,6 +1,65 @@
 //! What the bytes of a stored vector mean, whatever file they are in.
 
-use crate::graph::{Dtype, Metric};
+use crate::metric::Metric;
+
+/// How a component of a stored vector is represented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dtype {
+    /// IEEE binary32.
+    Float32,
+    /// IEEE binary16.
+    Float16,
+    /// Unsigned bytes.
+    Uint8,
+    /// Signed bytes.
+    Int8,
+    /// 16-bit codes of scaled floats.
+    Sq16,
+    /// 8-bit codes of scaled floats.
+    Sq8,
+}
+
+impl Dtype {
+    const NAMES: [(Dtype, &'static str); 6] = [
+        (Dtype::Float32, "float32"),
+        (Dtype::Float16, "float16"),
+        (Dtype::Uint8, "uint8"),
+        (Dtype::Int8, "int8"),
+        (Dtype::Sq16, "sq16"),
+        (Dtype::Sq8, "sq8"),
+    ];
+
+    pub(crate) fn from_field(value: u64) -> Option<Self> {
+        Self::NAMES.get((value as usize).checked_sub(1)?).map(|&(dtype, _)| dtype)
+    }
+
+    /// Name as in job files.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(d, _)| *d == self).map_or("", |&(_, name)| name)
+    }
+
+    /// Name of the type that queries must have.
+    pub fn query_name(self) -> &'static str {
+        match self {
+            Dtype::Uint8 => "uint8",
+            Dtype::Int8 => "int8",
+            _ => "float32",
+        }
+    }
+
+    /// Bytes of a component.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Dtype::Float32 => 4,
+            Dtype::Float16 | Dtype::Sq16 => 2,
+            Dtype::Uint8 | Dtype::Int8 | Dtype::Sq8 => 1,
+        }
+    }
+
+    pub(crate) fn is_scaled(self) -> bool {
+        matches!(self, Dtype::Sq16 | Dtype::Sq8)
+    }
+}
 
 /// Type and shape of stored vectors.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use common::{Spec, Written, write_index};
-use indexmill_core::search::{Entry, Policy, Queries, SearchParams, Values};
+use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::search::{Queries, Values};
 use indexmill_core::{Error, Index};
 
 const CHILD: &str = "INDEXMILL_CHILD";

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use indexmill_core::graph::Metric;
-use indexmill_core::search::{Entry, Policy, Queries, SearchOutput, SearchParams, Values};
+use indexmill_core::Metric;
+use indexmill_core::graph::{Entry, Policy, SearchOutput, SearchParams};
+use indexmill_core::search::{Queries, Values};
 use indexmill_core::{Error, Index, Result};
 
 use crate::common::Random;

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use indexmill_core::Result;
-use indexmill_core::codes::Codes;
 use indexmill_core::engine::Profile;
-use indexmill_core::entries::Entries;
-use indexmill_core::graph::Graph;
+use indexmill_core::graph::codes::Codes;
+use indexmill_core::graph::entries::Entries;
+use indexmill_core::graph::file::Graph;
+use indexmill_core::graph::navigation::Navigation;
 use indexmill_core::ids::{Ids, UserId};
 use indexmill_core::manifest::{self, MANIFEST_NAME};
-use indexmill_core::navigation::Navigation;
 use indexmill_core::pagefile::{PAGE_BYTES, PageFile};
 
 use crate::input::{self, named, split_flags, write_page_file};

@@ -1,6 +1,6 @@
 //! Targets of indexes of kind "ivf".
 
-use indexmill_core::graph::Metric;
+use indexmill_core::Metric;
 use indexmill_core::ivf::centroids::Centroids;
 use indexmill_core::ivf::{IvfOutput, IvfParams};
 use indexmill_core::search::{Queries, Values};

@@ -1,10 +1,10 @@
 //! Targets of indexes of kind "lsh".
 
-use indexmill_core::graph::Metric;
+use indexmill_core::Metric;
 use indexmill_core::lsh::functions::Functions;
-use indexmill_core::lsh::vectors::Vectors;
 use indexmill_core::lsh::{InMemory, LshOutput, LshParams};
 use indexmill_core::search::{Queries, Values};
+use indexmill_core::vectors::Vectors;
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, LshIndex, Result};
 

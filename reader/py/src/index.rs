@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use indexmill_core::Index as CoreIndex;
-use indexmill_core::filter::Filter as CoreFilter;
-use indexmill_core::search::{Entry, Policy, Queries, SearchParams};
+use indexmill_core::graph::Filter as CoreFilter;
+use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::search::Queries;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

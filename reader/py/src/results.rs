@@ -1,7 +1,7 @@
 //! Results as arrays.
 
+use indexmill_core::graph::{Counters, Trace};
 use indexmill_core::ids::{Ids, UserId};
-use indexmill_core::search::{Counters, Trace};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

@@ -17,7 +17,7 @@ use super::synchronous::Synchronous;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::error::{Error, Result};
-use crate::remap::Pages;
+use crate::graph::remap::Pages;
 
 /// What stands before the path of a profile.
 const SIMULATED: &str = "simulated:";

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use super::cells::CellGraph;
 use crate::bytes::f32s;
-use crate::codes::Codebook;
 use crate::error::{Error, Result};
-use crate::graph::{Dtype, Metric};
+use crate::graph::codes::Codebook;
 use crate::memory::reserve;
+use crate::metric::Metric;
 use crate::pagefile::PageFile;
+use crate::stored::Dtype;
 use crate::stored::Stored;
 
 /// Most lists of an index.

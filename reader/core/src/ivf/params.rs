@@ -3,7 +3,7 @@
 use super::IvfIndex;
 use super::centroids::Codec;
 use crate::error::{Error, Result};
-use crate::search::{MAX_INFLIGHT, MAX_THREADS};
+use crate::search::limits::{MAX_INFLIGHT, MAX_THREADS};
 
 /// Everything a caller can choose.
 #[derive(Debug, Clone)]

@@ -13,8 +13,8 @@ use super::search::{IvfCounters, Shared};
 use super::{IvfIndex, Source};
 use crate::error::Result;
 use crate::search::nearest::{distance_of, slot_of};
+use crate::search::queries::Prepared;
 use crate::search::task::Step;
-use crate::search::vectors::Prepared;
 
 /// Lists whose work space an idle query state keeps.
 const KEPT_JOBS: usize = 1 << 14;

@@ -4,11 +4,11 @@ use super::query::{QueryState, Read};
 use super::search::Shared;
 use crate::distance::kernels;
 use crate::error::Result;
-use crate::graph::Dtype;
-use crate::lsh::vectors::Vectors;
 use crate::search::exact;
 use crate::search::nearest::{key, slot_of};
-use crate::search::vectors::widen;
+use crate::search::queries::widen;
+use crate::stored::Dtype;
+use crate::vectors::Vectors;
 
 impl QueryState {
     /// Turns to the exact vectors of the candidates; in memory they are measured at once.

@@ -4,8 +4,9 @@ use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
 use crate::distance::{kernels, score_codes};
 use crate::error::{Error, Result};
-use crate::graph::{Dtype, Metric};
-use crate::search::vectors::Prepared;
+use crate::metric::Metric;
+use crate::search::queries::Prepared;
+use crate::stored::Dtype;
 
 /// Work space of one query after the other.
 #[derive(Debug, Default)]

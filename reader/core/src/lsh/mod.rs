@@ -19,7 +19,6 @@ mod probing;
 mod query;
 mod search;
 pub mod tables;
-pub mod vectors;
 
 pub use params::LshParams;
 pub use search::{LshCounters, LshOutput};
@@ -33,12 +32,12 @@ use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest};
 use crate::pagefile::{PAGE_BYTES, PageFile};
 use crate::region::Region;
-use crate::search::Worker;
+use crate::search::worker::Worker;
+use crate::vectors::Vectors;
 use buckets::Buckets;
 use functions::Functions;
 use query::QueryState;
 use tables::Tables;
-use vectors::Vectors;
 
 /// The engine that is none: tables, buckets and vectors in memory.
 const MEMORY: &str = "memory";

@@ -2,7 +2,7 @@
 
 use super::LshIndex;
 use crate::error::{Error, Result};
-use crate::search::{MAX_INFLIGHT, MAX_THREADS};
+use crate::search::limits::{MAX_INFLIGHT, MAX_THREADS};
 
 /// Further buckets of each table at most.
 const MAX_PROBES: usize = 65535;

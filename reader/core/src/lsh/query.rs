@@ -20,8 +20,8 @@ use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::metric::Metric;
 use crate::search::nearest::{Nearest, distance_of, slot_of};
+use crate::search::queries::Prepared;
 use crate::search::task::Step;
-use crate::search::vectors::Prepared;
 
 /// Vectors that an idle query state remembers having met.
 const KEPT_RESULTS: usize = 1 << 14;

@@ -7,9 +7,10 @@ use super::{LshIndex, LshParams, Source};
 use crate::engine::{Engine, NoEngine};
 use crate::error::{Error, Result};
 use crate::pagefile::PAGE_BYTES;
+use crate::search::Queries;
 use crate::search::task::{Step, Task, Times, Turns};
 use crate::search::threads::run;
-use crate::search::{Queries, Worker};
+use crate::search::worker::Worker;
 
 /// Reads that a query has in flight at most.
 const MAX_WIDTH: usize = 256;

@@ -16,7 +16,7 @@ pub(crate) enum Step {
     Done,
 }
 
-/// How long a query took, in microseconds; see [`super::Counters`].
+/// How long a query took, in microseconds; see the counters of a kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub latency_us: f32,

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::bytes::u32s;
 use crate::error::{Error, Result};
-use crate::graph::Graph;
+use crate::graph::Index;
+use crate::graph::file::Graph;
+use crate::graph::navigation::Navigation;
 use crate::ids::{Ids, UserId};
-use crate::index::Index;
 use crate::manifest::NAVIGATION_FILE;
 use crate::memory::reserve;
-use crate::navigation::Navigation;
 use crate::pagefile::PAGE_BYTES;
 
 /// Slots looked up at a time.

@@ -16,7 +16,7 @@ use crate::lsh::tables::POINTER_BYTES;
 use crate::lsh::{InMemory, LshIndex};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::search::vectors::widen;
+use crate::search::queries::widen;
 
 /// Vectors hashed at a time; whole units of reading, as long as these are smaller.
 const VECTORS_AT_ONCE: u32 = 1 << 20;

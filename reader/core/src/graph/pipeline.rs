@@ -13,11 +13,11 @@
 
 use std::collections::VecDeque;
 
-use super::Shared;
 use super::query::QueryState;
-use super::task::Step;
+use super::search::Shared;
 use super::trace::EventKind;
 use crate::error::Result;
+use crate::search::task::Step;
 
 /// Reads in flight at the start, and at least. On a million SIFT vectors at recall 0.95 and beam width 8, from the
 /// navigation graph: 1 needs 26.1 reads in chains of 7.4, 2 needs 26.7 in chains of 5.9, 4 needs 28.6 in chains of 5.0;

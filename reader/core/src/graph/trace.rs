@@ -6,9 +6,12 @@
 use std::collections::HashMap;
 
 use super::answers::Answers;
-use super::{Goal, Notes, Policy, Queries, SearchOutput, SearchParams, Shared};
+use super::index::Index;
+use super::params::{Policy, SearchParams};
+use super::results::Goal;
+use super::search::{Notes, SearchOutput, Shared};
 use crate::error::Result;
-use crate::index::Index;
+use crate::search::Queries;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 pub const NO_SLOT: u32 = u32::MAX;

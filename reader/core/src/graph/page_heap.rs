@@ -5,9 +5,9 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::cache::Cache;
-use super::nearest::slot_of;
-use super::stamped::Stamped;
 use crate::pagefile::PAGE_BYTES;
+use crate::search::nearest::slot_of;
+use crate::search::stamped::Stamped;
 
 /// A page in memory, aligned so that vectors in it can be read in place.
 #[derive(Clone, Copy)]

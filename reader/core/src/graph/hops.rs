@@ -7,11 +7,12 @@
 //!   their exact distances are computed while the next hop's reads are in flight. The order of arrival decides nothing:
 //!   a hop leaves the same candidates behind in any order.
 
+use super::params::Policy;
 use super::query::QueryState;
-use super::task::Step;
+use super::search::Shared;
 use super::trace::EventKind;
-use super::{Policy, Shared};
 use crate::error::Result;
+use crate::search::task::Step;
 
 /// Vertices of kept pages that one hop of `page` expands while its reads are in flight, nearest first.
 ///

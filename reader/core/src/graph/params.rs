@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use super::Goal;
+use super::filter::Filter;
+use super::results::Goal;
 use crate::error::{Error, Result};
-use crate::filter::Filter;
+use crate::search::limits::{MAX_INFLIGHT, MAX_THREADS};
 
 /// Reads of one query in flight at most; the device's queue is full long before.
 pub const MAX_BEAM_WIDTH: usize = 64;
-/// Queries that one thread interleaves at most.
-pub const MAX_INFLIGHT: usize = 256;
-/// Search threads at most.
-pub const MAX_THREADS: usize = 1024;
 
 /// How vertices are chosen for expansion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,17 @@
 //! What all policies share: distances, the candidate list, the results and the vertices that were expanded.
 
-use super::candidates::Candidates;
-use super::nearest::key;
+use super::navigation::NavigationSearch;
 use super::params::Entry;
-use super::results::Results;
-use super::stamped::Stamped;
+use super::results::{Goal, Results};
+use super::search::{Counters, Notes, Shared};
 use super::trace::{Event, EventKind};
-use super::vectors::Prepared;
-use super::{Counters, Goal, Notes, Shared, exact};
 use crate::bytes::u32s;
 use crate::error::Result;
-use crate::navigation::NavigationSearch;
+use crate::search::candidates::Candidates;
+use crate::search::exact;
+use crate::search::nearest::key;
+use crate::search::queries::Prepared;
+use crate::search::stamped::Stamped;
 
 /// Candidates of the search in the navigation graph. On a million SIFT vectors 8 find the nearest sampled vertex as well
 /// as 32 do.

@@ -1,7 +1,7 @@
 //! What a query is after: the k nearest vertices, or all within a distance; of those that a filter allows.
 
-use super::nearest::{Nearest, distance_of, slot_of};
-use crate::filter::Filter;
+use super::filter::Filter;
+use crate::search::nearest::{Nearest, distance_of, slot_of};
 
 /// Which vertices a search returns.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use super::query::QueryState;
-use super::task::{Step, Task, Times, Turns};
+use super::search::{Counters, Notes, Shared};
 use super::trace::Event;
-use super::worker::Worker;
-use super::{Counters, Notes, Shared};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::search::task::{Step, Task, Times, Turns};
+use crate::search::worker::Worker;
 
 /// Answers of one thread, in the order in which its queries ended.
 #[derive(Default)]

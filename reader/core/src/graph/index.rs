@@ -3,18 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::codes::Codes;
+use super::cache::Cache;
+use super::codes::Codes;
+use super::entries::Entries;
+use super::file::Graph;
+use super::navigation::Navigation;
+use super::nodes::Nodes;
+use super::query::QueryState;
+use super::remap::Pages;
 use crate::engine::{DataFile, EngineChoice};
-use crate::entries::Entries;
 use crate::error::{Error, Result};
-use crate::graph::Graph;
 use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
-use crate::navigation::Navigation;
-use crate::nodes::Nodes;
 use crate::pagefile::PAGE_BYTES;
-use crate::remap::Pages;
-use crate::search::{Cache, QueryState, Worker};
+use crate::search::worker::Worker;
 
 /// How often an index is opened anew that is replaced at that moment.
 const OPEN_ATTEMPTS: usize = 4;

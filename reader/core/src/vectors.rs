@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::graph::{Dtype, Metric};
+use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 use crate::region::Region;
+use crate::stored::Dtype;
 use crate::stored::Stored;
 
 /// Pages read at a time while vectors are loaded.

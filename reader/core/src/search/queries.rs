@@ -3,7 +3,8 @@
 use crate::bytes::f32s;
 use crate::distance::half_to_f32;
 use crate::error::{Error, Result};
-use crate::graph::{Dtype, Metric};
+use crate::metric::Metric;
+use crate::stored::Dtype;
 use crate::stored::Stored;
 
 /// Components of all queries, row after row.

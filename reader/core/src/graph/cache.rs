@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
+use super::index::Index;
 use super::page_heap::{AlignedPage, append, as_bytes};
-use super::{Queries, SearchParams};
+use super::params::SearchParams;
 use crate::bytes::u32s;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::index::Index;
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
+use crate::search::Queries;
 
 /// Reads in flight while a cache is filled.
 const DEPTH: usize = 64;

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use super::file::{Graph, Layout};
 use crate::distance::prefetch_row;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::graph::{Graph, Layout};
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
 

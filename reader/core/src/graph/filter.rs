@@ -1,7 +1,7 @@
 //! Which vertices a search may return: `search(allow=...)`.
 
+use super::index::Index;
 use crate::error::{Error, Result};
-use crate::index::Index;
 
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;

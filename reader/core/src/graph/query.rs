@@ -3,14 +3,16 @@
 //! finished read. `hops` and `pipeline` are the two ways of choosing what to read.
 
 use super::hops::Hop;
-use super::nearest::{distance_of, slot_of};
 use super::page_heap::PageHeap;
+use super::params::Policy;
 use super::pipeline::Pipeline;
-use super::task::Step;
+use super::results::Goal;
+use super::search::{Counters, Shared};
 use super::trace::{self, Event, EventKind};
 use super::traversal::Traversal;
-use super::{Counters, Goal, Policy, Shared};
 use crate::error::Result;
+use crate::search::nearest::{distance_of, slot_of};
+use crate::search::task::Step;
 
 /// A block to read into one of the query's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

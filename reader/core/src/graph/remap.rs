@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sha2::{Digest, Sha256};
 
+use super::file::Graph;
+use super::index::Index;
+use super::nodes::Nodes;
 use crate::engine::{EngineChoice, Fill};
 use crate::error::{Error, Result};
-use crate::graph::Graph;
-use crate::index::Index;
 use crate::memory::reserve;
-use crate::nodes::Nodes;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
