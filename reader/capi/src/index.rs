@@ -53,7 +53,7 @@ pub unsafe extern "C" fn im_open(path: *const c_char, engine: *const c_char, out
         // SAFETY: as above.
         let engine = if engine.is_null() { "auto" } else { unsafe { text("im_open: engine", engine) }? };
         let inner = Index::open(Path::new(path), engine)?;
-        let engine = CString::new(inner.engine.name()).unwrap_or_default();
+        let engine = CString::new(inner.engine_name()).unwrap_or_default();
         let index = Box::new(ImIndex { inner, slots: OnceLock::new(), tally: Tally::default(), engine });
         // SAFETY: writable by the caller's contract.
         unsafe { room.write(Box::into_raw(index)) };

@@ -108,12 +108,8 @@ impl Load {
             let message = format!("block_bytes: expected a power of two in {MIN_BLOCK_BYTES}..{MAX_BLOCK_BYTES}");
             return Err(Error::Config(format!("{message}, got {block}; 4096 is a page")));
         }
-        for (name, value, most) in [("depth", self.depth, MAX_DEPTH), ("threads", self.threads, MAX_THREADS)] {
-            if !(1..=most).contains(&value) {
-                let message = format!("{name}: expected 1..{most}, got {value}; choose one in that range");
-                return Err(Error::Config(message));
-            }
-        }
+        Error::expect_count("depth", self.depth, MAX_DEPTH)?;
+        Error::expect_count("threads", self.threads, MAX_THREADS)?;
         if !(self.seconds > 0.0 && self.seconds <= MAX_SECONDS) {
             let message = format!("seconds: expected more than 0 and at most {MAX_SECONDS}, got {}", self.seconds);
             return Err(Error::Config(format!("{message}; a few are enough")));

@@ -52,6 +52,14 @@ fn advice(action: &str) -> &'static str {
 }
 
 impl Error {
+    /// Refuses a parameter that is not in 1..`most`.
+    pub fn expect_count(name: &str, value: usize, most: usize) -> Result<()> {
+        if (1..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(Error::Config(format!("{name}: expected 1..{most}, got {value}; choose one in that range")))
+    }
+
     /// Damage at `place` of `path`.
     pub fn corrupt(path: &Path, place: impl Display, expected: impl Display, got: impl Display) -> Self {
         Error::Corrupt(format!(

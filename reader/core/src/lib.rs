@@ -99,6 +99,7 @@ compile_error!("indexmill files are little-endian and this reader maps them with
 
 mod bytes;
 mod checksum;
+pub mod codes;
 pub mod device;
 pub mod distance;
 pub mod engine;
@@ -113,7 +114,6 @@ mod memory;
 pub mod metric;
 pub mod pagefile;
 mod random;
-mod region;
 pub mod search;
 pub mod stored;
 pub mod vectors;

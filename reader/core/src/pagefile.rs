@@ -11,11 +11,10 @@ use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::checksum;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::memory::reserve;
-use crate::region::Region;
+use crate::memory::{Region, reserve};
 
 /// Unit of reading, of addressing and of checksums.
-pub const PAGE_BYTES: usize = 4096;
+pub use crate::memory::PAGE_BYTES;
 /// Format major that this code reads, and the oldest one. Written at offset 12 of every page file and in the
 /// manifest; another major is refused, a higher minor only adds sections and fields, which are ignored.
 pub const MAJOR: u16 = 1;

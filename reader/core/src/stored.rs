@@ -1,5 +1,7 @@
 //! What the bytes of a stored vector mean, whatever file they are in.
 
+use crate::bytes::f32s;
+use crate::distance::half_to_f32;
 use crate::metric::Metric;
 
 /// How a component of a stored vector is represented.
@@ -80,5 +82,17 @@ impl Stored<'_> {
     /// Dimensions of a query: one less than stored under inner product.
     pub fn user_dim(&self) -> usize {
         self.dim - usize::from(self.metric == Metric::Ip)
+    }
+
+    /// Components of a stored vector as floats; scaled types are not hashed.
+    pub(crate) fn widen(&self, vector: &[u8], out: &mut Vec<f32>) {
+        out.clear();
+        match self.dtype {
+            Dtype::Float32 => out.extend(f32s(vector)),
+            Dtype::Float16 => out.extend(vector.as_chunks::<2>().0.iter().map(|&b| half_to_f32(u16::from_le_bytes(b)))),
+            Dtype::Int8 => out.extend(vector.iter().map(|&b| f32::from(b as i8))),
+            _ => out.extend(vector.iter().map(|&b| f32::from(b))),
+        }
+        out.truncate(self.dim);
     }
 }

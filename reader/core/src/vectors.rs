@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::memory::Region;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
-use crate::region::Region;
 use crate::stored::Dtype;
 use crate::stored::Stored;
 

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::{SmallNavigation, Spec, Written, page_file, write_directory, write_index};
-use indexmill_core::graph::codes::Codes;
+use indexmill_core::codes::Codes;
 use indexmill_core::graph::navigation::{Navigation, NavigationSearch};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, Index};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use indexmill_core::Result;
+use indexmill_core::codes::Codes;
 use indexmill_core::engine::Profile;
-use indexmill_core::graph::codes::Codes;
 use indexmill_core::graph::entries::Entries;
 use indexmill_core::graph::file::Graph;
 use indexmill_core::graph::navigation::Navigation;

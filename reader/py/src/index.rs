@@ -159,7 +159,7 @@ impl Index {
 
     #[getter]
     fn engine(&self) -> &'static str {
-        self.inner.engine.name()
+        self.inner.engine_name()
     }
 
     #[getter]

@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
+use super::convert;
 use super::gather::gather_kernels;
-use super::{FLOAT_PANEL, Kernels, convert, in_blocks};
+use super::level::{FLOAT_PANEL, Kernels, in_blocks};
 
 /// Kernels for CPUs with AVX-512 F, BW and VL.
 pub static KERNELS: Kernels = Kernels {

@@ -4,7 +4,8 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::gather::gather_kernels;
-use super::{FLOAT_PANEL, Kernels, convert, in_blocks, least};
+use super::level::{FLOAT_PANEL, Kernels, in_blocks};
+use super::{convert, least};
 
 /// Kernels for 64-bit ARM.
 pub static KERNELS: Kernels = Kernels {

@@ -4,20 +4,18 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::Engine;
 use super::buffers::Buffers;
+use super::contract::Engine;
 use super::file::{Access, DataFile};
-use super::mmap::Mapped;
 use super::pread::PreadPool;
 use super::profile::Profile;
 #[cfg(target_os = "linux")]
 use super::ring::Ring;
 use super::simulated::{Device, Simulated};
-use super::synchronous::Synchronous;
+use super::synchronous::{Fill, Mapped, Synchronous};
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::error::{Error, Result};
-use crate::graph::remap::Pages;
 
 /// What stands before the path of a profile.
 const SIMULATED: &str = "simulated:";
@@ -41,7 +39,8 @@ enum Kind {
     Pread,
     Mmap,
     Simulated(Arc<Device>),
-    Remapped(Arc<Pages>),
+    /// Blocks that are composed in memory.
+    Remapped(Arc<dyn Fill>),
 }
 
 impl EngineChoice {
@@ -75,8 +74,8 @@ impl EngineChoice {
         Ok(EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new() })
     }
 
-    /// Pages composed in memory, which no name asks for.
-    pub(crate) fn remapped(pages: Arc<Pages>) -> Self {
+    /// Blocks that `pages` composes in memory; no name asks for them.
+    pub(crate) fn remapped(pages: Arc<dyn Fill>) -> Self {
         EngineChoice { kind: Kind::Remapped(pages), reason: None, may_fall_back: false, fell_back: OnceLock::new() }
     }
 

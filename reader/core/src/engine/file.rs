@@ -11,8 +11,8 @@ use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::memory::Region;
 use crate::pagefile::PAGE_BYTES;
-use crate::region::Region;
 
 /// How a file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

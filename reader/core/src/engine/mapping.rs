@@ -11,7 +11,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::file::ReadAt;
 use crate::error::{Error, Result};
 
 /// See the module's head.
@@ -56,11 +55,13 @@ impl Mapping {
     fn why_refused(&self, end: u64) -> io::Result<usize> {
         if end > self.file.metadata()?.len() { Ok(0) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
     }
-}
 
-impl ReadAt for Mapping {
+    /// One read of up to `bytes` bytes; returns how many came.
+    ///
+    /// # Safety
+    /// The caller owns `bytes` bytes at `address` for the length of the call.
     #[cfg(target_os = "linux")]
-    unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
+    pub unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
         let Some(left) = usize::try_from(offset).ok().and_then(|at| self.bytes.checked_sub(at)).filter(|&n| n > 0)
         else {
             return Ok(0);
@@ -80,7 +81,7 @@ impl ReadAt for Mapping {
     }
 
     #[cfg(not(target_os = "linux"))]
-    unsafe fn read_at(&self, _address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
+    pub unsafe fn read_at(&self, _address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
         self.why_refused(offset + bytes as u64).and(Err(io::Error::other("this is not Linux")))
     }
 }

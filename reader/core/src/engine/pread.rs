@@ -5,9 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::buffers::Buffers;
+use super::contract::{Engine, Flights, take_all};
 use super::file::{DataFile, ReadAt};
-use super::flight::Flights;
-use super::{Engine, take_all};
 use crate::error::{Error, Result};
 
 /// Threads of one pool at most; more reads in flight do not get more out of one device.

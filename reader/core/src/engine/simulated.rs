@@ -18,16 +18,18 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Engine;
+use super::contract::{Engine, Flights};
 use super::file::{DataFile, Hold};
-use super::flight::Flights;
-use super::pause::sleep_until;
 use super::profile::{Model, Profile};
 use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::random::Random;
 
 const SEED: u64 = 1;
+/// A sleep ends late by the timer's slack and the way back to a processor: 50 to 130 microseconds on most machines.
+const SLEEP_ENDS_LATE: Duration = Duration::from_micros(150);
+/// Others may still have the processor before this.
+const YIELD_BEFORE: Duration = Duration::from_micros(20);
 
 /// The device of one opened index: all of its engines queue here.
 pub struct Device {
@@ -184,5 +186,22 @@ impl Engine for Simulated {
     fn buffer(&self, slot: usize) -> &[u8] {
         self.flights.check_idle(slot);
         self.file.held(self.reads[slot])
+    }
+}
+
+/// Waits until `due` more precisely than the system's sleep. Returns then, or a few microseconds after it unless another thread has the processor. The last 150 microseconds
+/// are spent looking at the clock, so waiting takes processor time.
+fn sleep_until(due: Instant) {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        } else if left > SLEEP_ENDS_LATE {
+            std::thread::sleep(left - SLEEP_ENDS_LATE);
+        } else if left > YIELD_BEFORE {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 }

@@ -1,17 +1,18 @@
 //! Blocks of hot vertices kept in memory, within a byte limit, chosen once and shared by all searches.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
 
-use super::index::Index;
-use super::page_heap::{AlignedPage, append, as_bytes};
-use super::params::SearchParams;
+use super::file::{Graph, Layout};
 use crate::bytes::u32s;
-use crate::engine::Engine;
+use crate::engine::{Engine, Storage};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
-use crate::search::Queries;
+
+/// A page in memory, aligned so that vectors in it can be read in place.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct AlignedPage([u8; PAGE_BYTES]);
 
 /// Reads in flight while a cache is filled.
 const DEPTH: usize = 64;
@@ -30,6 +31,49 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// The blocks that a breadth-first walk from `entries` meets first, at most `bytes` of memory.
+    pub(super) fn around(
+        graph: &Graph,
+        storage: &Storage,
+        entries: impl Iterator<Item = u32>,
+        bytes: usize,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Self> {
+        let limit = Self::blocks_in(bytes, &graph.layout);
+        let mut loader = Loader::new(graph, storage, limit)?;
+        let mut seen: HashSet<u32> = HashSet::new();
+        let mut level: Vec<u32> = entries.filter(|&slot| seen.insert(slot)).collect();
+        while !level.is_empty() && loader.places.len() < limit {
+            loader.load(level.iter().map(|&slot| graph.layout.block_of(slot)), interrupted)?;
+            let mut next = Vec::new();
+            for &slot in &level {
+                let Some(block) = loader.content(graph.layout.block_of(slot)) else { continue };
+                let node = graph.layout.node(&graph.path, block, slot)?;
+                next.extend(u32s(node.neighbours).filter(|&neighbour| seen.insert(neighbour)));
+            }
+            level = next;
+        }
+        Ok(loader.finish())
+    }
+
+    /// The first of `blocks`, at most `bytes` of memory.
+    pub(super) fn of_blocks(
+        graph: &Graph,
+        storage: &Storage,
+        blocks: &[u32],
+        bytes: usize,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<Self> {
+        let mut loader = Loader::new(graph, storage, Self::blocks_in(bytes, &graph.layout).min(blocks.len()))?;
+        loader.load(blocks.iter().copied(), interrupted)?;
+        Ok(loader.finish())
+    }
+
+    /// Blocks that fit `bytes` of memory.
+    pub(super) fn blocks_in(bytes: usize, layout: &Layout) -> usize {
+        (bytes / (layout.block_bytes() + DIRECTORY_BYTES)).min(layout.n_blocks() as usize)
+    }
+
     /// Place of a block.
     pub(super) fn find(&self, block: u32) -> Option<u32> {
         self.blocks.binary_search(&block).ok().map(|i| self.places[i])
@@ -56,80 +100,10 @@ impl Cache {
     }
 }
 
-impl Index {
-    /// The cache that searches use now.
-    pub fn cache(&self) -> Option<Arc<Cache>> {
-        self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, at
-    /// most `bytes` of memory; 0 drops the cache. Searches that run already go on with what they had.
-    pub fn cache_around_entries(&self, bytes: usize, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Cache>> {
-        let limit = self.blocks_in(bytes);
-        let mut loader = Loader::new(self, limit)?;
-        let mut level: Vec<u32> = self.entries.slots().collect();
-        let mut seen: HashSet<u32> = HashSet::new();
-        level.retain(|&slot| seen.insert(slot));
-        while !level.is_empty() && loader.places.len() < limit {
-            loader.load(level.iter().map(|&slot| self.graph.layout.block_of(slot)), interrupted)?;
-            let mut next = Vec::new();
-            for &slot in &level {
-                let Some(block) = loader.content(self.graph.layout.block_of(slot)) else { continue };
-                let node = self.graph.layout.node(&self.graph.path, block, slot)?;
-                next.extend(u32s(node.neighbours).filter(|&neighbour| seen.insert(neighbour)));
-            }
-            level = next;
-        }
-        Ok(self.install(loader))
-    }
-
-    /// Caches the blocks that a search for `queries` reads most often (ties: the smaller block), at most `bytes` of
-    /// memory; 0 drops the cache. The training search itself uses no cache and counts in no statistics.
-    pub fn cache_from_queries(
-        &self,
-        queries: &Queries<'_>,
-        params: &SearchParams,
-        bytes: usize,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<Arc<Cache>> {
-        let limit = self.blocks_in(bytes);
-        if limit == 0 {
-            return Ok(self.install(Loader::new(self, 0)?));
-        }
-        let mut counts: HashMap<u32, u32> = HashMap::new();
-        for block in self.blocks_read(queries, params, interrupted)? {
-            *counts.entry(block).or_default() += 1;
-        }
-        let mut hottest: Vec<(u32, u32)> = counts.into_iter().map(|(block, count)| (u32::MAX - count, block)).collect();
-        hottest.sort_unstable();
-        let mut loader = Loader::new(self, limit.min(hottest.len()))?;
-        loader.load(hottest.into_iter().map(|(_, block)| block), interrupted)?;
-        Ok(self.install(loader))
-    }
-
-    fn blocks_in(&self, bytes: usize) -> usize {
-        (bytes / (self.graph.layout.block_bytes() + DIRECTORY_BYTES)).min(self.graph.layout.n_blocks() as usize)
-    }
-
-    fn install(&self, mut loader: Loader<'_>) -> Arc<Cache> {
-        let mut places: Vec<(u32, u32)> = loader.places.into_iter().collect();
-        places.sort_unstable();
-        loader.pages.shrink_to_fit();
-        let cache = Arc::new(Cache {
-            pages_per_block: self.graph.layout.pages_per_block as usize,
-            blocks: places.iter().map(|&(block, _)| block).collect(),
-            places: places.iter().map(|&(_, place)| place).collect(),
-            pages: loader.pages,
-        });
-        let in_use = (!cache.is_empty()).then(|| cache.clone());
-        *self.cache.write().unwrap_or_else(PoisonError::into_inner) = in_use;
-        cache
-    }
-}
-
 /// Reads and checks blocks until the limit is reached.
 struct Loader<'a> {
-    index: &'a Index,
+    graph: &'a Graph,
+    storage: &'a Storage,
     limit: usize,
     /// Blocks that are there, and where in `pages`, counted in blocks.
     places: HashMap<u32, u32>,
@@ -138,14 +112,14 @@ struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn new(index: &'a Index, limit: usize) -> Result<Self> {
-        let pages = reserve(&index.graph.path, limit * index.graph.layout.pages_per_block as usize)?;
-        Ok(Loader { index, limit, places: HashMap::new(), pages, engine: None })
+    fn new(graph: &'a Graph, storage: &'a Storage, limit: usize) -> Result<Self> {
+        let pages = reserve(&graph.path, limit * graph.layout.pages_per_block as usize)?;
+        Ok(Loader { graph, storage, limit, places: HashMap::new(), pages, engine: None })
     }
 
     /// A block that is there.
     fn content(&self, block: u32) -> Option<&[u8]> {
-        let (place, n) = (*self.places.get(&block)? as usize, self.index.graph.layout.pages_per_block as usize);
+        let (place, n) = (*self.places.get(&block)? as usize, self.graph.layout.pages_per_block as usize);
         Some(as_bytes(&self.pages[place * n..][..n]))
     }
 
@@ -164,10 +138,10 @@ impl<'a> Loader<'a> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let (graph, mut done) = (&self.index.graph, Vec::new());
+        let (graph, mut done) = (self.graph, Vec::new());
         let engine = match &mut self.engine {
             Some(engine) => engine,
-            none => none.insert(self.index.engine.start(&self.index.file, DEPTH, graph.layout.block_bytes())?),
+            none => none.insert(self.storage.start(DEPTH, graph.layout.block_bytes())?),
         };
         for batch in wanted.chunks(DEPTH) {
             if interrupted() {
@@ -188,4 +162,29 @@ impl<'a> Loader<'a> {
         }
         Ok(())
     }
+
+    /// The blocks, to be searched.
+    fn finish(mut self) -> Cache {
+        let mut places: Vec<(u32, u32)> = self.places.into_iter().collect();
+        places.sort_unstable();
+        self.pages.shrink_to_fit();
+        Cache {
+            pages_per_block: self.graph.layout.pages_per_block as usize,
+            blocks: places.iter().map(|&(block, _)| block).collect(),
+            places: places.iter().map(|&(_, place)| place).collect(),
+            pages: self.pages,
+        }
+    }
+}
+
+/// Appends whole pages.
+pub(super) fn append(pages: &mut Vec<AlignedPage>, bytes: &[u8]) {
+    let (new, _) = bytes.as_chunks::<PAGE_BYTES>();
+    pages.extend(new.iter().map(|page| AlignedPage(*page)));
+}
+
+/// The bytes of whole pages.
+pub(super) fn as_bytes(pages: &[AlignedPage]) -> &[u8] {
+    // SAFETY: pages are contiguous bytes without padding (4096 is a multiple of 64).
+    unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), pages.len() * PAGE_BYTES) }
 }

@@ -8,9 +8,9 @@
 //!   a hop leaves the same candidates behind in any order.
 
 use super::params::Policy;
-use super::query::QueryState;
-use super::search::Shared;
+use super::shared::Shared;
 use super::trace::EventKind;
+use super::walk::Walk;
 use crate::error::Result;
 use crate::search::task::Step;
 
@@ -45,116 +45,113 @@ impl Hop {
         self.unmeasured.clear();
         self.n_arrived = 0;
     }
-}
 
-impl QueryState {
     /// Ends the hop whose last block arrived and chooses the next one; goes on while everything is at hand.
-    pub(super) fn advance_hops(&mut self, shared: &Shared<'_>) -> Result<Step> {
+    pub fn advance(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<Step> {
         loop {
-            self.expand_frontier(shared)?;
-            self.choose_frontier(shared);
-            if self.hop.frontier.is_empty() {
-                self.measure_late(shared);
+            self.expand_frontier(walk, shared)?;
+            self.choose_frontier(walk, shared);
+            if self.frontier.is_empty() {
+                self.measure_late(walk, shared);
                 return Ok(Step::Done);
             }
-            self.traversal.counters.hops += 1;
-            self.plan_reads(shared);
-            if !self.hop.blocks.is_empty() {
+            walk.traversal.counters.hops += 1;
+            self.plan_reads(walk, shared);
+            if !self.blocks.is_empty() {
                 return Ok(Step::Wait);
             }
-            self.overlap(shared)?;
+            self.overlap(walk, shared)?;
         }
     }
 
-    fn choose_frontier(&mut self, shared: &Shared<'_>) {
-        self.hop.frontier.clear();
-        while self.hop.frontier.len() < shared.params.beam_width {
-            let Some(slot) = self.traversal.candidates.pop() else { break };
-            if !self.traversal.is_expanded(slot) {
-                self.hop.frontier.push(slot);
+    fn choose_frontier(&mut self, walk: &mut Walk, shared: &Shared<'_>) {
+        self.frontier.clear();
+        while self.frontier.len() < shared.params.beam_width {
+            let Some(slot) = walk.traversal.candidates.pop() else { break };
+            if !walk.traversal.is_expanded(slot) {
+                self.frontier.push(slot);
             }
         }
     }
 
     /// Frontier vertices of one block share one read; blocks that are here need none.
-    fn plan_reads(&mut self, shared: &Shared<'_>) {
-        self.hop.blocks.clear();
-        self.hop.n_arrived = 0;
-        for at in 0..self.hop.frontier.len() {
-            let block = shared.index.graph.layout.block_of(self.hop.frontier[at]);
-            if shared.params.policy == Policy::Page && self.pages.contains(block) {
-                self.traversal.counters.page_heap_hits += 1;
-            } else if self.pages.take_cached(block) {
-                self.traversal.counters.cache_hits += 1;
-                self.note_block(shared, EventKind::Cached, block);
+    fn plan_reads(&mut self, walk: &mut Walk, shared: &Shared<'_>) {
+        self.blocks.clear();
+        self.n_arrived = 0;
+        for &slot in &self.frontier {
+            let block = shared.graph.layout.block_of(slot);
+            if shared.params.policy == Policy::Page && walk.pages.contains(block) {
+                walk.traversal.counters.page_heap_hits += 1;
+            } else if walk.pages.take_cached(block) {
+                walk.traversal.counters.cache_hits += 1;
+                walk.note_block(EventKind::Cached, block, walk.traversal.counters.hops);
                 if shared.params.policy == Policy::Page {
-                    self.hop.cached.push(block);
+                    self.cached.push(block);
                 }
-            } else if !self.hop.blocks.contains(&block) {
-                self.request(shared, self.hop.blocks.len(), block);
-                self.hop.blocks.push(block);
+            } else if !self.blocks.contains(&block) {
+                walk.request(shared, self.blocks.len(), block, walk.traversal.counters.hops);
+                self.blocks.push(block);
             }
         }
     }
 
     /// Takes read `i` of the hop; true if it was the last one.
-    pub(super) fn arrive_in_hop(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
-        let block = self.hop.blocks[i];
-        shared.index.graph.check_block(block, bytes)?;
-        self.pages.keep(block, bytes);
+    pub fn arrive(&mut self, walk: &mut Walk, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
+        let block = self.blocks[i];
+        shared.graph.check_block(block, bytes)?;
+        walk.pages.keep(block, bytes);
         match shared.params.policy {
-            Policy::Page => self.measure_block(shared, block),
-            Policy::Completion => self.expand_arrived(shared, block)?,
+            Policy::Page => walk.measure_block(shared, block),
+            Policy::Completion => self.expand_arrived(walk, shared, block)?,
             _ => {}
         }
-        self.hop.n_arrived += 1;
-        Ok(self.hop.n_arrived == self.hop.blocks.len())
+        self.n_arrived += 1;
+        Ok(self.n_arrived == self.blocks.len())
     }
 
     /// Expands the frontier vertices of one block (AIO-ANN Algorithm 1, lines 7-10).
-    fn expand_arrived(&mut self, shared: &Shared<'_>, block: u32) -> Result<()> {
-        for at in 0..self.hop.frontier.len() {
-            let slot = self.hop.frontier[at];
-            if shared.index.graph.layout.block_of(slot) == block {
-                self.expand(shared, slot)?;
-                self.hop.unmeasured.push(slot);
+    fn expand_arrived(&mut self, walk: &mut Walk, shared: &Shared<'_>, block: u32) -> Result<()> {
+        for &slot in &self.frontier {
+            if shared.graph.layout.block_of(slot) == block {
+                walk.expand(shared, slot)?;
+                self.unmeasured.push(slot);
             }
         }
         Ok(())
     }
 
     /// Expands what is left of the frontier, in order.
-    fn expand_frontier(&mut self, shared: &Shared<'_>) -> Result<()> {
-        while let Some(block) = self.hop.cached.pop() {
-            self.measure_block(shared, block);
+    fn expand_frontier(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<()> {
+        while let Some(block) = self.cached.pop() {
+            walk.measure_block(shared, block);
         }
-        for at in 0..self.hop.frontier.len() {
-            let slot = self.hop.frontier[at];
-            if self.traversal.is_expanded(slot) {
+        for &slot in &self.frontier {
+            if walk.traversal.is_expanded(slot) {
                 continue;
             }
             match shared.params.policy {
-                Policy::Beam => self.measure_slot(shared, slot),
-                Policy::Completion => self.hop.unmeasured.push(slot),
+                Policy::Beam => walk.measure(shared, slot),
+                Policy::Completion => self.unmeasured.push(slot),
                 _ => {}
             }
-            self.expand(shared, slot)?;
+            walk.expand(shared, slot)?;
         }
         Ok(())
     }
 
     /// Updates the results with the vertices of the last hop (AIO-ANN Algorithm 1, line 5).
-    pub(super) fn measure_late(&mut self, shared: &Shared<'_>) {
-        for at in 0..self.hop.unmeasured.len() {
-            self.measure_slot(shared, self.hop.unmeasured[at]);
-        }
-        self.hop.unmeasured.clear();
+    fn measure_late(&mut self, walk: &mut Walk, shared: &Shared<'_>) {
+        self.unmeasured.drain(..).for_each(|slot| walk.measure(shared, slot));
     }
 
-    fn measure_slot(&mut self, shared: &Shared<'_>, slot: u32) {
-        let layout = &shared.index.graph.layout;
-        if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
-            self.traversal.measure(shared, block, slot);
+    /// Uses the time in which the reads of the hop are in flight.
+    pub fn overlap(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<()> {
+        walk.traversal.fill_table(shared);
+        match shared.params.policy {
+            Policy::Page => walk.expand_pages(shared, EXPANSIONS_PER_HOP)?,
+            Policy::Completion => self.measure_late(walk, shared),
+            Policy::Beam | Policy::Pipeline => {}
         }
+        Ok(())
     }
 }

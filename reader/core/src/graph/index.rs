@@ -4,22 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::cache::Cache;
-use super::codes::Codes;
 use super::entries::Entries;
 use super::file::Graph;
+use super::filter::Filter;
 use super::navigation::Navigation;
-use super::nodes::Nodes;
+use super::nodes::{Nodes, Pages};
 use super::query::QueryState;
-use super::remap::Pages;
-use crate::engine::{DataFile, EngineChoice};
-use crate::error::{Error, Result};
+use crate::codes::Codes;
+use crate::engine::{DataFile, EngineChoice, Storage};
+use crate::error::Result;
+use crate::file_id::open_together;
 use crate::ids::Ids;
 use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
 use crate::pagefile::PAGE_BYTES;
-use crate::search::worker::Worker;
-
-/// How often an index is opened anew that is replaced at that moment.
-const OPEN_ATTEMPTS: usize = 4;
+use crate::search::task::Worker;
 
 /// An index that was opened and can be searched, from several threads at once.
 ///
@@ -41,9 +39,7 @@ pub struct Index {
     pub navigation: Option<Navigation>,
     /// Slots to ids.
     pub ids: Ids,
-    /// How blocks are read.
-    pub engine: EngineChoice,
-    pub(crate) file: Arc<DataFile>,
+    pub(crate) storage: Storage,
     /// Search states of finished calls, for the next call on the same thread.
     pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
     /// Blocks of hot vertices.
@@ -57,13 +53,7 @@ pub struct Index {
 impl Index {
     /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
     pub fn open(path: &Path, engine: &str) -> Result<Self> {
-        for _ in 0..OPEN_ATTEMPTS {
-            if let Some(index) = Self::open_once(path, engine)? {
-                return Ok(index);
-            }
-        }
-        let replaced = std::io::Error::other("it was replaced while it was opened; open it again");
-        Err(Error::io(&path.join("graph.imx"), "open", replaced))
+        open_together(&path.join("graph.imx"), || Self::open_once(path, engine))
     }
 
     /// `None` if graph.imx was replaced meanwhile. Its header and its blocks are read through two descriptors, as only
@@ -104,8 +94,7 @@ impl Index {
             entries,
             navigation,
             ids,
-            engine,
-            file: Arc::new(file),
+            storage: Storage { engine, file: Arc::new(file) },
             idle: Mutex::default(),
             cache: RwLock::default(),
             nodes: Mutex::default(),
@@ -127,9 +116,39 @@ impl Index {
             + nodes.as_ref().map_or(0, |nodes| nodes.memory_bytes())
     }
 
+    /// Name of the engine that reads blocks.
+    pub fn engine_name(&self) -> &'static str {
+        self.storage.engine.name()
+    }
+
     /// What differs from the best way of reading, and why; searches may add to it.
     pub fn engine_note(&self) -> Option<String> {
-        let notes: Vec<String> = self.engine.notes().chain(self.file.buffered_because.clone()).collect();
-        (!notes.is_empty()).then(|| notes.join("; "))
+        self.storage.note()
+    }
+
+    /// Makes a filter from a bitmap over vector ids: bit `id % 8` of byte `id / 8`, least significant first (as in
+    /// Arrow and `numpy.packbits(..., bitorder="little")`). Reads ids.imx once, 4 bytes a vector.
+    pub fn filter(&self, bitmap: &[u8]) -> Result<Filter> {
+        Filter::new(bitmap, &self.graph, &self.ids)
+    }
+
+    /// The cache that searches use now.
+    pub fn cache(&self) -> Option<Arc<Cache>> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, at
+    /// most `bytes` of memory; 0 drops the cache. Searches that run already go on with what they had.
+    pub fn cache_around_entries(&self, bytes: usize, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Cache>> {
+        let entries = self.entries.slots();
+        Ok(self.install(Cache::around(&self.graph, &self.storage, entries, bytes, interrupted)?))
+    }
+
+    /// Gives later searches another cache, or none if it is empty.
+    pub(super) fn install(&self, cache: Cache) -> Arc<Cache> {
+        let cache = Arc::new(cache);
+        let in_use = (!cache.is_empty()).then(|| cache.clone());
+        *self.cache.write().unwrap_or_else(PoisonError::into_inner) = in_use;
+        cache
     }
 }

@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use super::codes::Codes;
 use crate::bytes::u32s;
+use crate::codes::Codes;
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::pagefile::{PageFile, Section};

@@ -1,11 +1,13 @@
-//! All nodes of graph.imx in memory, checked once, for pages that are composed of them (`remap`).
+//! All nodes of graph.imx in memory, checked once, and pages of another order that are composed of them.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use super::file::{Graph, Layout};
 use crate::distance::prefetch_row;
+use crate::engine::Fill;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::memory::reserve;
@@ -70,6 +72,41 @@ impl Nodes {
     fn start(&self, slot: u32) -> usize {
         let place = (slot % self.layout.nodes_per_block) as usize * self.layout.node_bytes;
         self.layout.block_of(slot) as usize * self.layout.block_bytes() + place
+    }
+}
+
+/// Pages of another order than the file's. Memory: 8 bytes a vertex, and the nodes, which views share.
+pub struct Pages {
+    pub nodes: Arc<Nodes>,
+    /// Slot in the file of each slot.
+    pub order: Arc<[u32]>,
+    /// Slot of each slot in the file.
+    pub slots: Vec<u32>,
+}
+
+impl Pages {
+    /// Memory of the maps alone.
+    pub fn map_bytes(&self) -> u64 {
+        (size_of_val(&*self.order) + size_of_val(&*self.slots)) as u64
+    }
+}
+
+impl Fill for Pages {
+    fn fill(&self, page: u64, block: &mut [u8]) -> Result<()> {
+        let (nodes, layout) = (&self.nodes, &self.nodes.layout);
+        let (first, count) = layout.slots_of(layout.block_at(page));
+        let homes = &self.order[first as usize..][..count as usize];
+        // Nodes are scattered: asking for all of them first hides most of the waiting.
+        homes.iter().for_each(|&home| nodes.prefetch(home));
+        for (node, &home) in block.chunks_exact_mut(layout.node_bytes).zip(homes) {
+            node.copy_from_slice(nodes.node(home));
+            let (words, _) = node[layout.vector_bytes..].as_chunks_mut::<4>();
+            let Some((degree, neighbours)) = words.split_first_mut() else { continue };
+            for neighbour in neighbours.iter_mut().take(u32::from_le_bytes(*degree) as usize) {
+                *neighbour = self.slots[u32::from_le_bytes(*neighbour) as usize].to_le_bytes();
+            }
+        }
+        Ok(())
     }
 }
 

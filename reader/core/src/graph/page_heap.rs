@@ -4,15 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::cache::Cache;
-use crate::pagefile::PAGE_BYTES;
+use super::cache::{AlignedPage, Cache, append, as_bytes};
 use crate::search::nearest::slot_of;
 use crate::search::stamped::Stamped;
-
-/// A page in memory, aligned so that vectors in it can be read in place.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(super) struct AlignedPage([u8; PAGE_BYTES]);
 
 /// Pages that an idle query state has room for: 1 MiB, more than a search with L = 200 reads.
 const KEPT_PAGES: usize = 256;
@@ -90,16 +84,4 @@ impl PageHeap {
     pub fn pop(&mut self) -> Option<u32> {
         self.nearest_first.pop().map(|Reverse(key)| slot_of(key))
     }
-}
-
-/// Appends whole pages.
-pub(super) fn append(pages: &mut Vec<AlignedPage>, bytes: &[u8]) {
-    let (new, _) = bytes.as_chunks::<PAGE_BYTES>();
-    pages.extend(new.iter().map(|page| AlignedPage(*page)));
-}
-
-/// The bytes of whole pages.
-pub(super) fn as_bytes(pages: &[AlignedPage]) -> &[u8] {
-    // SAFETY: pages are contiguous bytes without padding (4096 is a multiple of 64).
-    unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), pages.len() * PAGE_BYTES) }
 }

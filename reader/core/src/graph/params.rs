@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::filter::Filter;
 use super::results::Goal;
 use crate::error::{Error, Result};
-use crate::search::limits::{MAX_INFLIGHT, MAX_THREADS};
+use crate::search::limits::{check_k, check_threads};
 
 /// Reads of one query in flight at most; the device's queue is full long before.
 pub const MAX_BEAM_WIDTH: usize = 64;
@@ -99,28 +99,14 @@ impl SearchParams {
     /// Refuses what cannot be searched in an index of `n` vertices.
     pub(crate) fn check(&self, n: u32, goal: Goal) -> Result<()> {
         let (k, l) = (if let Goal::Nearest(k) = goal { k } else { 1 }, self.list_size);
-        if k == 0 {
-            return Err(Error::Input("k: expected at least 1, got 0; ask for one neighbour or more".into()));
-        }
-        if k > n as usize {
-            return Err(Error::Input(format!("k: the index has {n} vectors, got {k}; ask for at most {n} neighbours")));
-        }
+        check_k(k, n)?;
         if l < k {
             return Err(Error::Input(format!(
                 "L: expected at least k = {k}, got {l}; raise L (search_list_size) to {k}"
             )));
         }
-        for (name, value, most) in [
-            ("beam_width", self.beam_width, MAX_BEAM_WIDTH),
-            ("threads", self.threads, MAX_THREADS),
-            ("inflight", self.inflight, MAX_INFLIGHT),
-        ] {
-            if !(1..=most).contains(&value) {
-                return Err(Error::Config(format!(
-                    "{name}: expected 1..{most}, got {value}; choose one in that range"
-                )));
-            }
-        }
+        Error::expect_count("beam_width", self.beam_width, MAX_BEAM_WIDTH)?;
+        check_threads(self.threads, self.inflight)?;
         if self.entry == Entry::Previous && self.deterministic && (self.threads > 1 || self.inflight > 1) {
             let message = "entry \"previous\": which query ended before another depends on the clock";
             return Err(Error::Config(format!(

@@ -13,9 +13,9 @@
 
 use std::collections::VecDeque;
 
-use super::query::QueryState;
-use super::search::Shared;
+use super::shared::Shared;
 use super::trace::EventKind;
+use super::walk::Walk;
 use crate::error::Result;
 use crate::search::task::Step;
 
@@ -122,73 +122,71 @@ impl Pipeline {
         self.depth = self.depth.max(flight.depth);
         Some(flight.block)
     }
-}
 
-impl QueryState {
     /// Takes up what landed, one read after the other, and keeps the pipeline full.
-    pub(super) fn advance_pipeline<'a>(
+    pub fn advance<'a>(
         &mut self,
+        walk: &mut Walk,
         shared: &Shared<'_>,
         buffer: impl Fn(usize) -> &'a [u8],
     ) -> Result<Step> {
-        self.fill(shared)?;
-        while let Some(i) = self.pipeline.landed.pop_front() {
-            self.take_up(shared, i, buffer(i))?;
-            self.fill(shared)?;
+        self.fill(walk, shared)?;
+        while let Some(i) = self.landed.pop_front() {
+            self.take_up(walk, shared, i, buffer(i))?;
+            self.fill(walk, shared)?;
         }
-        Ok(if self.pipeline.n_in_flight > 0 { Step::Wait } else { Step::Done })
+        Ok(if self.n_in_flight > 0 { Step::Wait } else { Step::Done })
     }
 
     /// Measures the block in buffer `i`, or the cached one that stands for it, and expands the vertices that waited for
     /// it, and some more.
-    fn take_up(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<()> {
-        let Some(block) = self.pipeline.land(i) else { return Ok(()) };
-        self.traversal.counters.hops = self.pipeline.depth;
-        if !self.pages.take_cached(block) {
-            shared.index.graph.check_block(block, bytes)?;
-            self.pages.keep(block, bytes);
+    fn take_up(&mut self, walk: &mut Walk, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<()> {
+        let Some(block) = self.land(i) else { return Ok(()) };
+        walk.traversal.counters.hops = self.depth;
+        if !walk.pages.take_cached(block) {
+            shared.graph.check_block(block, bytes)?;
+            walk.pages.keep(block, bytes);
         }
-        self.measure_block(shared, block);
-        let settled = self.traversal.candidates.settled();
-        for at in 0..self.pipeline.waiting.len() {
-            let (home, slot) = self.pipeline.waiting[at];
-            if home == block && !self.traversal.is_expanded(slot) {
-                self.expand(shared, slot)?;
+        walk.measure_block(shared, block);
+        let settled = walk.traversal.candidates.settled();
+        for &(home, slot) in &self.waiting {
+            if home == block && !walk.traversal.is_expanded(slot) {
+                walk.expand(shared, slot)?;
             }
         }
-        self.pipeline.waiting.retain(|&(home, _)| home != block);
-        self.expand_pages(shared, EXPANSIONS_PER_READ)?;
-        let came_nearer = self.traversal.candidates.settled() < settled;
-        let width = self.pipeline.width;
+        self.waiting.retain(|&(home, _)| home != block);
+        walk.expand_pages(shared, EXPANSIONS_PER_READ)?;
+        let came_nearer = walk.traversal.candidates.settled() < settled;
+        let width = self.width;
         let width = if came_nearer { (width - 1).max(FIRST_WIDTH) } else { width + WIDEN };
-        self.pipeline.width = width.min(shared.params.beam_width);
+        self.width = width.min(shared.params.beam_width);
         Ok(())
     }
 
     /// Chooses reads until the pipeline is full, nearest candidates first; expands what is at hand. A cached block is a
     /// read that has arrived already: what a cache holds changes how long a search takes, but not what it finds.
-    fn fill(&mut self, shared: &Shared<'_>) -> Result<()> {
-        while self.pipeline.n_in_flight < self.pipeline.width {
-            let Some(slot) = self.traversal.candidates.pop() else { break };
-            if self.traversal.is_expanded(slot) {
+    fn fill(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<()> {
+        while self.n_in_flight < self.width {
+            let Some(slot) = walk.traversal.candidates.pop() else { break };
+            if walk.traversal.is_expanded(slot) {
                 continue;
             }
-            let block = shared.index.graph.layout.block_of(slot);
-            if self.pages.contains(block) {
-                self.traversal.counters.page_heap_hits += 1;
-                self.expand(shared, slot)?;
+            let block = shared.graph.layout.block_of(slot);
+            if walk.pages.contains(block) {
+                walk.traversal.counters.page_heap_hits += 1;
+                walk.expand(shared, slot)?;
                 continue;
             }
-            self.pipeline.waiting.push((block, slot));
-            if !self.pipeline.is_in_flight(block)
-                && let Some(buffer) = self.pipeline.depart(block)
+            self.waiting.push((block, slot));
+            if !self.is_in_flight(block)
+                && let Some(buffer) = self.depart(block)
             {
-                if self.pages.is_cached(block) {
-                    self.traversal.counters.cache_hits += 1;
-                    self.note_block(shared, EventKind::Cached, block);
-                    self.pipeline.arrive(buffer);
+                if walk.pages.is_cached(block) {
+                    walk.traversal.counters.cache_hits += 1;
+                    walk.note_block(EventKind::Cached, block, self.next_depth());
+                    self.arrive(buffer);
                 } else {
-                    self.request(shared, buffer, block);
+                    walk.request(shared, buffer, block, self.next_depth());
                 }
             }
         }

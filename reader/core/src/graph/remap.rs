@@ -11,48 +11,13 @@ use sha2::{Digest, Sha256};
 
 use super::file::Graph;
 use super::index::Index;
-use super::nodes::Nodes;
-use crate::engine::{EngineChoice, Fill};
+use super::nodes::{Nodes, Pages};
+use crate::engine::{EngineChoice, Storage};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 const UNSET: u32 = u32::MAX;
-
-/// Pages of another order than the file's. Memory: 8 bytes a vertex, and the nodes, which views share.
-pub struct Pages {
-    nodes: Arc<Nodes>,
-    /// Slot in the file of each slot.
-    order: Arc<[u32]>,
-    /// Slot of each slot in the file.
-    slots: Vec<u32>,
-}
-
-impl Pages {
-    /// Memory of the maps alone.
-    pub(crate) fn map_bytes(&self) -> u64 {
-        (size_of_val(&*self.order) + size_of_val(&*self.slots)) as u64
-    }
-}
-
-impl Fill for Arc<Pages> {
-    fn fill(&self, page: u64, block: &mut [u8]) -> Result<()> {
-        let (nodes, layout) = (&self.nodes, &self.nodes.layout);
-        let (first, count) = layout.slots_of(layout.block_at(page));
-        let homes = &self.order[first as usize..][..count as usize];
-        // Nodes are scattered: asking for all of them first hides most of the waiting.
-        homes.iter().for_each(|&home| nodes.prefetch(home));
-        for (node, &home) in block.chunks_exact_mut(layout.node_bytes).zip(homes) {
-            node.copy_from_slice(nodes.node(home));
-            let (words, _) = node[layout.vector_bytes..].as_chunks_mut::<4>();
-            let Some((degree, neighbours)) = words.split_first_mut() else { continue };
-            for neighbour in neighbours.iter_mut().take(u32::from_le_bytes(*degree) as usize) {
-                *neighbour = self.slots[u32::from_le_bytes(*neighbour) as usize].to_le_bytes();
-            }
-        }
-        Ok(())
-    }
-}
 
 impl Index {
     /// The same index as if the vertex in slot `order[s]` lived in slot `s`; `order` is a permutation of the slots.
@@ -80,8 +45,7 @@ impl Index {
             entries: self.entries.remapped(&slots),
             navigation: self.navigation.as_ref().map(|navigation| navigation.remapped(&slots)),
             ids: self.ids.remapped(homes),
-            engine: EngineChoice::remapped(pages.clone()),
-            file: self.file.clone(),
+            storage: Storage { engine: EngineChoice::remapped(pages.clone()), file: self.storage.file.clone() },
             idle: Mutex::default(),
             cache: RwLock::default(),
             nodes: Mutex::new(Some(nodes)),

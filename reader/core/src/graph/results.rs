@@ -1,4 +1,5 @@
-//! What a query is after: the k nearest vertices, or all within a distance; of those that a filter allows.
+//! What a query is after: the k nearest vertices, or all within a distance; of those that a filter allows. And what a
+//! search returns.
 
 use super::filter::Filter;
 use crate::search::nearest::{Nearest, distance_of, slot_of};
@@ -10,6 +11,65 @@ pub(crate) enum Goal {
     Nearest(usize),
     /// All up to this distance (of `exact::distance`).
     Within(f32),
+}
+
+/// What one query cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counters {
+    /// Pages of graph.imx read from disk. Looking up the ids of the answers is not part of a query's cost: it happens
+    /// for the whole batch afterwards, through the page cache.
+    pub pages_read: u64,
+    /// Bytes read from disk.
+    pub bytes_read: u64,
+    /// Bytes of the nodes that were expanded.
+    pub bytes_used: u64,
+    /// Rounds of frontier selection; under `pipeline` the longest chain of reads that had to wait for one another.
+    pub hops: u64,
+    /// Exact distances to stored vectors.
+    pub distances: u64,
+    /// Distances by PQ codes.
+    pub code_distances: u64,
+    /// Vertices whose neighbour lists were followed.
+    pub expansions: u64,
+    /// Frontier vertices whose page was there already (page and pipeline).
+    pub page_heap_hits: u64,
+    /// Frontier vertices whose page was taken from the cache of hot vertices.
+    pub cache_hits: u64,
+    /// From start to end, with the time in which the thread worked on other queries.
+    pub latency_us: f32,
+    /// Part of it from the submission of reads until the last one was taken up; meanwhile the thread may have worked on
+    /// other queries.
+    pub io_wait_us: f32,
+}
+
+/// Answers to a block of queries; row i belongs to query i.
+#[derive(Debug, Default)]
+pub struct SearchOutput {
+    /// Columns of `slots`, `vector_ids` and `scores`.
+    pub k: usize,
+    /// Positions in the layout; -1 where fewer than k vertices were reachable.
+    pub slots: Vec<i64>,
+    /// Positions in the input; -1 where missing.
+    pub vector_ids: Vec<i64>,
+    /// In the user's metric; NaN where missing.
+    pub scores: Vec<f32>,
+    /// One entry a query.
+    pub counters: Vec<Counters>,
+}
+
+/// Answers to a range search; those of query i are at `starts[i] .. starts[i + 1]`, nearest first.
+#[derive(Debug, Default)]
+pub struct RangeOutput {
+    /// One more than queries.
+    pub starts: Vec<usize>,
+    /// Positions in the layout.
+    pub slots: Vec<i64>,
+    /// Positions in the input.
+    pub vector_ids: Vec<i64>,
+    /// In the user's metric.
+    pub scores: Vec<f32>,
+    /// One entry a query.
+    pub counters: Vec<Counters>,
 }
 
 /// The result list R, by exact distance.

@@ -1,134 +1,43 @@
-//! Searching: four policies over blocks read from disk, for the k nearest vertices or all within a radius.
+//! A block of queries on all threads: [`Index::search`] and its variants.
 //!
 //! One query is a small state machine (`query`) that says what to read next and what it can do meanwhile. `hops` chooses
-//! reads in rounds (DiskANN++ Algorithms 1 and 5, AIO-ANN Algorithm 1), `pipeline` without rounds. A thread drives
-//! several queries over one engine (`worker`); threads take queries from a shared counter.
+//! reads in rounds (DiskANN++ Algorithms 1 and 5, AIO-ANN Algorithm 1), `pipeline` without rounds.
 //!
 //! In a deterministic search nothing that a query decides depends on when reads complete, so results and counters (times
 //! excepted) are the same for every engine, number of threads and number of queries in flight.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use super::answers::Answers;
 use super::cache::Cache;
 use super::index::Index;
 use super::params::{Entry, SearchParams};
-use super::plan::Plan;
-use super::results::Goal;
+use super::query::QueryState;
+use super::results::{Counters, Goal, RangeOutput, SearchOutput};
+use super::shared::{Notes, Plan, Shared};
+use super::trace::{Event, Trace};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::search::Queries;
-use crate::search::task::Turns;
+use crate::search::answers::{Answers, Output, places_of};
+use crate::search::task::{Step, Task, Times, Worker};
 use crate::search::threads::run;
 
-/// What one query cost.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Counters {
-    /// Pages of graph.imx read from disk. Looking up the ids of the answers is not part of a query's cost: it happens
-    /// for the whole batch afterwards, through the page cache.
-    pub pages_read: u64,
-    /// Bytes read from disk.
-    pub bytes_read: u64,
-    /// Bytes of the nodes that were expanded.
-    pub bytes_used: u64,
-    /// Rounds of frontier selection; under `pipeline` the longest chain of reads that had to wait for one another.
-    pub hops: u64,
-    /// Exact distances to stored vectors.
-    pub distances: u64,
-    /// Distances by PQ codes.
-    pub code_distances: u64,
-    /// Vertices whose neighbour lists were followed.
-    pub expansions: u64,
-    /// Frontier vertices whose page was there already (page and pipeline).
-    pub page_heap_hits: u64,
-    /// Frontier vertices whose page was taken from the cache of hot vertices.
-    pub cache_hits: u64,
-    /// From start to end, with the time in which the thread worked on other queries.
-    pub latency_us: f32,
-    /// Part of it from the submission of reads until the last one was taken up; meanwhile the thread may have worked on
-    /// other queries.
-    pub io_wait_us: f32,
+/// One search of an index.
+struct Search<'a> {
+    index: &'a Index,
+    shared: Shared<'a>,
 }
 
-/// Answers to a block of queries; row i belongs to query i.
-#[derive(Debug, Default)]
-pub struct SearchOutput {
-    /// Columns of `slots`, `vector_ids` and `scores`.
-    pub k: usize,
-    /// Positions in the layout; -1 where fewer than k vertices were reachable.
-    pub slots: Vec<i64>,
-    /// Positions in the input; -1 where missing.
-    pub vector_ids: Vec<i64>,
-    /// In the user's metric; NaN where missing.
-    pub scores: Vec<f32>,
-    /// One entry a query.
-    pub counters: Vec<Counters>,
-}
-
-/// Answers to a range search; those of query i are at `starts[i] .. starts[i + 1]`, nearest first.
-#[derive(Debug, Default)]
-pub struct RangeOutput {
-    /// One more than queries.
-    pub starts: Vec<usize>,
-    /// Positions in the layout.
-    pub slots: Vec<i64>,
-    /// Positions in the input.
-    pub vector_ids: Vec<i64>,
-    /// In the user's metric.
-    pub scores: Vec<f32>,
-    /// One entry a query.
-    pub counters: Vec<Counters>,
-}
-
-/// What a search notes besides its answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Notes {
-    /// Nothing.
-    Nothing,
-    /// The blocks that are read.
-    Blocks,
-    /// Everything, for a trace.
-    Events,
-}
-
-/// What all threads of one search share.
-pub(crate) struct Shared<'a> {
-    pub index: &'a Index,
-    pub params: &'a SearchParams,
-    pub queries: &'a Queries<'a>,
-    pub goal: Goal,
-    /// L, longer where a filter leaves few of the candidates.
-    pub list_size: usize,
-    /// Whether all allowed vertices are scored instead of following edges.
-    pub scans: bool,
-    pub cache: Option<Arc<Cache>>,
-    pub notes: Notes,
-    pub turns: Turns,
-}
-
-impl<'a> Shared<'a> {
-    pub fn new(index: &'a Index, params: &'a SearchParams, queries: &'a Queries<'a>, goal: Goal) -> Result<Self> {
-        let n = index.graph.layout.n_vertices;
-        params.check(n, goal)?;
-        queries.check(&index.graph.stored())?;
-        if params.entry == Entry::Navigation && index.navigation.is_none() {
-            let message = format!("entry \"navigation\": {} has no navigation graph", index.path.display());
-            return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
-        }
-        let Plan { list_size, scans } = match &params.allow {
-            Some(filter) => {
-                filter.check(index)?;
-                Plan::filtered(params.list_size, n, filter.n_allowed())
-            }
-            None => Plan { list_size: params.list_size, scans: false },
-        };
-        let (cache, notes, turns) = (index.cache(), Notes::Nothing, Turns::new(queries.n));
-        Ok(Shared { index, params, queries, goal, list_size, scans, cache, notes, turns })
-    }
-
-    /// The same search with notes.
-    pub fn noting(self, notes: Notes) -> Self {
-        Shared { notes, ..self }
-    }
+/// What one thread found.
+#[derive(Default)]
+struct Found {
+    answers: Answers<Counters>,
+    /// Blocks read, if they are noted.
+    blocks: Vec<u32>,
+    /// Events, if they are noted, and the end of each query's.
+    events: Vec<Event>,
+    event_ends: Vec<usize>,
 }
 
 impl Index {
@@ -142,28 +51,29 @@ impl Index {
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<SearchOutput> {
-        let shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?;
-        self.answer(&shared, interrupted).map(|(output, _)| output)
+        let search = Search::new(self, params, queries, Goal::Nearest(params.k))?;
+        search.nearest(interrupted).map(|(output, _)| output)
     }
 
-    /// The answers, and what each thread noted.
-    pub(super) fn answer(
+    /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
+    /// expansion.
+    pub fn search_traced(
         &self,
-        shared: &Shared<'_>,
+        queries: &Queries<'_>,
+        params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, Vec<Answers>)> {
-        let mut output = allocate(shared.queries.n, shared.params.k)?;
-        let parts = run(shared, shared.params.threads, shared.params.inflight, interrupted)?;
-        merge(&mut output, &parts);
-        output.vector_ids = self.vector_ids_of(&output.slots)?;
-        Ok((output, parts))
+    ) -> Result<(SearchOutput, Trace)> {
+        let mut search = Search::new(self, params, queries, Goal::Nearest(params.k))?;
+        search.shared.notes = Notes::Events;
+        let (output, parts) = search.nearest(interrupted)?;
+        Ok((output, gather_events(queries.n, &parts)))
     }
 
     /// Finds the vertices of each query whose score is at least as good as `radius` (in the user's metric: at most
     /// this squared distance, at least this cosine or product), sorted by (distance, slot).
     ///
-    /// L starts at `params.list_size` and doubles while more than half of the candidates are within the radius; k
-    /// plays no part.
+    /// L starts at `params.list_size` and doubles while more than half of the candidates are within the radius; k is
+    /// ignored.
     pub fn range_search(
         &self,
         queries: &Queries<'_>,
@@ -175,25 +85,34 @@ impl Index {
             return Err(Error::Input("radius: expected a number, got NaN".into()));
         }
         let goal = Goal::Within(self.graph.metric.largest_distance(radius));
-        let shared = Shared::new(self, params, queries, goal)?;
-        let mut output = gather(queries.n, run(&shared, params.threads, params.inflight, interrupted)?);
+        let parts = Search::new(self, params, queries, goal)?.run(interrupted)?;
+        let mut output = gather(queries.n, &parts);
         output.vector_ids = self.vector_ids_of(&output.slots)?;
         Ok(output)
     }
 
-    /// The blocks that a search reads, in no particular order, without the cache.
-    pub(super) fn blocks_read(
+    /// Caches the blocks that a search for `queries` reads most often (ties: the smaller block), at most `bytes` of
+    /// memory; 0 drops the cache. The training search itself uses no cache and counts in no statistics.
+    pub fn cache_from_queries(
         &self,
         queries: &Queries<'_>,
         params: &SearchParams,
+        bytes: usize,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<u32>> {
-        let mut shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?.noting(Notes::Blocks);
-        shared.cache = None;
-        Ok(run(&shared, params.threads, params.inflight, interrupted)?
-            .into_iter()
-            .flat_map(|answers| answers.blocks)
-            .collect())
+    ) -> Result<Arc<Cache>> {
+        let mut hottest: Vec<(u32, u32)> = Vec::new();
+        if Cache::blocks_in(bytes, &self.graph.layout) > 0 {
+            let mut search = Search::new(self, params, queries, Goal::Nearest(params.k))?;
+            (search.shared.cache, search.shared.notes) = (None, Notes::Blocks);
+            let mut counts: HashMap<u32, u32> = HashMap::new();
+            for block in search.run(interrupted)?.into_iter().flat_map(|found| found.blocks) {
+                *counts.entry(block).or_default() += 1;
+            }
+            hottest.extend(counts.into_iter().map(|(block, count)| (u32::MAX - count, block)));
+            hottest.sort_unstable();
+        }
+        let blocks: Vec<u32> = hottest.into_iter().map(|(_, block)| block).collect();
+        Ok(self.install(Cache::of_blocks(&self.graph, &self.storage, &blocks, bytes, interrupted)?))
     }
 
     fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
@@ -203,47 +122,136 @@ impl Index {
     }
 }
 
-/// Room for the answers, before any work is done for them.
-fn allocate(n_queries: usize, k: usize) -> Result<SearchOutput> {
-    let mut output = SearchOutput { k, ..SearchOutput::default() };
-    let too_many =
-        || Error::Config(format!("k: {n_queries} queries x {k} neighbours do not fit in memory; search in blocks"));
-    let n = n_queries.checked_mul(k).ok_or_else(too_many)?;
-    output.slots.try_reserve_exact(n).map_err(|_| too_many())?;
-    output.scores.try_reserve_exact(n).map_err(|_| too_many())?;
-    output.counters.try_reserve_exact(n_queries).map_err(|_| too_many())?;
-    output.slots.resize(n, -1);
-    output.scores.resize(n, f32::NAN);
-    output.counters.resize(n_queries, Counters::default());
-    Ok(output)
+impl<'a> Search<'a> {
+    fn new(index: &'a Index, params: &'a SearchParams, queries: &'a Queries<'a>, goal: Goal) -> Result<Self> {
+        let n = index.graph.layout.n_vertices;
+        params.check(n, goal)?;
+        queries.check(&index.graph.stored())?;
+        if params.entry == Entry::Navigation && index.navigation.is_none() {
+            let message = format!("entry \"navigation\": {} has no navigation graph", index.path.display());
+            return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
+        }
+        let plan = match &params.allow {
+            Some(filter) => {
+                filter.check(&index.path, &index.graph)?;
+                Plan::filtered(params.list_size, n, filter.n_allowed())
+            }
+            None => Plan { list_size: params.list_size, scans: false },
+        };
+        let Index { graph, codes, entries, navigation, .. } = index;
+        let (navigation, cache, notes) = (navigation.as_ref(), index.cache(), Notes::Nothing);
+        let shared = Shared { graph, codes, entries, navigation, params, queries, goal, plan, cache, notes };
+        Ok(Search { index, shared })
+    }
+
+    fn run(&self, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Found>> {
+        let SearchParams { threads, inflight, .. } = *self.shared.params;
+        run(self, self.shared.queries.n, threads, inflight, interrupted)
+    }
+
+    /// The answers, and what each thread found.
+    fn nearest(&self, interrupted: &mut dyn FnMut() -> bool) -> Result<(SearchOutput, Vec<Found>)> {
+        let mut output = Output::allocate(self.shared.queries.n, self.shared.params.k)?;
+        let parts = self.run(interrupted)?;
+        parts.iter().for_each(|part| output.scatter(&part.answers));
+        let vector_ids = self.index.vector_ids_of(&output.slots)?;
+        let Output { k, slots, scores, counters } = output;
+        Ok((SearchOutput { k, slots, vector_ids, scores, counters }, parts))
+    }
 }
 
-/// Puts every thread's answers in their rows.
-fn merge(output: &mut SearchOutput, parts: &[Answers]) {
-    for part in parts {
-        for (i, &query) in part.queries.iter().enumerate() {
-            let from = part.results_of(i);
-            let to = query * output.k..query * output.k + from.len();
-            output.slots[to.clone()].copy_from_slice(&part.slots[from.clone()]);
-            output.scores[to].copy_from_slice(&part.scores[from]);
-            output.counters[query] = part.counters[i];
+impl Task for Search<'_> {
+    type State = QueryState;
+    type Answers = Found;
+
+    fn idle(&self) -> &Mutex<Vec<Worker<QueryState>>> {
+        &self.index.idle
+    }
+
+    fn width(&self) -> usize {
+        self.shared.params.beam_width
+    }
+
+    fn slot_bytes(&self) -> usize {
+        self.shared.graph.layout.block_bytes()
+    }
+
+    fn start_engine(&self, slots: usize) -> Result<Box<dyn Engine>> {
+        self.index.storage.start(slots, self.slot_bytes())
+    }
+
+    fn admit(&self, state: &mut QueryState) {
+        if self.shared.params.deterministic {
+            state.forget_previous();
         }
     }
+
+    fn start(&self, state: &mut QueryState, i: usize) {
+        state.start(&self.shared, i);
+    }
+
+    fn advance<'a>(&self, state: &mut QueryState, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
+        state.advance(&self.shared, buffer)
+    }
+
+    fn submit(
+        &self,
+        state: &mut QueryState,
+        found: &mut Found,
+        mut queue: impl FnMut(usize, u64, usize) -> Result<()>,
+    ) -> Result<()> {
+        for read in state.take_reads() {
+            queue(read.buffer, self.shared.graph.layout.page_of(read.block), self.slot_bytes())?;
+            if self.shared.notes == Notes::Blocks {
+                found.blocks.push(read.block);
+            }
+        }
+        Ok(())
+    }
+
+    fn overlap<'a>(&self, state: &mut QueryState, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
+        state.overlap(&self.shared).map(|()| false)
+    }
+
+    fn arrive(&self, state: &mut QueryState, i: usize, bytes: &[u8]) -> Result<bool> {
+        state.arrive(&self.shared, i, bytes)
+    }
+
+    fn finish(&self, state: &mut QueryState, i: usize, times: Times, found: &mut Found) {
+        let (keys, counters) = state.finish(&self.shared);
+        let Times { latency_us, io_wait_us } = times;
+        found.answers.add(i, keys, self.shared.graph.metric, Counters { latency_us, io_wait_us, ..counters });
+        state.take_events(&self.shared, &mut found.events);
+        found.event_ends.push(found.events.len());
+    }
+
+    fn shrink(state: &mut QueryState) {
+        state.shrink();
+    }
 }
 
-/// Puts every thread's answers one after the other in the order of the queries.
-fn gather(n_queries: usize, parts: Vec<Answers>) -> RangeOutput {
-    let mut places = vec![(0, 0); n_queries];
-    for (thread, part) in parts.iter().enumerate() {
-        part.queries.iter().enumerate().for_each(|(i, &query)| places[query] = (thread, i));
-    }
+/// Puts the answers of all threads one after the other, in the order of the queries.
+fn gather(n_queries: usize, parts: &[Found]) -> RangeOutput {
     let mut output = RangeOutput { starts: vec![0], ..RangeOutput::default() };
-    for (thread, i) in places {
-        let (part, results) = (&parts[thread], parts[thread].results_of(i));
-        output.slots.extend_from_slice(&part.slots[results.clone()]);
-        output.scores.extend_from_slice(&part.scores[results]);
+    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
+        let answers = &parts[thread].answers;
+        let results = answers.results_of(i);
+        output.slots.extend_from_slice(&answers.slots[results.clone()]);
+        output.scores.extend_from_slice(&answers.scores[results]);
         output.starts.push(output.slots.len());
-        output.counters.push(part.counters[i]);
+        output.counters.push(answers.counters[i]);
     }
     output
+}
+
+/// The same for events.
+fn gather_events(n_queries: usize, parts: &[Found]) -> Trace {
+    let mut trace = Trace { starts: vec![0], events: Vec::new() };
+    for (thread, i) in places_of(n_queries, parts.iter().map(|part| &part.answers)) {
+        let part = &parts[thread];
+        let start = i.checked_sub(1).map_or(0, |before| part.event_ends[before]);
+        trace.events.extend_from_slice(&part.events[start..part.event_ends[i]]);
+        trace.starts.push(trace.events.len());
+    }
+    trace
 }

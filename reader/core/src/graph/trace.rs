@@ -1,17 +1,11 @@
-//! What a search did, event by event: [`Index::search_traced`].
+//! What a search did, event by event: [`super::Index::search_traced`].
 //!
 //! A query notes its events in the order in which they happen. Where `page` and `completion` take up the reads of a round
 //! as they arrive, what that leads to is sorted by slot, so that a trace repeats where the search does. Where nothing is traced each event costs a branch.
 
 use std::collections::HashMap;
 
-use super::answers::Answers;
-use super::index::Index;
-use super::params::{Policy, SearchParams};
-use super::results::Goal;
-use super::search::{Notes, SearchOutput, Shared};
-use crate::error::Result;
-use crate::search::Queries;
+use super::params::Policy;
 
 /// Stands for no slot: n is at most this, and slots are below n.
 pub const NO_SLOT: u32 = u32::MAX;
@@ -53,37 +47,6 @@ pub struct Trace {
     pub starts: Vec<usize>,
     /// In the order in which they happened, but for what happened when a round's reads arrived, in that of slots.
     pub events: Vec<Event>,
-}
-
-impl Index {
-    /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
-    /// expansion.
-    pub fn search_traced(
-        &self,
-        queries: &Queries<'_>,
-        params: &SearchParams,
-        interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<(SearchOutput, Trace)> {
-        let shared = Shared::new(self, params, queries, Goal::Nearest(params.k))?.noting(Notes::Events);
-        let (output, parts) = self.answer(&shared, interrupted)?;
-        Ok((output, gather(queries.n, &parts)))
-    }
-}
-
-/// Puts the events of all threads in the order of the queries.
-fn gather(n_queries: usize, parts: &[Answers]) -> Trace {
-    let mut places = vec![(0, 0); n_queries];
-    for (thread, part) in parts.iter().enumerate() {
-        part.queries.iter().enumerate().for_each(|(i, &query)| places[query] = (thread, i));
-    }
-    let mut trace = Trace { starts: vec![0], events: Vec::new() };
-    for (thread, i) in places {
-        let part = &parts[thread];
-        let start = i.checked_sub(1).map_or(0, |before| part.event_ends[before]);
-        trace.events.extend_from_slice(&part.events[start..part.event_ends[i]]);
-        trace.starts.push(trace.events.len());
-    }
-    trace
 }
 
 /// Appends the events of a query that ended. Whatever is expanded is measured, but maybe later: the distances of

@@ -2,8 +2,8 @@
 
 use super::navigation::NavigationSearch;
 use super::params::Entry;
-use super::results::{Goal, Results};
-use super::search::{Counters, Notes, Shared};
+use super::results::{Counters, Goal, Results};
+use super::shared::{Notes, Shared};
 use super::trace::{Event, EventKind};
 use crate::bytes::u32s;
 use crate::error::Result;
@@ -43,23 +43,23 @@ pub(super) struct Traversal {
 impl Traversal {
     /// Takes query `i` and finds where to start. `previous` are the results of the query before it, if known.
     pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) {
-        let (index, n) = (shared.index, shared.index.graph.layout.n_vertices as usize);
-        self.query.load(shared.queries, i, index.graph.metric);
+        let (entries, n) = (shared.entries, shared.graph.layout.n_vertices as usize);
+        self.query.load(shared.queries, i, shared.graph.metric);
         self.counters = Counters::default();
-        self.candidates.reset(shared.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
+        self.candidates.reset(shared.plan.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
         self.results.reset(shared.goal);
         self.expanded.reset();
         self.events = (shared.notes == Notes::Events).then(Vec::new);
-        (self.has_table, self.opening, self.is_flat) = (false, None, shared.scans);
-        if shared.scans {
+        (self.has_table, self.opening, self.is_flat) = (false, None, shared.plan.scans);
+        if shared.plan.scans {
             self.scan(shared);
             return;
         }
         match shared.params.entry {
-            Entry::Medoid => self.open(index.entries.medoid),
-            Entry::Centroids => self.open(index.entries.nearest(&self.query.floats)),
+            Entry::Medoid => self.open(entries.medoid),
+            Entry::Centroids => self.open(entries.nearest(&self.query.floats)),
             Entry::Navigation => self.navigate(shared),
-            Entry::Previous if previous.is_empty() => self.open(index.entries.nearest(&self.query.floats)),
+            Entry::Previous if previous.is_empty() => self.open(entries.nearest(&self.query.floats)),
             Entry::Previous => {
                 self.fill_table(shared);
                 self.neighbours.clear();
@@ -71,9 +71,9 @@ impl Traversal {
 
     /// Starts at the vertices that a search of the navigation graph ends with; their scores are known.
     fn navigate(&mut self, shared: &Shared<'_>) {
-        let Some(navigation) = &shared.index.navigation else { return };
+        let Some(navigation) = shared.navigation else { return };
         self.fill_table(shared);
-        let (codes, found) = (&shared.index.codes, &mut self.navigated);
+        let (codes, found) = (shared.codes, &mut self.navigated);
         self.counters.code_distances +=
             navigation.search(codes, &self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
         found.iter().for_each(|&key| self.candidates.insert(key));
@@ -101,7 +101,7 @@ impl Traversal {
         if self.has_table {
             return;
         }
-        shared.index.codes.fill_table(&self.query.floats, &mut self.table);
+        shared.codes.fill_table(&self.query.floats, &mut self.table);
         self.has_table = true;
         if let Some(slot) = self.opening.take() {
             let was_chosen = self.candidates.settled() > 0;
@@ -122,7 +122,7 @@ impl Traversal {
 
     /// Exact distance of a vertex that was read; it enters the results. To be called once a vertex.
     pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
-        let graph = &shared.index.graph;
+        let graph = shared.graph;
         let vector = graph.layout.vector(block, slot);
         let distance = exact::distance(&graph.stored(), &self.query, vector, &mut self.scratch);
         let key = key(distance, slot);
@@ -134,7 +134,7 @@ impl Traversal {
 
     /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates.
     pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
-        let (graph, codes) = (&shared.index.graph, &shared.index.codes);
+        let (graph, codes) = (shared.graph, shared.codes);
         let node = graph.layout.node(&graph.path, block, slot)?;
         *self.expanded.entry(slot) = 1;
         self.counters.expansions += 1;
@@ -156,14 +156,14 @@ impl Traversal {
 
     fn note_vertex(&mut self, shared: &Shared<'_>, kind: EventKind, slot: u32, distance: f32) {
         if let Some(events) = &mut self.events {
-            let (hop, block) = (self.counters.hops as u32, shared.index.graph.layout.block_of(slot));
+            let (hop, block) = (self.counters.hops as u32, shared.graph.layout.block_of(slot));
             events.push(Event { kind, hop, block, slot, distance });
         }
     }
 
     /// Scores the vertices in `neighbours` in one call and offers them to the candidates.
     fn offer(&mut self, shared: &Shared<'_>) {
-        shared.index.codes.score(&self.table, &self.neighbours, &mut self.scores);
+        shared.codes.score(&self.table, &self.neighbours, &mut self.scores);
         self.counters.code_distances += self.neighbours.len() as u64;
         for (&slot, &distance) in self.neighbours.iter().zip(&self.scores) {
             self.candidates.insert(key(distance, slot));

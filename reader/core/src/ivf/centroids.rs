@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cells::CellGraph;
-use crate::bytes::f32s;
+use crate::bytes::{f32s, u32s};
+use crate::codes::Codebook;
 use crate::error::{Error, Result};
-use crate::graph::codes::Codebook;
 use crate::memory::reserve;
 use crate::metric::Metric;
 use crate::pagefile::PageFile;
@@ -30,6 +29,44 @@ pub enum Codec {
     Sq8,
     /// PQ codes of what a vector has beyond the centroid of its list.
     Pq(Codebook),
+}
+
+/// A graph over the centroids: a row of neighbours each, filled up with the centroid's own number.
+#[derive(Debug)]
+pub struct CellGraph {
+    degree: usize,
+    /// Where a search starts.
+    pub entry: u32,
+    neighbours: Vec<u32>,
+}
+
+impl CellGraph {
+    /// Reads the graph, if the file has one.
+    fn read(file: &PageFile, checksums: &[u32], n_lists: u64) -> Result<Option<Self>> {
+        if !file.has_field("degree") {
+            return Ok(None);
+        }
+        let degree = file.field_in("degree", 1..=512)?;
+        let entry = file.field_in("entry", 0..=n_lists - 1)? as u32;
+        let raw = file.read_section(&file.section("neighbours", Some(4 * n_lists * degree))?, checksums)?;
+        let mut neighbours: Vec<u32> = reserve(&file.path, raw.len() / 4)?;
+        neighbours.extend(u32s(&raw));
+        if let Some(at) = neighbours.iter().position(|&cell| u64::from(cell) >= n_lists) {
+            let (place, want) = (format!("neighbour {at}"), format!("a list below {n_lists}"));
+            return Err(Error::corrupt(&file.path, place, want, neighbours[at]));
+        }
+        Ok(Some(CellGraph { degree: degree as usize, entry, neighbours }))
+    }
+
+    /// The lists that a list leads to.
+    pub fn neighbours(&self, cell: u32) -> &[u32] {
+        &self.neighbours[cell as usize * self.degree..][..self.degree]
+    }
+
+    /// Memory it takes.
+    fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.neighbours) as u64
+    }
 }
 
 /// An opened centroids.imx, whole: `4 * n_lists * dim` bytes, and 4 an edge of the graph.

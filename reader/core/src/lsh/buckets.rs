@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::functions::Functions;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::checksum;
 use crate::error::{Error, Result};
-use crate::lsh::functions::Functions;
 use crate::pagefile::{PAGE_BYTES, PageFile, Section};
 
 /// Bytes of a block's header.

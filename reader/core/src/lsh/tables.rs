@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use super::buckets::{Buckets, Pointer};
+use super::functions::Functions;
 use crate::bytes::u64_at;
 use crate::distance::prefetch_line;
 use crate::error::{Error, Result};
-use crate::lsh::buckets::{Buckets, Pointer};
-use crate::lsh::functions::Functions;
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile, Section};
 

@@ -1,10 +1,7 @@
 //! Queries as the caller gave them, and one of them prepared for an index.
 
-use crate::bytes::f32s;
-use crate::distance::half_to_f32;
 use crate::error::{Error, Result};
 use crate::metric::Metric;
-use crate::stored::Dtype;
 use crate::stored::Stored;
 
 /// Components of all queries, row after row.
@@ -98,16 +95,4 @@ impl Prepared {
             Metric::Ip => self.floats.push(0.0),
         }
     }
-}
-
-/// Components of a stored vector as floats; scaled types are not hashed.
-pub(crate) fn widen(stored: &Stored<'_>, vector: &[u8], out: &mut Vec<f32>) {
-    out.clear();
-    match stored.dtype {
-        Dtype::Float32 => out.extend(f32s(vector)),
-        Dtype::Float16 => out.extend(vector.as_chunks::<2>().0.iter().map(|&b| half_to_f32(u16::from_le_bytes(b)))),
-        Dtype::Int8 => out.extend(vector.iter().map(|&b| f32::from(b as i8))),
-        _ => out.extend(vector.iter().map(|&b| f32::from(b))),
-    }
-    out.truncate(stored.dim);
 }

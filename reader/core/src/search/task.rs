@@ -1,11 +1,26 @@
-//! What a thread that runs queries knows of a kind of index: the steps of one query, and who is next.
+//! What a thread that runs queries knows of a kind of index, and the thread itself: several queries in flight over one
+//! engine.
+//!
+//! The thread sleeps only when each of its queries waits for a read. Queries that are ready submit their reads, then do
+//! what can be done while these are in flight, and then completed reads are handled.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
-use super::worker::Worker;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// How often the caller is asked whether to go on.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(50);
+/// How long a thread with one query looks for finished reads before it sleeps: about as long as a read takes. Waking up
+/// takes a good part of that time again.
+const WATCH_FOR: Duration = Duration::from_micros(100);
+/// Workers that an index keeps for later calls.
+const MAX_IDLE: usize = 16;
+/// Query states that an idle worker keeps.
+const KEPT_LANES: usize = 16;
 
 /// What a query does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,9 +44,6 @@ pub(crate) trait Task: Sync {
     type State: Default + Send;
     /// What one thread found.
     type Answers: Default + Send;
-
-    /// Who is next.
-    fn turns(&self) -> &Turns;
 
     /// Workers that the index keeps for later calls.
     fn idle(&self) -> &Mutex<Vec<Worker<Self::State>>>;
@@ -91,11 +103,6 @@ impl Turns {
         Turns { n, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) }
     }
 
-    /// Number of queries.
-    pub fn n(&self) -> usize {
-        self.n
-    }
-
     /// The next query nobody took yet.
     pub fn take(&self) -> Option<usize> {
         if self.stopped.load(Ordering::Relaxed) {
@@ -108,4 +115,225 @@ impl Turns {
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
+}
+
+/// Buffers, engine and query states of one thread, kept between calls.
+pub struct Worker<S> {
+    engine: Box<dyn Engine>,
+    lanes: Vec<Lane<S>>,
+    width: usize,
+    /// A ring belongs to the thread and process that made it.
+    owner: (u32, ThreadId),
+}
+
+/// A place for one query in flight. Lane i owns buffers `i * width ..`.
+#[derive(Default)]
+struct Lane<S> {
+    state: S,
+    /// Index of its query; `None` when idle.
+    query: Option<usize>,
+    clock: Clock,
+}
+
+struct Clock {
+    started: Instant,
+    waiting: Instant,
+    io_wait: Duration,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let now = Instant::now();
+        Clock { started: now, waiting: now, io_wait: Duration::ZERO }
+    }
+}
+
+/// An error and the query it belongs to, or [`NO_QUERY`].
+pub(crate) type Failure = (usize, Error);
+
+/// Comes after every query.
+const NO_QUERY: usize = usize::MAX;
+
+/// Answers, or the first error of the thread.
+pub(crate) type Outcome<A> = std::result::Result<A, Failure>;
+
+/// Answers queries until none is left. `interrupted` is asked now and then; it is there on the calling thread only,
+/// whose worker is kept for its next call.
+pub(crate) fn search<T: Task>(
+    task: &T,
+    turns: &Turns,
+    lanes: usize,
+    interrupted: Option<&mut dyn FnMut() -> bool>,
+) -> Outcome<T::Answers> {
+    let mut worker = Worker::take(task, lanes).map_err(|e| {
+        turns.stop();
+        (0, e)
+    })?;
+    let mut answers = T::Answers::default();
+    let keep = interrupted.is_some();
+    let result = worker.run(task, turns, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
+    match result {
+        Ok(()) if keep => worker.give_back(task),
+        Ok(()) => {}
+        Err(error) => {
+            turns.stop();
+            return Err(error);
+        }
+    }
+    Ok(answers)
+}
+
+impl<S: Default> Worker<S> {
+    /// One that is idle and fits, or a new one.
+    fn take<T: Task<State = S>>(task: &T, lanes: usize) -> Result<Self> {
+        let owner = (std::process::id(), std::thread::current().id());
+        let (width, slot_bytes) = (task.width(), task.slot_bytes());
+        let slots = lanes * width;
+        let fits = |engine: &dyn Engine| engine.slots() >= slots && engine.slot_bytes() >= slot_bytes;
+        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = idle.iter().position(|w| w.owner == owner && fits(&*w.engine));
+        let kept = fitting.map(|i| idle.swap_remove(i));
+        drop(idle);
+        let mut worker = match kept {
+            Some(worker) => worker,
+            None => Worker { engine: task.start_engine(slots)?, lanes: Vec::new(), width, owner },
+        };
+        worker.width = width;
+        worker.lanes.resize_with(lanes.max(worker.lanes.len()), Lane::default);
+        worker.lanes.iter_mut().for_each(|lane| task.admit(&mut lane.state));
+        Ok(worker)
+    }
+
+    /// Keeps the worker for later calls of this thread, the newest ones first.
+    fn give_back<T: Task<State = S>>(mut self, task: &T) {
+        self.lanes.truncate(KEPT_LANES);
+        self.lanes.iter_mut().for_each(|lane| T::shrink(&mut lane.state));
+        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
+        idle.insert(0, self);
+        idle.truncate(MAX_IDLE);
+    }
+
+    fn run<T: Task<State = S>>(
+        &mut self,
+        task: &T,
+        turns: &Turns,
+        lanes: usize,
+        interrupted: &mut dyn FnMut() -> bool,
+        answers: &mut T::Answers,
+    ) -> std::result::Result<(), Failure> {
+        let mut asked = Instant::now();
+        let (mut ready, mut waiting, mut done) = ((0..lanes).collect::<Vec<_>>(), Vec::new(), Vec::new());
+        let mut active = lanes;
+        loop {
+            for i in std::mem::take(&mut ready) {
+                match self.proceed(task, turns, i, answers)? {
+                    Progress::Waits => waiting.push(i),
+                    Progress::Answered => ready.push(i),
+                    Progress::Idle => active -= 1,
+                }
+            }
+            for i in waiting.drain(..) {
+                let (first, engine, lane) = (i * self.width, &self.engine, &mut self.lanes[i]);
+                let overlapped = task.overlap(&mut lane.state, |b| engine.buffer(first + b));
+                if overlapped.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))? {
+                    lane.clock.io_wait += lane.clock.waiting.elapsed();
+                    ready.push(i);
+                }
+            }
+            if active == 0 {
+                return Ok(());
+            }
+            if asked.elapsed() >= INTERRUPT_EVERY {
+                if interrupted() {
+                    return Err((0, Error::Interrupted));
+                }
+                asked = Instant::now();
+            }
+            let must_wait = ready.is_empty() && !(lanes == 1 && self.watch(&mut done).map_err(of_no_query)?);
+            let finished = if must_wait { self.engine.reap(&mut done) } else { self.engine.poll(&mut done) };
+            finished.map_err(of_no_query)?;
+            for slot in done.drain(..) {
+                let i = slot / self.width;
+                if self.arrive(task, slot)? && !ready.contains(&i) {
+                    let clock = &mut self.lanes[i].clock;
+                    clock.io_wait += clock.waiting.elapsed();
+                    ready.push(i);
+                }
+            }
+        }
+    }
+
+    /// Looks for finished reads for a moment, so that a thread with one query need not be woken up; true if it found
+    /// some.
+    fn watch(&mut self, done: &mut Vec<usize>) -> Result<bool> {
+        if !self.engine.rewards_polling() {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        while done.is_empty() && began.elapsed() < WATCH_FOR {
+            std::hint::spin_loop();
+            self.engine.poll(done)?;
+        }
+        Ok(!done.is_empty())
+    }
+
+    /// Runs a ready lane until it waits for reads or has answered a query.
+    fn proceed<T: Task<State = S>>(
+        &mut self,
+        task: &T,
+        turns: &Turns,
+        index: usize,
+        answers: &mut T::Answers,
+    ) -> std::result::Result<Progress, Failure> {
+        let (first, engine, lane) = (index * self.width, &mut self.engine, &mut self.lanes[index]);
+        let query = match lane.query {
+            Some(query) => query,
+            None => {
+                let Some(query) = turns.take() else { return Ok(Progress::Idle) };
+                lane.query = Some(query);
+                lane.clock = Clock::default();
+                task.start(&mut lane.state, query);
+                query
+            }
+        };
+        match task.advance(&mut lane.state, |i| engine.buffer(first + i)).map_err(|e| (query, e))? {
+            Step::Wait => {
+                let queue = |buffer, unit, bytes| engine.queue_part(first + buffer, unit, bytes);
+                task.submit(&mut lane.state, answers, queue).map_err(|e| (query, e))?;
+                // At once: with all queries' reads in one submission the device is less evenly busy.
+                engine.flush().map_err(|e| (query, e))?;
+                lane.clock.waiting = Instant::now();
+                Ok(Progress::Waits)
+            }
+            Step::Done => {
+                let latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
+                let times = Times { latency_us, io_wait_us: lane.clock.io_wait.as_secs_f32() * 1e6 };
+                task.finish(&mut lane.state, query, times, answers);
+                lane.query = None;
+                Ok(Progress::Answered)
+            }
+        }
+    }
+
+    /// Takes a finished read; true if its query can go on.
+    fn arrive<T: Task<State = S>>(&mut self, task: &T, slot: usize) -> std::result::Result<bool, Failure> {
+        let lane = &mut self.lanes[slot / self.width];
+        let arrived = task.arrive(&mut lane.state, slot % self.width, self.engine.buffer(slot));
+        arrived.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))
+    }
+}
+
+/// What became of a lane.
+enum Progress {
+    /// Its reads are in flight.
+    Waits,
+    /// Its query is answered; it can take another.
+    Answered,
+    /// No query is left for it.
+    Idle,
+}
+
+/// An error of the engine, which belongs to no query.
+fn of_no_query(error: Error) -> Failure {
+    (NO_QUERY, error)
 }

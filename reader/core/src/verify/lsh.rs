@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::contents::check_ids;
+use super::ids::{check_ids, check_order};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::lsh::buckets::Pointer;
@@ -16,7 +16,6 @@ use crate::lsh::tables::POINTER_BYTES;
 use crate::lsh::{InMemory, LshIndex};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::search::queries::widen;
 
 /// Vectors hashed at a time; whole units of reading, as long as these are smaller.
 const VECTORS_AT_ONCE: u32 = 1 << 20;
@@ -37,7 +36,7 @@ pub fn check(path: &Path) -> Result<()> {
     let index = LshIndex::open(path, "pread", InMemory::default())?;
     let n = index.functions.n_vectors;
     check_ids(&index.ids, n, path)?;
-    super::check_order(&index.ids, n, path)?;
+    check_order(&index.ids, n, path)?;
     let vectors = PageFile::open(&index.vectors.path, b"VECT")?;
     let rows = index.vectors.rows_per_unit;
     let step = VECTORS_AT_ONCE.next_multiple_of(rows);
@@ -83,7 +82,7 @@ impl Expected {
         let lengths: Vec<f64> = functions.projections(table).map(length_of).collect();
         let per_length = PROJECTION_ERROR * functions.dim as f64 / functions.width;
         index.vectors.read_rows(file, slots.clone(), &mut |_, row| {
-            widen(&stored, row, &mut floats);
+            stored.widen(row, &mut floats);
             functions.project_table(table, &floats, &mut projected);
             let length = length_of(&floats);
             for (radius, of_radius) in self.addresses.iter_mut().enumerate() {

@@ -5,7 +5,8 @@
 //! Memory: 4 bytes a page, n / 8 bytes, and what opening the index takes; see `lsh` for hash tables and `ivf` for inverted
 //! lists.
 
-mod contents;
+mod graph;
+mod ids;
 mod ivf;
 mod lsh;
 
@@ -16,7 +17,6 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::ids::Ids;
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
@@ -47,7 +47,7 @@ pub fn verify(path: &Path) -> Vec<String> {
             damages.push(Error::corrupt(&file, "build_id", build_id, &manifest.build_id).to_string());
         }
         match manifest.kind {
-            Kind::Graph => contents::check(path, &mut damages),
+            Kind::Graph => graph::check(path, &mut damages),
             Kind::Lsh => damages.extend(lsh::check(path).err().map(|error| error.to_string())),
             Kind::Ivf => damages.extend(ivf::check(path).err().map(|error| error.to_string())),
         }
@@ -145,17 +145,4 @@ fn read_full(path: &Path, file: &mut File, chunk: &mut [u8]) -> Result<usize> {
         }
     }
     Ok(n)
-}
-
-/// Slots are in the order of vector ids.
-fn check_order(ids: &Ids, n: u32, path: &Path) -> Result<()> {
-    for start in (0..n).step_by(65536) {
-        let slots: Vec<u32> = (start..n.min(start.saturating_add(65536))).collect();
-        let found = ids.vector_ids(&slots)?;
-        if let Some((&slot, &id)) = slots.iter().zip(&found).find(|(slot, id)| slot != id) {
-            let place = format!("vector id of slot {slot}");
-            return Err(Error::corrupt(&path.join("ids.imx"), place, slot, id));
-        }
-    }
-    Ok(())
 }

@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
+use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Four rows of one panel take 8 of 16 registers for sums.
 const ROWS: usize = 4;

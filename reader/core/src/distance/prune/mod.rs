@@ -6,24 +6,21 @@
 //! of a register, and no lanes of a register are ever added.
 
 mod bytes;
+mod chosen;
 mod floats;
-mod long;
 
 use std::cell::RefCell;
 
 use super::gather::{prefetch_row, rows_ahead};
 use super::{block, kernels};
-use bytes::Bytes;
+use bytes::{Bytes, LongBytes};
+use chosen::{Chosen, MAX_BATCH};
 use floats::{Floats, Halves};
-use long::LongBytes;
 
 /// Marks a candidate that was chosen, where the distance to the nearest chosen one stands.
 const CHOSEN: f32 = -1.0;
 /// Growth of the slack between rounds, DiskANN's value: with alpha = 1.2 there are two rounds, 1.0 and 1.2.
 const SLACK_STEP: f32 = 1.2;
-/// Rows compared together, at most.
-const MAX_BATCH: usize = block::MAX_ROWS;
-
 /// Rows of a matrix that candidates name.
 #[derive(Clone, Copy)]
 pub struct Rows<T> {
@@ -31,30 +28,6 @@ pub struct Rows<T> {
     pub vectors: *const T,
     /// Components of a row.
     pub dim: usize,
-}
-
-/// The rows chosen in a round, and some candidates to be compared with them.
-trait Chosen {
-    /// Type of a component.
-    type Component: Copy;
-
-    /// Forgets what was chosen, and readies itself for rows of `dim` components.
-    fn begin(&mut self, dim: usize);
-
-    /// Candidates compared together, at most `MAX_BATCH`.
-    fn batch(&self) -> usize;
-
-    /// Takes a row as candidate `i` of the batch.
-    unsafe fn load(&mut self, i: usize, row: *const Self::Component);
-
-    /// Squared distances of the first candidates of the batch to the nearest chosen row; infinite where there is none.
-    unsafe fn nearest(&mut self, least: &mut [f32]);
-
-    /// Squared distance of two candidates of the batch.
-    unsafe fn between(&self, i: usize, j: usize) -> f32;
-
-    /// Adds candidate `i` of the batch to what is chosen.
-    unsafe fn choose(&mut self, i: usize);
 }
 
 /// How a prune chooses.

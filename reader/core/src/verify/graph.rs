@@ -1,21 +1,17 @@
-//! What checksums cannot tell: whether the numbers in sound bytes mean something.
+//! What checksums cannot tell of a graph: whether degrees, neighbours and ids mean something.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use super::ids::check_ids;
 use crate::bytes::u32s;
 use crate::error::{Error, Result};
 use crate::graph::Index;
 use crate::graph::file::Graph;
 use crate::graph::navigation::Navigation;
-use crate::ids::{Ids, UserId};
 use crate::manifest::NAVIGATION_FILE;
-use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;
-
-/// Slots looked up at a time.
-const BATCH: u32 = 65536;
 
 /// Opens the index, which checks codes, entries and navigation graph but for repetitions, then walks graph and ids.
 pub fn check(path: &Path, damages: &mut Vec<String>) {
@@ -70,45 +66,5 @@ fn check_distinct(path: &Path, neighbours: &mut [u32], place: impl FnOnce() -> S
     match neighbours.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(Error::corrupt(path, place(), "distinct neighbours", format!("{} twice", pair[0]))),
         None => Ok(()),
-    }
-}
-
-/// Vector ids are a permutation; user ids can be read and fill their section.
-pub fn check_ids(ids: &Ids, n: u32, path: &Path) -> Result<()> {
-    let path = path.join("ids.imx");
-    let words = (n as usize).div_ceil(64);
-    let mut seen: Vec<u64> = reserve(&path, words)?;
-    seen.resize(words, 0);
-    let mut content_bytes = 0u64;
-    let mut first = 0u32;
-    while first < n {
-        let end = n.min(first.saturating_add(BATCH));
-        let slots: Vec<u32> = (first..end).collect();
-        for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
-            let (word, bit) = (&mut seen[id as usize / 64], 1u64 << (id % 64));
-            if *word & bit != 0 {
-                return Err(Error::corrupt(
-                    &path,
-                    format!("vector id of slot {slot}"),
-                    "a permutation",
-                    format!("{id} twice"),
-                ));
-            }
-            *word |= bit;
-        }
-        for id in ids.user_ids(&slots)? {
-            content_bytes += match id {
-                UserId::String(text) => text.len() as u64,
-                UserId::Binary(bytes) => bytes.len() as u64,
-                _ => 0,
-            };
-        }
-        first = end;
-    }
-    match ids.content_bytes() {
-        Some(want) if want != content_bytes => {
-            Err(Error::corrupt(&path, "section \"offsets\"", format!("ids of {want} bytes in all"), content_bytes))
-        }
-        _ => Ok(()),
     }
 }

@@ -1,12 +1,49 @@
-//! How a filtered search finds its candidates: by the codes of all allowed vertices, or along edges.
+//! What all queries of one search share: the parts of the index that they read, what is asked for, and how candidates of
+//! a filtered search are found.
+
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::entries::Entries;
+use super::file::Graph;
+use super::navigation::Navigation;
+use super::params::SearchParams;
+use super::results::Goal;
+use crate::codes::Codes;
+use crate::search::Queries;
 
 /// Code distances computed in the time that one page read costs. In slot order one takes 7 to 15 nanoseconds (16 to 32
 /// bytes a code); a read, with the work on its page and its share of a device of 85,000 reads a second, 10 to 20
 /// microseconds.
 const CODE_DISTANCES_PER_PAGE: u64 = 1024;
 
+/// What a search notes besides its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notes {
+    /// Nothing.
+    Nothing,
+    /// The blocks that are read.
+    Blocks,
+    /// Everything, for a trace.
+    Events,
+}
+
+/// What all queries of one search share.
+pub(super) struct Shared<'a> {
+    pub graph: &'a Graph,
+    pub codes: &'a Codes,
+    pub entries: &'a Entries,
+    pub navigation: Option<&'a Navigation>,
+    pub params: &'a SearchParams,
+    pub queries: &'a Queries<'a>,
+    pub goal: Goal,
+    pub plan: Plan,
+    pub cache: Option<Arc<Cache>>,
+    pub notes: Notes,
+}
+
 /// What is decided before a search with a filter.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     /// L, longer where a filter leaves few of the candidates.
     pub list_size: usize,
