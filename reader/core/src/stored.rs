@@ -2,7 +2,9 @@
 
 use crate::bytes::f32s;
 use crate::distance::half_to_f32;
+use crate::error::{Error, Result};
 use crate::metric::Metric;
+use crate::pagefile::PageFile;
 
 /// How a component of a stored vector is represented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +24,10 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    const NAMES: [(Dtype, &'static str); 6] = [
+    /// Number of component types.
+    pub(crate) const COUNT: usize = 6;
+
+    const NAMES: [(Dtype, &'static str); Self::COUNT] = [
         (Dtype::Float32, "float32"),
         (Dtype::Float16, "float16"),
         (Dtype::Uint8, "uint8"),
@@ -76,6 +81,24 @@ pub struct Stored<'a> {
     pub vector_bytes: usize,
     /// `min[dim]` then `step[dim]` of scaled types; else empty.
     pub scale: &'a [f32],
+}
+
+/// Metric, component type (one of the first `n_dtypes`) and largest norm, which each file of vectors says in its header.
+pub(crate) fn read_space(file: &PageFile, n_dtypes: usize) -> Result<(Metric, Dtype, f64)> {
+    let path = &file.path;
+    let code = file.field("metric")?;
+    let metric = Metric::from_field(code)
+        .ok_or_else(|| Error::corrupt(path, "field \"metric\"", "1 l2, 2 ip or 3 cosine", code))?;
+    let code = file.field_in("dtype", 1..=n_dtypes as u64)?;
+    let is_integer = |dtype| matches!(dtype, Dtype::Uint8 | Dtype::Int8);
+    let dtype = Dtype::from_field(code)
+        .filter(|&dtype| metric == Metric::L2 || !is_integer(dtype))
+        .ok_or_else(|| Error::corrupt(path, "field \"dtype\"", format!("floats under {}", metric.name()), code))?;
+    let max_norm = f64::from_bits(file.field("max_norm")?);
+    if !max_norm.is_finite() || max_norm < 0.0 {
+        return Err(Error::corrupt(path, "field \"max_norm\"", "a finite norm", max_norm));
+    }
+    Ok((metric, dtype, max_norm))
 }
 
 impl Stored<'_> {

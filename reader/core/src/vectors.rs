@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::file_id::FileId;
 use crate::memory::Region;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
-use crate::stored::Dtype;
-use crate::stored::Stored;
+use crate::stored::{Dtype, Stored, read_space};
 
 /// Pages read at a time while vectors are loaded.
 const PAGES_AT_ONCE: u64 = 256;
@@ -46,21 +45,9 @@ impl Vectors {
     /// Opens the file and checks every field; reads all vectors if they are to be kept in memory.
     pub fn open(path: &Path, in_memory: bool) -> Result<Self> {
         let file = PageFile::open(path, b"VECT")?;
-        let metric_code = file.field("metric")?;
-        let metric = Metric::from_field(metric_code)
-            .ok_or_else(|| Error::corrupt(path, "field \"metric\"", "1 l2, 2 ip or 3 cosine", metric_code))?;
+        let (metric, dtype, max_norm) = read_space(&file, 4)?;
         let n = file.field_in("n_vectors", 1..=u64::from(u32::MAX))?;
         let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=u64::from(u32::MAX))?;
-        let dtype_code = file.field_in("dtype", 1..=4)?;
-        let dtype = Dtype::from_field(dtype_code)
-            .filter(|dtype| metric == Metric::L2 || !matches!(dtype, Dtype::Uint8 | Dtype::Int8))
-            .ok_or_else(|| {
-                Error::corrupt(path, "field \"dtype\"", format!("floats under {}", metric.name()), dtype_code)
-            })?;
-        let max_norm = f64::from_bits(file.field("max_norm")?);
-        if !max_norm.is_finite() || max_norm < 0.0 {
-            return Err(Error::corrupt(path, "field \"max_norm\"", "a finite norm", max_norm));
-        }
         let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
         let (rows_per_page, pages_per_row) =
             (PAGE_BYTES as u64 / vector_bytes, vector_bytes.div_ceil(PAGE_BYTES as u64));

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::file_id::FileId;
 use crate::metric::Metric;
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
-use crate::stored::{Dtype, Stored};
+use crate::stored::{Dtype, Stored, read_space};
 
 /// Where nodes are and how they are laid out.
 ///
@@ -123,23 +123,8 @@ impl Graph {
     /// Opens the file and checks every field against the size of its section.
     pub fn open(path: &Path) -> Result<Self> {
         let file = PageFile::open(path, b"GRPH")?;
-        let metric_code = file.field("metric")?;
-        let metric = Metric::from_field(metric_code)
-            .ok_or_else(|| Error::corrupt(path, "field \"metric\"", "1 l2, 2 ip or 3 cosine", metric_code))?;
-        let layout = read_layout(&file)?;
-        let is_integer = matches!(layout.dtype, Dtype::Uint8 | Dtype::Int8);
-        if metric != Metric::L2 && is_integer {
-            return Err(Error::corrupt(
-                path,
-                "field \"dtype\"",
-                format!("floats under {}", metric.name()),
-                layout.dtype.name(),
-            ));
-        }
-        let max_norm = f64::from_bits(file.field("max_norm")?);
-        if !max_norm.is_finite() || max_norm < 0.0 || (metric == Metric::Ip && layout.dim < 2) {
-            return Err(Error::corrupt(path, "field \"max_norm\"", "a finite norm", max_norm));
-        }
+        let (metric, dtype, max_norm) = read_space(&file, Dtype::COUNT)?;
+        let layout = read_layout(&file, metric, dtype)?;
         let checksums = file.load_checksums()?;
         let mut scale = Vec::new();
         if layout.dtype.is_scaled() {
@@ -195,13 +180,9 @@ impl Graph {
     }
 }
 
-fn read_layout(file: &PageFile) -> Result<Layout> {
-    let path = &file.path;
+fn read_layout(file: &PageFile, metric: Metric, dtype: Dtype) -> Result<Layout> {
     let n = file.field_in("n_vertices", 1..=u64::from(u32::MAX))?;
-    let dim = file.field_in("dim", 1..=u64::from(u32::MAX))?;
-    let dtype_code = file.field("dtype")?;
-    let dtype =
-        Dtype::from_field(dtype_code).ok_or_else(|| Error::corrupt(path, "field \"dtype\"", "1 .. 6", dtype_code))?;
+    let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=u64::from(u32::MAX))?;
     let max_degree = file.field_in("max_degree", 1..=512)?;
     let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
     let node_bytes = vector_bytes + 4 + 4 * max_degree;

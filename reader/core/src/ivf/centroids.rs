@@ -8,8 +8,7 @@ use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::metric::Metric;
 use crate::pagefile::PageFile;
-use crate::stored::Dtype;
-use crate::stored::Stored;
+use crate::stored::{Dtype, Stored, read_space};
 
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
@@ -105,21 +104,9 @@ impl Centroids {
     /// Reads the whole file and checks every page and value.
     pub fn open(path: &Path) -> Result<Self> {
         let file = PageFile::open(path, b"CENT")?;
-        let metric_code = file.field_in("metric", 1..=3)?;
-        let metric = Metric::from_field(metric_code)
-            .ok_or_else(|| Error::corrupt(path, "field \"metric\"", "1 l2, 2 ip or 3 cosine", metric_code))?;
+        let (metric, dtype, _) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
-        let dtype_code = file.field_in("dtype", 1..=4)?;
-        let dtype = Dtype::from_field(dtype_code)
-            .filter(|dtype| metric == Metric::L2 || !matches!(dtype, Dtype::Uint8 | Dtype::Int8))
-            .ok_or_else(|| {
-                Error::corrupt(path, "field \"dtype\"", format!("floats under {}", metric.name()), dtype_code)
-            })?;
-        let max_norm = f64::from_bits(file.field("max_norm")?);
-        if !max_norm.is_finite() || max_norm < 0.0 {
-            return Err(Error::corrupt(path, "field \"max_norm\"", "a finite norm", max_norm));
-        }
         let checksums = file.load_checksums()?;
         let (codec, row_bytes) = match file.field_in("codec", 0..=2)? {
             0 => (Codec::Flat, dim * dtype.bytes()),
