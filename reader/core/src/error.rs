@@ -18,7 +18,7 @@ pub enum Error {
     /// Written in a format version newer than this reader knows.
     #[error("{0}")]
     TooNew(String),
-    /// Not a file of ours.
+    /// Not a file of indexmill.
     #[error("{0}")]
     Foreign(String),
     /// A parameter is wrong.
@@ -42,7 +42,7 @@ pub enum Error {
     Interrupted,
 }
 
-/// What to do after a refused action.
+/// Advice after a refused action.
 fn advice(action: &str) -> &'static str {
     if action.starts_with("open") || action.starts_with("read") || action.starts_with("look") {
         "check that the file is there and readable"

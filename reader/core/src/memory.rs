@@ -1,4 +1,4 @@
-//! Large allocations, whose size comes from a file.
+//! Large allocations, with sizes that come from files.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ops::{Deref, DerefMut};
@@ -20,12 +20,13 @@ pub fn reserve<T>(path: &Path, capacity: usize) -> Result<Vec<T>> {
     Ok(vec)
 }
 
-/// The error for memory that is not to be had.
+/// The error for memory that the system refuses.
 fn refused(path: &Path, bytes: usize) -> Error {
-    Error::Config(format!("{}: {bytes} bytes of memory were refused; use a machine with more", path.display()))
+    Error::Config(format!("{}: the system refused {bytes} bytes of memory; use a machine with more", path.display()))
 }
 
-/// Codes are read at random: with 4 KiB pages each look-up would miss the translation cache, too.
+/// Asks for huge pages: codes are read at random, and with 4 KiB pages each look-up would also miss the translation
+/// cache.
 ///
 /// # Safety
 /// The caller owns `bytes` bytes from `start` on.
@@ -41,7 +42,8 @@ unsafe fn ask_for_huge_pages(start: *mut u8, bytes: usize) {
     }
 }
 
-/// Zeroed bytes, in huge pages where they are many and the system has such.
+/// Zeroed bytes that begin at a page, so that rows and blocks lie on as few cache lines as in their file. Large regions
+/// are in huge pages where the system has them.
 pub struct Region {
     start: *mut u8,
     layout: Layout,

@@ -231,7 +231,7 @@ impl PageFile {
         found.ok_or_else(|| Error::corrupt(&self.path, format!("field {name:?} in the header"), "a value", "none"))
     }
 
-    /// Whether there is such a field: later versions add some.
+    /// Whether there is such a field; later versions of the format add some.
     pub fn has_field(&self, name: &str) -> bool {
         self.header.fields.iter().any(|(known, _)| known == name)
     }
@@ -247,7 +247,7 @@ impl PageFile {
         Ok(value)
     }
 
-    /// A section whose payload must be `payload` bytes long (any length if `None`).
+    /// A section, which must be `payload` bytes long (any length if `None`).
     pub fn section(&self, name: &str, payload: Option<u64>) -> Result<Section> {
         let place = || format!("section {name:?} in the header");
         let Some(section) = self.header.sections.iter().find(|s| s.name == name) else {
@@ -293,7 +293,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// Reads a whole section into memory that begins at a page, and checks every page of it; padding to a page comes along.
+    /// Reads a whole section with its padding into a [`Region`], and checks every page of it.
     pub(crate) fn load_section(&self, section: &Section, checksums: &[u32]) -> Result<Region> {
         let mut region = Region::new(&self.path, (section.pages as usize).saturating_mul(PAGE_BYTES))?;
         self.read_pages(section.first_page, checksums, &mut region)?;

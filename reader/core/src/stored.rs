@@ -1,4 +1,4 @@
-//! What the bytes of a stored vector mean, whatever file they are in.
+//! What the bytes of a stored vector mean, in any file.
 
 use crate::bytes::f32s;
 use crate::distance::half_to_f32;

@@ -80,7 +80,7 @@ impl Vectors {
         Ok(vectors)
     }
 
-    /// Reads and checks all pages; their checksums are not needed any more.
+    /// Reads and checks all pages, after which their checksums are dropped.
     fn load(&mut self, file: &PageFile) -> Result<()> {
         let mut rows = Region::new(&self.path, self.n_vectors as usize * self.vector_bytes)?;
         self.read_rows(file, 0..self.n_vectors, &mut |slot, row| {
@@ -91,7 +91,7 @@ impl Vectors {
         Ok(())
     }
 
-    /// Hands over the vectors of `slots`, whose first is the first of its unit, from checked pages.
+    /// Calls `take` with the vectors of `slots` from checked pages. The first slot must be the first of its unit.
     pub(crate) fn read_rows(
         &self,
         file: &PageFile,

@@ -28,8 +28,8 @@ pub fn verify(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Searches a directory whose checksums, digests and sizes all fit: what is wrong with it reaches the decoders and
-/// the search itself.
+/// Searches a directory in which all checksums, digests and sizes fit, so that other faults reach the decoders and the
+/// search.
 pub fn search(data: &[u8]) -> Result<()> {
     let Some((call, parts)) = data.split_first_chunk::<7>() else {
         return Err(Error::Input("an input shorter than its parameters".into()));

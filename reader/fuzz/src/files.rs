@@ -31,7 +31,7 @@ pub fn manifest(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Opens graph.imx, checks every block and takes every node apart.
+/// Opens graph.imx, checks every block and parses every node.
 pub fn graph(data: &[u8]) -> Result<()> {
     let (_scratch, path) = write_page_file("graph.imx", data);
     let graph = named(&path, Graph::open(&path))?;

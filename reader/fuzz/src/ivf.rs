@@ -20,7 +20,7 @@ pub fn centroids(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Verifies and searches a directory whose checksums, digests and sizes all fit: what is wrong with it reaches the
+/// Verifies and searches a directory in which all checksums, digests and sizes fit, so that other faults reach the
 /// search.
 pub fn ivf(data: &[u8]) -> Result<()> {
     let Some((&[k, nprobe, rerank, inflight, seed], parts)) = data.split_first_chunk::<5>() else {

@@ -50,8 +50,8 @@ pub fn vectors(data: &[u8]) -> Result<()> {
     outcome
 }
 
-/// Verifies and searches a directory whose checksums, digests and sizes all fit, but for those of blocks: what is wrong
-/// with it reaches the search.
+/// Verifies and searches a directory in which all checksums (except those of blocks), digests and sizes fit, so that
+/// other faults reach the search.
 pub fn lsh(data: &[u8]) -> Result<()> {
     let Some((&[k, candidates, probes, inflight, seed], parts)) = data.split_first_chunk::<5>() else {
         return Err(Error::Input("an input shorter than its parameters".into()));

@@ -80,7 +80,7 @@ macro_rules! float_kernel {
     };
 }
 
-/// The floats of the lanes that are set, zero in others, whose memory is not read.
+/// The floats of the lanes that are set; the others are zero, and their memory is not read.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn floats(lanes: __mmask16, from: *const f32) -> __m512 {

@@ -3,7 +3,7 @@
 //! An engine belongs to one search thread, owns the buffers that are read into and has one buffer for each read that
 //! may be in flight. A completed read has all of its bytes: short reads are continued, and interrupted ones repeated.
 //! Anything else is an error that names file and page. Dropping an engine waits for the reads in flight. After an error
-//! an engine is good for being dropped only.
+//! an engine can only be dropped.
 
 use crate::error::Result;
 
@@ -31,11 +31,11 @@ pub(crate) trait Engine: Send {
     /// is one unless nothing is in flight.
     fn reap(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
-    /// Starts everything that was queued and appends the slots of finished reads to `done`; never blocks for a
-    /// device (but a synchronous engine, which knows no other way), and makes no system call where there is nothing to do.
+    /// Starts everything that was queued and appends the slots of finished reads to `done`; makes no system call where
+    /// there is nothing to do, and never blocks for a device, unless the engine is synchronous.
     fn poll(&mut self, done: &mut Vec<usize>) -> Result<()>;
 
-    /// Whether a thread that has nothing else to do learns of a finished read sooner by polling than by being woken up.
+    /// Whether an idle thread learns of a finished read sooner by polling than by being woken up.
     fn rewards_polling(&self) -> bool {
         false
     }
@@ -44,7 +44,7 @@ pub(crate) trait Engine: Send {
     fn buffer(&self, slot: usize) -> &[u8];
 }
 
-/// Appends the slots of good reads to `done`; gives the first error once all are taken.
+/// Appends the slots of successful reads to `done`; returns the first error after taking all.
 pub fn take_all(
     finished: impl Iterator<Item = (usize, Result<()>)>,
     flights: &mut Flights,
@@ -61,9 +61,9 @@ pub fn take_all(
     first
 }
 
-/// Which buffers belong to a read in flight: the device writes into those, so nobody else may touch them.
+/// The buffers with a read in flight: the device writes into them, so nothing else may touch them.
 ///
-/// One flag a buffer. Asking for a buffer in a wrong state is a bug of the caller's, and ends in a panic.
+/// Asking for a buffer in a wrong state is a bug of the caller, and panics.
 pub struct Flights {
     flying: Vec<bool>,
     count: usize,

@@ -1,10 +1,10 @@
-//! A map of a whole file that is read without ever touching its pages from here.
+//! A map of a whole file, read without ever touching its pages.
 //!
-//! Touching a mapped page whose file was truncated, or whose device fails, kills the process with SIGBUS. So the
-//! kernel does the touching: process_vm_readv on this process itself faults the page in as a load would, holds it,
+//! Touching a mapped page after its file was truncated or its device failed kills the process with SIGBUS. So the
+//! kernel touches the page: process_vm_readv on this process itself faults the page in as a load would, holds it,
 //! copies from it, and answers EFAULT where the load would have been fatal. (MADV_POPULATE_READ before a load would
-//! leave a gap between the two.) What remains: a file cut inside a page reads as zeros to the end of that page, which
-//! the page's checksum finds.
+//! leave a gap between the two.) One case remains: a file that was cut inside a page reads as zeros to the end of that
+//! page, which its checksum finds.
 
 use std::fs::File;
 use std::io;
@@ -13,11 +13,11 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// See the module's head.
+/// A map of a file; see the module's documentation.
 pub struct Mapping {
     start: *mut libc::c_void,
     bytes: usize,
-    /// For its size, once a read failed.
+    /// Asked for its size after a read failed.
     file: File,
 }
 

@@ -32,7 +32,7 @@ impl Storage {
         self.engine.start(&self.file, slots, slot_bytes)
     }
 
-    /// What differs from the best way of reading, and why; searches may add to it.
+    /// Why reading is not as fast as it could be, if so; a search may add reasons.
     pub fn note(&self) -> Option<String> {
         let notes: Vec<String> = self.engine.notes().chain(self.file.buffered_because.clone()).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
@@ -56,7 +56,7 @@ impl<T> Source<T> {
         }
     }
 
-    /// See [`Storage::note`]; there is none of what is in memory.
+    /// See [`Storage::note`]; memory needs no note.
     pub fn note(&self) -> Option<String> {
         match self {
             Source::Memory(_) => None,

@@ -1,4 +1,4 @@
-//! Reads answered one after the other, by the thread that asks, when they are flushed.
+//! A synchronous engine: the calling thread reads one block after the other when it flushes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub trait Fill: Send + Sync {
     fn fill(&self, unit: u64, block: &mut [u8]) -> Result<()>;
 }
 
-/// See the module's head.
+/// An engine that reads when it is flushed.
 pub struct Synchronous<S> {
     source: S,
     buffers: Buffers,
@@ -49,7 +49,7 @@ impl<S: Fill> Engine for Synchronous<S> {
     fn flush(&mut self) -> Result<()> {
         for (slot, unit, bytes) in self.queued.drain(..) {
             let address = self.buffers.address(slot);
-            // SAFETY: initialised memory of this buffer alone; it is in flight, so nobody else touches it.
+            // SAFETY: initialised memory of this buffer alone; it is in flight, so nothing else touches it.
             let block = unsafe { std::slice::from_raw_parts_mut(address, bytes) };
             self.finished.push((slot, self.source.fill(unit, block)));
         }

@@ -1,4 +1,4 @@
-//! Blocks of hot vertices kept in memory, within a byte limit, chosen once and shared by all searches.
+//! A cache of the blocks of hot vertices: chosen once, within a byte limit, and shared by all searches.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,7 +31,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The blocks that a breadth-first walk from `entries` meets first, at most `bytes` of memory.
+    /// Caches the blocks that a breadth-first walk from `entries` meets first, in at most `bytes` of memory.
     pub(super) fn around(
         graph: &Graph,
         storage: &Storage,
@@ -56,7 +56,7 @@ impl Cache {
         Ok(loader.finish())
     }
 
-    /// The first of `blocks`, at most `bytes` of memory.
+    /// Caches the first of `blocks`, in at most `bytes` of memory.
     pub(super) fn of_blocks(
         graph: &Graph,
         storage: &Storage,
@@ -105,7 +105,7 @@ struct Loader<'a> {
     graph: &'a Graph,
     storage: &'a Storage,
     limit: usize,
-    /// Blocks that are there, and where in `pages`, counted in blocks.
+    /// Loaded blocks, and their places in `pages`, counted in blocks.
     places: HashMap<u32, u32>,
     pages: Vec<AlignedPage>,
     engine: Option<Box<dyn Engine>>,
@@ -117,13 +117,13 @@ impl<'a> Loader<'a> {
         Ok(Loader { graph, storage, limit, places: HashMap::new(), pages, engine: None })
     }
 
-    /// A block that is there.
+    /// A loaded block.
     fn content(&self, block: u32) -> Option<&[u8]> {
         let (place, n) = (*self.places.get(&block)? as usize, self.graph.layout.pages_per_block as usize);
         Some(as_bytes(&self.pages[place * n..][..n]))
     }
 
-    /// Loads the blocks that are not there yet, in order, as far as there is room.
+    /// Loads the missing ones of `blocks`, in order, until the limit is reached.
     fn load(&mut self, blocks: impl Iterator<Item = u32>, interrupted: &mut dyn FnMut() -> bool) -> Result<()> {
         let mut wanted = Vec::new();
         let mut new = HashSet::new();
@@ -163,7 +163,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// The blocks, to be searched.
+    /// The loaded blocks as a cache.
     fn finish(mut self) -> Cache {
         let mut places: Vec<(u32, u32)> = self.places.into_iter().collect();
         places.sort_unstable();

@@ -45,7 +45,7 @@ impl Entries {
         Ok(Entries { build_id, dim: dim as usize, medoid: medoid as u32, centroids, vertices })
     }
 
-    /// The same vertices where slot s has become `slots[s]`.
+    /// The same vertices after slot s became `slots[s]`.
     pub(crate) fn remapped(&self, slots: &[u32]) -> Self {
         let new = |slot: u32| slots[slot as usize];
         let vertices = self.vertices.iter().map(|&slot| new(slot)).collect();

@@ -105,7 +105,7 @@ pub struct Graph {
     pub path: PathBuf,
     /// First bytes of the build id.
     pub build_id: [u8; 16],
-    /// The file that header, checksums and scale are of.
+    /// Identity of the file.
     pub(crate) file_id: FileId,
     /// Where nodes are.
     pub layout: Layout,
@@ -115,7 +115,7 @@ pub struct Graph {
     pub max_norm: f64,
     /// `min[dim]` then `step[dim]` of scaled types; else empty.
     pub scale: Vec<f32>,
-    /// `None` where blocks are composed in memory of blocks that were checked.
+    /// `None` where blocks are composed in memory of checked ones.
     checksums: Option<Vec<u32>>,
 }
 
@@ -147,7 +147,7 @@ impl Graph {
         })
     }
 
-    /// The same graph in blocks that are composed in memory, as a build of its own.
+    /// The same graph as another build, with blocks that are composed in memory.
     pub(crate) fn composed(&self, build_id: [u8; 16]) -> Self {
         Graph { build_id, checksums: None, ..self.clone() }
     }

@@ -1,11 +1,11 @@
 //! Search in hops: choose W vertices, read their blocks, and choose again when all of them have been expanded.
 //!
-//! * `beam`, DiskANN++ Algorithm 1: the frontier is expanded, in order, when its last block is here.
+//! * `beam`, DiskANN++ Algorithm 1: the frontier is expanded, in order, when its last block has arrived.
 //! * `page`, Algorithm 5: blocks are kept, all their vertices are measured, and while reads are in flight the nearest
 //!   vertices of earlier blocks are expanded.
-//! * `completion`, AIO-ANN Algorithm 1: the vertices of a block are expanded when it arrives, whatever the others do;
-//!   their exact distances are computed while the next hop's reads are in flight. The order of arrival decides nothing:
-//!   a hop leaves the same candidates behind in any order.
+//! * `completion`, AIO-ANN Algorithm 1: the vertices of a block are expanded when it arrives, without waiting for
+//!   others. Their exact distances are computed while the next hop's reads are in flight. A hop leaves the same
+//!   candidates behind in any order of arrival.
 
 use super::params::Policy;
 use super::shared::Shared;
@@ -30,8 +30,8 @@ pub(super) struct Hop {
     /// Blocks in flight; read i goes into buffer i.
     blocks: Vec<u32>,
     n_arrived: usize,
-    /// Blocks taken from the cache, to be measured when the hop ends (`page`): what a cache holds then changes what a
-    /// search reads, but not what it finds.
+    /// Blocks taken from the cache, measured when the hop ends (`page`): then the cache changes what a search reads,
+    /// but not what it finds.
     cached: Vec<u32>,
     /// Expanded, but not measured yet (`completion`).
     unmeasured: Vec<u32>,
@@ -46,7 +46,7 @@ impl Hop {
         self.n_arrived = 0;
     }
 
-    /// Ends the hop whose last block arrived and chooses the next one; goes on while everything is at hand.
+    /// Ends the hop after its last block arrived and chooses the next one; repeats while no hop needs a read.
     pub fn advance(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<Step> {
         loop {
             self.expand_frontier(walk, shared)?;
@@ -74,7 +74,7 @@ impl Hop {
         }
     }
 
-    /// Frontier vertices of one block share one read; blocks that are here need none.
+    /// Frontier vertices of one block share a read; blocks in memory need none.
     fn plan_reads(&mut self, walk: &mut Walk, shared: &Shared<'_>) {
         self.blocks.clear();
         self.n_arrived = 0;

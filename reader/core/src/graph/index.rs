@@ -44,9 +44,9 @@ pub struct Index {
     pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
-    /// All nodes, once a view was made; shared with it.
+    /// All nodes, once a view was made; its views share them.
     pub(crate) nodes: Mutex<Option<Arc<Nodes>>>,
-    /// What a view reads; `None` of an index that was opened.
+    /// The pages of a view; `None` for an opened index.
     pub(crate) pages: Option<Arc<Pages>>,
 }
 
@@ -56,8 +56,8 @@ impl Index {
         open_together(&path.join("graph.imx"), || Self::open_once(path, engine))
     }
 
-    /// `None` if graph.imx was replaced meanwhile. Its header and its blocks are read through two descriptors, as only
-    /// one of them may go past the page cache; of the other files the header tells the build.
+    /// `None` if graph.imx was replaced meanwhile. Its header and its blocks are read through two descriptors, because
+    /// only one of them may bypass the page cache. The headers of the other files name their build.
     fn open_once(path: &Path, engine: &str) -> Result<Option<Self>> {
         let manifest = manifest::read(path)?;
         manifest.expect_kind(path, Kind::Graph)?;
@@ -103,8 +103,8 @@ impl Index {
     }
 
     /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
-    /// graph, scale, and the checksums of graph.imx and ids.imx; once a view of another order was made, all nodes, which
-    /// they share. Search states, buffers and the manifest come on top.
+    /// graph, scale, and the checksums of graph.imx and ids.imx; once a view of another order was made, also all nodes,
+    /// which views share. Search states, buffers and the manifest are not counted.
     pub fn memory_bytes(&self) -> u64 {
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         self.codes.memory_bytes()
@@ -121,7 +121,7 @@ impl Index {
         self.storage.engine.name()
     }
 
-    /// What differs from the best way of reading, and why; searches may add to it.
+    /// Why reading is not as fast as it could be, if so; a search may add reasons.
     pub fn engine_note(&self) -> Option<String> {
         self.storage.note()
     }
@@ -137,8 +137,8 @@ impl Index {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, at
-    /// most `bytes` of memory; 0 drops the cache. Searches that run already go on with what they had.
+    /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, in at
+    /// most `bytes` of memory; 0 drops the cache. Running searches keep the cache that they began with.
     pub fn cache_around_entries(&self, bytes: usize, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Cache>> {
         let entries = self.entries.slots();
         Ok(self.install(Cache::around(&self.graph, &self.storage, entries, bytes, interrupted)?))

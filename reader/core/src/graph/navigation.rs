@@ -2,7 +2,8 @@
 //! vertices near the query, where the search on disk then starts (the entry policy of Starling and PipeANN).
 //!
 //! Deviation from both: the graph holds no vectors. A sampled vertex is scored with its PQ code and the query's
-//! distance table, so nothing is held twice, and the scores are those of the candidate list that receives them.
+//! distance table. So nothing is held twice, and the scores compare with those in the candidate list that receives
+//! them.
 
 use std::path::Path;
 
@@ -28,12 +29,12 @@ pub struct Navigation {
     neighbours: Vec<u32>,
 }
 
-/// Work space of one search at a time, for any navigation graph.
+/// Memory for one search at a time of any navigation graph.
 #[derive(Debug, Default)]
 pub struct NavigationSearch {
     /// Keys of local positions.
     candidates: Candidates,
-    /// Slots of the neighbours in work.
+    /// Slots of the neighbours that are scored.
     slots: Vec<u32>,
     scores: Vec<f32>,
 }
@@ -89,7 +90,7 @@ impl Navigation {
         Ok(())
     }
 
-    /// The same graph where slot s has become `slots[s]`; local positions are ranks by slot again.
+    /// The same graph after slot s became `slots[s]`; local positions are ranks by slot again.
     pub(crate) fn remapped(&self, slots: &[u32]) -> Self {
         let mut ranked: Vec<(u32, u32)> = self.slots.iter().map(|&s| slots[s as usize]).zip(0..).collect();
         ranked.sort_unstable();
@@ -156,7 +157,7 @@ impl Navigation {
         slots.clear();
         for &vertex in vertices {
             let slot = self.slots[vertex as usize];
-            codes.prefetch(slot); // scattered: asking for all of them first hides most of the waiting
+            codes.prefetch(slot); // scattered: prefetching all of them first hides most of the waiting
             slots.push(slot);
         }
         codes.score(table, slots, scores);

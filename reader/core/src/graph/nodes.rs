@@ -16,9 +16,9 @@ use crate::pagefile::PAGE_BYTES;
 /// Blocks read at a time.
 const BLOCKS_AT_ONCE: usize = 256;
 
-/// The blocks of a graph as they are in its file; memory: as large as they.
+/// The blocks of a graph as in its file, all in memory.
 ///
-/// Every page fits its checksum, every degree is at most R and every neighbour is below n.
+/// Checked: every page fits its checksum, every degree is at most R and every neighbour is below n.
 pub struct Nodes {
     /// Where nodes are.
     pub layout: Layout,
@@ -59,7 +59,7 @@ impl Nodes {
         &self.bytes[self.start(slot)..][..self.layout.node_bytes]
     }
 
-    /// Asks for the memory of a node that is copied soon.
+    /// Prefetches a node that is copied soon.
     pub fn prefetch(&self, slot: u32) {
         prefetch_row(self.bytes.as_ptr().wrapping_add(self.start(slot)), self.layout.node_bytes);
     }
@@ -75,7 +75,7 @@ impl Nodes {
     }
 }
 
-/// Pages of another order than the file's. Memory: 8 bytes a vertex, and the nodes, which views share.
+/// Pages in another order than the file's. Memory: 8 bytes a vertex, and the nodes, which views share.
 pub struct Pages {
     pub nodes: Arc<Nodes>,
     /// Slot in the file of each slot.
@@ -96,7 +96,7 @@ impl Fill for Pages {
         let (nodes, layout) = (&self.nodes, &self.nodes.layout);
         let (first, count) = layout.slots_of(layout.block_at(page));
         let homes = &self.order[first as usize..][..count as usize];
-        // Nodes are scattered: asking for all of them first hides most of the waiting.
+        // Nodes are scattered: prefetching all of them first hides most of the waiting.
         homes.iter().for_each(|&home| nodes.prefetch(home));
         for (node, &home) in block.chunks_exact_mut(layout.node_bytes).zip(homes) {
             node.copy_from_slice(nodes.node(home));

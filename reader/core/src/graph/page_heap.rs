@@ -1,4 +1,4 @@
-//! The page heap H of page search: the blocks a query has at hand, and their vertices by exact distance.
+//! The page heap H of page search: the blocks of a query in memory, and their vertices by exact distance.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,15 +8,15 @@ use super::cache::{AlignedPage, Cache, append, as_bytes};
 use crate::search::nearest::slot_of;
 use crate::search::stamped::Stamped;
 
-/// Pages that an idle query state has room for: 1 MiB, more than a search with L = 200 reads.
+/// Pages for which an idle query state keeps memory: 1 MiB, more than a search with L = 200 reads.
 const KEPT_PAGES: usize = 256;
-/// Measured vertices that it has room for, 8 bytes each.
+/// Measured vertices for which it keeps memory, 8 bytes each.
 const KEPT_VERTICES: usize = 1 << 14;
-/// Set in the place of a block that lies in the cache.
+/// Flag in the place of a block that lies in the cache.
 const CACHED: u32 = 1 << 31;
 
-/// Blocks of one query: `4096 * pages_read` bytes, about 50 bytes a block to find it, and under `page` and `pipeline` 8
-/// bytes for each vertex measured. A block that `beam` or `completion` reads again is there again.
+/// Blocks of one query. Memory: `4096 * pages_read` bytes, about 50 bytes a block to find it, and under `page` and
+/// `pipeline` 8 bytes a measured vertex. A block that `beam` or `completion` reads twice is held twice.
 #[derive(Default)]
 pub(super) struct PageHeap {
     arena: Vec<AlignedPage>,
@@ -35,17 +35,17 @@ impl PageHeap {
         self.nearest_first.clear();
     }
 
-    /// Whether it takes far more memory than searches usually need.
+    /// Whether it holds far more memory than searches usually need.
     pub fn is_large(&self) -> bool {
         self.arena.capacity() > KEPT_PAGES || self.nearest_first.capacity() > KEPT_VERTICES
     }
 
-    /// Whether `block` is here.
+    /// Whether `block` is in memory.
     pub fn contains(&self, block: u32) -> bool {
         self.places.get(block).is_some()
     }
 
-    /// A block that is here: the paper's `check2ret`.
+    /// A block in memory: the paper's `check2ret`.
     pub fn block(&self, block: u32, pages_per_block: u32) -> Option<&[u8]> {
         let place = self.places.get(block)?;
         if place & CACHED != 0 {
@@ -66,7 +66,7 @@ impl PageHeap {
         self.cache.as_ref().is_some_and(|cache| cache.find(block).is_some())
     }
 
-    /// Takes up a block from the cache, if it is there.
+    /// Takes a block from the cache; false if the cache lacks it.
     pub fn take_cached(&mut self, block: u32) -> bool {
         let place = self.cache.as_ref().and_then(|cache| cache.find(block));
         if let Some(place) = place {

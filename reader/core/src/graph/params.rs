@@ -1,4 +1,4 @@
-//! The parameters of a search and what they may be.
+//! The parameters of a search, and their limits.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::results::Goal;
 use crate::error::{Error, Result};
 use crate::search::limits::{check_k, check_threads};
 
-/// Reads of one query in flight at most; the device's queue is full long before.
+/// Most reads of one query in flight; the device's queue is full long before.
 pub const MAX_BEAM_WIDTH: usize = 64;
 
 /// How vertices are chosen for expansion.
@@ -32,7 +32,7 @@ pub enum Entry {
     Centroids,
     /// At the nearest vertices of a graph over a sample, held in memory (Starling, PipeANN).
     Navigation,
-    /// At the results of the query before it on the same lane of the same thread (AIO-ANN, "result-based").
+    /// At the results of the previous query on the same lane of the same thread (AIO-ANN, "result-based").
     Previous,
 }
 
@@ -53,7 +53,7 @@ pub struct SearchParams {
     pub threads: usize,
     /// Queries each thread interleaves.
     pub inflight: usize,
-    /// Takes reads up in the order in which they were chosen, so that a search repeats bit for bit.
+    /// Handle reads in the order in which they were chosen, so that a search repeats bit for bit.
     pub deterministic: bool,
     /// The vertices that may be returned; all if none.
     pub allow: Option<Arc<Filter>>,
@@ -96,7 +96,7 @@ fn parse<T: Copy>(what: &str, name: &str, names: &[(&str, T)]) -> Result<T> {
 }
 
 impl SearchParams {
-    /// Refuses what cannot be searched in an index of `n` vertices.
+    /// Refuses parameters that do not fit an index of `n` vertices.
     pub(crate) fn check(&self, n: u32, goal: Goal) -> Result<()> {
         let (k, l) = (if let Goal::Nearest(k) = goal { k } else { 1 }, self.list_size);
         check_k(k, n)?;

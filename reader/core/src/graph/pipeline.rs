@@ -1,15 +1,15 @@
 //! `pipeline`, the combination that reads least and waits least: page search without a barrier between reads.
 //!
-//! Whenever a read arrives, all vertices of its block are measured, those that waited for it are expanded, then a few
-//! of the nearest vertices of all blocks at hand, and the next reads leave at once; meanwhile others are in flight. It
-//! joins three published ideas: pages that are used up (DiskANN++ section V, Starling), reads that are handled as
-//! they land (AIO-ANN), and a width that grows while little is wasted (PipeANN). The rule for the width is our own:
-//! a read that brings a candidate nearer than those already settled shows that reads in flight were chosen too early,
-//! so the width shrinks by one; any other lets it grow by [`WIDEN`]. A search thus starts as narrow as greedy search
-//! and ends, where the list is settled and every candidate in it must be read anyway, as wide as the caller allows.
+//! Whenever a read arrives, all vertices of its block are measured. Those that waited for the block are expanded, then
+//! a few of the nearest vertices of all blocks in memory, and the next reads leave at once while others are in flight.
+//! It joins three published ideas: using all vertices of a page (DiskANN++ section V, Starling), handling reads as they
+//! land (AIO-ANN), and a width that grows while little is wasted (PipeANN). The rule for the width is our own: a read
+//! that brings a candidate nearer than those already settled shows that reads in flight were chosen too early, so the
+//! width shrinks by one; any other lets it grow by [`WIDEN`]. A search thus starts as narrow as greedy search and ends,
+//! where the list is settled and every candidate in it must be read anyway, as wide as the caller allows.
 //!
-//! A deterministic search takes reads up in the order in which they were chosen, so results and counters repeat bit
-//! for bit; otherwise in the order of arrival. `tests/oracles/search.py` states the same rules.
+//! A deterministic search handles reads in the order in which they were chosen, so results and counters repeat bit for
+//! bit. Any other handles them in the order of arrival. `tests/oracles/search.py` states the same rules.
 
 use std::collections::VecDeque;
 
@@ -19,13 +19,13 @@ use super::walk::Walk;
 use crate::error::Result;
 use crate::search::task::Step;
 
-/// Reads in flight at the start, and at least. On a million SIFT vectors at recall 0.95 and beam width 8, from the
-/// navigation graph: 1 needs 26.1 reads in chains of 7.4, 2 needs 26.7 in chains of 5.9, 4 needs 28.6 in chains of 5.0;
-/// a fixed width of 8 needs 31.9.
+/// Reads in flight at the start, and the least later. On a million SIFT vectors at recall 0.95 and beam width 8, from
+/// the navigation graph: 1 needs 26.1 reads in chains of 7.4, 2 needs 26.7 in chains of 5.9, 4 needs 28.6 in chains of
+/// 5.0; a fixed width of 8 needs 31.9.
 const FIRST_WIDTH: usize = 2;
 /// How much the width grows after a read that brought nothing nearer; 1 saves 0.3 reads and makes chains longer by 0.8.
 const WIDEN: usize = 2;
-/// Vertices of the blocks at hand that are expanded for each read, nearest first; see
+/// Vertices of the blocks in memory that are expanded for each read, nearest first; see
 /// [`super::hops::EXPANSIONS_PER_HOP`] for why it is a number. In the same trial 2 need 27.8 reads, 3 need 26.7 and 109
 /// expansions in all, 4 need 26.8 and 136. Expanding them before the next choice, not after it, saves 0.9 reads.
 const EXPANSIONS_PER_READ: usize = 3;
@@ -38,15 +38,15 @@ pub(super) struct Pipeline {
     /// One place for each buffer.
     flights: Vec<Option<Flight>>,
     n_in_flight: usize,
-    /// Whether reads are taken up in the order in which they were chosen.
+    /// Whether reads are handled in the order in which they were chosen.
     is_ordered: bool,
     /// Buffers in that order, if so.
     order: VecDeque<usize>,
-    /// Buffers whose content can be taken up, in that order.
+    /// Buffers to handle next, in that order.
     landed: VecDeque<usize>,
     /// Vertices to expand and the blocks they wait for.
     waiting: Vec<(u32, u32)>,
-    /// Length of the longest chain of reads each of which was chosen after another had been taken up.
+    /// Length of the longest chain of reads in which each was chosen after the one before had been handled.
     depth: u64,
 }
 
@@ -72,7 +72,7 @@ impl Pipeline {
         (self.n_in_flight, self.depth) = (0, 0);
     }
 
-    /// Notes the arrival of the read into `buffer`; true if there is something to take up.
+    /// Notes the arrival of the read into `buffer`; true if there is a read to handle.
     pub fn arrive(&mut self, buffer: usize) -> bool {
         if !self.is_ordered {
             self.landed.push_back(buffer);
@@ -90,7 +90,7 @@ impl Pipeline {
         self.is_ready()
     }
 
-    /// Whether there is something to take up.
+    /// Whether there is a read to handle.
     pub fn is_ready(&self) -> bool {
         !self.landed.is_empty()
     }
@@ -115,7 +115,7 @@ impl Pipeline {
         Some(buffer)
     }
 
-    /// Frees a buffer; its block, unless nothing was in flight there.
+    /// Frees a buffer and returns its block, if it had one.
     fn land(&mut self, buffer: usize) -> Option<u32> {
         let flight = self.flights[buffer].take()?;
         self.n_in_flight -= 1;
@@ -123,7 +123,7 @@ impl Pipeline {
         Some(flight.block)
     }
 
-    /// Takes up what landed, one read after the other, and keeps the pipeline full.
+    /// Handles the landed reads one after the other, and keeps the pipeline full.
     pub fn advance<'a>(
         &mut self,
         walk: &mut Walk,
@@ -138,8 +138,8 @@ impl Pipeline {
         Ok(if self.n_in_flight > 0 { Step::Wait } else { Step::Done })
     }
 
-    /// Measures the block in buffer `i`, or the cached one that stands for it, and expands the vertices that waited for
-    /// it, and some more.
+    /// Measures the block in buffer `i`, or its copy in the cache, and expands the vertices that waited for it, and
+    /// some more.
     fn take_up(&mut self, walk: &mut Walk, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<()> {
         let Some(block) = self.land(i) else { return Ok(()) };
         walk.traversal.counters.hops = self.depth;
@@ -163,8 +163,9 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Chooses reads until the pipeline is full, nearest candidates first; expands what is at hand. A cached block is a
-    /// read that has arrived already: what a cache holds changes how long a search takes, but not what it finds.
+    /// Chooses reads until the pipeline is full, nearest candidates first, and expands candidates with a block in
+    /// memory. A cached block counts as a read that has arrived: the cache changes how long a search takes, but not
+    /// what it finds.
     fn fill(&mut self, walk: &mut Walk, shared: &Shared<'_>) -> Result<()> {
         while self.n_in_flight < self.width {
             let Some(slot) = walk.traversal.candidates.pop() else { break };

@@ -1,6 +1,6 @@
-//! One query as a state machine that never waits: [`QueryState::advance`] goes as far as the blocks at hand allow and
-//! says which to read next, [`QueryState::overlap`] does what can be done meanwhile, [`QueryState::arrive`] takes a
-//! finished read. `hops` and `pipeline` are the two ways of choosing what to read.
+//! One query as a state machine that never waits: [`QueryState::advance`] works as far as the blocks in memory allow
+//! and chooses the next reads, [`QueryState::overlap`] works while they are in flight, and [`QueryState::arrive`] takes
+//! a finished read. `hops` and `pipeline` are the two ways of choosing what to read.
 
 use super::hops::Hop;
 use super::params::Policy;
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::search::nearest::slot_of;
 use crate::search::task::Step;
 
-/// Results that an idle query state has room for.
+/// Results for which an idle query state keeps memory.
 const KEPT_RESULTS: usize = 1 << 14;
 
 /// State of one query, reused for the next. Memory: that of its parts.
@@ -34,8 +34,8 @@ impl QueryState {
         self.pipeline.reset(shared);
     }
 
-    /// Gives back what an idle state need not hold: the cache, which may have been replaced, and the memory of an
-    /// unusually long search.
+    /// Releases what an idle state need not hold: the cache, which may be replaced, and the memory of an unusually long
+    /// search.
     pub(super) fn shrink(&mut self) {
         if self.walk.pages.is_large() || self.sorted.capacity() > KEPT_RESULTS {
             *self = QueryState { previous: std::mem::take(&mut self.previous), ..QueryState::default() };
@@ -49,7 +49,7 @@ impl QueryState {
         self.previous.clear();
     }
 
-    /// Goes on until reads are needed; `buffer(i)` is the content of buffer i, of a read that arrived.
+    /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
     pub(super) fn advance<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
         loop {
             let step = match shared.params.policy {
@@ -62,8 +62,8 @@ impl QueryState {
         }
     }
 
-    /// A range search goes on with twice the candidates while more than half of them turned out to be within the
-    /// radius; what was expanded is not expanded again. Candidates are allowed vertices only where a scan found them.
+    /// A range search doubles its candidates while more than half of them are within the radius. Expanded vertices are
+    /// not expanded again. Only the candidates of a scan are all allowed by the filter.
     fn widen(&mut self, shared: &Shared<'_>) -> bool {
         let Goal::Within(_) = shared.goal else { return false };
         let (t, n) = (&mut self.walk.traversal, shared.graph.layout.n_vertices as usize);
@@ -86,7 +86,7 @@ impl QueryState {
         self.hop.overlap(&mut self.walk, shared)
     }
 
-    /// Takes the read into buffer `i`, whose content is `bytes`; true if [`QueryState::advance`] can go on.
+    /// Takes the read into buffer `i` with content `bytes`; true if [`QueryState::advance`] can continue.
     pub(super) fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
         match shared.params.policy {
             Policy::Pipeline => Ok(self.pipeline.arrive(i)),

@@ -1,9 +1,9 @@
-//! An index as if its slots were laid out in another order: [`Index::remapped`], the simulator that judges orders.
+//! Views of an index in another order of slots: [`Index::remapped`], the simulator that judges orders.
 //!
-//! The view is searched by the same code as any index. Its engine composes the pages of the new order, when they are
-//! asked for, of nodes in memory, and what else knows slots (codes, entries, navigation graph, ids) is translated when
-//! the view is made. So its results and, in a deterministic search, its counters are those of the index that was
-//! written in that order, query by query; times are not.
+//! The same code searches a view and an index. The engine of a view composes the pages of the new order of nodes in
+//! memory, when they are asked for. Everything else that has slots (codes, entries, navigation graph, ids) is
+//! translated when the view is made. So the results of a view, and in a deterministic search its counters, are those of
+//! an index that was written in that order, query by query; times are not.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -24,8 +24,8 @@ impl Index {
     ///
     /// The first call on an index reads all nodes into memory, as much as graph.imx takes; the index and its views
     /// share them. A view takes 8 bytes a vertex for the maps besides its own codes, entries and navigation graph, and
-    /// starts without a cache. `path` and `manifest` stay those of the index that it was made of; filters of one do not
-    /// fit the other.
+    /// starts without a cache. `path` and `manifest` are those of the original index; a filter of one does not fit the
+    /// other.
     ///
     /// # Errors
     /// `Input` if `order` is not a permutation of 0..n; what [`Index::search`] finds in damaged files.

@@ -1,4 +1,4 @@
-//! What a query is after: the k nearest vertices, or all within a distance; of those that a filter allows. And what a
+//! The goal of a query (the k nearest vertices, or all within a distance, among those that a filter allows), and what a
 //! search returns.
 
 use super::filter::Filter;
@@ -13,7 +13,7 @@ pub(crate) enum Goal {
     Within(f32),
 }
 
-/// What one query cost.
+/// Cost of one query.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
     /// Pages of graph.imx read from disk. Looking up the ids of the answers is not part of a query's cost: it happens
@@ -23,22 +23,22 @@ pub struct Counters {
     pub bytes_read: u64,
     /// Bytes of the nodes that were expanded.
     pub bytes_used: u64,
-    /// Rounds of frontier selection; under `pipeline` the longest chain of reads that had to wait for one another.
+    /// Rounds of frontier selection; under `pipeline` the longest chain of reads that waited for one another.
     pub hops: u64,
     /// Exact distances to stored vectors.
     pub distances: u64,
     /// Distances by PQ codes.
     pub code_distances: u64,
-    /// Vertices whose neighbour lists were followed.
+    /// Vertices with a followed neighbour list.
     pub expansions: u64,
-    /// Frontier vertices whose page was there already (page and pipeline).
+    /// Frontier vertices with a page already in memory (page and pipeline).
     pub page_heap_hits: u64,
-    /// Frontier vertices whose page was taken from the cache of hot vertices.
+    /// Frontier vertices with a page in the cache of hot vertices.
     pub cache_hits: u64,
-    /// From start to end, with the time in which the thread worked on other queries.
+    /// Time from start to end, including work of the thread on other queries.
     pub latency_us: f32,
-    /// Part of it from the submission of reads until the last one was taken up; meanwhile the thread may have worked on
-    /// other queries.
+    /// Part of it between the submission of reads and the handling of the last one; the thread may have worked on other
+    /// queries meanwhile.
     pub io_wait_us: f32,
 }
 
@@ -60,7 +60,7 @@ pub struct SearchOutput {
 /// Answers to a range search; those of query i are at `starts[i] .. starts[i + 1]`, nearest first.
 #[derive(Debug, Default)]
 pub struct RangeOutput {
-    /// One more than queries.
+    /// One entry more than queries.
     pub starts: Vec<usize>,
     /// Positions in the layout.
     pub slots: Vec<i64>,
@@ -78,7 +78,7 @@ pub(super) struct Results {
     radius: Option<f32>,
     nearest: Nearest,
     within: Vec<u64>,
-    /// Vertices within the radius that a filter keeps from `within`.
+    /// Vertices within the radius that the filter does not allow.
     n_filtered: usize,
 }
 
@@ -93,7 +93,7 @@ impl Results {
         };
     }
 
-    /// Takes a vertex that was measured, once.
+    /// Takes a measured vertex, once.
     pub fn push(&mut self, key: u64, allowed: Option<&Filter>) {
         let is_allowed = allowed.is_none_or(|filter| filter.allows(slot_of(key)));
         match self.radius {

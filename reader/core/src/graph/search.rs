@@ -1,9 +1,9 @@
 //! A block of queries on all threads: [`Index::search`] and its variants.
 //!
-//! One query is a small state machine (`query`) that says what to read next and what it can do meanwhile. `hops` chooses
-//! reads in rounds (DiskANN++ Algorithms 1 and 5, AIO-ANN Algorithm 1), `pipeline` without rounds.
+//! One query is a small state machine (`query`): it chooses its next reads, and its work while they are in flight.
+//! `hops` chooses reads in rounds (DiskANN++ Algorithms 1 and 5, AIO-ANN Algorithm 1), `pipeline` without rounds.
 //!
-//! In a deterministic search nothing that a query decides depends on when reads complete, so results and counters (times
+//! In a deterministic search no decision of a query depends on when reads complete, so results and counters (times
 //! excepted) are the same for every engine, number of threads and number of queries in flight.
 
 use std::collections::HashMap;
@@ -69,8 +69,8 @@ impl Index {
         Ok((output, gather_events(queries.n, &parts)))
     }
 
-    /// Finds the vertices of each query whose score is at least as good as `radius` (in the user's metric: at most
-    /// this squared distance, at least this cosine or product), sorted by (distance, slot).
+    /// Finds for each query the vertices with a score at least as good as `radius` in the user's metric (at most this
+    /// squared distance, at least this cosine or product), sorted by (distance, slot).
     ///
     /// L starts at `params.list_size` and doubles while more than half of the candidates are within the radius; k is
     /// ignored.
@@ -92,7 +92,7 @@ impl Index {
     }
 
     /// Caches the blocks that a search for `queries` reads most often (ties: the smaller block), at most `bytes` of
-    /// memory; 0 drops the cache. The training search itself uses no cache and counts in no statistics.
+    /// memory; 0 drops the cache. The training search uses no cache and counts in no statistics.
     pub fn cache_from_queries(
         &self,
         queries: &Queries<'_>,

@@ -1,5 +1,5 @@
-//! What all queries of one search share: the parts of the index that they read, what is asked for, and how candidates of
-//! a filtered search are found.
+//! What all queries of one search share: parts of the index, parameters, and how a filtered search finds its
+//! candidates.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::results::Goal;
 use crate::codes::Codes;
 use crate::search::Queries;
 
-/// Code distances computed in the time that one page read costs. In slot order one takes 7 to 15 nanoseconds (16 to 32
-/// bytes a code); a read, with the work on its page and its share of a device of 85,000 reads a second, 10 to 20
-/// microseconds.
+/// Code distances that cost as much time as one page read. In slot order a code distance takes 7 to 15 nanoseconds (16
+/// to 32 bytes a code). A read takes 10 to 20 microseconds: the work on its page and its share of a device of 85,000
+/// reads a second.
 const CODE_DISTANCES_PER_PAGE: u64 = 1024;
 
 /// What a search notes besides its answers.
@@ -42,7 +42,7 @@ pub(super) struct Shared<'a> {
     pub notes: Notes,
 }
 
-/// What is decided before a search with a filter.
+/// How a search finds its candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
     /// L, longer where a filter leaves few of the candidates.
@@ -54,9 +54,9 @@ pub(super) struct Plan {
 impl Plan {
     /// For `n_allowed` of `n` vertices.
     ///
-    /// Edges lead through allowed vertices and others alike: L allowed candidates need a list of `L * n / n_allowed`,
-    /// and as many reads. A scan computes `n_allowed` code distances instead. Taking the cheaper of the two also bounds
-    /// the list: it is never longer than `sqrt(L * n / CODE_DISTANCES_PER_PAGE)`, or L.
+    /// Edges do not know the filter: L allowed candidates need a list of `L * n / n_allowed`, and as many reads. A scan
+    /// computes `n_allowed` code distances instead. Taking the cheaper of the two also bounds the list: it is never
+    /// longer than `sqrt(L * n / CODE_DISTANCES_PER_PAGE)`, or L.
     pub fn filtered(list_size: usize, n: u32, n_allowed: u32) -> Self {
         let (n, n_allowed) = (u64::from(n), u64::from(n_allowed.max(1)));
         let followed = (list_size as u64).min(n) * n;

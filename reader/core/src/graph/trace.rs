@@ -1,7 +1,8 @@
 //! What a search did, event by event: [`super::Index::search_traced`].
 //!
-//! A query notes its events in the order in which they happen. Where `page` and `completion` take up the reads of a round
-//! as they arrive, what that leads to is sorted by slot, so that a trace repeats where the search does. Where nothing is traced each event costs a branch.
+//! A query notes its events in order. Under `page` and `completion`, which handle the reads of a round as they arrive,
+//! the events that follow an arrival are sorted by slot, so that a trace repeats where the search does. Without a trace
+//! each event costs a branch.
 
 use std::collections::HashMap;
 
@@ -29,12 +30,12 @@ pub enum EventKind {
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
-    /// The round, from 1; under `pipeline` a read's place in its chain of reads, and of other events the length of the
-    /// longest chain so far. The largest is the query's `hops`.
+    /// The round, from 1. Under `pipeline` the position of a read in its chain of reads, and for other events the
+    /// length of the longest chain so far. The largest is the query's `hops`.
     pub hop: u32,
     /// Block that was read, or that holds the vertex.
     pub block: u32,
-    /// The vertex; [`NO_SLOT`] of a block that was read or taken from the cache.
+    /// The vertex; [`NO_SLOT`] for a block that was read or taken from the cache.
     pub slot: u32,
     /// Exact distance of the vertex, smaller is nearer in every metric; NaN where there is no vertex.
     pub distance: f32,
@@ -45,12 +46,12 @@ pub struct Event {
 pub struct Trace {
     /// Those of query i are `events[starts[i]..starts[i + 1]]`.
     pub starts: Vec<usize>,
-    /// In the order in which they happened, but for what happened when a round's reads arrived, in that of slots.
+    /// In order of time, except that events at the arrival of a round's reads are in the order of slots.
     pub events: Vec<Event>,
 }
 
-/// Appends the events of a query that ended. Whatever is expanded is measured, but maybe later: the distances of
-/// expanded vertices are filled in here.
+/// Appends the events of a finished query. Every expanded vertex is measured, perhaps later, so the distances of
+/// expansions are filled in here.
 pub(super) fn finish(events: &[Event], policy: Policy, out: &mut Vec<Event>) {
     let start = out.len();
     let measured = events.iter().filter(|event| event.kind == EventKind::Measure);

@@ -23,12 +23,12 @@ pub(super) struct Traversal {
     query: Prepared,
     table: Vec<f32>,
     has_table: bool,
-    /// The only candidate so far, not scored yet.
+    /// The first candidate, until it is scored.
     opening: Option<u32>,
     pub candidates: Candidates,
     pub results: Results,
     expanded: Stamped,
-    /// Reading the candidates is enough; their neighbours are not wanted.
+    /// Whether candidates are only measured, without following their edges.
     is_flat: bool,
     navigation: NavigationSearch,
     navigated: Vec<u64>,
@@ -79,13 +79,13 @@ impl Traversal {
         found.iter().for_each(|&key| self.candidates.insert(key));
     }
 
-    /// Starts at one vertex, which is chosen first however far it is: its score can wait until its read is in flight.
+    /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight.
     fn open(&mut self, slot: u32) {
         self.candidates.insert(key(0.0, slot));
         self.opening = Some(slot);
     }
 
-    /// Offers every allowed vertex: with few of them cheaper than a graph search that passes by the others.
+    /// Offers every allowed vertex: if they are few, that is cheaper than a graph search through all others.
     fn scan(&mut self, shared: &Shared<'_>) {
         self.fill_table(shared);
         let mut slots = shared.params.allow.iter().flat_map(|filter| filter.slots()).peekable();
@@ -96,7 +96,7 @@ impl Traversal {
         }
     }
 
-    /// Builds the query's distance table if it is not there yet; meant to be called while the first read is in flight.
+    /// Builds the query's distance table, unless it is built. Called while the first read is in flight.
     pub fn fill_table(&mut self, shared: &Shared<'_>) {
         if self.has_table {
             return;
@@ -120,7 +120,7 @@ impl Traversal {
         self.expanded.get(slot).is_some()
     }
 
-    /// Exact distance of a vertex that was read; it enters the results. To be called once a vertex.
+    /// Measures a vertex that was read, and adds it to the results. Called once a vertex.
     pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
         let graph = shared.graph;
         let vector = graph.layout.vector(block, slot);
@@ -146,7 +146,7 @@ impl Traversal {
         self.fill_table(shared);
         self.neighbours.clear();
         for neighbour in u32s(node.neighbours) {
-            // Codes are scattered over memory: asking for all of them first hides most of the waiting.
+            // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
             codes.prefetch(neighbour);
             self.neighbours.push(neighbour);
         }

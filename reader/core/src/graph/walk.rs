@@ -1,4 +1,4 @@
-//! The steps of which every policy is made: reading a block, measuring what is in it, following edges.
+//! The steps of every policy: read a block, measure its vertices, follow edges.
 
 use super::page_heap::PageHeap;
 use super::shared::Shared;
@@ -13,7 +13,7 @@ pub(super) struct Read {
     pub block: u32,
 }
 
-/// What one query knows, and the blocks that it has read or wants to.
+/// State of one query: candidates and results, blocks in memory, and blocks to read.
 #[derive(Default)]
 pub(super) struct Walk {
     pub traversal: Traversal,
@@ -46,7 +46,7 @@ impl Walk {
         self.note_block(EventKind::Read, block, hop);
     }
 
-    /// Expands `slot`, whose block is here.
+    /// Expands `slot`, which must be in a block in memory.
     pub fn expand(&mut self, shared: &Shared<'_>, slot: u32) -> Result<()> {
         let layout = &shared.graph.layout;
         match self.pages.block(layout.block_of(slot), layout.pages_per_block) {
@@ -55,7 +55,7 @@ impl Walk {
         }
     }
 
-    /// Measures a vertex, if its block is here.
+    /// Measures a vertex, if its block is in memory.
     pub fn measure(&mut self, shared: &Shared<'_>, slot: u32) {
         let layout = &shared.graph.layout;
         if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
@@ -63,8 +63,7 @@ impl Walk {
         }
     }
 
-    /// Measures every vertex of a block that is here and puts those not expanded on the page heap (the paper's
-    /// `update`).
+    /// Measures every vertex of a block in memory and puts them on the page heap (the paper's `update`).
     pub fn measure_block(&mut self, shared: &Shared<'_>, block: u32) {
         let layout = &shared.graph.layout;
         let Some(bytes) = self.pages.block(block, layout.pages_per_block) else { return };
@@ -74,8 +73,8 @@ impl Walk {
         self.keys.drain(..).for_each(|key| self.pages.push(key));
     }
 
-    /// Expands the nearest vertices of the pages at hand that are not expanded yet, at most `most` (Algorithm 5, lines
-    /// 14-22). A scan knows all of its candidates already.
+    /// Expands at most `most` of the nearest vertices in memory that are not expanded yet (Algorithm 5, lines 14-22). A
+    /// scan has all of its candidates already.
     pub fn expand_pages(&mut self, shared: &Shared<'_>, most: usize) -> Result<()> {
         if shared.plan.scans {
             return Ok(());

@@ -135,8 +135,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Refuses ids of a list, or a part of them that `least` precedes, that are not of the batch or do not ascend;
-    /// returns the least that may come next.
+    /// Refuses ids of a list, or of a part of it, that are below `least`, outside of the batch or not ascending.
+    /// Returns the least id that may follow.
     pub fn check_ids(&self, list: u32, ids: impl Iterator<Item = u32>, least: u64) -> Result<u64> {
         let mut least = least.max(self.first_vector.into());
         let end = u64::from(self.first_vector) + u64::from(self.n_vectors);

@@ -1,8 +1,8 @@
 //! The lists that a query probes: those of the nearest centroids, nearest first.
 //!
-//! With a graph over the centroids (SPANN, section 3.2, which takes SPTAG) they are found by greedy search; without it
-//! all centroids are measured, and then exactly the nearest are probed. In both cases distances in float64 decide, the
-//! sum of `distance` being that of the join, ties by the smaller number.
+//! With a graph over the centroids they are found by greedy search (SPANN, section 3.2, where SPTAG does it). Without
+//! one all centroids are measured, and exactly the nearest are probed. In both cases distances in float64 decide, added
+//! in the order of the join, and ties go to the smaller number.
 
 use super::centroids::{CellGraph, Centroids};
 use crate::distance::{kernels, prefetch_row};
@@ -12,7 +12,7 @@ use crate::search::nearest::{distance_of, key, slot_of};
 /// Candidates of a search of the graph: so many times the lists wanted, but at least [`LEAST_CANDIDATES`].
 const CANDIDATES: usize = 2;
 const LEAST_CANDIDATES: usize = 64;
-/// More than float32 kernels lose of a distance, for up to 2^24 components.
+/// Larger than the relative error of a float32 distance of up to 2^24 components.
 const ROUNDING: f32 = 1e-4;
 
 /// Work space of one query after the other.
@@ -24,8 +24,8 @@ pub(super) struct CellSearch {
 }
 
 impl CellSearch {
-    /// Writes the `n` nearest lists to `out`; of those only the ones within (1 + prune) times the distance of the
-    /// nearest, if that is given (SPANN, section 3.3). Returns the number of centroids measured.
+    /// Writes the `n` nearest lists to `out`; with `prune` only those within (1 + prune) times the distance of the
+    /// nearest (SPANN, section 3.3). Returns the number of measured centroids.
     pub(super) fn nearest(
         &mut self,
         centroids: &Centroids,
@@ -94,7 +94,7 @@ impl CellSearch {
     }
 }
 
-/// Squared distance in float64: four sums side by side, as the join adds them.
+/// Squared distance in float64, in four partial sums, as the join adds them.
 fn distance(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0f64; 4];
     let square = |x: f32, y: f32| (f64::from(x) - f64::from(y)) * (f64::from(x) - f64::from(y));

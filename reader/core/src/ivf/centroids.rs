@@ -14,7 +14,7 @@ use crate::stored::{Dtype, Stored, read_space};
 const MAX_LISTS: u64 = 1 << 24;
 /// Most components of a vector.
 const MAX_DIM: u64 = 1 << 24;
-/// Most batches: what the name of a batch's file can tell.
+/// Most batches: file names have six digits.
 const MAX_BATCHES: u64 = 1_000_000;
 /// Most lists that a vector lies in.
 const MAX_COPIES: u64 = 255;
@@ -26,11 +26,11 @@ pub enum Codec {
     Flat,
     /// 8-bit codes of scaled components.
     Sq8,
-    /// PQ codes of what a vector has beyond the centroid of its list.
+    /// PQ codes of the residuals of vectors to the centroids of their lists.
     Pq(Codebook),
 }
 
-/// A graph over the centroids: a row of neighbours each, filled up with the centroid's own number.
+/// A graph over the centroids: a row of neighbours for each, padded with the centroid's own number.
 #[derive(Debug)]
 pub struct CellGraph {
     degree: usize,
@@ -150,7 +150,7 @@ impl Centroids {
         self.rows.chunks_exact(self.dim)
     }
 
-    /// What queries are compared with: the vectors, or for codecs that round floats.
+    /// How rows are compared with queries: as the vectors, or for codecs that round as floats.
     pub(crate) fn stored(&self) -> Stored<'_> {
         let dtype = match self.codec {
             Codec::Flat => self.dtype,

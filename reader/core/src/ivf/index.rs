@@ -129,12 +129,12 @@ impl IvfIndex {
         self.source.engine_name()
     }
 
-    /// What differs from the best way of reading, and why; searches may add to it.
+    /// Why reading is not as fast as it could be, if so; a search may add reasons.
     pub fn engine_note(&self) -> Option<String> {
         self.source.note()
     }
 
-    /// Memory that the index holds between searches. Search states, buffers and the manifest come on top.
+    /// Memory that the index holds between searches, without search states, buffers and the manifest.
     pub fn memory(&self) -> IvfMemory {
         IvfMemory {
             centroids: self.centroids.memory_bytes(),

@@ -1,4 +1,4 @@
-//! Scanning the lists that a query probes.
+//! Scans the lists that a query probes.
 
 use std::cmp::Ordering;
 
@@ -13,9 +13,9 @@ use crate::pagefile::PAGE_BYTES;
 use crate::search::nearest::{Nearest, distance_of, key, slot_of};
 use crate::search::reads::Read;
 
-/// Lists whose work space an idle query state keeps.
+/// Lists for which an idle query state keeps memory.
 const KEPT_JOBS: usize = 1 << 14;
-/// Ids that an idle query state keeps room for.
+/// Ids for which an idle query state keeps memory.
 const KEPT_IDS: usize = 1 << 18;
 /// No list is held.
 const NONE: u32 = u32::MAX;
@@ -25,9 +25,9 @@ const NONE: u32 = u32::MAX;
 struct Job {
     batch: u32,
     list: u32,
-    /// Reads that did not arrive yet.
+    /// Reads that have not arrived yet.
     left: u32,
-    /// Where what is known of a list of several reads is held.
+    /// Place in `held` of a list of several reads.
     held: u32,
 }
 
@@ -59,8 +59,8 @@ impl Lists {
         self.jobs.capacity() > KEPT_JOBS || self.held.iter().any(|held| held.ids.capacity() > KEPT_IDS)
     }
 
-    /// Takes up the lists that hold anything among `chosen`, nearest first, and asks for as much as there are buffers
-    /// for.
+    /// Takes up the lists of `chosen` that are not empty, nearest first, and asks for as many reads as there are
+    /// buffers.
     pub fn begin(&mut self, shared: &Shared<'_>, chosen: &[u32], progress: &mut Progress) {
         self.rows.reset();
         self.jobs.clear();
@@ -88,7 +88,7 @@ impl Lists {
         }
     }
 
-    /// Which read comes next, of which job; counts it.
+    /// The next read and its job; counts the read.
     fn next_part(&mut self, shared: &Shared<'_>, progress: &mut Progress) -> Option<(usize, Span)> {
         let (at, i) = self.next;
         let job = self.jobs.get(at)?;
@@ -101,7 +101,7 @@ impl Lists {
         Some((at, span))
     }
 
-    /// Begins the next read, into a buffer that is free, if there is one.
+    /// Begins the next read, if there is one, into a free buffer.
     fn read_part(&mut self, shared: &Shared<'_>, buffer: usize, progress: &mut Progress) {
         let Some((at, span)) = self.next_part(shared, progress) else { return };
         self.in_buffer[buffer] = Some((at, span));
@@ -109,7 +109,7 @@ impl Lists {
         progress.reads.ask(Read { buffer, file, offset, bytes: span.bytes });
     }
 
-    /// Scans what a read brought, and begins another.
+    /// Scans the part that a read brought, and begins another read.
     pub fn arrive(&mut self, shared: &Shared<'_>, buffer: usize, bytes: &[u8], progress: &mut Progress) -> Result<()> {
         if let Some((at, span)) = self.in_buffer[buffer] {
             self.scan_part(shared, at, span, &bytes[..span.bytes], progress)?;
@@ -159,7 +159,7 @@ impl Lists {
         if self.jobs[at].left == 0 { self.release(batch, at, progress) } else { Ok(()) }
     }
 
-    /// Makes room for what is known of a list of several reads.
+    /// Makes room for the ids and nearest rows of a list of several reads.
     fn hold(&mut self, batch: &Batch, at: usize, capacity: usize) {
         let held = self.free.pop().unwrap_or_else(|| {
             self.held.push(Held::default());
@@ -172,7 +172,7 @@ impl Lists {
         ids.resize(batch.list(self.jobs[at].list).size as usize, 0);
     }
 
-    /// Takes the nearest rows of a list that is there as a whole by now.
+    /// Takes the nearest rows of a list after its last read.
     fn release(&mut self, batch: &Batch, at: usize, progress: &mut Progress) -> Result<()> {
         let Job { list, held, .. } = self.jobs[at];
         let Held { nearest, ids } = &mut self.held[held as usize];
@@ -185,7 +185,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Scans a list that is there as a whole, in `bytes`.
+    /// Scans a whole list, which is in `bytes`.
     fn scan_list(
         &mut self,
         shared: &Shared<'_>,
@@ -210,7 +210,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Scans all lists in memory, those of each batch.
+    /// Scans all chosen lists; `lists` are those of each batch in memory.
     pub fn scan_held(&mut self, shared: &Shared<'_>, lists: &[Region], progress: &mut Progress) -> Result<()> {
         for i in 0..self.jobs.len() {
             let Job { batch: number, list, .. } = self.jobs[i];
@@ -222,7 +222,7 @@ impl Lists {
     }
 }
 
-/// Whether a row at this distance can be among the nearest; NaN, which comes last, is left to the order of keys.
+/// Whether a row at this distance can be among the nearest. NaN passes: keys order it last.
 fn may_be_nearer(distance: f32, worst: Option<f32>) -> bool {
     worst.is_none_or(|worst| distance.partial_cmp(&worst) != Some(Ordering::Greater))
 }

@@ -1,4 +1,4 @@
-//! The parameters of a search and what they may be.
+//! The parameters of a search, and their limits.
 
 use super::centroids::{Centroids, Codec};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ pub struct IvfParams {
     pub k: usize,
     /// Lists of nearest centroids, of every batch.
     pub nprobe: usize,
-    /// Leave out lists whose centroid is farther than 1 + this times the nearest one (SPANN's query-aware pruning).
+    /// Leave out lists with a centroid farther than 1 + this times the nearest one (SPANN's query-aware pruning).
     pub prune: Option<f32>,
     /// Candidates measured exactly; 0 for none.
     pub rerank: usize,
@@ -22,13 +22,13 @@ pub struct IvfParams {
 }
 
 impl IvfParams {
-    /// Refuses what cannot be searched in an index of `centroids`, with exact vectors or without.
+    /// Refuses parameters that do not fit an index of `centroids`, with exact vectors or without.
     pub(super) fn check(&self, centroids: &Centroids, has_vectors: bool) -> Result<()> {
         let (n, lists, k) = (centroids.n_vectors, centroids.n_lists, self.k);
         check_k(k, n)?;
         if !(1..=lists).contains(&self.nprobe) {
             let message = format!("nprobe: expected 1..{lists}, the lists of the index, got {}", self.nprobe);
-            return Err(Error::Config(format!("{message}; {lists} is exact but for codes")));
+            return Err(Error::Config(format!("{message}; {lists} scans all of them")));
         }
         if let Some(prune) = self.prune.filter(|prune| !(prune.is_finite() && *prune >= 0.0)) {
             return Err(Error::Config(format!("prune: expected 0 or more, got {prune}; 0.3 is usual")));

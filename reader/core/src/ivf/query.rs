@@ -1,8 +1,8 @@
-//! One query as a state machine that never waits: all lists it probes are read at once, as far as its buffers go, each
-//! scanned when it is there.
+//! One query as a state machine that never waits: it asks for all lists that it probes, as many at a time as it has
+//! buffers, and scans each when it arrives.
 //!
-//! Which list comes first makes no difference: a vector has one place in the order of (distance, slot), and of copies
-//! the nearest counts. So results and counters depend on no clock.
+//! The order of arrival makes no difference: a vector has one place in the order of (distance, slot), and the nearest
+//! of its copies counts. So results and counters depend on no clock.
 
 use super::cells::CellSearch;
 use super::lists::Lists;
@@ -37,7 +37,7 @@ impl QueryState {
         self.lists.begin(shared, &self.chosen, &mut self.progress);
     }
 
-    /// Goes on until reads are needed.
+    /// Works until reads are needed.
     pub(super) fn advance(&mut self, shared: &Shared<'_>) -> Result<Step> {
         if let Some(lists) = shared.source.held() {
             self.lists.scan_held(shared, lists, &mut self.progress)?;
@@ -48,7 +48,7 @@ impl QueryState {
         Ok(if self.progress.reads.in_flight() > 0 { Step::Wait } else { Step::Done })
     }
 
-    /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`QueryState::advance`] can go on.
+    /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`QueryState::advance`] can continue.
     pub(super) fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
         self.progress.reads.arrive();
         if self.rerank.is_active {
@@ -59,7 +59,7 @@ impl QueryState {
         Ok(self.progress.reads.in_flight() == 0 || self.progress.reads.has_new())
     }
 
-    /// Hands over the reads that were asked for since the last call.
+    /// Queues the reads that were asked for since the last call.
     pub(super) fn submit(
         &mut self,
         shared: &Shared<'_>,

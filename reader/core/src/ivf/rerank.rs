@@ -1,4 +1,4 @@
-//! Measuring the best candidates of lists of codes by their exact vectors, each page once.
+//! Measures the best candidates of lists of codes by their exact vectors, reading each page once.
 
 use super::shared::{Progress, Shared};
 use crate::distance::kernels;
@@ -20,7 +20,7 @@ pub(super) struct Rerank {
 }
 
 impl Rerank {
-    /// Turns to the exact vectors of the candidates; in memory they are measured at once.
+    /// Turns to the exact vectors of the candidates, and measures them at once if they are in memory.
     pub fn begin(&mut self, shared: &Shared<'_>, progress: &mut Progress) {
         let Some(vectors) = shared.vectors else { return };
         self.is_active = true;
@@ -39,7 +39,7 @@ impl Rerank {
         (0..shared.width).all(|buffer| self.read_unit(shared, buffer, progress));
     }
 
-    /// Asks for the next unit of vectors into a buffer that is free; false if there is none.
+    /// Asks for the next unit of vectors into a free buffer; false if there is none.
     fn read_unit(&mut self, shared: &Shared<'_>, buffer: usize, progress: &mut Progress) -> bool {
         let Some(vectors) = shared.vectors else { return false };
         let is_asked = self.units.ask(vectors, shared.batches.len(), buffer, &mut progress.reads);

@@ -12,10 +12,10 @@ use crate::search::queries::Prepared;
 use crate::search::reads::Reads;
 use crate::vectors::Vectors;
 
-/// What one query cost. With engine "memory" lists are counted as if they had been read.
+/// Cost of one query. With engine "memory" lists count as if they had been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct IvfCounters {
-    /// Lists that hold anything among those probed, of all batches.
+    /// Probed lists that are not empty, of all batches.
     pub lists: u64,
     /// Reads of lists: one, or one for each 256 KiB of rows and of ids.
     pub reads: u64,
@@ -29,10 +29,10 @@ pub struct IvfCounters {
     pub distances: u64,
     /// Candidates measured by their exact vectors.
     pub reranked: u64,
-    /// From start to end, with the time in which the thread worked on other queries.
+    /// Time from start to end, including work of the thread on other queries.
     pub latency_us: f32,
-    /// Part of it from the submission of reads until the last one was taken up; meanwhile the thread may have worked on
-    /// other queries.
+    /// Part of it between the submission of reads and the handling of the last one; the thread may have worked on other
+    /// queries meanwhile.
     pub io_wait_us: f32,
 }
 
@@ -49,7 +49,7 @@ pub struct Shared<'a> {
     pub width: usize,
 }
 
-/// What a query is, the nearest of what it has seen, what it has asked for, and what it has cost so far.
+/// One query: the nearest vectors so far, its reads and its cost.
 #[derive(Default)]
 pub struct Progress {
     pub query: Prepared,

@@ -20,9 +20,9 @@ use crate::vectors::Vectors;
 
 /// An index of kind "lsh" that was opened and can be searched, from several threads at once.
 ///
-/// Opening reads the manifest, the headers, functions.imx, the bitmap of tables.imx, what is to be in memory, and with
-/// engine "memory" everything; it checks digests, sizes, build ids and the checksum of every page it
-/// reads. Memory: see [`LshIndex::memory_bytes`].
+/// Opening reads the manifest, the headers, functions.imx, the bitmap of tables.imx and whatever is to be kept in
+/// memory, which is everything with engine "memory". It checks digests, sizes, build ids and the checksum of every page
+/// it reads. Memory: see [`LshIndex::memory_bytes`].
 pub struct LshIndex {
     /// The directory.
     pub path: PathBuf,
@@ -44,7 +44,8 @@ pub struct LshIndex {
     pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
 }
 
-/// What is loaded when an index is opened, and not read when it is wanted. Engine "memory" loads everything.
+/// Files that are loaded when an index is opened, instead of being read by each search. Engine "memory" loads all of
+/// them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InMemory {
     /// vectors.imx.
@@ -128,12 +129,12 @@ impl LshIndex {
         self.source.engine_name()
     }
 
-    /// What differs from the best way of reading, and why; searches may add to it.
+    /// Why reading is not as fast as it could be, if so; a search may add reasons.
     pub fn engine_note(&self) -> Option<String> {
         self.source.note()
     }
 
-    /// Memory that the index holds between searches. Search states, buffers and the manifest come on top.
+    /// Memory that the index holds between searches, without search states, buffers and the manifest.
     pub fn memory(&self) -> LshMemory {
         LshMemory {
             vectors: self.vectors.memory_bytes(),

@@ -1,4 +1,4 @@
-//! Looking buckets up: of one radius, as many at a time as a query has buffers.
+//! Looks up the buckets of one radius, as many at a time as a query has buffers.
 
 use super::buckets::Pointer;
 use super::measure::Measure;
@@ -44,14 +44,14 @@ pub(super) struct Lookups {
     lookups: Vec<Lookup>,
     n_scanned: usize,
     met: Met,
-    /// Vectors of one block whose fingerprint fits.
+    /// Vectors of one block with the wanted fingerprint.
     fitting: Vec<u32>,
-    /// Vectors that no smaller radius had met.
+    /// Number of vectors first met at this radius.
     n_fresh: u64,
 }
 
 impl Lookups {
-    /// Takes up another query, whose hashes are those of `hashed`.
+    /// Takes up another query; `hashed` is the vector to hash.
     pub fn reset(&mut self, shared: &Shared<'_>, hashed: &[f32]) {
         shared.functions.project(hashed, &mut self.projected);
         self.met.reset();
@@ -62,12 +62,12 @@ impl Lookups {
         self.radius
     }
 
-    /// Buckets that there is room for.
+    /// Buckets for which memory is kept.
     pub fn capacity(&self) -> usize {
         self.targets.capacity()
     }
 
-    /// Whether buckets of the radius are left, and wanted.
+    /// Whether more buckets of the radius should be looked up.
     pub fn has_more(&self, shared: &Shared<'_>) -> bool {
         self.n_begun < self.targets.len() && self.n_fresh < shared.limit
     }
@@ -145,7 +145,7 @@ impl Lookups {
         Ok(i == self.n_scanned)
     }
 
-    /// Asks for the blocks that lie together from `pointer` on, but for no more than S entries.
+    /// Asks for the adjacent blocks from `pointer` on, at most as many as S entries need.
     fn follow(&mut self, shared: &Shared<'_>, i: usize, pointer: Pointer, ledger: &mut Ledger) {
         let buckets = shared.buckets;
         let run = Pointer { run: pointer.run.min(shared.most_blocks), ..pointer };
@@ -187,7 +187,7 @@ impl Lookups {
         Ok(())
     }
 
-    /// Scans blocks that were read together; where the chain goes on, unless that makes no difference.
+    /// Scans blocks that were read together. Returns where the chain continues, unless the rest makes no difference.
     fn scan_run(
         &mut self,
         shared: &Shared<'_>,
@@ -205,8 +205,8 @@ impl Lookups {
                 buckets.check_crc(offset, bytes)?;
             }
             let block = buckets.block(entry, offset, bytes)?;
-            // Those that fit lie together. All are sent for before the first is looked up: several queries' sets do not
-            // stay in a core's own cache.
+            // Entries with one fingerprint are adjacent. All of them are prefetched before the first one is looked up:
+            // the sets of several queries do not stay in a core's own cache.
             let (mut before, mut n_entries, mut is_last) = (0, 0, false);
             self.fitting.clear();
             for found in block.entries() {
@@ -248,7 +248,7 @@ impl Lookups {
         Ok(rest)
     }
 
-    /// Takes a vector whose fingerprint fits; true if no more are wanted of this radius.
+    /// Takes a vector with the wanted fingerprint; true if the radius has enough vectors.
     fn meet(&mut self, shared: &Shared<'_>, slot: u32, measure: &mut Measure, ledger: &mut Ledger) -> bool {
         ledger.counters.candidates += 1;
         if self.met.insert(slot) {

@@ -1,4 +1,5 @@
-//! Measuring what was met: in memory a little later, on storage when a batch of buckets was scanned, each page once.
+//! Measures the vectors that a query met: in memory a little later, on storage after a batch of buckets was scanned,
+//! each page once.
 
 use super::shared::{Ledger, Shared, VECTORS};
 use crate::distance::prefetch_row;
@@ -8,11 +9,11 @@ use crate::search::nearest::{Nearest, key};
 use crate::search::queries::Prepared;
 use crate::search::reads::Units;
 
-/// Vectors in memory that are on their way to the cache, at least, while the one before them is measured: with many more
-/// the first of a large bucket are evicted again before their turn.
+/// Vectors in memory that are prefetched while an earlier one is measured, at least. With many more, the first vectors
+/// of a large bucket would be evicted again before their turn.
 const AHEAD: usize = 32;
 
-/// Vectors to measure, and the nearest of those that were.
+/// Vectors to measure, and the nearest of the measured ones.
 #[derive(Default)]
 pub(super) struct Measure {
     pub query: Prepared,
@@ -20,13 +21,13 @@ pub(super) struct Measure {
     /// Met, but not measured yet.
     fresh: Vec<u32>,
     units: Units,
-    /// Whether units are read.
+    /// Whether reads of units are in flight.
     pub is_reading: bool,
     scratch: Vec<f32>,
 }
 
 impl Measure {
-    /// Notes a vector to measure. One in memory is sent for, and its turn comes when some others were.
+    /// Notes a vector to measure. One in memory is prefetched, and measured after some others were noted.
     pub fn soon(&mut self, shared: &Shared<'_>, slot: u32, ledger: &mut Ledger) {
         self.fresh.push(slot);
         if let Some(row) = shared.vectors.held(slot) {
@@ -37,7 +38,7 @@ impl Measure {
         }
     }
 
-    /// Measures the first `n` of what was met, or all, if vectors are in memory.
+    /// If vectors are in memory, measures the first `n` of the noted ones.
     pub fn held(&mut self, shared: &Shared<'_>, n: usize, ledger: &mut Ledger) {
         let vectors = shared.vectors;
         if !vectors.is_in_memory() {
@@ -51,7 +52,7 @@ impl Measure {
         }
     }
 
-    /// Begins to read the vectors that were met, each page once; false if there are none.
+    /// Begins to read the noted vectors, each page once; false if there are none.
     pub fn begin_reading(&mut self, shared: &Shared<'_>, ledger: &mut Ledger) -> bool {
         if self.fresh.is_empty() {
             return false;
@@ -62,7 +63,7 @@ impl Measure {
         true
     }
 
-    /// Asks for the next unit into a buffer that is free; false if there is none.
+    /// Asks for the next unit into a free buffer; false if there is none.
     pub fn read_unit(&mut self, shared: &Shared<'_>, buffer: usize, ledger: &mut Ledger) -> bool {
         let is_asked = self.units.ask(shared.vectors, VECTORS, buffer, &mut ledger.reads);
         if is_asked {

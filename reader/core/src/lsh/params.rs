@@ -1,4 +1,4 @@
-//! The parameters of a search and what they may be.
+//! The parameters of a search, and their limits.
 
 use super::functions::Functions;
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::search::limits::{check_k, check_threads};
 
 /// Further buckets of each table at most.
 const MAX_PROBES: usize = 65535;
-/// Buckets of one radius that a query looks at, at most: what it takes to list them.
+/// Most buckets of one radius that a query may look at: memory for their list limits it.
 const MAX_TARGETS: usize = 1 << 18;
 
 /// Everything a caller can choose.
@@ -14,9 +14,9 @@ const MAX_TARGETS: usize = 1 << 18;
 pub struct LshParams {
     /// Answers a query.
     pub k: usize,
-    /// S: vectors that a radius may measure, k - 1 more for k neighbours; what the index says if none.
+    /// S: vectors that a radius may measure, k - 1 more for k neighbours; by default that of the index.
     pub candidates: Option<u64>,
-    /// T: further buckets of each table; what the index says if none.
+    /// T: further buckets of each table; by default that of the index.
     pub probes: Option<usize>,
     /// Search threads.
     pub threads: usize,
@@ -25,7 +25,7 @@ pub struct LshParams {
 }
 
 impl LshParams {
-    /// Refuses what cannot be searched in an index of `functions`; S + k - 1 and T otherwise.
+    /// Refuses parameters that do not fit an index of `functions`; returns S + k - 1 and T.
     pub(super) fn resolve(&self, functions: &Functions) -> Result<(u64, usize)> {
         check_k(self.k, functions.n_vectors)?;
         check_threads(self.threads, self.inflight)?;

@@ -1,15 +1,16 @@
 //! One query as a state machine that never waits: (R, c)-near neighbour searches of growing radii (paper, sections 2.3
 //! and 5.4).
 //!
-//! Of one radius all occupied buckets that the query leads to are looked up, up to 256 at a time: the sectors of their
-//! pointers first, unless these are in memory, each followed by its bucket's blocks as soon as it is there. Buckets are
-//! scanned in the order of the tables, whatever came first, and entries whose fingerprint differs are passed over. The
-//! radius ends when all are scanned, or S vectors (k - 1 more for k neighbours) were measured that no smaller radius had
-//! met; the search ends when the k-th nearest is within c R. So what a query decides depends on no clock, and neither do
-//! its counters: reads that were asked for count, whether S made them useless or not.
+//! All occupied buckets of one radius are looked up, up to 256 at a time: first the sectors of their pointers, unless
+//! pointers are in memory, and then each bucket's blocks as soon as its pointer has arrived. Buckets are scanned in the
+//! order of the tables, not of arrival, and entries with another fingerprint are skipped. The radius ends when all
+//! buckets are scanned, or when S vectors (k - 1 more for k neighbours) that no smaller radius had met are measured.
+//! The search ends when the k-th nearest is within c R. So the decisions of a query depend on no clock, and neither do
+//! its counters: every read that was asked for counts, even if S made it useless.
 //!
-//! Deviations: the paper reads a bucket block by block, here one read takes blocks that lie together; it says nothing of
-//! k neighbours beyond S, nor of vectors met at two radii, which count and are measured once.
+//! Deviations: the paper reads a bucket block by block, and here one read takes adjacent blocks. The paper does not say
+//! how k neighbours change S, nor what happens to a vector that is met at two radii: here it counts and is measured
+//! once.
 
 use super::lookup::Lookups;
 use super::measure::Measure;
@@ -19,7 +20,7 @@ use crate::metric::Metric;
 use crate::search::nearest::distance_of;
 use crate::search::task::Step;
 
-/// Vectors that an idle query state remembers having met.
+/// Met vectors for which an idle query state keeps memory.
 const KEPT_RESULTS: usize = 1 << 14;
 
 /// State of one query, reused for the next. Memory: 24 bytes a bucket of one radius, 16 a vector met.
@@ -28,9 +29,9 @@ pub(crate) struct QueryState {
     measure: Measure,
     lookups: Lookups,
     ledger: Ledger,
-    /// The query as it is hashed, where that differs.
+    /// The hashed query, if it differs from the query.
     hashed: Vec<f32>,
-    /// What turns a distance into a squared Euclidean one: factor and summand.
+    /// Factor and summand that turn a distance into a squared Euclidean one.
     to_squared: (f64, f64),
     sorted: Vec<u64>,
 }
@@ -58,7 +59,7 @@ impl QueryState {
         self.lookups.begin_radius(shared, 0, &mut self.ledger);
     }
 
-    /// Goes on until reads are needed; `buffer(i)` is the content of buffer i, of a read that arrived.
+    /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
     pub(super) fn advance<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
         loop {
             if self.ledger.reads.in_flight() > 0 {
@@ -84,8 +85,8 @@ impl QueryState {
         }
     }
 
-    /// Scans what is there once all queries that can go on have submitted their reads: a bucket may take as long as many
-    /// reads. True if that leads to further reads.
+    /// Scans the buckets that have arrived. This comes after every ready query has submitted its reads, because
+    /// scanning a bucket may take as long as many reads. True if it leads to further reads.
     pub(super) fn overlap<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
         if self.measure.is_reading {
             return Ok(false);
@@ -100,7 +101,7 @@ impl QueryState {
         Ok(())
     }
 
-    /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`QueryState::advance`] can go on.
+    /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`QueryState::advance`] can continue.
     pub(super) fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
         self.ledger.reads.arrive();
         if self.measure.is_reading {
@@ -110,7 +111,7 @@ impl QueryState {
         Ok(self.lookups.arrive(shared, i, bytes, &mut self.ledger)? || self.ledger.reads.in_flight() == 0)
     }
 
-    /// Hands over the reads that were asked for since the last call.
+    /// Queues the reads that were asked for since the last call.
     pub(super) fn submit(
         &mut self,
         shared: &Shared<'_>,
@@ -133,7 +134,7 @@ impl QueryState {
         }
     }
 
-    /// Whether the search is over: k vectors within c R, no radius left, or no vector.
+    /// Whether the search is over: k vectors are within c R, or no radius or no vector is left.
     fn is_satisfied(&self, shared: &Shared<'_>) -> bool {
         let functions = shared.functions;
         let reach = functions.ratio * functions.radii[self.lookups.radius()];

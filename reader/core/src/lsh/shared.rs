@@ -9,7 +9,7 @@ use crate::search::Queries;
 use crate::search::reads::Reads;
 use crate::vectors::Vectors;
 
-/// Direct reads start at multiples of it where the device allows; else at multiples of a page.
+/// Direct reads start at its multiples where the device allows, and at multiples of a page elsewhere.
 pub const SECTOR_BYTES: usize = 512;
 
 /// The files that a search reads, in the order in which the engines know them.
@@ -21,7 +21,7 @@ pub const BUCKETS: usize = 1;
 /// Position of vectors.imx among them.
 pub const VECTORS: usize = 2;
 
-/// What one query cost. With engine "memory" tables and buckets are counted as if they had been read.
+/// Cost of one query. With engine "memory" tables and buckets count as if they had been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LshCounters {
     /// Reads of a sector of pointers, if they are not in memory: one for each bucket that is not empty.
@@ -38,13 +38,13 @@ pub struct LshCounters {
     pub radii: u64,
     /// Bucket entries looked at.
     pub entries: u64,
-    /// Entries whose fingerprint fits.
+    /// Entries with the wanted fingerprint.
     pub candidates: u64,
     /// Vectors measured.
     pub distances: u64,
-    /// From start to end, with the time in which the thread worked on other queries.
+    /// Time from start to end, including work of the thread on other queries.
     pub latency_us: f32,
-    /// Part of it with reads in flight; meanwhile the thread may have worked on other queries, or scanned what this one
+    /// Part of it with reads in flight; the thread may have worked on other queries meanwhile, or scanned what this one
     /// had already read.
     pub io_wait_us: f32,
 }
@@ -66,11 +66,11 @@ pub struct Shared<'a> {
     pub width: usize,
     /// Bucket blocks in one read at most.
     pub most_blocks: usize,
-    /// Reads begin and end at multiples of it.
+    /// Reads begin and end at its multiples.
     pub unit_bytes: usize,
 }
 
-/// What a query has asked for and what it has cost so far.
+/// The reads of a query, and its cost so far.
 #[derive(Default)]
 pub struct Ledger {
     pub reads: Reads,
@@ -83,8 +83,8 @@ impl Shared<'_> {
         self.source.held().is_some() || !self.tables.is_in_memory()
     }
 
-    /// Bytes before `offset` of a file that a read from there begins with: files are whole pages long, and a unit
-    /// divides a page.
+    /// Bytes between `offset` of a file and the start of its unit, where a read begins. Files are whole pages long, and
+    /// a unit divides a page.
     pub fn skip(&self, offset: u64) -> usize {
         (offset % self.unit_bytes as u64) as usize
     }

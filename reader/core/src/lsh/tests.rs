@@ -1,4 +1,4 @@
-//! Devices whose sectors are pages: every read begins and ends at a page, and what is wanted lies somewhere in it.
+//! Devices whose sectors are pages: every read begins and ends at a page, and the wanted bytes lie somewhere inside.
 
 #[path = "../../tests/common/mod.rs"]
 #[allow(unreachable_pub)]

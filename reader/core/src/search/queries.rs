@@ -27,7 +27,7 @@ pub struct Queries<'a> {
 }
 
 impl Queries<'_> {
-    /// Refuses queries that do not fit the index: dimensions, type, NaN, infinity, zero vectors under cosine.
+    /// Refuses queries that do not fit the index: wrong dimensions or type, NaN, infinity, zero vectors under cosine.
     pub(crate) fn check(&self, stored: &Stored<'_>) -> Result<()> {
         let (want, dim) = (stored.dtype.query_name(), stored.user_dim());
         let (got, len) = match self.values {

@@ -42,7 +42,7 @@ impl Reads {
         self.in_flight -= 1;
     }
 
-    /// Reads that were asked for and did not arrive yet.
+    /// Reads that were asked for and have not arrived yet.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -52,7 +52,7 @@ impl Reads {
         !self.asked.is_empty()
     }
 
-    /// Hands over the reads that were asked for since the last call, as whole units of the files of `source`.
+    /// Queues the new reads as `queue(buffer, unit, bytes)`, rounded to whole units of the files of `source`.
     pub fn submit<T>(
         &mut self,
         source: &Source<T>,
@@ -75,7 +75,7 @@ impl Reads {
 pub(crate) struct Units {
     /// Ascending.
     slots: Vec<u32>,
-    /// Parts of `slots` that one unit holds each.
+    /// Parts of `slots`, one a unit.
     groups: Vec<Range<usize>>,
     n_begun: usize,
     /// Which group is in each buffer.
@@ -103,7 +103,7 @@ impl Units {
         &self.slots
     }
 
-    /// Asks for the next unit of `file` into a buffer that is free; false if there is none.
+    /// Asks for the next unit of `file` into a free buffer; false if there is none.
     pub fn ask(&mut self, vectors: &Vectors, file: usize, buffer: usize, reads: &mut Reads) -> bool {
         let Some(group) = self.groups.get(self.n_begun) else { return false };
         let offset = vectors.offset_of(vectors.unit_of(self.slots[group.start]));

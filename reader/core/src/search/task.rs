@@ -1,8 +1,7 @@
-//! What a thread that runs queries knows of a kind of index, and the thread itself: several queries in flight over one
-//! engine.
+//! A search thread, with several queries in flight over one engine, and what a kind of index must provide for it.
 //!
-//! The thread sleeps only when each of its queries waits for a read. Queries that are ready submit their reads, then do
-//! what can be done while these are in flight, and then completed reads are handled.
+//! The thread sleeps only when each of its queries waits for a read. Ready queries submit their reads, then work while
+//! these are in flight, and then the thread handles completed reads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,8 +13,8 @@ use crate::error::{Error, Result};
 
 /// How often the caller is asked whether to go on.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(50);
-/// How long a thread with one query looks for finished reads before it sleeps: about as long as a read takes. Waking up
-/// takes a good part of that time again.
+/// How long a thread with one query polls for finished reads before it sleeps: about as long as a read takes, because
+/// waking up takes a good part of that time.
 const WATCH_FOR: Duration = Duration::from_micros(100);
 /// Workers that an index keeps for later calls.
 const MAX_IDLE: usize = 16;
@@ -25,13 +24,13 @@ const KEPT_LANES: usize = 16;
 /// What a query does next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// [`Task::submit`], then [`Task::overlap`], then wait for a read to arrive unless that says otherwise.
+    /// [`Task::submit`], then [`Task::overlap`], then wait for a read, unless `overlap` returns true.
     Wait,
     /// Nothing more: [`Task::finish`].
     Done,
 }
 
-/// How long a query took, in microseconds; see the counters of a kind.
+/// Times of a query in microseconds, as in its counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub latency_us: f32,
@@ -48,7 +47,7 @@ pub(crate) trait Task: Sync {
     /// Workers that the index keeps for later calls.
     fn idle(&self) -> &Mutex<Vec<Worker<Self::State>>>;
 
-    /// Buffers of one query, so the reads it may have in flight.
+    /// Buffers of one query, and so its most reads in flight.
     fn width(&self) -> usize;
 
     /// Bytes of a buffer.
@@ -63,10 +62,10 @@ pub(crate) trait Task: Sync {
     /// Takes query `i`.
     fn start(&self, state: &mut Self::State, i: usize);
 
-    /// Goes on until reads are needed; `buffer(i)` is the content of buffer i, of a read that arrived.
+    /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
     fn advance<'a>(&self, state: &mut Self::State, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step>;
 
-    /// Hands over the reads that were chosen since the last call as `queue(buffer, unit, bytes)`.
+    /// Calls `queue(buffer, unit, bytes)` for each read that was chosen since the last call.
     fn submit(
         &self,
         state: &mut Self::State,
@@ -74,19 +73,19 @@ pub(crate) trait Task: Sync {
         queue: impl FnMut(usize, u64, usize) -> Result<()>,
     ) -> Result<()>;
 
-    /// Does what can be done while reads are in flight, `buffer` as in [`Task::advance`]; true if the query can go on
-    /// before one arrives.
+    /// Works while reads are in flight, with `buffer` as in [`Task::advance`]; true if the query can continue before a
+    /// read arrives.
     fn overlap<'a>(&self, _state: &mut Self::State, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Takes the read into buffer `i`, whose content is `bytes`; true if the query can go on.
+    /// Takes the read into buffer `i` with content `bytes`; true if the query can continue.
     fn arrive(&self, state: &mut Self::State, i: usize, bytes: &[u8]) -> Result<bool>;
 
-    /// Adds what was found for query `i`.
+    /// Adds the results of query `i`.
     fn finish(&self, state: &mut Self::State, i: usize, times: Times, answers: &mut Self::Answers);
 
-    /// Gives back what an idle state need not hold.
+    /// Releases what an idle state need not hold.
     fn shrink(state: &mut Self::State);
 }
 
@@ -103,7 +102,7 @@ impl Turns {
         Turns { n, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) }
     }
 
-    /// The next query nobody took yet.
+    /// The next query that no thread has taken.
     pub fn take(&self) -> Option<usize> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
@@ -111,7 +110,7 @@ impl Turns {
         Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < self.n)
     }
 
-    /// Makes every thread end soon; what was found is dropped.
+    /// Makes every thread end soon; results are dropped.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -157,8 +156,8 @@ const NO_QUERY: usize = usize::MAX;
 /// Answers, or the first error of the thread.
 pub(crate) type Outcome<A> = std::result::Result<A, Failure>;
 
-/// Answers queries until none is left. `interrupted` is asked now and then; it is there on the calling thread only,
-/// whose worker is kept for its next call.
+/// Answers queries until none is left. Only the calling thread has `interrupted`, which it asks now and then, and keeps
+/// its worker for the next call.
 pub(crate) fn search<T: Task>(
     task: &T,
     turns: &Turns,
@@ -184,7 +183,7 @@ pub(crate) fn search<T: Task>(
 }
 
 impl<S: Default> Worker<S> {
-    /// One that is idle and fits, or a new one.
+    /// An idle worker that fits, or a new one.
     fn take<T: Task<State = S>>(task: &T, lanes: usize) -> Result<Self> {
         let owner = (std::process::id(), std::thread::current().id());
         let (width, slot_bytes) = (task.width(), task.slot_bytes());
@@ -263,7 +262,7 @@ impl<S: Default> Worker<S> {
         }
     }
 
-    /// Looks for finished reads for a moment, so that a thread with one query need not be woken up; true if it found
+    /// Polls for finished reads for a moment, so that a thread with one query need not be woken up; true if there are
     /// some.
     fn watch(&mut self, done: &mut Vec<usize>) -> Result<bool> {
         if !self.engine.rewards_polling() {
@@ -300,7 +299,7 @@ impl<S: Default> Worker<S> {
             Step::Wait => {
                 let queue = |buffer, unit, bytes| engine.queue_part(first + buffer, unit, bytes);
                 task.submit(&mut lane.state, answers, queue).map_err(|e| (query, e))?;
-                // At once: with all queries' reads in one submission the device is less evenly busy.
+                // Submitted at once: with the reads of all queries in one submission the device is less evenly busy.
                 engine.flush().map_err(|e| (query, e))?;
                 lane.clock.waiting = Instant::now();
                 Ok(Progress::Waits)
@@ -315,7 +314,7 @@ impl<S: Default> Worker<S> {
         }
     }
 
-    /// Takes a finished read; true if its query can go on.
+    /// Takes a finished read; true if its query can continue.
     fn arrive<T: Task<State = S>>(&mut self, task: &T, slot: usize) -> std::result::Result<bool, Failure> {
         let lane = &mut self.lanes[slot / self.width];
         let arrived = task.arrive(&mut lane.state, slot % self.width, self.engine.buffer(slot));

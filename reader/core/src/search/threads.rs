@@ -3,8 +3,8 @@
 use super::task::{Task, Turns, search};
 use crate::error::{Error, Result};
 
-/// Searches for `n` queries with up to `threads` threads, each of which interleaves up to `inflight` queries; of several errors the one
-/// of the first query wins.
+/// Answers `n` queries with up to `threads` threads, each of which interleaves up to `inflight` queries. Of several
+/// errors that of the first query is returned.
 pub(crate) fn run<T: Task>(
     task: &T,
     n: usize,

@@ -13,7 +13,7 @@ use crate::graph::navigation::Navigation;
 use crate::manifest::NAVIGATION_FILE;
 use crate::pagefile::PAGE_BYTES;
 
-/// Opens the index, which checks codes, entries and navigation graph but for repetitions, then walks graph and ids.
+/// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
 pub fn check(path: &Path, damages: &mut Vec<String>) {
     let index = match Index::open(path, "pread") {
         Ok(index) => index,
@@ -28,7 +28,7 @@ pub fn check(path: &Path, damages: &mut Vec<String>) {
     }
 }
 
-/// Degrees, neighbours below n and distinct.
+/// Degrees are at most R; neighbours are below n and distinct.
 fn check_graph(graph: &Graph) -> Result<()> {
     let (path, layout) = (&graph.path, &graph.layout);
     let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
@@ -49,7 +49,7 @@ fn check_graph(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// Neighbours distinct; the rest was checked when it was opened.
+/// Neighbours are distinct; the rest was checked when the file was opened.
 fn check_navigation(navigation: &Navigation, path: &Path) -> Result<()> {
     let mut neighbours = Vec::new();
     for v in 0..navigation.len() as u32 {
@@ -60,7 +60,7 @@ fn check_navigation(navigation: &Navigation, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sorts `neighbours` and refuses one that stands there twice.
+/// Sorts `neighbours` and refuses repetitions.
 fn check_distinct(path: &Path, neighbours: &mut [u32], place: impl FnOnce() -> String) -> Result<()> {
     neighbours.sort_unstable();
     match neighbours.windows(2).find(|pair| pair[0] == pair[1]) {

@@ -1,5 +1,5 @@
-//! What checksums cannot tell of inverted lists: every vector in its batch's lists as often as may be, every code a
-//! centre's.
+//! What checksums cannot tell of inverted lists: every vector is in the lists of its batch, no more often than allowed,
+//! and every code names a centre.
 //!
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 

@@ -21,14 +21,14 @@ use crate::pagefile::{PAGE_BYTES, PageFile};
 const VECTORS_AT_ONCE: u32 = 1 << 20;
 /// Pages read at a time.
 const PAGES_AT_ONCE: usize = 256;
-/// How far apart two programs may compute a projection of one component, relative to the product of the lengths.
+/// How much two programs may differ in a projection, per component and relative to the product of the lengths.
 ///
 /// Each sum of `dim` products in f32, whatever its order and with or without fused additions, is off by at most
 /// `dim u / (1 - dim u) * sum |a_j o_j|` with u = 2^-24 (Higham, "Accuracy and Stability of Numerical Algorithms",
 /// section 3.1), the sum of products being at most |a| |o|. So two of them differ by twice as much; twice that again
 /// makes up for `1 / (1 - dim u)`, which is at most 2 up to 2^23 dimensions.
 const PROJECTION_ERROR: f64 = 4.0 / (1u64 << 24) as f64;
-/// How far apart they may compute the position of the same projection, relative to it: three roundings of f64 each.
+/// How much they may differ in the position of one projection, relative to it: three roundings of f64 each.
 const POSITION_ERROR: f64 = 8.0 / (1u64 << 53) as f64;
 
 /// Opens the index and compares all of its parts.

@@ -1,9 +1,8 @@
 //! Reading everything: every byte against its checksums, then every value against its meaning.
 //!
 //! Each file is streamed once for the SHA-256 in the manifest, the digest that enters the build id and the CRC32C of
-//! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges.
-//! Memory: 4 bytes a page, n / 8 bytes, and what opening the index takes; see `lsh` for hash tables and `ivf` for inverted
-//! lists.
+//! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges. Memory: 4
+//! bytes a page, n / 8 bytes, and the memory of the open index; see `lsh` for hash tables and `ivf` for inverted lists.
 
 mod graph;
 mod ids;
@@ -23,7 +22,7 @@ use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 /// Bytes of the header that the build id leaves out, because it decides them: itself and the header's CRC.
 const MASKED: [std::ops::Range<usize>; 2] = [16..32, PAGE_BYTES - 4..PAGE_BYTES];
 const CHUNK_BYTES: usize = 256 * PAGE_BYTES;
-/// Damaged pages named for one file; a disk full of them helps nobody.
+/// Most damaged pages that are named for one file.
 const MAX_NAMED_PAGES: usize = 20;
 
 /// One message for each damage found in the index at `path`; none if it is sound.
@@ -91,7 +90,7 @@ fn check_file(directory: &Path, entry: &FileEntry, manifest: &Manifest, damages:
     Ok(hex(&masked.finalize()))
 }
 
-/// The frame of a page file whose kind is known, with its build id checked.
+/// The checksums of a page file of a known kind, after checking its build id.
 fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option<PageChecks>> {
     let kind = match name {
         "graph.imx" => b"GRPH",
@@ -112,7 +111,7 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
     Ok(Some(PageChecks { checksums: file.load_checksums()?, damaged: 0 }))
 }
 
-/// Compares data pages with section "crc"; header, that section and footer were checked when it was loaded.
+/// Compares data pages with section "crc". Header, footer and that section were checked when it was loaded.
 struct PageChecks {
     checksums: Vec<u32>,
     damaged: usize,

@@ -1,4 +1,4 @@
-//! AVX2: bytes widened to 16 bits, even and odd components apart, multiplied and added in pairs.
+//! AVX2: bytes widened to 16 bits, even and odd components separately, multiplied and added in pairs.
 //!
 //! (`vpmaddubsw`, which multiplies bytes, saturates on the full range.)
 

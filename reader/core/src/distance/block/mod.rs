@@ -1,9 +1,8 @@
 //! Many uint8 queries against many uint8 points: the integer counterpart of a matrix product.
 //!
-//! A score is `|p|^2 - 2 p.q`, the squared distance less `|q|^2`: exact in 32 bits, so it has the same bits at every
-//! level, and its order within a query is that of the distances. With `s = q - 128` it is
-//! `(|p|^2 - 256 sum(p)) - 2 p.s`: the bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes,
-//! as VNNI does.
+//! A score is `|p|^2 - 2 p.q`, the squared distance minus `|q|^2`. It is exact in 32 bits, so it has the same bits at
+//! every level, and it orders points like their distances. With `s = q - 128` it is `(|p|^2 - 256 sum(p)) - 2 p.s`: the
+//! bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes, as VNNI does.
 //!
 //! Points come in panels of 16. A panel holds `ceil(dim / 4)` chunks of 64 bytes: four components of each point in
 //! turn, zeros beyond `dim`. A tile of queries and panels keeps its sums in registers; only scores that reach a
@@ -207,7 +206,7 @@ impl Lists {
     }
 }
 
-/// Copies rows into `ready`, less 128, each filled up to whole chunks (panels are zero there).
+/// Copies rows minus 128 into `ready`, each padded to whole chunks (panels are zero there).
 unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>) {
     let padded = rows.dim.next_multiple_of(CHUNK);
     if padded == 0 {
@@ -223,7 +222,7 @@ unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>
     }
 }
 
-/// Writes bytes less 128.
+/// Writes bytes minus 128.
 pub(super) fn shift(row: &[u8], into: &mut [i8]) {
     for (to, &from) in into.iter_mut().zip(row) {
         *to = (from ^ 0x80) as i8;

@@ -1,5 +1,5 @@
-//! Chosen uint8 or int8 rows in the panels of [`block`](crate::distance::block), compared in integers, or where they
-//! are too long for those one by one.
+//! Chosen uint8 or int8 rows in the panels of [`block`](crate::distance::block), compared in integers; rows too long
+//! for panels are compared one by one.
 //!
 //! int8 is shifted by 128 into uint8, which changes no difference.
 
@@ -32,7 +32,7 @@ pub(super) struct Bytes<T> {
     level: &'static Level,
     kernels: &'static Kernels,
     dim: usize,
-    /// Rows of the batch in whole chunks: as uint8, and less 128; their squared norms and sums.
+    /// Rows of the batch in whole chunks: as uint8, and minus 128; their squared norms and sums.
     rows: Vec<u8>,
     shifted: Vec<i8>,
     norms: [(i32, i32); MAX_BATCH],

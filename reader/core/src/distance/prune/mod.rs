@@ -1,7 +1,7 @@
 //! Robust prune (DiskANN Algorithm 2): which of a vertex's candidates become its neighbours. `builders/prune.py` says
 //! what is chosen.
 //!
-//! Whether a candidate is dropped depends on the nearest of those chosen before it alone. So candidates are taken in
+//! Whether a candidate is dropped depends only on the nearest of those chosen before it. So candidates are taken in
 //! order, some at a time, and compared with all chosen ones at once: chosen rows lie in panels of 16, one in each lane
 //! of a register, and no lanes of a register are ever added.
 
@@ -17,7 +17,7 @@ use bytes::{Bytes, LongBytes};
 use chosen::{Chosen, MAX_BATCH};
 use floats::{Floats, Halves};
 
-/// Marks a candidate that was chosen, where the distance to the nearest chosen one stands.
+/// In place of the distance to the nearest chosen candidate, marks one that was chosen itself.
 const CHOSEN: f32 = -1.0;
 /// Growth of the slack between rounds, DiskANN's value: with alpha = 1.2 there are two rounds, 1.0 and 1.2.
 const SLACK_STEP: f32 = 1.2;
@@ -149,7 +149,7 @@ unsafe fn prune<C: Chosen>(
     degree
 }
 
-/// Chooses what is not hidden at the first `slack`, and leaves out what is hidden at the second one.
+/// Chooses candidates that are not hidden at the first `slack`, and skips those that are hidden at the second one.
 unsafe fn round<C: Chosen>(
     chosen: &mut C,
     nearest: &mut [f32],
