@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common.curves import (
@@ -20,9 +21,9 @@ from indexmill.jobs.bench.common.curves import (
     value_at,
 )
 from indexmill.jobs.bench.common.dataset import Dataset, first_rows
-from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at
+from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
-from indexmill.jobs.bench.partition.builds import SHAPES, Builds, graph_seconds, job
+from indexmill.jobs.bench.partition.builds import SHAPES, WARM_UP_ROWS, Builds, graph_seconds, job
 from indexmill.jobs.bench.programs import graph_quality, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 
@@ -84,40 +85,47 @@ ABLATIONS = {
 def measure(space: Builds, name: str) -> dict[str, Any]:
     """Build every variant once: distances and reads repeat, times are told as they are."""
     one = ABLATIONS[name]
-    data = (
-        first_rows(space.sets[one.data], one.rows, space.out / f"{one.data}-{one.rows}")
-        if one.rows
-        else space.sets[one.data]
-    )
-    found: dict[str, Any] = {"set": one.data, "n": data.shape()[0], "variants": {}}
-    curves: dict[str, dict[str, Any]] = {}
-    for variant, options in one.variants.items():
-        made, curves[variant] = _variant(space, data, {**one.common, **options}, one.reads)
-        first = next(iter(found["variants"].values()), made)
-        made["ratio"] = {
-            what: ratio(made[what], first[what]) for what in ("graph_s", "cpu_s", "scratch_bytes")
+    whole = space.sets[one.data]
+    rows = one.rows or whole.shape()[0]
+    data = first_rows(whole, rows, space.out / f"{one.data}-{rows}")
+    few, log = space.first(data, WARM_UP_ROWS), space.out / "ablation.log"
+    variants = {variant: {**one.common, **options} for variant, options in one.variants.items()}
+    for options in variants.values():  # kernels are compiled
+        run_measured(indexmill("build", **_asked(space, few, options)), log)
+    few.unlink()
+    made: dict[str, dict[str, Any]] = {}
+    curves: dict[str, dict[str, Curve]] = {}
+    for variant, options in variants.items():
+        made[variant], curves[variant] = _variant(space, data, options, one.reads)
+        mine, first, plain = made[variant], next(iter(made.values())), next(iter(curves.values()))
+        mine["ratio"] = {
+            what: ratio(mine[what], first[what]) for what in ("graph_s", "cpu_s", "scratch_bytes")
         }
-        made["ratio"] |= {
-            at: ratio(made["distances"][at], first["distances"][at]) for at in first["distances"]
-        }
-        plain = next(iter(curves.values()))
-        made["pages_ratio"] = {
-            policy: curve_ratios(mine, plain[policy]) for policy, mine in curves[variant].items()
-        }
-        found["variants"][variant] = made
-    return found
+        mine["ratio"] |= {at: ratio(value, first["distances"][at]) for at, value in mine["distances"].items()}
+        mine["pages_ratio"] = {at: curve_ratios(found, plain[at]) for at, found in curves[variant].items()}
+    return {"set": one.data, "n": data.shape()[0], "variants": made}
+
+
+def _asked(space: Builds, base: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a build with an empty work folder."""
+    work = space.out / "ablation-work"
+    shutil.rmtree(work, ignore_errors=True)
+    index = space.out / "indexmill-ablation"
+    return {**job(base, index, "vamana", *SHAPES[0]), "work": work, **options}
 
 
 def _variant(
     space: Builds, data: Dataset, options: dict[str, Any], reads: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Curve]]:
     """Return what a variant costs, and its page reads query by query for each policy."""
-    place = Workspace(data, space.out)
-    index, work = place.index("ablation"), space.out / "ablation-work"
-    shutil.rmtree(work, ignore_errors=True)
-    asked = {**job(data.base, index, "vamana", *SHAPES[0]), "work": work, **options}
+    place, asked, log = (
+        Workspace(data, space.out),
+        _asked(space, data.base, options),
+        space.out / "ablation.log",
+    )
+    index, work = place.index("ablation"), asked["work"]
     with PeakScratch(work) as scratch:
-        usage = run_measured(indexmill("build", **asked), index.with_suffix(".log"))
+        usage = run_measured(indexmill("build", **asked), log)
     seconds = ours.stage_seconds(index)
     rows = graph_quality.curve(data, graph_quality.read_ours(index), LIST_SIZES, GRAPH_RECALLS[-1])
     made: dict[str, Any] = {
@@ -132,7 +140,7 @@ def _variant(
     curves = {}
     if reads:
         asked |= {"order": "star", "out": place.index("ablation-star")}
-        run_measured(indexmill("build", **asked), index.with_suffix(".log"))
+        run_measured(indexmill("build", **asked), log)
         sizes = (*COARSE_SIZES, 320, 448, 640, 896)
         with ours.Ours(place) as searcher:
             for policy in POLICIES:

@@ -30,7 +30,7 @@ BUILDERS = ("partition", "vamana")
 SHAPES = ((32, 75), (64, 128))
 SETS = ("sift1m", "text40k")
 #: Rows of the builds that compile the kernels beforehand.
-_WARM_UP_ROWS = 3000
+WARM_UP_ROWS = 3000
 #: Stages that are not the graph's.
 _OTHERS = (
     "ingest", "sample", "cluster", "order", "entries", "encode", "navigation", "pack", "emit", "certify", "publish",
@@ -138,7 +138,7 @@ def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def warm_up(space: Builds, data: Dataset) -> None:
     """Build small indexes of a set: kernels are compiled once, not with every build."""
-    base = space.first(data, _WARM_UP_ROWS)
+    base = space.first(data, WARM_UP_ROWS)
     for builder in BUILDERS:
         build(space, base, builder, *SHAPES[0])
     base.unlink()

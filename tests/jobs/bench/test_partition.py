@@ -51,7 +51,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> partition_builds.B
     write_bin(tmp_path / "base.u8bin", rng.integers(0, 256, (1500, 24), dtype=np.uint8))
     write_bin(tmp_path / "query.u8bin", rng.integers(0, 256, (50, 24), dtype=np.uint8))
     write_truth(Dataset(tmp_path))
-    monkeypatch.setattr(partition_builds, "_WARM_UP_ROWS", 300)
+    monkeypatch.setattr(partition_builds, "WARM_UP_ROWS", 300)
     monkeypatch.setattr(partition_builds, "run_measured", run_here)
     monkeypatch.setattr(partition_builds, "CALIBRATION_ROWS", 500)
     return partition_builds.Builds({"sift1m": Dataset(tmp_path)}, tmp_path, 2)
