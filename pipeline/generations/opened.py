@@ -19,8 +19,8 @@ from indexmill.formats.graph.entries import read_entries
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
 from indexmill.formats.index.ids import read_ids
-from indexmill.formats.index.manifest import file_sha256, read_manifest
-from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
+from indexmill.formats.index.manifest import MANIFEST_NAME, file_sha256, read_manifest
+from indexmill.formats.index.metadata import METADATA_NAME
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.node_space import NodeSpace
@@ -137,7 +137,7 @@ class OpenedIndex:
 
     @property
     def vamana(self) -> VamanaParameters:
-        """Parameters for adding a vertex: one pass at the slack of the build, whose last pass met a whole graph too."""
+        """Parameters for adding a vertex: one pass with the slack of the build, whose last pass met a whole graph."""
         p = self.parameters
         degree = self.graph.node_format.max_degree
         return VamanaParameters(degree, p.build_list_size, p.alpha, saturate=p.saturate)
