@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.built import Built
 from tests.support.clusters import Clustered, make_clustered
 
 from indexmill.pipeline.execution import failpoint
@@ -43,8 +44,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def clustered(tmp_path_factory: pytest.TempPathFactory) -> Clustered:
-    return make_clustered(tmp_path_factory.mktemp("clustered"))
+def built(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Built:
+    """Make indexes to read: see `Built`."""
+    folder = tmp_path_factory.getbasetemp()
+    in_worker = hasattr(request.config, "workerinput")  # one of several processes
+    return Built((folder.parent if in_worker else folder) / "built")
+
+
+@pytest.fixture(scope="session")
+def clustered(built: Built) -> Clustered:
+    return make_clustered(built)
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,16 @@ def build(out: Path, vectors: Any, **parameters: Any) -> Path:
     return out
 
 
+def append(out: Path, index: Path, vectors: Any) -> Path:
+    indexmill.append(index, vectors, out=out)
+    return out
+
+
+def merge(out: Path, first: Path, second: Path) -> Path:
+    indexmill.merge(first, second, out=out)
+    return out
+
+
 def manifest(index: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((index / "manifest.json").read_text())
     return found

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.support.append import build
+from tests.support.built import Built
 
-import indexmill
 from indexmill.reader.index import SearchResult
 
 
@@ -41,8 +42,8 @@ class Clustered:
         return sum(right) / (n_queries * k)
 
 
-def make_clustered(folder: Path) -> Clustered:
-    """Build the index in `folder`."""
+def make_clustered(built: Built) -> Clustered:
+    """Build the index, or take the one that is there."""
     rng = np.random.default_rng(11)
     centres = 2 * rng.normal(size=(50, 24))
 
@@ -50,8 +51,7 @@ def make_clustered(folder: Path) -> Clustered:
         return (centres[rng.integers(50, size=n)] + rng.normal(size=(n, 24))).astype(np.float32)
 
     vectors, queries = sample(5000), sample(1200)
-    path = folder / "index"
-    indexmill.build(vectors, path, R=16, L=40, pq_bytes=12, workers=1)
+    path = built(build, vectors, R=16, L=40, pq_bytes=12)
     products = queries @ vectors.T
     distances = (queries**2).sum(1)[:, None] - 2 * products + (vectors**2).sum(1)
     return Clustered(path, vectors, queries, distances)

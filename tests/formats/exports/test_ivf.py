@@ -9,6 +9,7 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
+from tests.support.built import Built
 from tests.support.export import assert_same_answers, id_map, paste, whole_pivots
 from tests.support.ivf import LISTS, N, build_lists, join, make_vectors, result
 
@@ -38,11 +39,8 @@ TOLERANCE = {"sq8": 1e-5, "ip-sq8": 1e-5}
 
 
 @pytest.fixture(scope="module")
-def indexes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("ivf")
-    return {
-        name: build_lists(folder / name, make_vectors(dtype), **how) for name, (dtype, how) in CASES.items()
-    }
+def indexes(built: Built) -> dict[str, Path]:
+    return {name: built(build_lists, make_vectors(dtype), **how) for name, (dtype, how) in CASES.items()}
 
 
 def opened(folder: Path, nprobe: int = 4) -> Any:

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import DIM, SMALL, assert_sound, build, manifest, points, recall, run_record
+from tests.support.append import DIM, SMALL, append, assert_sound, build, manifest, points, recall, run_record
 from tests.support.builds import data_files
+from tests.support.built import Built
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles
@@ -19,14 +20,13 @@ BOTH = np.concatenate([OLD, NEW])
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("append") / "old", OLD)
+def old(built: Built) -> Path:
+    return built(build, OLD)
 
 
 @pytest.fixture(scope="module")
-def appended(old: Path) -> Path:
-    indexmill.append(old, NEW, out=old.with_name("appended"))
-    return old.with_name("appended")
+def appended(built: Built, old: Path) -> Path:
+    return built(append, old, NEW)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "int8"])

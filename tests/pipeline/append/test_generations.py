@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from tests.oracles.hostile import patch_manifest
 from tests.support.append import (
+    append,
     assert_sound,
     build,
     manifest,
     points,
 )
+from tests.support.built import Built
 from tests.support.cli import run, run_json
 
 import indexmill
@@ -25,14 +27,13 @@ BOTH = np.concatenate([OLD, NEW])
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("append") / "old", OLD)
+def old(built: Built) -> Path:
+    return built(build, OLD)
 
 
 @pytest.fixture(scope="module")
-def appended(old: Path) -> Path:
-    indexmill.append(old, NEW, out=old.with_name("appended"))
-    return old.with_name("appended")
+def appended(built: Built, old: Path) -> Path:
+    return built(append, old, NEW)
 
 
 def test_generations_count_and_drift_adds_up(old: Path, tmp_path: Path) -> None:

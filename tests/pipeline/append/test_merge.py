@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import SMALL, assert_sound, build, manifest, points, recall, run_record
+from tests.support.append import SMALL, assert_sound, build, manifest, merge, points, recall, run_record
 from tests.support.builds import data_files
+from tests.support.built import Built
 from tests.support.cli import run, run_json
 
 import indexmill
@@ -23,19 +24,18 @@ BOTH = np.concatenate([LARGE, LITTLE])
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("merge") / "large", LARGE)
+def large(built: Built) -> Path:
+    return built(build, LARGE)
 
 
 @pytest.fixture(scope="module")
-def little(large: Path) -> Path:
-    return build(large.with_name("little"), LITTLE)
+def little(built: Built) -> Path:
+    return built(build, LITTLE)
 
 
 @pytest.fixture(scope="module")
-def merged(large: Path, little: Path) -> Path:
-    indexmill.merge(large, little, out=large.with_name("merged"))
-    return large.with_name("merged")
+def merged(built: Built, large: Path, little: Path) -> Path:
+    return built(merge, large, little)
 
 
 def test_a_merge_finds_as_much_as_a_build_of_everything(merged: Path, tmp_path: Path) -> None:

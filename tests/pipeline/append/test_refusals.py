@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.append import DIM, SMALL, build, manifest, points
+from tests.support.append import DIM, SMALL, append, build, manifest, points
 from tests.support.builds import data_files
+from tests.support.built import Built
 
 import indexmill
 from indexmill.formats.errors import (
@@ -31,14 +32,13 @@ OLD, NEW = points(900, 1), points(200, 2)
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("append") / "old", OLD)
+def old(built: Built) -> Path:
+    return built(build, OLD)
 
 
 @pytest.fixture(scope="module")
-def appended(old: Path) -> Path:
-    indexmill.append(old, NEW, out=old.with_name("appended"))
-    return old.with_name("appended")
+def appended(built: Built, old: Path) -> Path:
+    return built(append, old, NEW)
 
 
 def _save(path: Path, rows: Any) -> Path:
@@ -136,7 +136,7 @@ def test_settings_that_cannot_work_are_refused(old: Path, appended: Path, tmp_pa
             indexmill.append(old, NEW, **how)
     with pytest.raises(InputError, match="no such index"):
         indexmill.append(tmp_path / "none", NEW)
-    with pytest.raises(InputError, match=r"appended: an index; .*indexmill merge"):
+    with pytest.raises(InputError, match=r": an index; .*indexmill merge"):
         indexmill.append(old, appended)
 
 

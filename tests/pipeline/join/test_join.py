@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracles import brute_force
 from tests.oracles import ivf as oracle
+from tests.support.built import Built
 from tests.support.cli import run
 from tests.support.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
 
@@ -31,11 +32,9 @@ QUERIES = 60
 
 
 @pytest.fixture(scope="module")
-def indexes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("ivf")
+def indexes(built: Built) -> dict[str, Path]:
     return {
-        dtype: build_lists(folder / dtype, make_vectors(dtype))
-        for dtype in ("uint8", "int8", "float32", "float16")
+        dtype: built(build_lists, make_vectors(dtype)) for dtype in ("uint8", "int8", "float32", "float16")
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.built import Built
 from tests.support.ivf import build_lists, join, make_vectors
 from tests.support.memory import printed_and_growth
 
@@ -80,8 +81,8 @@ def test_a_truth_takes_no_more_than_is_said(large: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_lists(tmp_path_factory.mktemp("ivf") / "ix", make_vectors("float32"))
+def index(built: Built) -> Path:
+    return built(build_lists, make_vectors("float32"))
 
 
 def test_what_was_learnt_must_fit_too(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.oracles import lsh as oracle
 from tests.oracles.lsh_verify import lsh_problems
 from tests.support.builds import data_files
+from tests.support.built import Built
 from tests.support.lsh import build_lsh, clusters
 
 from indexmill.formats.chunks.reader import Records
@@ -35,10 +36,8 @@ def vectors() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def index(vectors: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("lsh") / "index"
-    build_lsh(out, vectors, **SMALL)
-    return out
+def index(built: Built, vectors: np.ndarray) -> Path:
+    return built(build_lsh, vectors, **SMALL)
 
 
 def test_every_vector_is_once_in_every_table_where_its_hash_says(index: Path, vectors: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.built import Built
 from tests.support.cli import run, run_json
 from tests.support.lsh import build_lsh, clusters
 
@@ -29,10 +30,8 @@ def vectors() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def index(vectors: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("lsh") / "index"
-    build_lsh(out, vectors, **SMALL)
-    return out
+def index(built: Built, vectors: np.ndarray) -> Path:
+    return built(build_lsh, vectors, **SMALL)
 
 
 def test_a_radius_too_small_for_the_vectors_is_refused(tmp_path: Path, vectors: np.ndarray) -> None:
