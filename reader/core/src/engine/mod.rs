@@ -1,4 +1,4 @@
-//! Reading blocks of an index's files behind one trait, [`Engine`].
+//! Reading blocks of an index's files behind one trait, `Engine`.
 //!
 //! | file | engine |
 //! |---|---|

@@ -9,7 +9,7 @@ use crate::ids::Ids;
 /// Vector ids asked for at once when a filter is made.
 const IDS_AT_ONCE: u32 = 1 << 16;
 
-/// A set of slots: n / 8 bytes. Made once by [`Index::filter`], used by any number of searches.
+/// A set of slots: n / 8 bytes. Made once by [`super::Index::filter`], used by any number of searches.
 #[derive(Debug)]
 pub struct Filter {
     words: Vec<u64>,
