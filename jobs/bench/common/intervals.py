@@ -153,8 +153,3 @@ def figures_at(found: Curve, statistic: Statistic = mean) -> dict[str, Figure | 
 def curve_ratios(a: Curve, b: Curve, statistic: Statistic = mean) -> dict[str, Figure | None]:
     """Return the ratio of two costs at each of `RECALLS` with its intervals over queries."""
     return at_recalls(lambda at: ratio_at(a, b, at, statistic))
-
-
-def value_of(figure: Figure | None) -> float | None:
-    """Return the figure alone."""
-    return None if figure is None else figure["value"]

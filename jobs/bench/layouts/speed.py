@@ -31,7 +31,6 @@ from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, lockstep
 from indexmill.jobs.bench.sift1m import qps
 
 ROUNDS = 5
-FIO_SECONDS = 2
 POLICIES = ("page", "pipeline")
 #: Orders of DiskANN++ Table V, which are searched with page search as there.
 PAPER = ("random", "gorder-windowed")
