@@ -19,8 +19,8 @@ from indexmill.formats.graph.entries import read_entries
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
 from indexmill.formats.index.ids import read_ids
-from indexmill.formats.index.manifest import MANIFEST_NAME, file_sha256, read_manifest
-from indexmill.formats.index.names import METADATA_NAME
+from indexmill.formats.index.manifest import file_sha256, read_manifest
+from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.node_space import NodeSpace
