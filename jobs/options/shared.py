@@ -53,8 +53,8 @@ Engine = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}PROFILE with a file of `indexmill device` or a "
-        "shipped profile such as xlfdd.",
+        help=f"How pages are read: {', '.join(ENGINES)}, or {SIMULATED}FILE, where FILE is a profile that `indexmill "
+        "device` wrote or the name of a shipped one, such as xlfdd.",
     ),
 ]
 Allow = Annotated[

@@ -27,7 +27,7 @@ Bound = Literal["compute", "request", "device"]
 
 @dataclass(frozen=True)
 class Needed:
-    """What a device and its interface must reach.
+    """Requirements of a device and its interface.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ def interleaved_seconds(
 
 
 def bound_by(compute: float, n_io: float, request: float, read: float, threads: int = 1) -> Bound:
-    """Which part of Equation 7 decides: the device, or of the processor's time the larger half."""
+    """Return the part of Equation 7 that decides: the device, or the larger half of the processor's time."""
     if n_io * read > (compute + n_io * request) / threads:
         return "device"
     return "request" if n_io * request > compute else "compute"

@@ -53,7 +53,7 @@ class DevicePlan:
 
 @dataclass(frozen=True)
 class Target:
-    """What so many queries a second ask of a device, that of all threads together, with enough queries in flight.
+    """Requirements of a wanted rate of queries: of a device, by all threads together, with enough queries in flight.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ def plan_queries(
 
 
 def plan_target(query: QueryCost, threads: int, qps: float) -> Target:
-    """Say what `qps` queries a second on `threads` ask of a device."""
+    """Return what a device must reach for `qps` queries a second on `threads`."""
     seconds = threads / qps
     needed = model.to_match(seconds, query.compute_s, query.reads)
     alone = model.sync_iops(seconds, query.compute_s, query.reads)

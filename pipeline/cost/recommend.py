@@ -33,7 +33,7 @@ _FIXED_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Task:
-    """What an index is for.
+    """The task that an index is for.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ _NAMES = {GRAPH: "a graph", LSH: "hash tables", IVF: "inverted lists"}
 
 
 def _too_much(kind: str, task: Task) -> str | None:
-    """Say what of a kind does not fit; None if all does."""
+    """Return the limit that an index of a kind would exceed; None if there is none."""
     needs = cost(kind, task)
     for what, need, limit, unit in (
         ("memory", needs.memory, task.memory, "bytes"),

@@ -18,5 +18,5 @@ def profile_names() -> list[str]:
 
 
 def profile_path(name: str | Path) -> Path:
-    """Where the profile called `name` is; a name that none of them has is taken for a path."""
+    """Return the file of the profile called `name`; any other name is taken for a path."""
     return _FOLDER / f"{name}.json" if str(name) in profile_names() else Path(name)

@@ -63,7 +63,7 @@ def shares(combined: Sequence[float], total: int) -> list[int]:
 
 @dataclass
 class Node:
-    """What runs tasks.
+    """A node that runs tasks.
 
     Attributes
     ----------

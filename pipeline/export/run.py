@@ -31,7 +31,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How an export is done.
+    """Options of an export.
 
     Attributes
     ----------

@@ -67,7 +67,7 @@ class NodeSpace:
         return self.as_given(rows).astype(self.node.element_dtype, copy=False)
 
     def outside(self, rows: NDArray[Any], slack: float = 0.0) -> NDArray[np.bool_]:
-        """Say which components (m, dim) of compared rows a node cannot hold, give or take `slack` of the range."""
+        """Return which components (m, dim) of compared rows a node cannot hold, with `slack` of the range allowed."""
         low: NDArray[Any] | np.float32
         high: NDArray[Any] | np.float32
         if self.scale is not None:

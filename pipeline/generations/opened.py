@@ -137,7 +137,7 @@ class OpenedIndex:
 
     @property
     def vamana(self) -> VamanaParameters:
-        """How a vertex is added: once, by the slack of the build, whose last pass found a whole graph, too."""
+        """Parameters for adding a vertex: one pass with the slack of the build, whose last pass met a whole graph."""
         p = self.parameters
         degree = self.graph.node_format.max_degree
         return VamanaParameters(degree, p.build_list_size, p.alpha, saturate=p.saturate)

@@ -31,9 +31,9 @@ from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where the result goes and what it may take.
+    """Output and limits of a run.
 
-    None of it reaches the bytes, but one: memory decides what a layout that is to be chosen may look at
+    Only one of them reaches the bytes: memory decides what a layout that is to be chosen may look at
     (`pipeline.relayout.auto.memory_record`).
 
     Attributes

@@ -54,7 +54,7 @@ _ROUNDED_LENGTH = 2.0**-23
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How an import is done.
+    """Options of an import.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ _STEP = 8192
 
 @dataclass(frozen=True)
 class _Names:
-    """What lists call their vectors.
+    """Names of the vectors of lists.
 
     Attributes
     ----------

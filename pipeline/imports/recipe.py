@@ -17,7 +17,7 @@ from indexmill.pipeline.mill.stages import Mill, Stage
 
 @dataclass(frozen=True)
 class Origin:
-    """What is imported.
+    """The index that is imported.
 
     Attributes
     ----------

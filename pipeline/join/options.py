@@ -14,7 +14,7 @@ from indexmill.pipeline.spec import DEFAULT_MEMORY, ExecutorName
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """What is asked, and how it runs.
+    """The request, and how it runs.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class JoinOptions:
 
 @dataclass
 class JoinReport:
-    """What a join did.
+    """Report of a join.
 
     Attributes
     ----------

@@ -78,7 +78,7 @@ class Partials:
         failpoint("task-done")
 
     def has(self, path: Path) -> bool:
-        """Say whether a file of what was found is whole; a damaged one is deleted, so that it is made again."""
+        """Tell whether the results of a batch are whole; a damaged file is deleted, so that it is made again."""
         return is_whole(path, PART_KIND, self.n_queries, FOUND, self.k)
 
     def open(self, path: Path) -> RowFile:

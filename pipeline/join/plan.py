@@ -23,7 +23,7 @@ from indexmill.pipeline.join.split import Share, plan_split
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """What each worker of a platform is to do.
+    """The planned work of each worker of a platform.
 
     Attributes
     ----------

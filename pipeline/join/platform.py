@@ -25,7 +25,7 @@ _MOST_WORKERS = 256
 
 @dataclass(frozen=True)
 class Worker:
-    """What loads batches and searches them.
+    """A worker that loads batches and searches them.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the search of each batch takes, whoever does it.
+    """The cost of searching each batch, on any worker.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ SAMPLE = 200
 
 @dataclass(frozen=True)
 class Learnt:
-    """How many lists to probe, and the recall of the queries that taught it, with the 95% interval."""
+    """A number of lists to probe, and the recall of the queries it was learnt from, with the 95% interval."""
 
     nprobe: int
     recall: float

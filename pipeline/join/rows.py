@@ -69,7 +69,7 @@ class RowFile:
 
 
 def is_whole(path: Path, kind: str, n_rows: int, dtype: Any, width: int) -> bool:
-    """Say whether a file is there and all of it as it was written; a damaged one is deleted."""
+    """Tell whether a file exists and is as it was written; a damaged one is deleted."""
     try:
         with RowFile(path, kind, n_rows, dtype, width) as file:
             file.verify()

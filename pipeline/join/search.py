@@ -16,7 +16,7 @@ from indexmill.pipeline.join.batches import row_format
 
 
 class Search:
-    """How queries are compared with lists.
+    """Settings of the comparison of queries with lists.
 
     Parameters
     ----------

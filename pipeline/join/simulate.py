@@ -15,7 +15,7 @@ from indexmill.pipeline.join.split import Board, Share
 
 @dataclass
 class WorkerRun:
-    """What a worker did.
+    """Simulated work of a worker.
 
     Attributes
     ----------

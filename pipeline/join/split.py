@@ -15,7 +15,7 @@ from indexmill.pipeline.join.platform import Costs, Worker, worker_seconds
 
 @dataclass(frozen=True)
 class Share:
-    """What one worker is to do.
+    """Planned work of a worker.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ def plan_split(workers: Sequence[Worker], costs: Costs, batches: Sequence[int]) 
 
 @dataclass
 class _Lane:
-    """What a worker has to do and has done.
+    """Work that a worker still has and has done.
 
     Attributes
     ----------

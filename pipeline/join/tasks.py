@@ -22,7 +22,7 @@ from indexmill.pipeline.join.search import Search
 
 @dataclass(frozen=True)
 class Work:
-    """What every task of a join needs to know.
+    """Arguments that every task of a join shares.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Work:
 
 @dataclass
 class Searched:
-    """What became of some batches.
+    """Outcome of some batches.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ _CATCH_UP_SECONDS = 0.5
 
 @dataclass
 class SplitRun:
-    """What a platform is to do and did.
+    """Planned and measured work of a platform.
 
     Attributes
     ----------

@@ -175,7 +175,7 @@ def _plan(files: Sequence[ChunkFile], first: int, last: int) -> _Plan:
 
 
 class _Window(NamedTuple):
-    """What is not handed out yet of a batch."""
+    """The records of a batch that are not handed out yet."""
 
     file: int
     batch: int
@@ -205,7 +205,7 @@ class _Step:
 
     @property
     def rows(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         return len(self._pairs)
 
     def copy(self, start: int, out: Records) -> None:

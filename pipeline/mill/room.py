@@ -14,7 +14,7 @@ Hint: TypeAlias = Callable[[int], str]
 
 
 def no_hint(room: int) -> str:
-    """Say nothing."""
+    """Return no advice."""
     return ""
 
 

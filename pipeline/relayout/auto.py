@@ -39,7 +39,7 @@ _LEAST_SAMPLE = 1000
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried.
+    """Effort of the trials.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why.
+    """The chosen order, and the reasons.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ _LAID_OUT_OVERLAP = 0.1
 
 @dataclass(frozen=True)
 class Explanation:
-    """What binds an index.
+    """The limit of an index.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Explanation:
 def run_explain(
     index: str | os.PathLike[str], options: RunOptions, progress: Progress | None = None
 ) -> Explanation:
-    """Say what binds the index at `index`; see `explain`."""
+    """Explain the index at `index`; see `explain`."""
     hold_little()
     run = GenerationRun(index, options, progress)
     with threadpool_limits(1), OpenedIndex(index) as opened:
@@ -89,7 +89,7 @@ def _own_scratch(run: GenerationRun) -> Iterator[Path]:
 def explain(
     opened: OpenedIndex, run: GenerationRun, scratch: Callable[[], AbstractContextManager[Path]]
 ) -> Explanation:
-    """Say what binds an index; where no layout can help, proposals are measured on a sample of it.
+    """Return what limits an index; where no layout can help, proposals are measured on a sample of it.
 
     Reads the manifest and the header; for a sample the codes, and as many nodes as it has. Memory: ids.imx while the
     index is opened, then the sample (`pipeline.relayout.streamed`), which is cut to ``run.options.memory``.

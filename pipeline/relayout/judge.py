@@ -51,7 +51,7 @@ class TuningQueries:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a layout costs its searches.
+    """Cost of the searches of a layout.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Judge:
         )
 
     def hits(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say which rows `ids`, (q, m), -1 for none, are true neighbours or as near; a query's own row is none."""
+        """Return which rows `ids`, (q, m), -1 for none, are true neighbours or as near; a query's own row is not."""
         q = self._queries
         near = within(distances_to(self._rows, ids, q.compared), q.kth)
         return near if q.own is None else near & (ids != q.own[:, None])

@@ -37,7 +37,7 @@ DEFAULT_EFFORT = "normal"
 
 @dataclass(frozen=True)
 class LayoutRequest:
-    """What to lay an index out by; all of it may reach the bytes.
+    """Settings of a layout; all of them may reach the bytes.
 
     Attributes
     ----------
@@ -81,13 +81,13 @@ class LayoutRequest:
 
     @property
     def name(self) -> str:
-        """What the manifest calls the order."""
+        """Name of the order in the manifest."""
         return self.order if self.order_file is None else FROM_FILE
 
 
 @dataclass(frozen=True)
 class LayoutResult:
-    """What came of it.
+    """Outcome of a layout.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def run_layout(
 
 
 def _judging(request: LayoutRequest, opened: OpenedIndex) -> Judging:
-    """What pruned edges are judged by, and the work that pruning may take."""
+    """Return the queries that pruned edges are judged by, and the work that pruning may take."""
     limit = None if request.effort is None else EFFORTS[request.effort].work * opened.n
     return Judging(request.queries, EFFORTS[request.effort or DEFAULT_EFFORT].queries, limit)
 

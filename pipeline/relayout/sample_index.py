@@ -31,7 +31,7 @@ _CONNECT_LIST = 64
 
 
 class SampleNodes(NamedTuple):
-    """What an index holds of a region; vertices are numbered as in the region.
+    """The part of an index that covers a region; vertices are numbered as in the region.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ INDEX, _UNPRUNED = "index", "unpruned"
 
 @dataclass(frozen=True)
 class Judging:
-    """How pruned edges are judged: queries of the caller, or so many vectors of the index; and the work of pruning."""
+    """Judgement of pruned edges: queries of the caller, or a number of index vectors; and the work of pruning."""
 
     given: GivenQueries | None
     queries: int

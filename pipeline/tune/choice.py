@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Cost:
-    """What an index of all vectors costs: everything that does not hang on how fast a machine is.
+    """Costs of an index of all vectors that do not depend on the speed of a machine.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Cost:
 
     @property
     def price(self) -> tuple[int, int, int, int]:
-        """What is paid for few reads: memory counts most, then space, then the time of the build."""
+        """The price of few reads: memory counts most, then space, then the time of the build."""
         return self.memory_bytes, self.index_bytes, self.build_list_size, self.max_degree
 
     def beats(self, other: Cost) -> bool:

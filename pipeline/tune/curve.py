@@ -52,7 +52,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class AtRecall:
-    """What a recall costs.
+    """Cost of a recall.
 
     Attributes
     ----------

@@ -73,7 +73,7 @@ class Prices:
         self._size(candidate).check_room(work_directory(self._spec), 0)
 
     def no_room(self, candidate: Candidate) -> str | None:
-        """Say why a candidate cannot be built; None if it can."""
+        """Return why a candidate cannot be built; None if it can."""
         try:
             self.check_room(candidate)
         except BudgetError as error:
@@ -81,7 +81,7 @@ class Prices:
         return None
 
     def too_much(self, candidate: Candidate, most: int) -> str | None:
-        """Say what searches would hold if that is more than `most` bytes."""
+        """Return why searches of a candidate hold more than `most` bytes; None if they do not."""
         need = self.price(candidate).memory_bytes
         return None if need <= most else f"searches would hold {need:,} bytes, the limit is {most:,}"
 

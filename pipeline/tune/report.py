@@ -24,7 +24,7 @@ _TUNED = (*GraphCandidate._fields, "pq_bytes")
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """What is asked for.
+    """The request.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class TuneRow:
 
 @dataclass(frozen=True)
 class TuneReport:
-    """What was found.
+    """The outcome of a tuning.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class TuneReport:
         }
 
     def failure(self) -> str | None:
-        """Say why nothing is recommended, what comes nearest, and what would help; None if something is."""
+        """Return why nothing is recommended, what comes nearest, and what would help; None if something is."""
         if self.job is not None:
             return None
         asked, able = self.request, [row for row in self.rows if math.isfinite(row.cost.reads)]
@@ -208,7 +208,7 @@ class TuneReport:
         )
 
     def _help(self) -> str:
-        """What else would mean fewer reads, most useful first, beginning a sentence."""
+        """Return what else would reduce reads, most useful first, as the beginning of a sentence."""
         p, given = self.request.spec.parameters, self.request.spec.parameters.model_fields_set
         able = []
         if self.request.max_memory is not None:

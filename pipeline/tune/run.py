@@ -58,7 +58,7 @@ from indexmill.pipeline.tune.trials import Trials
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is tried: vectors of the largest sample, and queries, at most."""
+    """Effort of a tuning: most vectors of the largest sample, and most queries."""
 
     sample: int
     queries: int
@@ -152,7 +152,7 @@ def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> 
     second = min(1, last)
 
     def tried(level: int, graphs: list[GraphCandidate]) -> list[Outlook]:
-        """What graphs are foretold to read, tried on samples up to one; on the smallest, what they read there."""
+        """Return the predicted reads of graphs, from samples up to a level; on the smallest sample, the reads there."""
         candidates = [Candidate(graph, space.usual_pq) for graph in graphs]
         for each in range(level + 1):
             trials.run(each, candidates)

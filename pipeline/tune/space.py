@@ -31,7 +31,7 @@ class GraphCandidate(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """What one trial builds: a graph, and codes of `pq_bytes` bytes."""
+    """The index that one trial builds: a graph, and codes of `pq_bytes` bytes."""
 
     graph: GraphCandidate
     pq_bytes: int

@@ -97,7 +97,7 @@ class Trials:
         return [level.size for level in self.levels]
 
     def _steps(self, level: int, graph: GraphCandidate) -> int:
-        """What building a graph takes, about, in insertions of a default build."""
+        """Return about the time of building a graph, in insertions of a default build."""
         return self.levels[level].size * graph.build_list_size // _LIST_SIZE
 
     def _work(self, level: int) -> Path:

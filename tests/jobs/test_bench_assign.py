@@ -10,20 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.bench import BENCH
 from tests.support.cli import run, run_json
 
 from indexmill.formats.errors import BudgetError
 from indexmill.formats.sources.source import open_source
+from indexmill.jobs.bench.assign.__main__ import BENCHMARK, assigned
+from indexmill.jobs.bench.common import benchmark, record
 from indexmill.jobs.bench_assign import setting
 from indexmill.pipeline.grouping.policies import cluster_bytes
 
-import assign as page  # isort: skip  # found by bench_support
-import tables  # isort: skip
-
 pytestmark = pytest.mark.bench
 
-assert (BENCH / "assign.py").exists()
 N, DIM = 3000, 8
 
 
@@ -196,25 +193,30 @@ def test_figures_are_those_of_the_round_with_the_median_total() -> None:
 def test_a_page_is_written_from_a_record_between_its_own_marks(
     base: Path, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = run_json(*small(base, scratch))
-    found["runs"] = [make_run("temp", 40.0), make_run("chunk", 20.0)]
+    told = run_json(*small(base, scratch))
+    told["runs"] = [make_run("temp", 40.0), make_run("chunk", 20.0)]
+    found: dict[str, Any] = {}
+    record.begin(found, tmp_path / "none", "assign", [told["data"]], {})
+    found["parts"]["assign"] = record.start_part() | assigned(told)
     where = tmp_path / "page.md"
-    where.write_text(f"before\n{page.MARKS[0]}\nold\n{page.MARKS[1]}\nafter {tables.BEGIN} x {tables.END}\n")
-    monkeypatch.setattr(page, "PAGE", where)
-    monkeypatch.setattr(page.record, "RECORDS", tmp_path / "records")
-    monkeypatch.setattr(page, "REPOSITORY", tmp_path)
-    page.keep(found)
+    begin, end = (f"<!-- assign: {side} -->" for side in ("begin", "end"))
+    others = "<!-- record: begin --> x <!-- record: end -->"
+    where.write_text(f"before\n{begin}\nold\n{end}\nafter {others}\n")
+    monkeypatch.setattr(benchmark, "PAGE", "page.md")
+    monkeypatch.setattr(benchmark, "REPOSITORY", tmp_path)
+    monkeypatch.setattr(record, "RECORDS", tmp_path / "records")
+    BENCHMARK.keep(found)
     text = where.read_text()
-    assert text.startswith(f"before\n{page.MARKS[0]}\n")
-    assert text.endswith(f"{page.MARKS[1]}\nafter {tables.BEGIN} x {tables.END}\n")
+    assert text.startswith(f"before\n{begin}\n")
+    assert text.endswith(f"{end}\nafter {others}\n")
     assert "old" not in text
     line = next(line for line in text.splitlines() if "| chunk |" in line)
     assert "| 5% (met) | 2.00 | 1.00 | 1,234 | 1,234 | 4 | 2 |" in line
     (kept,) = (tmp_path / "records").iterdir()
     assert f"records/{kept.name}" in text
-    assert json.loads(kept.read_text()) == found
+    assert record.load(kept) == found
     with pytest.raises(ValueError, match="no record of this benchmark"):
-        page.render({**found, "format": 0}, "x")
+        BENCHMARK.render({**found, "format": 0}, "x")
 
 
 def test_help_has_examples() -> None:

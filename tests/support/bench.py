@@ -1,8 +1,7 @@
-"""What the tests of jobs/bench share: its modules on the path, and searches that need no index and no disk."""
+"""What the tests of jobs/bench share: searches that need no index and no disk."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-BENCH = Path(__file__).parents[2] / "jobs" / "bench"
-sys.path.append(str(BENCH))
-
-import bandwidth  # noqa: E402
-import completion  # noqa: E402
-import cpu_profile  # noqa: E402
-import disk  # noqa: E402
-import diskann  # noqa: E402
-import intervals  # noqa: E402
-import ours  # noqa: E402
-from serving import Cost, make_row  # noqa: E402
+from indexmill.jobs.bench.common import disk, intervals
+from indexmill.jobs.bench.common.serving import Cost, make_row
+from indexmill.jobs.bench.programs import diskann, ours
+from indexmill.jobs.bench.sift1m import bandwidth, completion, cpu_profile
 
 N_QUERIES = 200
 

@@ -137,11 +137,11 @@ typedef struct ImInfo {
 } ImInfo;
 
 // How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
-// or that comes from another version of this header, is told by struct_bytes and refused.
+// or that comes from another version of this header, is recognised by struct_bytes and refused.
 typedef struct ImSearchParams {
   // sizeof(ImSearchParams), stored by im_search_params_default.
   uint32_t struct_bytes;
-  // Answers a query, at most the number of vectors; plays no part in a range search. Default 10.
+  // Answers a query, at most the number of vectors; a range search ignores it. Default 10.
   uint32_t k;
   // Candidates kept, at least k; larger is slower and finds more. Default 64.
   uint32_t search_list_size;
@@ -177,11 +177,11 @@ typedef struct ImCounters {
   uint64_t distances;
   // Distances by PQ codes.
   uint64_t code_distances;
-  // Vertices whose neighbour lists were followed.
+  // Vertices with a followed neighbour list.
   uint64_t expansions;
-  // Frontier vertices whose page was there already.
+  // Frontier vertices with a page already in memory.
   uint64_t page_heap_hits;
-  // Frontier vertices whose page was taken from the cache of hot vertices.
+  // Frontier vertices with a page in the cache of hot vertices.
   uint64_t cache_hits;
   // From start to end.
   float latency_us;
@@ -216,7 +216,7 @@ typedef struct ImStats {
   // Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
   uint64_t errors;
   // Codes, entry vertices, navigation graph, checksums, and the table of im_vector_user_id once it was made. Search
-  // states and read buffers come on top.
+  // states and read buffers are not counted.
   uint64_t memory_bytes;
   // Pages kept by im_cache or im_cache_from_queries, and their directory.
   uint64_t cache_bytes;
@@ -278,8 +278,8 @@ void im_close(struct ImIndex *index);
 // `index` is null or open.
 const char *im_engine(const struct ImIndex *index);
 
-// Returns in what respect reading is not the best that the library can do, and why (for example that the system
-// forbids io_uring), "" if there is nothing to say; null, with a message, if `index` is null.
+// Returns why reading is not as fast as the library could make it (for example because the system forbids io_uring),
+// "" if there is no reason; null, with a message, if `index` is null.
 //
 // Threads: any, at any time. Ownership: the library's, valid until the next im_engine_note on this thread.
 //
@@ -328,9 +328,9 @@ int32_t im_search(const struct ImIndex *index,
                   float *out_scores,
                   struct ImCounters *out_counters);
 
-// Finds the vectors of each query whose score is at least as good as `radius`: at most this squared distance (l2), at
-// least this inner product or cosine. Queries and parameters are those of im_search, but params->k plays no part and
-// params->search_list_size is where the search begins: it keeps more candidates while many are within the radius. The
+// Finds for each query the vectors with a score at least as good as `radius`: at most this squared distance (l2), at
+// least this inner product or cosine. Queries and parameters are those of im_search, except that params->k is ignored.
+// The search begins with params->search_list_size candidates and keeps more while many are within the radius. The
 // answers are stored in `*out`, null on failure. Returns 0 or an error code.
 //
 // Threads: any, at any time, as im_search. Ownership: release `*out` with im_range_free.
@@ -404,7 +404,7 @@ void im_filter_free(struct ImFilter *filter);
 // for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
 // 0 or an error code; after an error the old cache stays.
 //
-// Threads: any, at any time; searches that run go on with the cache they began with, of two calls at once the one that
+// Threads: any, at any time; running searches keep the cache that they began with; of two calls at once the one that
 // ends last wins. Ownership: the cache belongs to the index.
 //
 // # Safety

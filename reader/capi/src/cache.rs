@@ -12,7 +12,7 @@ use crate::search::core_queries;
 /// for all later searches; replaces the cache there was, and 0 drops it. ImStats.cache_bytes is what it takes. Returns
 /// 0 or an error code; after an error the old cache stays.
 ///
-/// Threads: any, at any time; searches that run go on with the cache they began with, of two calls at once the one that
+/// Threads: any, at any time; running searches keep the cache that they began with; of two calls at once the one that
 /// ends last wins. Ownership: the cache belongs to the index.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use indexmill_core::filter::Filter;
+use indexmill_core::graph::Filter;
 
 use crate::error::{attempt, guard};
 use crate::index::ImIndex;

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn im_open(path: *const c_char, engine: *const c_char, out
         // SAFETY: as above.
         let engine = if engine.is_null() { "auto" } else { unsafe { text("im_open: engine", engine) }? };
         let inner = Index::open(Path::new(path), engine)?;
-        let engine = CString::new(inner.engine.name()).unwrap_or_default();
+        let engine = CString::new(inner.engine_name()).unwrap_or_default();
         let index = Box::new(ImIndex { inner, slots: OnceLock::new(), tally: Tally::default(), engine });
         // SAFETY: writable by the caller's contract.
         unsafe { room.write(Box::into_raw(index)) };
@@ -109,8 +109,8 @@ pub unsafe extern "C" fn im_engine(index: *const ImIndex) -> *const c_char {
     attempt(|| Ok(unsafe { borrow("im_engine: index", index) }?.engine.as_ptr())).unwrap_or(std::ptr::null())
 }
 
-/// Returns in what respect reading is not the best that the library can do, and why (for example that the system
-/// forbids io_uring), "" if there is nothing to say; null, with a message, if `index` is null.
+/// Returns why reading is not as fast as the library could make it (for example because the system forbids io_uring),
+/// "" if there is no reason; null, with a message, if `index` is null.
 ///
 /// Threads: any, at any time. Ownership: the library's, valid until the next im_engine_note on this thread.
 ///

@@ -1,7 +1,7 @@
 //! Describing an index.
 
-use indexmill_core::graph::{Dtype, Metric};
 use indexmill_core::ids::IdType;
+use indexmill_core::{Dtype, Metric};
 
 use crate::error::guard;
 use crate::index::ImIndex;

@@ -1,7 +1,7 @@
 //! How to search.
 
 use indexmill_core::Index;
-use indexmill_core::search::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy, SearchParams};
 
 use crate::error::{Failure, guard};
 use crate::filter::ImFilter;
@@ -29,13 +29,13 @@ pub const IM_ENTRY_PREVIOUS: u32 = 3;
 pub const IM_ENTRY_AUTO: u32 = 4;
 
 /// How to search. Let im_search_params_default fill it, then change what you want to: a structure that it did not fill,
-/// or that comes from another version of this header, is told by struct_bytes and refused.
+/// or that comes from another version of this header, is recognised by struct_bytes and refused.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ImSearchParams {
     /// sizeof(ImSearchParams), stored by im_search_params_default.
     pub struct_bytes: u32,
-    /// Answers a query, at most the number of vectors; plays no part in a range search. Default 10.
+    /// Answers a query, at most the number of vectors; a range search ignores it. Default 10.
     pub k: u32,
     /// Candidates kept, at least k; larger is slower and finds more. Default 64.
     pub search_list_size: u32,

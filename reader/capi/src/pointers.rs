@@ -68,7 +68,7 @@ impl<T: Copy> Room<T> {
         Ok(Room(pointer))
     }
 
-    /// The same, but for `len` values, so that null is as good as any pointer if there are none.
+    /// The same for `len` values; null is allowed if there are none.
     pub fn for_array(name: &str, pointer: *mut T, len: usize) -> Result<Self, Failure> {
         if len == 0 { Ok(Room(pointer)) } else { Room::new(name, pointer) }
     }

@@ -33,9 +33,9 @@ struct Owner {
     counters: Vec<ImCounters>,
 }
 
-/// Finds the vectors of each query whose score is at least as good as `radius`: at most this squared distance (l2), at
-/// least this inner product or cosine. Queries and parameters are those of im_search, but params->k plays no part and
-/// params->search_list_size is where the search begins: it keeps more candidates while many are within the radius. The
+/// Finds for each query the vectors with a score at least as good as `radius`: at most this squared distance (l2), at
+/// least this inner product or cosine. Queries and parameters are those of im_search, except that params->k is ignored.
+/// The search begins with params->search_list_size candidates and keeps more while many are within the radius. The
 /// answers are stored in `*out`, null on failure. Returns 0 or an error code.
 ///
 /// Threads: any, at any time, as im_search. Ownership: release `*out` with im_range_free.

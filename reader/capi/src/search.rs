@@ -2,8 +2,9 @@
 
 use std::ffi::c_void;
 
+use indexmill_core::graph::Counters;
 use indexmill_core::ids::{IdType, UserId};
-use indexmill_core::search::{Counters, Queries, Values};
+use indexmill_core::search::{Queries, Values};
 
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
@@ -27,11 +28,11 @@ pub struct ImCounters {
     pub distances: u64,
     /// Distances by PQ codes.
     pub code_distances: u64,
-    /// Vertices whose neighbour lists were followed.
+    /// Vertices with a followed neighbour list.
     pub expansions: u64,
-    /// Frontier vertices whose page was there already.
+    /// Frontier vertices with a page already in memory.
     pub page_heap_hits: u64,
-    /// Frontier vertices whose page was taken from the cache of hot vertices.
+    /// Frontier vertices with a page in the cache of hot vertices.
     pub cache_hits: u64,
     /// From start to end.
     pub latency_us: f32,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use indexmill_core::search::Counters;
+use indexmill_core::graph::Counters;
 
 use crate::error::{Failure, guard};
 use crate::index::ImIndex;
@@ -23,7 +23,7 @@ pub struct ImStats {
     /// Calls of im_search and im_range_search that failed; their queries and reads count nowhere.
     pub errors: u64,
     /// Codes, entry vertices, navigation graph, checksums, and the table of im_vector_user_id once it was made. Search
-    /// states and read buffers come on top.
+    /// states and read buffers are not counted.
     pub memory_bytes: u64,
     /// Pages kept by im_cache or im_cache_from_queries, and their directory.
     pub cache_bytes: u64,

@@ -1,4 +1,4 @@
-//! CRC32C of pages and of bucket blocks: every one that is read is checked, so this is part of each read's cost.
+//! CRC32C of pages and of bucket blocks. Each one is checked when it is read, so this is part of the cost of a read.
 //!
 //! On processors with AVX-512 and VPCLMULQDQ four 128-bit words are folded at a time by carry-less products (Gopal et
 //! al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009); elsewhere the `crc32c`
@@ -29,7 +29,7 @@ pub fn of_page(page: &[u8]) -> u32 {
     crc32c::crc32c(page)
 }
 
-/// CRC32C of a block but for its first four bytes, where that is stored.
+/// CRC32C of a block except its first four bytes, which store it.
 pub fn of_block(block: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if block.len().is_multiple_of(wide::LINE_BYTES) && !block.is_empty() && wide::is_available() {
@@ -72,7 +72,7 @@ mod wide {
             && is_x86_feature_detected!("sse4.2")
     }
 
-    /// CRC32C of whole lines, at least one, whose first four bytes are changed by `mask`, from a register of 0.
+    /// CRC32C of whole lines, at least one, from a register of 0; `mask` is applied to the first four bytes.
     ///
     /// # Safety
     /// [`is_available`] says so.

@@ -2,9 +2,8 @@
 //!
 //! The codes of a vertex's neighbours are scored in one call ([`score_codes`]).
 //!
-//! The table of a query can be built while its first read is in flight only if it starts at the medoid or a
-//! centroid's vertex: entries from the navigation graph and from previous results are scored with the table, as are
-//! the vectors of a scan.
+//! A query that starts at the medoid or at a centroid's vertex builds its distance table while its first read is in
+//! flight. Other entries (navigation graph, previous results, scans) are scored with the table, so they need it first.
 
 use std::path::Path;
 
@@ -29,7 +28,7 @@ pub struct Codebook {
 #[derive(Debug, Clone)]
 struct Rotation {
     dim: usize,
-    /// Row j: whose inner product with a vector is component j of the rotated one.
+    /// Row j: its inner product with a vector is component j of the rotated vector.
     rows: Vec<f32>,
 }
 
@@ -105,7 +104,7 @@ impl Codebook {
 }
 
 impl Rotation {
-    /// How far the squared length of a row may be from 1: it is a float32 matrix, and not always ours.
+    /// How far the squared length of a row may be from 1: matrices are float32, and some come from other programs.
     const LENGTH_ERROR: f64 = 1e-3;
 
     /// Reads the section of `file`, if it has one, and checks that its rows have length 1.
@@ -189,7 +188,7 @@ impl Codes {
         }
     }
 
-    /// Asks for the memory of a code that is scored soon.
+    /// Prefetches a code that is scored soon.
     pub fn prefetch(&self, slot: u32) {
         let m = self.n_chunks();
         prefetch_row(self.codes.as_ptr().wrapping_add(slot as usize * m), m);

@@ -1,8 +1,9 @@
 //! Measuring a device: random reads of one size with a fixed number in flight, as fio's randread does it.
 //!
-//! Reads go through the engine that searches use: past the page cache by io_uring where the system allows both. Each
-//! thread keeps its share of the depth in flight, and sends a new read for each one it takes up. A read's latency runs
-//! from just before its submission until the thread takes it up, which at large depths includes the wait for its turn.
+//! Reads go through the engine that searches use: io_uring, bypassing the page cache, where the system allows both.
+//! Each thread keeps its share of the depth in flight, and sends a new read for each finished one. A read's latency
+//! runs from just before its submission until the thread handles it, which at large depths includes the wait for its
+//! turn.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -25,38 +26,38 @@ const MAX_READS: usize = 1 << 26;
 /// How often the caller is asked whether to go on.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(20);
 
-/// What to do to the device.
+/// The load of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Bytes a read, a power of two from 512 on, and its alignment.
     pub block_bytes: usize,
     /// Reads in flight, over all threads.
     pub depth: usize,
-    /// Threads; no more are used than there are reads in flight.
+    /// Threads, at most as many as reads in flight.
     pub threads: usize,
-    /// For how long.
+    /// Duration.
     pub seconds: f64,
-    /// Of the offsets.
+    /// Seed of the offsets.
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results of a measurement.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Reads completed.
     pub reads: usize,
     /// From the first submission to the last completion.
     pub elapsed_s: f64,
-    /// Whether reads went past the page cache.
+    /// Whether reads bypassed the page cache.
     pub direct: bool,
     /// "io_uring" or "pread".
     pub engine: &'static str,
-    /// Of every read: one thread after the other, each in the order of completion.
+    /// Latency of every read: one thread after the other, each in the order of completion.
     pub latencies_us: Vec<f32>,
 }
 
-/// Reads blocks of the file or block device at `path`, each chosen uniformly. A file must have been written
-/// throughout: for holes the file system answers without the device.
+/// Reads blocks of the file or block device at `path`, each chosen uniformly. The file must have no holes: the file
+/// system answers for those without the device.
 ///
 /// `interrupted` is asked now and then, on the calling thread only; once it says true the measurement ends.
 ///
@@ -108,12 +109,8 @@ impl Load {
             let message = format!("block_bytes: expected a power of two in {MIN_BLOCK_BYTES}..{MAX_BLOCK_BYTES}");
             return Err(Error::Config(format!("{message}, got {block}; 4096 is a page")));
         }
-        for (name, value, most) in [("depth", self.depth, MAX_DEPTH), ("threads", self.threads, MAX_THREADS)] {
-            if !(1..=most).contains(&value) {
-                let message = format!("{name}: expected 1..{most}, got {value}; choose one in that range");
-                return Err(Error::Config(message));
-            }
-        }
+        Error::expect_count("depth", self.depth, MAX_DEPTH)?;
+        Error::expect_count("threads", self.threads, MAX_THREADS)?;
         if !(self.seconds > 0.0 && self.seconds <= MAX_SECONDS) {
             let message = format!("seconds: expected more than 0 and at most {MAX_SECONDS}, got {}", self.seconds);
             return Err(Error::Config(format!("{message}; a few are enough")));
@@ -189,8 +186,8 @@ impl Run<'_> {
             let is_over = begin.elapsed() >= limit || part.latencies_us.len() >= most;
             if !is_over && !self.stopped.load(Ordering::Relaxed) {
                 for slot in idle.drain(..) {
-                    // The one before: each is sent alone, as fio does. Sent together they reach the device together,
-                    // which was measured to cost a tenth of the rate at a depth of 32.
+                    // Submits the read before this one: each is sent alone, as fio does. Reads sent together reach the
+                    // device together, which cost a tenth of the rate at a depth of 32 when measured.
                     engine.flush()?;
                     submitted[slot] = Instant::now();
                     engine.queue(slot, random.below(self.n_blocks) as u64)?;

@@ -18,7 +18,7 @@ pub enum Error {
     /// Written in a format version newer than this reader knows.
     #[error("{0}")]
     TooNew(String),
-    /// Not a file of ours.
+    /// Not a file of indexmill.
     #[error("{0}")]
     Foreign(String),
     /// A parameter is wrong.
@@ -42,7 +42,7 @@ pub enum Error {
     Interrupted,
 }
 
-/// What to do after a refused action.
+/// Advice after a refused action.
 fn advice(action: &str) -> &'static str {
     if action.starts_with("open") || action.starts_with("read") || action.starts_with("look") {
         "check that the file is there and readable"
@@ -52,6 +52,14 @@ fn advice(action: &str) -> &'static str {
 }
 
 impl Error {
+    /// Refuses a parameter that is not in 1..`most`.
+    pub fn expect_count(name: &str, value: usize, most: usize) -> Result<()> {
+        if (1..=most).contains(&value) {
+            return Ok(());
+        }
+        Err(Error::Config(format!("{name}: expected 1..{most}, got {value}; choose one in that range")))
+    }
+
     /// Damage at `place` of `path`.
     pub fn corrupt(path: &Path, place: impl Display, expected: impl Display, got: impl Display) -> Self {
         Error::Corrupt(format!(

@@ -1,7 +1,7 @@
 //! ids.imx: slots to vector ids and user ids (docs/formats/ids.md).
 //!
-//! Only the checksums are kept in memory. Lookups of many slots go through the pages in slot order, so a page is
-//! read once a call however many of its ids are asked for.
+//! Only the checksums are kept in memory. Lookups of many slots go through the pages in slot order, so each page is
+//! read at most once a call.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -16,7 +16,8 @@
 //! use std::path::Path;
 //!
 //! use indexmill_core::ids::UserId;
-//! use indexmill_core::search::{Entry, Policy, Queries, SearchParams, Values};
+//! use indexmill_core::graph::{Entry, Policy, SearchParams};
+//! use indexmill_core::search::{Queries, Values};
 //! use indexmill_core::{Index, Result};
 //!
 //! /// User ids and scores of the three vectors nearest to one query.
@@ -102,32 +103,28 @@ pub mod codes;
 pub mod device;
 pub mod distance;
 pub mod engine;
-pub mod entries;
 pub mod error;
 mod file_id;
-pub mod filter;
 pub mod graph;
 pub mod ids;
-pub mod index;
 pub mod ivf;
 pub mod lsh;
 pub mod manifest;
 mod memory;
-mod metric;
-pub mod navigation;
-mod nodes;
+pub mod metric;
 pub mod pagefile;
 mod random;
-mod region;
-pub mod remap;
 pub mod search;
-mod stored;
+pub mod stored;
+pub mod vectors;
 pub mod verify;
 
 pub use error::{Error, Result};
-pub use index::Index;
+pub use graph::Index;
 pub use ivf::IvfIndex;
 pub use lsh::LshIndex;
+pub use metric::Metric;
+pub use stored::Dtype;
 
 #[cfg(test)]
 extern crate self as indexmill_core; // what the writers of test indexes call it

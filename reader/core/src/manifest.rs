@@ -11,7 +11,7 @@ use crate::pagefile::{BUILD_ID_BYTES, check_major};
 
 /// Name of the manifest in an index directory.
 pub const MANIFEST_NAME: &str = "manifest.json";
-/// What a build leaves beside the index; never part of it.
+/// Record of a build beside the index; never part of it.
 const RUN_NAME: &str = "run.json";
 /// Files without which a graph index cannot be searched.
 pub const GRAPH_FILES: [&str; 4] = ["codes.imx", "entries.imx", "graph.imx", "ids.imx"];
@@ -48,7 +48,7 @@ impl Kind {
         Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |&(name, _)| name)
     }
 
-    /// Files without which it cannot be searched.
+    /// Files that a search needs.
     fn files(self) -> &'static [&'static str] {
         match self {
             Kind::Graph => &GRAPH_FILES,
@@ -65,7 +65,7 @@ pub struct Manifest {
     pub kind: Kind,
     /// 64 hex digits; the first 32 stand in every page file.
     pub build_id: String,
-    /// Every file of the index but the manifest and run.json, sorted by name.
+    /// Every file of the index except the manifest and run.json, sorted by name.
     pub files: Vec<FileEntry>,
 }
 
@@ -204,7 +204,7 @@ impl Manifest {
         if self.kind != kind {
             let (path, want, got) = (path.display(), kind.name(), self.kind.name());
             let message = format!("{path}: expected an index of kind {want:?}, got one of kind {got:?}");
-            return Err(Error::Config(format!("{message}; open it as what it is")));
+            return Err(Error::Config(format!("{message}; open it as its own kind")));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Metrics: which distance a score stands for, and which score a distance (docs/formats/graph.md, "Metrics").
+//! Metrics: conversion between distances and scores (docs/formats/graph.md, "Metrics").
 
 /// What "near" means to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Metric {
         }
     }
 
-    /// The largest distance whose score is at least as good as `score`; below every distance if there is none.
+    /// The largest distance with a score at least as good as `score`; below every distance if there is none.
     pub fn largest_distance(self, score: f32) -> f32 {
         match self {
             Metric::L2 => score,

@@ -11,11 +11,10 @@ use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::checksum;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::memory::reserve;
-use crate::region::Region;
+use crate::memory::{Region, reserve};
 
 /// Unit of reading, of addressing and of checksums.
-pub const PAGE_BYTES: usize = 4096;
+pub use crate::memory::PAGE_BYTES;
 /// Format major that this code reads, and the oldest one. Written at offset 12 of every page file and in the
 /// manifest; another major is refused, a higher minor only adds sections and fields, which are ignored.
 pub const MAJOR: u16 = 1;
@@ -232,7 +231,7 @@ impl PageFile {
         found.ok_or_else(|| Error::corrupt(&self.path, format!("field {name:?} in the header"), "a value", "none"))
     }
 
-    /// Whether there is such a field: later versions add some.
+    /// Whether there is such a field; later versions of the format add some.
     pub fn has_field(&self, name: &str) -> bool {
         self.header.fields.iter().any(|(known, _)| known == name)
     }
@@ -248,7 +247,7 @@ impl PageFile {
         Ok(value)
     }
 
-    /// A section whose payload must be `payload` bytes long (any length if `None`).
+    /// A section, which must be `payload` bytes long (any length if `None`).
     pub fn section(&self, name: &str, payload: Option<u64>) -> Result<Section> {
         let place = || format!("section {name:?} in the header");
         let Some(section) = self.header.sections.iter().find(|s| s.name == name) else {
@@ -294,7 +293,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// Reads a whole section into memory that begins at a page, and checks every page of it; padding to a page comes along.
+    /// Reads a whole section with its padding into a [`Region`], and checks every page of it.
     pub(crate) fn load_section(&self, section: &Section, checksums: &[u32]) -> Result<Region> {
         let mut region = Region::new(&self.path, (section.pages as usize).saturating_mul(PAGE_BYTES))?;
         self.read_pages(section.first_page, checksums, &mut region)?;

@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A whole number in 0..n, each equally likely but for 1 part in 2^64 / n.
+    /// A whole number in 0..n, each equally likely up to 1 part in 2^64 / n.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::searches::{POLICIES, params, range_search, same_answers, search, with_queries};
 use common::{Spec, write_index};
-use indexmill_core::search::{Cache, Policy, SearchParams};
+use indexmill_core::graph::{Cache, Policy, SearchParams};
 use indexmill_core::{Error, Index, Result};
 
 /// Bytes that a cached block takes besides itself.
@@ -80,7 +80,7 @@ fn a_cache_saves_reads_and_changes_no_answer() {
                             (without.expansions, without.code_distances)
                         );
                     }
-                    let pages = |found: &indexmill_core::search::SearchOutput| -> u64 {
+                    let pages = |found: &indexmill_core::graph::SearchOutput| -> u64 {
                         found.counters.iter().map(|c| c.pages_read).sum()
                     };
                     assert!(pages(&cached) < pages(&plain), "{policy:?}, trained {trained}, {bytes} bytes");

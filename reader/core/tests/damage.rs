@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use common::{Random, Spec, page_file, seal_page, write_directory, write_index, write_manifest};
-use indexmill_core::navigation::NavigationSearch;
+use indexmill_core::graph::navigation::NavigationSearch;
+use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::pagefile::PageFile;
-use indexmill_core::search::{Entry, Policy, Queries, SearchParams, Values};
+use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, Index, Result};
 

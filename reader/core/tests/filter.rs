@@ -4,7 +4,7 @@ mod common;
 
 use common::searches::{POLICIES, bitmap, filter, params, row, same_but_for_times, search, timeless};
 use common::{FLOAT16, FLOAT32, INT8, Random, SQ8, SQ16, Spec, UINT8, write_index};
-use indexmill_core::search::{Policy, SearchParams};
+use indexmill_core::graph::{Policy, SearchParams};
 use indexmill_core::{Error, Index};
 
 /// About `share` of all slots, the same for the same seed.

@@ -8,7 +8,8 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use common::{Spec, Written, write_index};
-use indexmill_core::search::{Entry, Policy, Queries, SearchParams, Values};
+use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::search::{Queries, Values};
 use indexmill_core::{Error, Index};
 
 const CHILD: &str = "INDEXMILL_CHILD";
@@ -71,7 +72,7 @@ fn falls_back_at_open(number: libc::c_long) {
     let written = write_index(Spec::default());
     forbid(number);
     let index = Index::open(written.path(), "auto").unwrap();
-    assert_eq!(index.engine.name(), "pread");
+    assert_eq!(index.engine_name(), "pread");
     let note = index.engine_note().unwrap();
     assert_eq!(note.matches("io_uring is not available: Operation not permitted").count(), 1, "{note}");
     assert_eq!(search(&written, &index, 20).unwrap(), exact(&written, 20));
@@ -100,7 +101,7 @@ fn auto_reads_by_pread_where_a_ring_cannot_be_used() {
 /// "auto" as io_uring, which the callers then make impossible.
 fn open_with_ring(written: &Written) -> Option<Index> {
     let index = Index::open(written.path(), "auto").unwrap();
-    if index.engine.name() == "io_uring" {
+    if index.engine_name() == "io_uring" {
         return Some(index);
     }
     eprintln!("skipped: {:?}", index.engine_note());

@@ -5,7 +5,7 @@ mod common;
 use common::searches::{filter, params, same_but_for_times, search, timeless};
 use common::{Spec, write_index};
 use indexmill_core::Index;
-use indexmill_core::search::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy, SearchParams};
 
 #[test]
 fn completion_finds_and_costs_what_beam_does() {

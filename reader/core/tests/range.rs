@@ -4,7 +4,7 @@ mod common;
 
 use common::searches::{POLICIES, filter, params, range_search, row, same_ranges_but_for_times, timeless};
 use common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, Written, write_index};
-use indexmill_core::search::{Policy, RangeOutput, SearchParams};
+use indexmill_core::graph::{Policy, RangeOutput, SearchParams};
 use indexmill_core::{Error, Index};
 
 fn rows(found: &RangeOutput, n_queries: usize) -> Vec<Vec<(f32, i64)>> {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use common::searches::{POLICIES, filter, params, range_search, same_but_for_times, same_ranges_but_for_times, search};
 use common::{Random, Spec, UINT8, write_index};
-use indexmill_core::search::{Entry, Policy, SearchParams};
+use indexmill_core::graph::{Entry, Policy, SearchParams};
 use indexmill_core::{Error, Index};
 
 fn shuffled(n: usize, seed: u64) -> Vec<u32> {

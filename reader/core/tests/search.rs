@@ -4,8 +4,9 @@ mod common;
 
 use common::searches::{POLICIES, params, same_but_for_times, search};
 use common::{FLOAT16, FLOAT32, INT8, SQ8, SQ16, Spec, UINT8, user_text, write_index};
+use indexmill_core::graph::{Policy, SearchParams};
 use indexmill_core::ids::UserId;
-use indexmill_core::search::{Policy, Queries, SearchParams, Values};
+use indexmill_core::search::{Queries, Values};
 use indexmill_core::{Error, Index};
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::searches::{POLICIES, filter, params, same_but_for_times, search, with_queries};
 use common::{Spec, Written, write_index};
 use indexmill_core::Index;
-use indexmill_core::search::{Entry, Event, EventKind, NO_SLOT, SearchOutput, SearchParams, Trace};
+use indexmill_core::graph::{Entry, Event, EventKind, NO_SLOT, SearchOutput, SearchParams, Trace};
 
 fn traced(written: &Written, index: &Index, n: usize, params: &SearchParams) -> (SearchOutput, Trace) {
     with_queries(written, n, |queries| index.search_traced(queries, params, &mut || false)).unwrap()

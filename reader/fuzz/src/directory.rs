@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use indexmill_core::graph::Metric;
-use indexmill_core::search::{Entry, Policy, Queries, SearchOutput, SearchParams, Values};
+use indexmill_core::graph::{Entry, Policy, SearchOutput, SearchParams};
 use indexmill_core::{Error, Index, Result};
 
-use crate::common::Random;
 use crate::input::{FITTED, PARTS, named, split_flags, write_parts};
+use crate::queries::{Made, check_rows};
 
 /// Verifies a directory; one without damage must open, be searched and give ids.
 pub fn verify(data: &[u8]) -> Result<()> {
@@ -29,8 +28,8 @@ pub fn verify(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Searches a directory whose checksums, digests and sizes all fit: what is wrong with it reaches the decoders and
-/// the search itself.
+/// Searches a directory in which all checksums, digests and sizes fit, so that other faults reach the decoders and the
+/// search.
 pub fn search(data: &[u8]) -> Result<()> {
     let Some((call, parts)) = data.split_first_chunk::<7>() else {
         return Err(Error::Input("an input shorter than its parameters".into()));
@@ -73,19 +72,8 @@ impl Call {
 
 /// Runs every policy from every entry and checks the answers; of several errors returns the first.
 fn search_all(index: &Index, call: Call) -> Result<()> {
-    let dim = index.graph.user_dim();
-    let mut random = Random(call.seed);
-    let raw: Vec<u8> = (0..call.n_queries * dim).map(|_| random.next() as u8).collect();
-    let signed: Vec<i8> = raw.iter().map(|&x| x as i8).collect();
-    // Large ones overflow to infinity in distances.
-    let scale = [0.125, 1.0, 1e19, 1e36][call.seed as usize % 4];
-    let floats: Vec<f32> = signed.iter().map(|&x| f32::from(x) * scale).collect();
-    let values = match index.graph.layout.dtype.query_name() {
-        "uint8" => Values::Uint8(&raw),
-        "int8" => Values::Int8(&signed),
-        _ => Values::Float32(&floats),
-    };
-    let queries = Queries { values, n: call.n_queries, dim };
+    let made = Made::new(call.n_queries, index.graph.user_dim(), call.seed);
+    let queries = made.queries(index.graph.layout.dtype.query_name());
     let mut outcome = Ok(());
     let mut entries = vec![Entry::Medoid, Entry::Centroids];
     if index.navigation.is_some() {
@@ -114,24 +102,10 @@ fn search_all(index: &Index, call: Call) -> Result<()> {
 
 /// Rows of different slots that exist, best first, then nothing.
 fn check_answers(index: &Index, output: &SearchOutput, n_queries: usize) -> Result<()> {
-    let n = i64::from(index.graph.layout.n_vertices);
+    let n = index.graph.layout.n_vertices;
     assert_eq!(output.slots.len(), n_queries * output.k);
-    assert!(output.scores.len() == output.slots.len() && output.vector_ids.len() == output.slots.len());
-    assert_eq!(output.counters.len(), n_queries);
-    let sign = if index.graph.metric == Metric::L2 { 1.0 } else { -1.0 };
-    for (slots, scores) in output.slots.chunks(output.k).zip(output.scores.chunks(output.k)) {
-        let found = slots.iter().take_while(|&&s| s >= 0).count();
-        let mut seen = slots[..found].to_vec();
-        seen.sort_unstable();
-        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "a slot twice: {slots:?}");
-        assert!(seen.iter().all(|&s| s < n) && slots[found..].iter().all(|&s| s == -1), "{slots:?} of {n}");
-        assert!(scores[found..].iter().all(|x| x.is_nan()));
-        // A vector that is not a number has no place in the order.
-        if scores[..found].iter().all(|x| x.is_finite()) {
-            assert!(scores[..found].is_sorted_by(|a, b| a * sign <= b * sign), "{scores:?}");
-        }
-    }
-    assert!(output.vector_ids.iter().all(|&id| (-1..n).contains(&id)));
-    let slots: Vec<u32> = output.slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
+    assert_eq!((output.vector_ids.len(), output.counters.len()), (output.slots.len(), n_queries));
+    let slots = check_rows(&output.slots, &output.scores, output.k, n, index.graph.metric, true);
+    assert!(output.vector_ids.iter().all(|&id| (-1..i64::from(n)).contains(&id)));
     named(&Path::new(&index.path).join("ids.imx"), index.ids.user_ids(&slots)).map(drop)
 }

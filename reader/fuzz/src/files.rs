@@ -6,11 +6,11 @@ use std::path::Path;
 use indexmill_core::Result;
 use indexmill_core::codes::Codes;
 use indexmill_core::engine::Profile;
-use indexmill_core::entries::Entries;
-use indexmill_core::graph::Graph;
+use indexmill_core::graph::entries::Entries;
+use indexmill_core::graph::file::Graph;
+use indexmill_core::graph::navigation::Navigation;
 use indexmill_core::ids::{Ids, UserId};
 use indexmill_core::manifest::{self, MANIFEST_NAME};
-use indexmill_core::navigation::Navigation;
 use indexmill_core::pagefile::{PAGE_BYTES, PageFile};
 
 use crate::input::{self, named, split_flags, write_page_file};
@@ -31,7 +31,7 @@ pub fn manifest(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Opens graph.imx, checks every block and takes every node apart.
+/// Opens graph.imx, checks every block and parses every node.
 pub fn graph(data: &[u8]) -> Result<()> {
     let (_scratch, path) = write_page_file("graph.imx", data);
     let graph = named(&path, Graph::open(&path))?;

@@ -1,6 +1,6 @@
 //! How the bytes of a fuzzer become files.
 //!
-//! The first byte holds flags; its two lowest bits say how a page file is told:
+//! The first byte holds flags; its two lowest bits say how a page file is encoded:
 //!
 //! | mode | the rest of the input |
 //! |---|---|

@@ -1,14 +1,12 @@
 //! Targets of indexes of kind "ivf".
 
-use indexmill_core::graph::Metric;
+use indexmill_core::ivf::IvfParams;
 use indexmill_core::ivf::centroids::Centroids;
-use indexmill_core::ivf::{IvfOutput, IvfParams};
-use indexmill_core::search::{Queries, Values};
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, IvfIndex, Result};
 
-use crate::common::Random;
 use crate::input::{FITTED, IVF_PARTS, named, write_page_file, write_parts};
+use crate::queries::{Made, check_rows};
 
 /// Opens centroids.imx and looks at every centroid.
 pub fn centroids(data: &[u8]) -> Result<()> {
@@ -22,7 +20,7 @@ pub fn centroids(data: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Verifies and searches a directory whose checksums, digests and sizes all fit: what is wrong with it reaches the
+/// Verifies and searches a directory in which all checksums, digests and sizes fit, so that other faults reach the
 /// search.
 pub fn ivf(data: &[u8]) -> Result<()> {
     let Some((&[k, nprobe, rerank, inflight, seed], parts)) = data.split_first_chunk::<5>() else {
@@ -42,7 +40,7 @@ pub fn ivf(data: &[u8]) -> Result<()> {
     };
     let outcome = ["pread", "memory"].map(|engine| {
         let index = named(&scratch.0, IvfIndex::open(&scratch.0, engine))?;
-        named(&scratch.0, search(&index, &params, seed)).map(drop)
+        named(&scratch.0, search(&index, &params, seed))
     });
     if let Some(first) = damages.into_iter().next() {
         outcome.into_iter().collect::<Result<()>>()?;
@@ -52,33 +50,12 @@ pub fn ivf(data: &[u8]) -> Result<()> {
 }
 
 /// Searches for a few vectors and checks the answers.
-fn search(index: &IvfIndex, params: &IvfParams, seed: u8) -> Result<IvfOutput> {
-    let (n, dim) = (i64::from(index.centroids.n_vectors), index.user_dim());
-    let mut random = Random(seed.into());
-    let raw: Vec<u8> = (0..3 * dim).map(|_| random.next() as u8).collect();
-    let signed: Vec<i8> = raw.iter().map(|&x| x as i8).collect();
-    // Large ones overflow to infinity in distances.
-    let scale = [0.125, 1.0, 1e19, 1e36][usize::from(seed) % 4];
-    let floats: Vec<f32> = signed.iter().map(|&x| f32::from(x) * scale).collect();
-    let values = match index.query_dtype() {
-        "uint8" => Values::Uint8(&raw),
-        "int8" => Values::Int8(&signed),
-        _ => Values::Float32(&floats),
-    };
-    let output = index.search(&Queries { values, n: 3, dim }, params, &mut || false)?;
-    let sign = if index.centroids.metric == Metric::L2 { 1.0 } else { -1.0 };
-    for (slots, scores) in output.slots.chunks(output.k).zip(output.scores.chunks(output.k)) {
-        let found = slots.iter().take_while(|&&s| s >= 0).count();
-        let mut seen = slots[..found].to_vec();
-        seen.sort_unstable();
-        // One that lies in more lists than it may is `verify`'s to find.
-        assert!(index.centroids.copies == 1 || seen.windows(2).all(|pair| pair[0] < pair[1]), "twice: {slots:?}");
-        assert!(seen.iter().all(|&s| s < n) && slots[found..].iter().all(|&s| s == -1), "{slots:?} of {n}");
-        if scores[..found].iter().all(|x| x.is_finite()) {
-            assert!(scores[..found].is_sorted_by(|a, b| a * sign <= b * sign), "{scores:?}");
-        }
-    }
-    let slots: Vec<u32> = output.slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
-    index.ids.user_ids(&slots)?;
-    Ok(output)
+fn search(index: &IvfIndex, params: &IvfParams, seed: u8) -> Result<()> {
+    let made = Made::new(3, index.user_dim(), seed.into());
+    let output = index.search(&made.queries(index.query_dtype()), params, &mut || false)?;
+    let (n, metric) = (index.centroids.n_vectors, index.centroids.metric);
+    // A vector that lies in more lists than it may is `verify`'s to find.
+    let are_distinct = index.centroids.copies == 1;
+    let slots = check_rows(&output.slots, &output.scores, output.k, n, metric, are_distinct);
+    index.ids.user_ids(&slots).map(drop)
 }

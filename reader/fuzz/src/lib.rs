@@ -17,6 +17,7 @@ mod files;
 pub mod input;
 mod ivf;
 mod lsh;
+mod queries;
 mod seal;
 pub mod seeds;
 

@@ -1,15 +1,13 @@
 //! Targets of indexes of kind "lsh".
 
-use indexmill_core::graph::Metric;
 use indexmill_core::lsh::functions::Functions;
-use indexmill_core::lsh::vectors::Vectors;
-use indexmill_core::lsh::{InMemory, LshOutput, LshParams};
-use indexmill_core::search::{Queries, Values};
+use indexmill_core::lsh::{InMemory, LshParams};
+use indexmill_core::vectors::Vectors;
 use indexmill_core::verify::verify;
 use indexmill_core::{Error, LshIndex, Result};
 
-use crate::common::Random;
 use crate::input::{FITTED, LSH_PARTS, named, write_page_file, write_parts};
+use crate::queries::{Made, check_rows};
 
 /// Opens functions.imx and hashes a few vectors at every radius of every table.
 pub fn functions(data: &[u8]) -> Result<()> {
@@ -52,8 +50,8 @@ pub fn vectors(data: &[u8]) -> Result<()> {
     outcome
 }
 
-/// Verifies and searches a directory whose checksums, digests and sizes all fit, but for those of blocks: what is wrong
-/// with it reaches the search.
+/// Verifies and searches a directory in which all checksums (except those of blocks), digests and sizes fit, so that
+/// other faults reach the search.
 pub fn lsh(data: &[u8]) -> Result<()> {
     let Some((&[k, candidates, probes, inflight, seed], parts)) = data.split_first_chunk::<5>() else {
         return Err(Error::Input("an input shorter than its parameters".into()));
@@ -76,7 +74,7 @@ pub fn lsh(data: &[u8]) -> Result<()> {
     ]
     .map(|(engine, held)| {
         let index = named(&scratch.0, LshIndex::open(&scratch.0, engine, held))?;
-        named(&scratch.0, search(&index, &params, seed)).map(drop)
+        named(&scratch.0, search(&index, &params, seed))
     });
     if let Some(first) = damages.into_iter().next() {
         outcome.into_iter().collect::<Result<()>>()?;
@@ -86,33 +84,10 @@ pub fn lsh(data: &[u8]) -> Result<()> {
 }
 
 /// Searches for a few vectors and checks the answers.
-fn search(index: &LshIndex, params: &LshParams, seed: u8) -> Result<LshOutput> {
-    let (n, dim) = (i64::from(index.functions.n_vectors), index.user_dim());
-    let mut random = Random(seed.into());
-    let raw: Vec<u8> = (0..3 * dim).map(|_| random.next() as u8).collect();
-    let signed: Vec<i8> = raw.iter().map(|&x| x as i8).collect();
-    // Large ones overflow to infinity in distances and hashes.
-    let scale = [0.125, 1.0, 1e19, 1e36][usize::from(seed) % 4];
-    let floats: Vec<f32> = signed.iter().map(|&x| f32::from(x) * scale).collect();
-    let values = match index.vectors.dtype.query_name() {
-        "uint8" => Values::Uint8(&raw),
-        "int8" => Values::Int8(&signed),
-        _ => Values::Float32(&floats),
-    };
-    let output = index.search(&Queries { values, n: 3, dim }, params, &mut || false)?;
-    let sign = if index.vectors.metric == Metric::L2 { 1.0 } else { -1.0 };
-    for (slots, scores) in output.slots.chunks(output.k).zip(output.scores.chunks(output.k)) {
-        let found = slots.iter().take_while(|&&s| s >= 0).count();
-        let mut seen = slots[..found].to_vec();
-        seen.sort_unstable();
-        assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "a slot twice: {slots:?}");
-        assert!(seen.iter().all(|&s| s < n) && slots[found..].iter().all(|&s| s == -1), "{slots:?} of {n}");
-        // A vector that is not a number has no place in the order.
-        if scores[..found].iter().all(|x| x.is_finite()) {
-            assert!(scores[..found].is_sorted_by(|a, b| a * sign <= b * sign), "{scores:?}");
-        }
-    }
-    let slots: Vec<u32> = output.slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
-    index.ids.user_ids(&slots)?;
-    Ok(output)
+fn search(index: &LshIndex, params: &LshParams, seed: u8) -> Result<()> {
+    let made = Made::new(3, index.user_dim(), seed.into());
+    let output = index.search(&made.queries(index.vectors.dtype.query_name()), params, &mut || false)?;
+    let (n, metric) = (index.functions.n_vectors, index.vectors.metric);
+    let slots = check_rows(&output.slots, &output.scores, output.k, n, metric, true);
+    index.ids.user_ids(&slots).map(drop)
 }

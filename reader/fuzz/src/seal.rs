@@ -50,7 +50,7 @@ fn fit(header: &mut [u8], crc_payload: u64, file_bytes: u64) {
     }
 }
 
-/// A manifest whose text before the digest is `body`.
+/// A manifest with the text `body` before its digest.
 pub fn manifest(body: &[u8]) -> Vec<u8> {
     let digest = format!("  \"digest\": \"{}\"\n}}\n", hex(&Sha256::digest(body)));
     [body, digest.as_bytes()].concat()

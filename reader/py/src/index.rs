@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use indexmill_core::Index as CoreIndex;
-use indexmill_core::filter::Filter as CoreFilter;
-use indexmill_core::search::{Entry, Policy, Queries, SearchParams};
+use indexmill_core::graph::Filter as CoreFilter;
+use indexmill_core::graph::{Entry, Policy, SearchParams};
+use indexmill_core::search::Queries;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -158,7 +159,7 @@ impl Index {
 
     #[getter]
     fn engine(&self) -> &'static str {
-        self.inner.engine.name()
+        self.inner.engine_name()
     }
 
     #[getter]

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use indexmill_core::IvfIndex as CoreIndex;
-use indexmill_core::ivf::{IvfCounters, IvfMemory, IvfParams};
+use indexmill_core::ivf::{IvfMemory, IvfParams};
 use indexmill_core::search::Queries;
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::calls::{metadata_sha256, unlocked};
 use crate::errors;
 use crate::queries::Block;
-use crate::results::{rows, user_ids};
+use crate::results::{add_found, arrays_of, user_ids};
 
 /// An opened index of kind "ivf"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -121,18 +121,15 @@ impl IvfIndex {
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let IvfMemory { centroids, graph, directories, vectors, ids, lists } = self.inner.memory();
-        let dict = PyDict::new(py);
-        for (name, bytes) in [
+        [
             ("centroids", centroids),
             ("graph", graph),
             ("directories", directories),
             ("vectors", vectors),
             ("ids", ids),
             ("lists", lists),
-        ] {
-            dict.set_item(name, bytes)?;
-        }
-        Ok(dict)
+        ]
+        .into_py_dict(py)
     }
 
     #[getter]
@@ -172,10 +169,21 @@ impl IvfIndex {
         let (n, dim) = (queries.shape()[0], queries.shape()[1]);
         let queries = Queries { values: queries.values(py)?, n, dim };
         let output = unlocked(py, |stop| self.inner.search(&queries, &params, stop))?;
-        let dict = counters(py, &output.counters)?;
-        dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
-        dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;
-        Ok(dict)
+        let found = arrays_of!(
+            py,
+            &output.counters,
+            lists,
+            reads,
+            vector_reads,
+            bytes_read,
+            centroid_distances,
+            distances,
+            reranked,
+            latency_us,
+            io_wait_us,
+        );
+        add_found(&found, output, n)?;
+        Ok(found)
     }
 
     /// User ids of a 1-D int64 array of slots.
@@ -186,25 +194,4 @@ impl IvfIndex {
     fn __repr__(&self) -> String {
         format!("<IvfIndex {} of {} vectors>", &self.build_id()[..12], self.n_vectors())
     }
-}
-
-/// One array for each counter.
-fn counters<'py>(py: Python<'py>, queries: &[IvfCounters]) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    type Count = (&'static str, fn(&IvfCounters) -> u64);
-    let counts: [Count; 7] = [
-        ("lists", |c| c.lists),
-        ("reads", |c| c.reads),
-        ("vector_reads", |c| c.vector_reads),
-        ("bytes_read", |c| c.bytes_read),
-        ("centroid_distances", |c| c.centroid_distances),
-        ("distances", |c| c.distances),
-        ("reranked", |c| c.reranked),
-    ];
-    for (name, pick) in counts {
-        dict.set_item(name, PyArray1::from_iter(py, queries.iter().map(pick)))?;
-    }
-    dict.set_item("latency_us", PyArray1::from_iter(py, queries.iter().map(|c| c.latency_us)))?;
-    dict.set_item("io_wait_us", PyArray1::from_iter(py, queries.iter().map(|c| c.io_wait_us)))?;
-    Ok(dict)
 }

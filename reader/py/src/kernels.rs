@@ -36,7 +36,7 @@ gather!(im_ip_gather_f32, gather_ip_f32, f32, "`out[i] = query . base[ids[i]]` f
 gather!(im_ip_gather_u8, gather_ip_u8, u8, "`out[i] = query . base[ids[i]]` for uint8 rows.");
 gather!(im_ip_gather_i8, gather_ip_i8, i8, "`out[i] = query . base[ids[i]]` for int8 rows.");
 
-/// Defines a gather kernel for binary16 rows, whose query is widened first.
+/// Defines a gather kernel for binary16 rows, which widens the query first.
 macro_rules! gather_halves {
     ($name:ident, $kernel:ident, $what:literal) => {
         #[doc = $what]
@@ -163,7 +163,7 @@ unsafe fn first_mut<'a, T>(values: *mut T, n: i64) -> &'a mut [T] {
     if n <= 0 {
         return &mut [];
     }
-    // SAFETY: the caller vouches for `n` values that nobody else uses.
+    // SAFETY: the caller vouches for `n` values that nothing else uses.
     unsafe { std::slice::from_raw_parts_mut(values, n as usize) }
 }
 

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use indexmill_core::LshIndex as CoreIndex;
-use indexmill_core::lsh::{InMemory, LshCounters, LshMemory, LshParams};
+use indexmill_core::lsh::{InMemory, LshMemory, LshParams};
 use indexmill_core::search::Queries;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::calls::{metadata_sha256, unlocked};
 use crate::errors;
 use crate::queries::Block;
-use crate::results::{rows, user_ids};
+use crate::results::{add_found, arrays_of, user_ids};
 
 /// An opened index of kind "lsh"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -130,18 +130,15 @@ impl LshIndex {
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.inner.memory();
-        let dict = PyDict::new(py);
-        for (name, bytes) in [
+        [
             ("vectors", vectors),
             ("functions", functions),
             ("bitmap", bitmap),
             ("tables", tables),
             ("ids", ids),
             ("buckets", buckets),
-        ] {
-            dict.set_item(name, bytes)?;
-        }
-        Ok(dict)
+        ]
+        .into_py_dict(py)
     }
 
     #[getter]
@@ -181,10 +178,23 @@ impl LshIndex {
         let (n, dim) = (queries.shape()[0], queries.shape()[1]);
         let queries = Queries { values: queries.values(py)?, n, dim };
         let output = unlocked(py, |stop| self.inner.search(&queries, &params, stop))?;
-        let dict = counters(py, &output.counters)?;
-        dict.set_item("slots", rows(py, output.slots, n, output.k)?)?;
-        dict.set_item("scores", rows(py, output.scores, n, output.k)?)?;
-        Ok(dict)
+        let found = arrays_of!(
+            py,
+            &output.counters,
+            table_reads,
+            block_reads,
+            blocks,
+            vector_reads,
+            bytes_read,
+            radii,
+            entries,
+            candidates,
+            distances,
+            latency_us,
+            io_wait_us,
+        );
+        add_found(&found, output, n)?;
+        Ok(found)
     }
 
     /// User ids of a 1-D int64 array of slots.
@@ -195,27 +205,4 @@ impl LshIndex {
     fn __repr__(&self) -> String {
         format!("<LshIndex {} of {} vectors>", &self.build_id()[..12], self.n_vectors())
     }
-}
-
-/// One array for each counter.
-fn counters<'py>(py: Python<'py>, queries: &[LshCounters]) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    type Count = (&'static str, fn(&LshCounters) -> u64);
-    let counts: [Count; 9] = [
-        ("table_reads", |c| c.table_reads),
-        ("block_reads", |c| c.block_reads),
-        ("blocks", |c| c.blocks),
-        ("vector_reads", |c| c.vector_reads),
-        ("bytes_read", |c| c.bytes_read),
-        ("radii", |c| c.radii),
-        ("entries", |c| c.entries),
-        ("candidates", |c| c.candidates),
-        ("distances", |c| c.distances),
-    ];
-    for (name, pick) in counts {
-        dict.set_item(name, PyArray1::from_iter(py, queries.iter().map(pick)))?;
-    }
-    dict.set_item("latency_us", PyArray1::from_iter(py, queries.iter().map(|c| c.latency_us)))?;
-    dict.set_item("io_wait_us", PyArray1::from_iter(py, queries.iter().map(|c| c.io_wait_us)))?;
-    Ok(dict)
 }

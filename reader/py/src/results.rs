@@ -1,34 +1,48 @@
 //! Results as arrays.
 
+use indexmill_core::graph::{Counters, Trace};
 use indexmill_core::ids::{Ids, UserId};
-use indexmill_core::search::{Counters, Trace};
+use indexmill_core::search::Output;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors;
 
+/// A dictionary with one array for each of the named fields of `$entries`.
+macro_rules! arrays_of {
+    ($py:expr, $entries:expr, $($field:ident),+ $(,)?) => {{
+        let (dict, entries) = (pyo3::types::PyDict::new($py), $entries);
+        $(dict.set_item(stringify!($field), numpy::PyArray1::from_iter($py, entries.iter().map(|e| e.$field)))?;)+
+        dict
+    }};
+}
+pub(crate) use arrays_of;
+
+/// Adds slots and scores of `n` queries to their counters.
+pub fn add_found<C>(counters: &Bound<'_, PyDict>, output: Output<C>, n: usize) -> PyResult<()> {
+    let py = counters.py();
+    counters.set_item("slots", rows(py, output.slots, n, output.k)?)?;
+    counters.set_item("scores", rows(py, output.scores, n, output.k)?)
+}
+
 /// One array for each counter.
 pub fn counters<'py>(py: Python<'py>, queries: &[Counters]) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    type Count = (&'static str, fn(&Counters) -> u64);
-    let counts: [Count; 9] = [
-        ("pages_read", |c| c.pages_read),
-        ("bytes_read", |c| c.bytes_read),
-        ("bytes_used", |c| c.bytes_used),
-        ("hops", |c| c.hops),
-        ("distances", |c| c.distances),
-        ("code_distances", |c| c.code_distances),
-        ("expansions", |c| c.expansions),
-        ("page_heap_hits", |c| c.page_heap_hits),
-        ("cache_hits", |c| c.cache_hits),
-    ];
-    for (name, pick) in counts {
-        dict.set_item(name, PyArray1::from_iter(py, queries.iter().map(pick)))?;
-    }
-    dict.set_item("latency_us", PyArray1::from_iter(py, queries.iter().map(|c| c.latency_us)))?;
-    dict.set_item("io_wait_us", PyArray1::from_iter(py, queries.iter().map(|c| c.io_wait_us)))?;
-    Ok(dict)
+    Ok(arrays_of!(
+        py,
+        queries,
+        pages_read,
+        bytes_read,
+        bytes_used,
+        hops,
+        distances,
+        code_distances,
+        expansions,
+        page_heap_hits,
+        cache_hits,
+        latency_us,
+        io_wait_us,
+    ))
 }
 
 /// One array for each property of an event.

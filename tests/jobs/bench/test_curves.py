@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tests.support.bench import fake_row
 
-import curves  # isort: skip  # found by bench_support
-import intervals  # isort: skip
-from dataset import count_hits  # isort: skip
+from indexmill.jobs.bench.common import curves, intervals
+from indexmill.jobs.bench.common.dataset import count_hits
 
 
 def rows_of(pairs: list[tuple[int, float]]) -> list[dict[str, Any]]:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.support.bench import BENCH
 
-import difficulty  # isort: skip  # found by bench_support
-import generate  # isort: skip
-from dataset import read_bin  # isort: skip
+from indexmill.jobs.bench.common import difficulty, generate
+from indexmill.jobs.bench.common.dataset import read_bin
+from indexmill.jobs.bench.common.process import module
 
 
 def sha256(path: Path) -> str:
@@ -35,7 +34,7 @@ def test_any_number_of_threads_writes_the_same_bytes(tmp_path: Path) -> None:
 
 def test_another_process_writes_the_same_bytes(tmp_path: Path) -> None:
     n = generate.BLOCK + 1
-    command = [sys.executable, BENCH / "generate.py", "--n", str(n), "--seed", "1", "--queries", "100"]
+    command = [*module(sys.executable, "common.generate"), "--n", str(n), "--seed", "1", "--queries", "100"]
     subprocess.run([*command, "--out", tmp_path / "a.u8bin"], check=True, capture_output=True)
     assert sha256(tmp_path / "a.u8bin") == sha256(written(tmp_path / "b.u8bin", n))
     queries = written(tmp_path / "c.u8bin", 100, stream=generate.QUERIES)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support import bench as bench_support
 
-import split_paper  # isort: skip  # found by bench_support
-import tables_join  # isort: skip
-import tables_split  # isort: skip
+from indexmill.jobs.bench.join.__main__ import BENCHMARK as JOIN
+from indexmill.jobs.bench.split import paper as split_paper
+from indexmill.jobs.bench.split.__main__ import BENCHMARK as SPLIT
 
-__all__ = ["bench_support"]
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
 RECORD: dict[str, Any] = {
     "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},
@@ -66,7 +64,7 @@ def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
             "list_bytes": 100, "cache_bytes": 25, "nprobe": 32, "threads": 2,
         },
     }  # fmt: skip
-    text = tables_join.render(RECORD | {"parts": parts}, "r.json")
+    text = JOIN.render(RECORD | {"parts": parts}, "r.json")
     assert "| queries a second beyond memory, over the same lists mapped | 9.000 | >= 8 | x | yes |" in text
     assert "| the same lists mapped, query after query | 10 | 9.0x |" in text
     simulated = PART | {
@@ -75,6 +73,6 @@ def test_tables_tell_what_was_measured(rates: split_paper.Rates) -> None:
         "scaling": split_paper.scaling(rates, 5e7), "hybrids": split_paper.hybrids(rates),
         "energy": split_paper.energy(rates),
     }  # fmt: skip
-    text = tables_split.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
+    text = SPLIT.render(RECORD | {"parts": {"simulated": simulated}}, "r.json")
     assert "Nothing here was measured" in text
     assert "| 9a: 50M, nprobe 1 | 8 | 1.73x | 1.71x | 29.3 | 2.6 |" in text

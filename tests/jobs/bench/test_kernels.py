@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support import bench as bench_support
 
-import kernels  # isort: skip  # found by bench_support
-import tables_kernels  # isort: skip
+from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.kernels import __main__ as kernels
 
-__all__ = ["bench_support"]
 SMALL = kernels.Sizes(near_bytes=1 << 12, far_bytes=1 << 16, rounds=1, queries=8, pruned=10, vectors=400)
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
 
@@ -23,7 +21,7 @@ def test_both_sides_find_the_same_and_are_timed(tmp_path: Path, monkeypatch: pyt
         "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},
         "versions": {"peer": []},
         "data": {"name": "generated", "n_vectors": 1, "dim": 1, "dtype": "uint8"},
-        "parts": {name: PART | part(SMALL) for name, part in kernels.PARTS.items()},
+        "parts": {name: PART | part(SMALL) for name, part in kernels.BENCHMARK.parts.items()},
     }
     rows = record["parts"]["distances"]["rows"]
     assert {(row["dtype"], row["metric"]) for row in rows} == {
@@ -36,8 +34,8 @@ def test_both_sides_find_the_same_and_are_timed(tmp_path: Path, monkeypatch: pyt
         for side in ("native", "numba")
     )
     page = tmp_path / "page.md"
-    page.write_text("before\n{}\n{}\nafter".format(*tables_kernels.MARKS))
-    tables_kernels.write_page(record, "record.json", page)
+    page.write_text("before\n<!-- kernels: begin -->\n<!-- kernels: end -->\nafter")
+    tables.write_into(page, kernels.BENCHMARK.render(record, "record.json"), "kernels")
     text = page.read_text()
     assert text.count("| uint8 | l2 | 20 |") == 1
     assert all(title in text for title in ("### Distances", "### Codes", "### Prunes"))

@@ -14,23 +14,27 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.bench import N_QUERIES, FakeOurs, fake_row, faked
 
-import intervals  # isort: skip  # found by bench_support
-import layouts  # isort: skip
-import layouts_cases  # isort: skip
-import layouts_command  # isort: skip
-import layouts_fit  # isort: skip
-import layouts_reads  # isort: skip
-import layouts_written  # isort: skip
-import ours  # isort: skip
-import parts  # isort: skip
-import record  # isort: skip
-import tables_layouts  # isort: skip
-from dataset import Dataset, count_hits, read_bin, write_bin, write_truth  # isort: skip
-from layouts_cases import Case, Layouts, make_space  # isort: skip
-from layouts_views import Views  # isort: skip
-from settings import lockstep  # isort: skip
-from targets_layouts import TARGETS  # isort: skip
-from workspace import Workspace  # isort: skip
+from indexmill.jobs.bench.common import intervals, record, tables
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import (
+    Dataset,
+    count_hits,
+    read_bin,
+    text_set,
+    write_bin,
+    write_truth,
+)
+from indexmill.jobs.bench.layouts import __main__ as layouts
+from indexmill.jobs.bench.layouts import cases as layouts_cases
+from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.layouts import reads as layouts_reads
+from indexmill.jobs.bench.layouts import written as layouts_written
+from indexmill.jobs.bench.layouts.__main__ import BENCHMARK, CASES, TARGETS
+from indexmill.jobs.bench.layouts.cases import Case, Layouts, make_space
+from indexmill.jobs.bench.layouts.reads import Views
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.ours import lockstep
+from indexmill.jobs.bench.programs.workspace import Workspace
 
 __all__ = ["faked"]
 ORDERS = ("identity", "random", "star", "gorder", "gorder-windowed", "polish")
@@ -117,7 +121,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     monkeypatch.setattr(layouts_fit, "fit_once", fake_fit)
     monkeypatch.setattr(layouts_fit, "orders", lambda case: {name: name for name in ORDERS})
     command = {"wall_s": 12.0, "growth_bytes": 25e6, "process_bytes": 110e6, "to_index": 25 / 310}
-    monkeypatch.setattr(layouts_command, "measure", lambda case: command)
+    monkeypatch.setattr(layouts_fit, "command", lambda case: command)
 
     @contextmanager
     def unpacked(case: Case) -> Any:
@@ -129,7 +133,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     monkeypatch.setattr(layouts_reads, "write", lambda case, order: case.laid_out(order))
     cost = {"wall_s": 20.0, "cpu_s": 30.0, "stage_s": {}, "told_peak_bytes": 9e7}
 
-    def lay_out(case: Case, name: str, options: list[Any]) -> dict[str, Any]:
+    def lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
         if layouts_written.PRUNE in options:
             raise RuntimeError("exit code 8 of: indexmill layout\nerror: nothing was published")
         return cost
@@ -139,31 +143,29 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faked: None) -> Layou
     made["choice"] = {"sample_vectors": 50_000, "candidates": []}
     monkeypatch.setattr(ours, "manifest", lambda index: {"layout": made, "graph": {"mean_degree": 32}})
     sift, text = raw_sets(tmp_path, 300)
-    return make_space(sift, text, tmp_path / "out", None)
+    sets = {"sift1m": Dataset(sift), "text40k": text_set(text, tmp_path / "text40k")}
+    run = Run("layouts", sets, tmp_path / "out")
+    run.out.mkdir()
+    return make_space(run, CASES)
 
 
 def measured(space: Layouts) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    about = layouts._sets(space)
-    record.begin(
-        found, space.results, "layouts", about, {"indexes": {name: {} for name in space.cases}}, ["peer"]
-    )
-    assert parts.run_all(layouts.PARTS, list(layouts.PARTS), space, found, space.results) == []
-    read: dict[str, Any] = json.loads(space.results.read_text())
-    return read
+    assert BENCHMARK.run(space.run) == []
+    return record.load(space.run.results)
 
 
 def test_every_part_is_measured_recorded_and_rendered(
     space: Layouts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = measured(space)
-    assert list(found["parts"]) == list(layouts.PARTS)
+    assert list(found["parts"]) == list(BENCHMARK.parts)
     assert [one["name"] for one in found["data"]] == ["sift1m", "text40k"]
     assert '"queries": {"hits"' not in json.dumps(found), "what each query cost stays out of the record"
-    text = tables_layouts.render(found, "record.json")
+    text = BENCHMARK.render(found, "record.json")
+    context = {name.replace("-", "_"): part for name, part in found["parts"].items()}
     for target in TARGETS:
         assert target.what in text
-        assert target.figure(found["parts"][target.part]) is not None
+        assert target.measured(context) is not None
     for title in (
         "sift1m-R48",
         "text40k-R32",
@@ -173,22 +175,23 @@ def test_every_part_is_measured_recorded_and_rendered(
     ):
         assert f"### {title}" in text
     assert "kept none: error: nothing was published" in text
-    pages = space.out / "page.md", space.out / "guide.md"
-    for page in pages:
-        page.write_text("before\n{}\nold\n{}\nafter\n".format(*tables_layouts.MARKS))
-    tables_layouts.write_pages(found, "record.json", *pages)
-    assert text in pages[0].read_text()
-    assert "| polish | 5.0 | 30 |" in pages[1].read_text()
-    assert "old" not in pages[1].read_text()
+    page = space.run.out / "page.md"
+    for template in ("tables", "guide"):
+        page.write_text("before\n<!-- layouts: begin -->\nold\n<!-- layouts: end -->\nafter\n")
+        shown = BENCHMARK.render(found, "record.json", template)
+        tables.write_into(page, shown, "layouts")
+        assert shown in page.read_text()
+        assert "\nold\n" not in page.read_text()
+    assert "| polish | 5.0 | 30 |" in page.read_text()
     monkeypatch.setattr(
         layouts_written, "_lay_out", lambda case, name, options: {"wall_s": 20.0, "cpu_s": 30.0}
     )
-    pruned = layouts.PARTS["prune-sift1m-R32"](space)
+    pruned = BENCHMARK.parts["prune-sift1m-R32"](space)
     # In `Written` a pruned index reads what `polish` reads; it is laid out as the best order is.
     assert pruned["order"] == "gorder"
     assert pruned["policies"]["page"]["to_order"]["0.95"]["value"] == pytest.approx(0.85 / 0.8)
     found["parts"]["prune-sift1m-R32"] |= pruned
-    assert "| sift1m-R32 | gorder |" in tables_layouts.render(found, "record.json")
+    assert "| sift1m-R32 | gorder |" in BENCHMARK.render(found, "record.json")
 
 
 def test_figures_are_those_of_the_searches_and_fits(space: Layouts) -> None:
@@ -237,7 +240,7 @@ def test_an_order_that_does_not_reach_the_recall_is_not_the_best() -> None:
 
 def test_speed_without_page_reads_names_the_part_to_run(space: Layouts) -> None:
     with pytest.raises(FileNotFoundError, match="--parts reads-sift1m-R32"):
-        layouts.PARTS["speed"](space)
+        BENCHMARK.parts["speed"](space)
 
 
 def test_answers_are_counted_alike_for_bytes_and_floats(tmp_path: Path) -> None:
@@ -273,7 +276,7 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
         fit["orders"]["star"]["metrics"]["overlap_ratio"]
         > fit["orders"]["identity"]["metrics"]["overlap_ratio"]
     )
-    command = layouts_command.measure(case)
+    command = layouts_fit.command(case)
     assert 0 < command["growth_bytes"] < command["process_bytes"]
     orders = layouts_fit.orders(case)
     views = Views(case)

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tests.support.bench  # noqa: F401  # puts jobs/bench on the path
 
-import cgroup  # isort: skip
-from cgroup import Group, NoLimits  # isort: skip
+from indexmill.jobs.bench.common import cgroup
+from indexmill.jobs.bench.common.cgroup import Group, NoLimits
 
 MIB = 2**20
 FILL = "a = bytearray({bytes}); a[::4096] = b'1' * len(a[::4096])"

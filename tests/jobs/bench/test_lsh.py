@@ -8,28 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.bench import BENCH
 
-import disk  # isort: skip  # found by bench_support
-import lsh  # isort: skip
-import lsh_growth  # isort: skip
-import lsh_kinds  # isort: skip
-import lsh_sets  # isort: skip
-import lsh_space  # isort: skip
-import lsh_storage  # isort: skip
-import lsh_sync  # isort: skip
-import lsh_tables  # isort: skip
-import record  # isort: skip
-import tables_lsh  # isort: skip
-import tables_lsh_more  # isort: skip
-from dataset import Dataset, write_bin, write_truth  # isort: skip
-from lsh_quality import found_distances, judge, overall_ratios  # isort: skip
-from lsh_space import SURE, Searcher, Shape, Space, index_facts  # isort: skip
-from lsh_speed import compare  # isort: skip
-from lsh_tune import first_of, least  # isort: skip
-from process import Usage  # isort: skip
-
-assert BENCH
+from indexmill.jobs.bench.common import disk, record
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, facts, write_bin, write_truth
+from indexmill.jobs.bench.common.process import Usage
+from indexmill.jobs.bench.lsh import growth as lsh_growth
+from indexmill.jobs.bench.lsh import kinds as lsh_kinds
+from indexmill.jobs.bench.lsh import sets as lsh_sets
+from indexmill.jobs.bench.lsh import space as lsh_space
+from indexmill.jobs.bench.lsh import storage as lsh_storage
+from indexmill.jobs.bench.lsh import tables as lsh_tables
+from indexmill.jobs.bench.lsh.__main__ import BENCHMARK
+from indexmill.jobs.bench.lsh.quality import found_distances, judge, overall_ratios
+from indexmill.jobs.bench.lsh.space import SURE, Searcher, Shape, Space, index_facts
+from indexmill.jobs.bench.lsh.speed import compare
+from indexmill.jobs.bench.lsh.tune import first_of, least
+from indexmill.jobs.devices.machine import REPOSITORY
 
 
 def test_the_overall_ratio_counts_found_copies_as_one_and_skips_lost_ones() -> None:
@@ -118,7 +113,15 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
     write_truth(data)
     out = folder / "out"
     out.mkdir()
-    return Space(lsh_sets.Sets(folder, {"sift1m": data}), out, 2000)
+    run = Run("lsh", {"sift1m": data}, out, 2000)
+    return Space(run, lsh_sets.Sets(folder, {"sift1m": data}))
+
+
+def begun(space: Space) -> dict[str, Any]:
+    """Return a record without parts."""
+    found: dict[str, Any] = {}
+    record.begin(found, space.run.results, "lsh", [facts("sift1m", space.data("sift1m"))], {})
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +174,9 @@ def test_lists_are_searched_query_by_query_at_the_fastest_setting_with_the_recal
         assert one["reads"] > 0
         assert one["read_bytes"] >= 4096 * one["reads"]
         assert "lists" in one["setting"]
-    text = tables_lsh_more.sections({"kinds": {"sets": {"sift1m": {"ivf-search": found}}}})
-    assert "inverted lists, query by query" in text[0]
+    about = begun(space)
+    about["parts"]["kinds"] = record.start_part() | {"sets": {"sift1m": {"ivf-search": found}}}
+    assert "inverted lists, query by query" in BENCHMARK.render(about, "somewhere.json")
 
 
 def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
@@ -183,12 +187,11 @@ def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
     monkeypatch.setattr(lsh_storage, "request_time", lambda file: 1.0)
     monkeypatch.setattr(lsh_storage, "ROUNDS", 1)
     started = record.start_part()
-    found: dict[str, Any] = {}
-    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found = begun(space)
     found["parts"]["tables-sift1m"] = started | measured
-    record.save(found, space.results)
+    record.save(found, space.run.results)
     found["parts"]["storage"] = started | lsh_storage.measure(space)
-    text = tables_lsh.render(found, "somewhere.json")
+    text = BENCHMARK.render(found, "somewhere.json")
     for head in (
         "### Targets",
         "### Indexes of hash tables",
@@ -201,7 +204,7 @@ def test_every_table_can_be_written_also_where_the_ratio_was_not_reached(
         "candidates": None, "tuning_rows": [{"ratio": 1.2}], "memory": None, "storage": None
     }  # fmt: skip
     del missing["parts"]["storage"]["k1"]
-    assert "not reached (1.200)" in tables_lsh.render(missing, "somewhere.json")
+    assert "not reached (1.200)" in BENCHMARK.render(missing, "somewhere.json")
 
 
 def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None:
@@ -239,10 +242,9 @@ def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None
         "growth": {"k": 1, "rows": [grown, grown | {"lsh": None}]},
         "kinds": {"sets": {"sift1m": {"lsh": {"0.90": kind | {"setting": "S 7"}, "0.95": None}}}},
     }  # fmt: skip
-    found: dict[str, Any] = {}
-    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found = begun(space)
     found["parts"] = {name: record.start_part() | part for name, part in parts.items()}
-    text = tables_lsh.render(found, "somewhere.json")
+    text = BENCHMARK.render(found, "somewhere.json")
     for line in (
         "| sift1m | 1 | SRS | T' 30 | 2 (1 to 3) | 1.050 | 9 | 48.0 | 2.0x (1.0 to 3.0) |",
         "| sift1m | 1 | E2LSH on storage | lean, S 7 | 2 (1 to 3) | 1.050 | 9 | 1.5 |  |",
@@ -260,13 +262,12 @@ def test_every_further_part_has_a_table_of_what_it_records(space: Space) -> None
 def test_a_device_that_is_waited_for_takes_a_latency_a_read(
     space: Space, measured: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: dict[str, Any] = {}
-    record.begin(found, space.results, "lsh", [lsh_sets.facts("sift1m", space.data("sift1m"))], {}, [])
+    found = begun(space)
     found["parts"]["tables-sift1m"] = record.start_part() | measured
-    record.save(found, space.results)
-    monkeypatch.setattr(lsh_sync, "ROUNDS", 1)
-    monkeypatch.setattr(lsh_sync, "SYNC_QUERIES", 10)
-    (one,) = lsh_sync.measure(space)["k1"]["rounds"]
+    record.save(found, space.run.results)
+    monkeypatch.setattr(lsh_storage, "SYNC_ROUNDS", 1)
+    monkeypatch.setattr(lsh_storage, "SYNC_QUERIES", 10)
+    (one,) = lsh_storage.synchronous(space)["k1"]["rounds"]
     reads = measured["indexes"]["sure"]["k1"]["storage"]["table_reads"]
     assert one["sync_us"] > 138.9 * reads
     assert one["async_us"] < one["sync_us"]
@@ -278,21 +279,21 @@ def test_an_index_is_built_again_when_it_is_asked_for_otherwise(
     asked = []
 
     def build(command: list[Any], log: Any) -> Usage:
-        index = command[command.index("--out") + 1]
+        index = Path(command[command.index("--out") + 1])
         index.mkdir(exist_ok=True)
         (index / "run.json").write_text('{"seconds": {"hash": 1.0}}')
-        asked.append(command[command.index("--n-tables") + 1])
+        asked.append(int(command[command.index("--n-tables") + 1]))
         return Usage(2.0, 3.0, 4)
 
     monkeypatch.setattr(lsh_space, "run_measured", build)
     data = space.data("sift1m")
     for n_tables in (2, 2, 3):
-        index = space.ensure("sift1m", data, Shape("other", {"n-tables": n_tables}))
+        index = space.ensure("sift1m", data, Shape("other", {"n_tables": n_tables}))
     assert asked == [2, 3]
     assert lsh_space.build_cost(index)["stage_s"] == {"hash": 1.0}
 
 
 def test_parts_of_the_benchmark_are_named_by_the_page() -> None:
-    page = (lsh.REPOSITORY / "docs" / "benchmarks.md").read_text()
-    for part in lsh.PARTS:
+    page = (REPOSITORY / "docs" / "benchmarks.md").read_text()
+    for part in BENCHMARK.parts:
         assert f"`{part}`" in page or f"`{part.split('-')[0]}-SET`" in page

@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from tests.support.bench import BENCH
 
-import lsh_qalsh  # isort: skip  # found by bench_support
-import lsh_tree  # isort: skip
-from lsh_qalsh import Qalsh  # isort: skip
-from lsh_srs import SUCCESS, Srs, chi_square, chi_square_quantile, p_tau  # isort: skip
+from indexmill.jobs.bench.lsh import qalsh as lsh_qalsh
+from indexmill.jobs.bench.lsh import tree as lsh_tree
+from indexmill.jobs.bench.lsh.qalsh import Qalsh
+from indexmill.jobs.bench.lsh.srs import SUCCESS, Srs, chi_square, chi_square_quantile, p_tau
 
-assert BENCH
 N, DIM, N_QUERIES = 700, 24, 12
 
 

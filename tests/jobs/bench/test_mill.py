@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tests.support.bench  # noqa: F401  # puts jobs/bench on the path
 
-import cgroup  # isort: skip
-import mill  # isort: skip
-import mill_budget  # isort: skip
-import mill_build  # isort: skip
-import mill_plan  # isort: skip
-import mill_ratios  # isort: skip
-import parts  # isort: skip
-import record  # isort: skip
-import tables  # isort: skip
-import tables_mill  # isort: skip
-from dataset import Dataset, write_bin  # isort: skip
-from mill_build import Job  # isort: skip
-from mill_space import Mill  # isort: skip
-from scratch import PeakScratch, allocated_bytes  # isort: skip
+from indexmill.jobs.bench.common import cgroup, record
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin
+from indexmill.jobs.bench.common.process import PeakScratch, allocated_bytes
+from indexmill.jobs.bench.mill import budget as mill_budget
+from indexmill.jobs.bench.mill import build as mill_build
+from indexmill.jobs.bench.mill import plan as mill_plan
+from indexmill.jobs.bench.mill import ratios as mill_ratios
+from indexmill.jobs.bench.mill.__main__ import BENCHMARK, TARGETS
+from indexmill.jobs.bench.mill.build import Job
+from indexmill.jobs.bench.mill.space import Mill
 
 MIB = 2**20
 N_QUERIES = 100
@@ -77,31 +73,22 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mill:
     monkeypatch.setattr(mill_ratios, "RAY_ROWS", 3000)
     planned = {"peak_memory_bytes": 770 * MIB, "peak_scratch_bytes": 3 * MIB, "seconds": 100, "shards": 4}
     monkeypatch.setattr(mill_plan, "_plan", lambda job, space: planned)
-    return Mill(sets, tmp_path)
+    monkeypatch.setattr(Mill, "warm_up", lambda mill: None)
+    return Mill(Run("mill", sets, tmp_path), sets)
 
 
 def measured(space: Mill) -> dict[str, Any]:
-    found = {
-        "format": record.FORMAT,
-        "data": [],
-        "machine": {},
-        "versions": {"python": "3", "peer": []},
-        "parts": {},
-    }
-    found["machine"] = {"cpu": "a", "cores": 2, "memory_bytes": 2**30, "kernel": "b"}
-    assert parts.run_all(mill.PARTS, list(mill.PARTS), space, found, space.results) == []
-    read: dict[str, Any] = json.loads(space.results.read_text())
-    return read
+    assert replace(BENCHMARK, space=lambda run: space).run(space.run) == []
+    return record.load(space.run.results)
 
 
 def test_every_part_is_measured_recorded_and_rendered(space: Mill) -> None:
     found = measured(space)
-    assert list(found["parts"]) == list(mill.PARTS)
-    text = tables_mill.render(found, "record.json")
-    for target in tables_mill.TARGETS:
+    assert list(found["parts"]) == list(BENCHMARK.parts)
+    text = BENCHMARK.render(found, "record.json")
+    for target in TARGETS:
         assert target.what in text
-    for name in mill.PARTS:
-        assert name in tables_mill._SECTIONS
+    assert text.count("\n### ") == 1 + len(BENCHMARK.parts), "a section for each part, and the targets"
     assert "peer" not in text
 
 
@@ -124,7 +111,7 @@ def test_figures_are_those_of_the_builds(space: Mill) -> None:
 def test_a_machine_without_limits_says_so_in_the_table(space: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroup, "_mounts", lambda kind: iter(()))
     found = measured(space)
-    assert "Not measured: no mounted" in tables_mill.render(found, "record.json")
+    assert "Not measured: no mounted" in BENCHMARK.render(found, "record.json")
 
 
 def test_a_build_that_the_kernel_ends_is_recorded_as_not_completed(
@@ -143,18 +130,19 @@ def test_a_build_that_the_kernel_ends_is_recorded_as_not_completed(
     assert limited["sets"]["sift1m"]["completed"] == 0
     assert "exit code -9" in limited["sets"]["sift1m"]["failure"]
     line = "| completed under the kernel's limit (1: yes), sift1m | 0.000 | >= 1 |  | **no** |"
-    assert line in tables_mill.render(found, "record.json")
+    assert line in BENCHMARK.render(found, "record.json")
 
 
 def test_a_part_that_fails_is_named_and_stops_no_other(
     space: Mill, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found: dict[str, Any] = {"parts": {}}
-    assert parts.run_all(mill.PARTS, ["budget", "data"], space, found, space.results) == ["budget"]
+    benchmark = replace(BENCHMARK, space=lambda run: space)
+    assert benchmark.run(space.run, ["budget", "data"]) == ["budget"]
     assert "run it first (--parts oneshot)" in capsys.readouterr().err
-    assert list(found["parts"]) == ["data"]
+    assert list(record.load(space.run.results)["parts"]) == ["data"]
+    arguments = ["--sift1m", space.sets["sift1m"].folder, "--out", space.out, "--parts", "budget"]
     with pytest.raises(SystemExit, match="repeat with --parts budget"):
-        parts.stop_after(["budget"])
+        benchmark.main([str(word) for word in arguments])
 
 
 def test_a_job_file_says_all_that_the_build_needs(tmp_path: Path) -> None:
@@ -191,8 +179,3 @@ def test_scratch_is_what_files_take_at_their_largest(tmp_path: Path) -> None:
             (folder / name).unlink()
     assert peak.bytes == pytest.approx(MIB, abs=64 * 1024)
     assert allocated_bytes(folder) == 0
-
-
-def test_the_page_has_a_place_for_the_figures() -> None:
-    page = mill.PAGE.read_text()
-    assert all(mark in page for mark in (*tables_mill.MARKS, tables.BEGIN, tables.END))

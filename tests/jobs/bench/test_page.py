@@ -1,81 +1,73 @@
-"""The pages show what the record that they name says."""
+"""The pages show what the records that they name say, and every benchmark can be run."""
 
 from __future__ import annotations
 
-import json
+import importlib
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bench import BENCH
 
-import readme  # isort: skip  # found by bench_support
-import record  # isort: skip
-import tables  # isort: skip
-import tables_layouts  # isort: skip
-import tables_lsh  # isort: skip
-import tables_mill  # isort: skip
+from indexmill.jobs.bench.common import record
+from indexmill.jobs.bench.common.benchmark import Benchmark
+from indexmill.jobs.devices.machine import REPOSITORY
 
-REPOSITORY = BENCH.parent.parent
-PAGE = REPOSITORY / "docs" / "benchmarks.md"
-GUIDE = REPOSITORY / "docs" / "guides" / "layout.md"
+FOLDERS = sorted(path.parent.name for path in (REPOSITORY / "jobs" / "bench").glob("*/__main__.py"))
+#: What a page says that no record is behind yet.
+NOT_YET = "Not measured yet."
 
 
-def shown(page: Path, marks: tuple[str, str] = (tables.BEGIN, tables.END)) -> str:
-    return page.read_text().split(marks[0])[1].split(marks[1])[0].strip()
+def benchmark(name: str) -> Benchmark[Any]:
+    found = importlib.import_module(f"indexmill.jobs.bench.{name}.__main__").BENCHMARK
+    assert isinstance(found, Benchmark)
+    return found
 
 
-@pytest.fixture
-def named() -> tuple[str, dict[str, Any]]:
-    """The record that the page names, and where it is."""
-    match = re.search(r"^\| record \| `(.+)` \|$", PAGE.read_text(), re.MULTILINE)
-    assert match, f"{PAGE} names no record"
-    found: dict[str, Any] = json.loads((REPOSITORY / match[1]).read_text())
-    if found.get("format") != record.FORMAT:
-        pytest.skip(f"{match[1]} is of an earlier format; measure again to write the pages")
-    return match[1], found
+def shown(path: str, mark: str) -> str:
+    text = (REPOSITORY / path).read_text()
+    return text.split(f"<!-- {mark}: begin -->")[1].split(f"<!-- {mark}: end -->")[0].strip()
 
 
-def test_the_benchmark_page_shows_its_record(named: tuple[str, dict[str, Any]]) -> None:
-    source, found = named
-    assert shown(PAGE) == tables.render(found, source, "images").strip()
+@pytest.mark.parametrize("name", FOLDERS)
+def test_pages_show_the_record_that_they_name(name: str) -> None:
+    one = benchmark(name)
+    source = None
+    for page in one.shown:
+        text = shown(page.path, page.mark)
+        named = re.search(r"record\W+(jobs/bench/records/[\w.-]+\.json)", text)
+        if named is None and source is None:
+            assert text == NOT_YET
+            continue
+        source = (
+            named[1] if named else source
+        )  # the README's table is of the record that the page before it names
+        assert source is not None
+        assert text == one.render(record.load(REPOSITORY / source), source, page.template).strip()
 
 
-def test_the_readme_shows_the_same_record(named: tuple[str, dict[str, Any]]) -> None:
-    assert shown(REPOSITORY / "README.md") == readme.render(named[1]).strip()
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_benchmark_is_named_as_its_folder_and_holds_figures_of_its_own_parts(name: str) -> None:
+    one = benchmark(name)
+    assert one.name == name
+    parts = {part.replace("-", "_") for part in one.parts}
+    assert {target.part for target in one.targets} <= parts
 
 
-def test_the_figures_within_a_budget_are_those_of_their_record() -> None:
-    text = shown(PAGE, tables_mill.MARKS)
-    match = re.search(r"^\| record \| `(.+)` \|$", text, re.MULTILINE)
-    if match is None:
-        assert text == "Not measured yet."
-        pytest.skip("builds within a budget were not measured yet")
-    found = json.loads((REPOSITORY / match[1]).read_text())
-    if found["format"] != record.FORMAT:
-        pytest.skip(f"{match[1]} is of an earlier format; measure again to write the page")
-    assert text == tables_mill.render(found, match[1]).strip()
+@pytest.mark.parametrize("path", sorted(record.RECORDS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_record_is_compact_and_the_same_after_it_is_written_again(path: Path, tmp_path: Path) -> None:
+    found = record.load(path)
+    record.save(found, tmp_path / "again.json")
+    assert record.load(tmp_path / "again.json") == found
+    if path.stat().st_size > 100_000:
+        assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
 
 
-def test_the_figures_of_layouts_are_those_of_their_record() -> None:
-    text, guide = shown(PAGE, tables_layouts.MARKS), shown(GUIDE, tables_layouts.MARKS)
-    match = re.search(r"^\| record \| `(.+)` \|$", text, re.MULTILINE)
-    if match is None:
-        assert text == guide == "Not measured yet."
-        pytest.skip("layouts were not measured yet")
-    found = json.loads((REPOSITORY / match[1]).read_text())
-    if found["format"] != record.FORMAT:
-        pytest.skip(f"{match[1]} is of an earlier format; measure again to write the pages")
-    assert text == tables_layouts.render(found, match[1]).strip()
-    assert guide == tables_layouts.guide(found, match[1]).strip()
-
-
-def test_the_figures_of_hash_tables_are_those_of_their_record() -> None:
-    text = shown(PAGE, tables_lsh.MARKS)
-    match = re.search(r"^\| record \| `(.+)` \|$", text, re.MULTILINE)
-    if match is None:
-        assert text == "Not measured yet."
-        pytest.skip("hash tables were not measured yet")
-    found = json.loads((REPOSITORY / match[1]).read_text())
-    assert text == tables_lsh.render(found, match[1]).strip()
+def test_rows_are_stored_by_columns_and_come_back_as_they_were(tmp_path: Path) -> None:
+    rows = [{"L": size, "recall": 0.5 + size / 1000, "at": {"0.95": None}} for size in range(40)]
+    found = {"rows": rows, "mixed": [*rows, {"L": 1}], "empty": [], "numbers": list(range(99)), "text": "a\n"}
+    path = tmp_path / "record.json"
+    record.save(found, path)
+    assert record.load(path) == found
+    assert path.read_text().count("recall") == 1 + 40
+    assert max(map(len, path.read_text().splitlines())) < 400

@@ -11,22 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support import bench as bench_support
 from typer.testing import CliRunner
 
+from indexmill.jobs.bench.common import environment
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
+from indexmill.jobs.bench.common.process import Usage
+from indexmill.jobs.bench.partition import __main__ as partition
+from indexmill.jobs.bench.partition import builds as partition_builds
+from indexmill.jobs.bench.programs import graph_quality, peers
 from indexmill.jobs.cli.main import app
 
-import calibration  # isort: skip  # found by bench_support
-import environment  # isort: skip
-import graph_quality  # isort: skip
-import partition  # isort: skip
-import partition_builds  # isort: skip
-import peers  # isort: skip
-import tables_partition  # isort: skip
-from dataset import Dataset, write_bin, write_truth  # isort: skip
-from process import Usage  # isort: skip
-
-__all__ = ["bench_support"]
 PART = {"started": "2026-11-21T00:00:00+00:00", "commit": "0", "load_before": 0.1}
 RECORD: dict[str, Any] = {
     "machine": {"cpu": "x", "cores": 2, "memory_bytes": 1, "kernel": "k"},
@@ -42,10 +36,11 @@ PLAN = {"peak_memory_bytes": 9 << 20, "stages": {"build": {"memory_bytes": 4 << 
 def run_here(command: Sequence[object], log: Path) -> Usage:
     """Run an indexmill command in this process, which has its kernels loaded; plans are made up."""
     began = time.perf_counter()
-    if command[1] == "plan":
+    words = [str(part) for part in command[3:]]  # python -m MODULE
+    if words[0] == "plan":
         log.write_text(json.dumps(PLAN))
     else:
-        done = CliRunner().invoke(app, [str(part) for part in command[1:]])
+        done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
     return Usage(time.perf_counter() - began, 1.0, 1)
 
@@ -56,9 +51,9 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> partition_builds.B
     write_bin(tmp_path / "base.u8bin", rng.integers(0, 256, (1500, 24), dtype=np.uint8))
     write_bin(tmp_path / "query.u8bin", rng.integers(0, 256, (50, 24), dtype=np.uint8))
     write_truth(Dataset(tmp_path))
-    monkeypatch.setattr(partition_builds, "_WARM_UP_ROWS", 300)
+    monkeypatch.setattr(partition_builds, "WARM_UP_ROWS", 300)
     monkeypatch.setattr(partition_builds, "run_measured", run_here)
-    monkeypatch.setattr(calibration, "ROWS", 500)
+    monkeypatch.setattr(partition_builds, "CALIBRATION_ROWS", 500)
     return partition_builds.Builds({"sift1m": Dataset(tmp_path)}, tmp_path, 2)
 
 
@@ -91,7 +86,7 @@ def test_builders_are_measured_in_turns_and_all_graphs_by_one_search(
         "index_exponent": 1.2,
     }
     parts = {"sift1m-R64": PART | found, "growth": PART | grown}
-    text = tables_partition.render(RECORD | {"parts": parts}, "r.json")
+    text = partition.BENCHMARK.render(RECORD | {"parts": parts}, "r.json")
     assert "### sift1m, R = 12, L = 30" in text
     assert "| partition / SVS, graph in memory |" in text
     assert "| sift1m-R64: seconds of the graph, partition / diskann | " in text

@@ -10,20 +10,22 @@ import numpy as np
 import pytest
 from tests.support.bench import N_QUERIES, FakeOurs, faked
 
-import ablation  # isort: skip  # found by bench_support
-import bandwidth  # isort: skip
-import completion  # isort: skip
-import cpu  # isort: skip
-import device_limit  # isort: skip
-import latency  # isort: skip
-import page_reads  # isort: skip
-import plots  # isort: skip
-import qps  # isort: skip
-import tables  # isort: skip
-from dataset import Dataset, write_bin  # isort: skip
-from settings import Setting  # isort: skip
-from targets import TARGETS  # isort: skip
-from workspace import Workspace  # isort: skip
+from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin
+from indexmill.jobs.bench.programs.ours import Setting
+from indexmill.jobs.bench.programs.workspace import Workspace
+from indexmill.jobs.bench.sift1m import (
+    ablation,
+    bandwidth,
+    completion,
+    cpu,
+    device_limit,
+    latency,
+    page_reads,
+    plots,
+    qps,
+)
+from indexmill.jobs.bench.sift1m.__main__ import BENCHMARK, TARGETS
 
 __all__ = ["faked"]
 PARTS = {
@@ -37,7 +39,7 @@ def space(tmp_path: Path) -> Workspace:
     write_bin(tmp_path / "query.u8bin", np.zeros((2 * N_QUERIES, 4), np.uint8))
     (tmp_path / "indexmill-identity").mkdir()
     (tmp_path / "indexmill-identity" / "graph.imx").touch()
-    return Workspace(Dataset(tmp_path), tmp_path)
+    return Workspace(Dataset(tmp_path), tmp_path, tmp_path / "sift1m.json")
 
 
 def record_of(space: Workspace) -> dict[str, Any]:
@@ -56,12 +58,12 @@ def record_of(space: Workspace) -> dict[str, Any]:
 @pytest.mark.usefixtures("faked")
 def test_every_part_is_measured_recorded_and_rendered(space: Workspace, tmp_path: Path) -> None:
     record = record_of(space)
-    text = tables.render(record, "record.json", "images")
+    text = BENCHMARK.render(record, "record.json")
     assert "not reached" not in text.split("### Completion")[0]
     for target in TARGETS:
-        if target.part in PARTS:
+        if tables.part_of(target.figure) in PARTS:
             assert target.what in text
-            assert target.figure(record["parts"][target.part]) is not None
+            assert target.measured(record["parts"]) is not None
     plots.write_all(record, tmp_path / "images")
     pictures = {path.name for path in (tmp_path / "images").iterdir()}
     assert pictures == {
@@ -76,7 +78,7 @@ def test_recalls_that_were_not_reached_are_told_and_stop_nothing(
 ) -> None:
     monkeypatch.setattr(FakeOurs, "hardness", 0.1)  # the shortest list finds everything
     record = record_of(space)
-    text = tables.render(record, "record.json", "images")
+    text = BENCHMARK.render(record, "record.json")
     assert "| queries a second at 0.95, indexmill / DiskANN | not reached | >= 2.5 | x | **no** |" in text
     plots.write_all(record, tmp_path / "images")
 

@@ -10,18 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.bench import BENCH
 
-import cpu_profile  # isort: skip  # found by bench_support
-import symbols  # isort: skip
-import tables  # isort: skip
-from session import Session  # isort: skip
-from symbols import Frame  # isort: skip
+from indexmill.jobs.bench.common import tables
+from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.sift1m import cpu_profile
+from indexmill.jobs.bench.sift1m.cpu_profile import Frame
 
 CHILD = """
-import sys
-sys.path.append(sys.argv[1])
-from serving import serve
+from indexmill.jobs.bench.common.serving import serve
 
 def answer(question):
     print("chatter")  # as libraries do
@@ -34,7 +30,7 @@ serve(answer)
 def child(tmp_path: Path) -> Session:
     script = tmp_path / "child.py"
     script.write_text(CHILD)
-    return Session([sys.executable, script, BENCH], tmp_path / "log")
+    return Session([sys.executable, script], tmp_path / "log")
 
 
 def test_a_child_answers_question_after_question_whatever_its_libraries_print(tmp_path: Path) -> None:
@@ -63,9 +59,11 @@ def test_frames_are_told_from_the_innermost_inlined_function_outwards(tmp_path: 
     first = ctypes.cast(loaded.outer, ctypes.c_void_p).value
     assert first is not None
     places = range(first, first + 16)
-    addresses = symbols.file_addresses(library, symbols.load_ranges(os.getpid(), library), [*places, 1])
+    addresses = cpu_profile.file_addresses(
+        library, cpu_profile.load_ranges(os.getpid(), library), [*places, 1]
+    )
     assert list(addresses) == list(places), "address 1 is not the library's"
-    found = symbols.frames(library, addresses.values())
+    found = cpu_profile.frames(library, addresses.values())
     assert [Frame("inner", str(source)), Frame("outer", str(source))] in found.values()
 
 
@@ -96,7 +94,7 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("no marks")
     with pytest.raises(ValueError, match="marks"):
-        tables.write_into(page, "text")
-    page.write_text(f"a\n{tables.BEGIN}\nold\n{tables.END}\nb\n")
-    tables.write_into(page, "new")
-    assert page.read_text() == f"a\n{tables.BEGIN}\n\nnew\n{tables.END}\nb\n"
+        tables.write_into(page, "text", "record")
+    page.write_text("a\n<!-- record: begin -->\nold\n<!-- record: end -->\nb\n")
+    tables.write_into(page, "new", "record")
+    assert page.read_text() == "a\n<!-- record: begin -->\n\nnew\n<!-- record: end -->\nb\n"

@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
+use super::convert::{self, portable_kernels};
 use super::gather::gather_kernels;
-use super::{FLOAT_PANEL, Kernels, convert, in_blocks};
+use super::level::{FLOAT_PANEL, Kernels, in_blocks};
 
 /// Kernels for CPUs with AVX2, FMA and F16C.
 pub static KERNELS: Kernels = Kernels {
@@ -207,25 +208,9 @@ unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     unsafe { convert::widen_f16_portable(codes.add(whole), dim - whole, out.add(whole)) };
 }
 
-#[target_feature(enable = "avx2")]
-unsafe fn unscale_u8(codes: *const u8, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
-    // SAFETY: the caller's contract is the same.
-    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
-}
-
-#[target_feature(enable = "avx2")]
-unsafe fn unscale_u16(codes: *const u16, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
-    // SAFETY: the caller's contract is the same.
-    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
-}
-
-#[target_feature(enable = "avx2")]
-unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
-    // SAFETY: the caller's contract is the same.
-    unsafe { convert::add_squares_portable(x, centres, n, sums) }
-}
-
+portable_kernels!(#[target_feature(enable = "avx2")]);
 gather_kernels!(#[target_feature(enable = "avx2,fma,f16c")]);
+
 /// Lane `l` of the sums is a register of 8 points here, so halves are added register by register.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {

@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
+use super::convert::portable_kernels;
 use super::gather::gather_kernels;
-use super::{FLOAT_PANEL, Kernels, convert, in_blocks};
+use super::level::{FLOAT_PANEL, Kernels, in_blocks};
 
 /// Kernels for CPUs with AVX-512 F, BW and VL.
 pub static KERNELS: Kernels = Kernels {
@@ -79,7 +80,7 @@ macro_rules! float_kernel {
     };
 }
 
-/// The floats of the lanes that are set, zero in others, whose memory is not read.
+/// The floats of the lanes that are set; the others are zero, and their memory is not read.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn floats(lanes: __mmask16, from: *const f32) -> __m512 {
@@ -173,25 +174,9 @@ unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn unscale_u8(codes: *const u8, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
-    // SAFETY: the caller's contract is the same.
-    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn unscale_u16(codes: *const u16, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
-    // SAFETY: the caller's contract is the same.
-    unsafe { convert::unscale_portable(codes, min, step, dim, out) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
-    // SAFETY: the caller's contract is the same.
-    unsafe { convert::add_squares_portable(x, centres, n, sums) }
-}
-
+portable_kernels!(#[target_feature(enable = "avx512f,avx512bw,avx512vl")]);
 gather_kernels!(#[target_feature(enable = "avx512f,avx512bw,avx512vl")]);
+
 /// Lane `l` of the sums is a register of 16 points here, so halves are added register by register.
 #[target_feature(enable = "avx512f")]
 unsafe fn least_l2_f32(query: *const f32, panels: *const [f32; FLOAT_PANEL], n_panels: usize, dim: usize) -> f32 {

@@ -17,7 +17,7 @@ pub fn half_to_f32(bits: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// See [`super::Kernels::widen_f16`].
+/// See [`super::level::Kernels::widen_f16`].
 pub unsafe fn widen_f16_portable(codes: *const u16, dim: usize, out: *mut f32) {
     for j in 0..dim {
         // SAFETY: j < dim.
@@ -25,7 +25,7 @@ pub unsafe fn widen_f16_portable(codes: *const u16, dim: usize, out: *mut f32) {
     }
 }
 
-/// See [`super::Kernels::unscale_u8`]; inlined into each level so the compiler vectorizes it for that level.
+/// See [`super::level::Kernels::unscale_u8`]; inlined into each level so the compiler vectorizes it for that level.
 #[inline(always)]
 pub unsafe fn unscale_portable<T: Copy + Into<f32>>(
     codes: *const T,
@@ -40,7 +40,7 @@ pub unsafe fn unscale_portable<T: Copy + Into<f32>>(
     }
 }
 
-/// See [`super::Kernels::add_squares`].
+/// See [`super::level::Kernels::add_squares`].
 #[inline(always)]
 pub unsafe fn add_squares_portable(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
     for c in 0..n {
@@ -51,3 +51,27 @@ pub unsafe fn add_squares_portable(x: f32, centres: *const f32, n: usize, sums: 
         }
     }
 }
+
+/// Defines the kernels of a level that the compiler makes of portable code.
+macro_rules! portable_kernels {
+    (#[$attribute:meta]) => {
+        #[$attribute]
+        unsafe fn unscale_u8(codes: *const u8, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
+            // SAFETY: the caller's contract is the same.
+            unsafe { $crate::distance::convert::unscale_portable(codes, min, step, dim, out) }
+        }
+
+        #[$attribute]
+        unsafe fn unscale_u16(codes: *const u16, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
+            // SAFETY: the caller's contract is the same.
+            unsafe { $crate::distance::convert::unscale_portable(codes, min, step, dim, out) }
+        }
+
+        #[$attribute]
+        unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
+            // SAFETY: the caller's contract is the same.
+            unsafe { $crate::distance::convert::add_squares_portable(x, centres, n, sums) }
+        }
+    };
+}
+pub(crate) use portable_kernels;

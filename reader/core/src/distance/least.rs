@@ -3,12 +3,12 @@
 //! A point has a lane of a register to itself, so its sums are registers of 16 points: those of components i, i + 32 and
 //! so on, added by halves, as [`crate::distance`] prescribes.
 
-use super::FLOAT_PANEL;
+use super::level::FLOAT_PANEL;
 
 /// Partial sums of a distance.
 const LANES: usize = 32;
 
-/// See [`super::Kernels::least_l2_f32`]; inlined into levels without one of their own.
+/// See [`super::level::Kernels::least_l2_f32`]; inlined into levels without one of their own.
 #[inline(always)]
 pub unsafe fn least_l2_f32_portable(
     query: *const f32,

@@ -1,7 +1,8 @@
 //! The portable level: plain loops that define what the other levels must return.
 
 use super::gather::gather_kernels;
-use super::{Kernels, convert, in_blocks, least};
+use super::level::{Kernels, in_blocks};
+use super::{convert, least};
 
 /// Kernels without any instruction-set requirement.
 pub static KERNELS: Kernels = Kernels {

@@ -4,28 +4,26 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::Engine;
 use super::buffers::Buffers;
+use super::contract::Engine;
 use super::file::{Access, DataFile};
-use super::mmap::Mapped;
 use super::pread::PreadPool;
 use super::profile::Profile;
 #[cfg(target_os = "linux")]
 use super::ring::Ring;
 use super::simulated::{Device, Simulated};
-use super::synchronous::Synchronous;
+use super::synchronous::{Fill, Mapped, Synchronous};
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
 use crate::error::{Error, Result};
-use crate::remap::Pages;
 
-/// What stands before the path of a profile.
+/// Prefix of the path of a profile.
 const SIMULATED: &str = "simulated:";
 
 /// How an index reads blocks; starts an engine for each search thread.
 pub struct EngineChoice {
     kind: Kind,
-    /// Why "auto" could not give what is best, found at open.
+    /// Why "auto" could not give the best engine.
     reason: Option<String>,
     /// Whether pread may stand in for rings that cannot be set up later.
     may_fall_back: bool,
@@ -35,17 +33,18 @@ pub struct EngineChoice {
 enum Kind {
     #[cfg(target_os = "linux")]
     Uring,
-    /// The ring whose polling thread all engines share; nothing else is sent through it.
+    /// The ring with the polling thread that all engines share; nothing else is sent through it.
     #[cfg(target_os = "linux")]
     Poller(Box<Ring>),
     Pread,
     Mmap,
     Simulated(Arc<Device>),
-    Remapped(Arc<Pages>),
+    /// Blocks that are composed in memory.
+    Remapped(Arc<dyn Fill>),
 }
 
 impl EngineChoice {
-    /// The engine called `name`: "auto" (io_uring, or pread where that is not to be had), "io_uring", "sqpoll",
+    /// The engine called `name`: "auto" (io_uring, or pread where io_uring is not available), "io_uring", "sqpoll",
     /// "pread", "mmap" or "simulated:" and the path of a device profile.
     ///
     /// # Errors
@@ -75,12 +74,12 @@ impl EngineChoice {
         Ok(EngineChoice { kind, reason, may_fall_back, fell_back: OnceLock::new() })
     }
 
-    /// Pages composed in memory, which no name asks for.
-    pub(crate) fn remapped(pages: Arc<Pages>) -> Self {
+    /// Blocks that `pages` composes in memory; no name asks for them.
+    pub(crate) fn remapped(pages: Arc<dyn Fill>) -> Self {
         EngineChoice { kind: Kind::Remapped(pages), reason: None, may_fall_back: false, fell_back: OnceLock::new() }
     }
 
-    /// Name of the engine that "auto" became, or that was asked for; "simulated" without its profile.
+    /// Name of the engine that "auto" chose, or that was asked for; "simulated" without its profile.
     pub fn name(&self) -> &'static str {
         match self.kind {
             #[cfg(target_os = "linux")]
@@ -94,7 +93,7 @@ impl EngineChoice {
         }
     }
 
-    /// What differs from the best way of reading, and why; it may come up while searching.
+    /// Why reading is not as fast as it could be, if so; a reason may come up during a search.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let of_kind = match &self.kind {
             Kind::Simulated(device) => Some(format!("read times are those of the simulated device {:?}", device.name)),
@@ -104,7 +103,7 @@ impl EngineChoice {
         [self.reason.clone(), of_kind, self.fell_back.get().cloned()].into_iter().flatten()
     }
 
-    /// Whether a thread got a pool of preads in place of its ring.
+    /// Whether a thread got a pool of preads instead of a ring.
     pub(crate) fn fell_back(&self) -> bool {
         self.fell_back.get().is_some()
     }

@@ -1,5 +1,5 @@
-//! The files that engines read: past the page cache where the file system allows it, through it, as maps, or as copies
-//! in memory.
+//! The files that engines read: bypassing the page cache where the file system allows it, through the page cache, as
+//! maps, or as copies in memory.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,13 +11,13 @@ use super::mapping::Mapping;
 use super::progress::{Fault, Next, Progress, REFUSAL_PAUSE};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
+use crate::memory::Region;
 use crate::pagefile::PAGE_BYTES;
-use crate::region::Region;
 
 /// How a file is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Past the page cache, or through it where that is refused.
+    /// Bypassing the page cache, or through it where that is refused.
     Direct,
     /// Through the page cache.
     #[cfg(test)]
@@ -30,11 +30,11 @@ pub enum Access {
 
 /// An open data file, shared by all engines of an index; or several, read as if each began where the one before ends.
 pub struct DataFile {
-    /// For messages: the file, or the first one.
+    /// The file, or the first one, for messages.
     pub path: PathBuf,
-    /// Why reads go through the page cache although direct ones were wanted.
+    /// Why reads go through the page cache although direct reads were asked for.
     pub buffered_because: Option<String>,
-    /// Whether reads go past the page cache.
+    /// Whether reads bypass the page cache.
     pub direct: bool,
     unit_bytes: usize,
     /// In order, at least one.
@@ -69,13 +69,14 @@ pub trait ReadAt: Send + Sync {
 }
 
 impl DataFile {
-    /// Opens `path`; reads will start at multiples of `unit_bytes`, by whose number blocks are asked for.
+    /// Opens `path`. Reads start at multiples of `unit_bytes`, and blocks are asked for by the number of their first
+    /// unit.
     pub fn open(path: &Path, access: Access, unit_bytes: usize) -> Result<Self> {
         Self::join(&[path.to_owned()], access, unit_bytes)
     }
 
-    /// Opens the files at `paths`, at least one. All but the last are whole units long, and no block is asked for that
-    /// lies in two of them.
+    /// Opens the files at `paths`, at least one. All except the last are whole units long, and no block may lie in two
+    /// of them.
     pub fn join(paths: &[PathBuf], access: Access, unit_bytes: usize) -> Result<Self> {
         let (mut buffered_because, mut direct) = (None, None);
         if access == Access::Direct {
@@ -138,7 +139,7 @@ impl DataFile {
         unit * self.unit_bytes as u64
     }
 
-    /// The error for a block at `unit`, whose end the size check at open had found inside the file.
+    /// The error for a block at `unit`, which lay inside the file when its size was checked.
     pub fn fault(&self, unit: u64, fault: Fault) -> Error {
         let (i, offset) = self.locate(self.offset_of(unit));
         let (path, page) = (&self.parts[i].path, offset / PAGE_BYTES as u64);
@@ -220,7 +221,7 @@ fn open_direct(path: &Path, unit_bytes: usize) -> io::Result<File> {
     let probe = Buffers::new(1, unit_bytes).map_err(io::Error::other)?;
     let mut progress = Progress::new(0, unit_bytes);
     loop {
-        // SAFETY: the buffer is as long, and nobody else's.
+        // SAFETY: the buffer is as long, and used here alone.
         let result = unsafe { file.read_at(probe.address(0), unit_bytes, 0) };
         match progress.take(result, true) {
             Ok(Next::AgainLater) => std::thread::sleep(REFUSAL_PAUSE),

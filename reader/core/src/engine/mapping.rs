@@ -1,24 +1,23 @@
-//! A map of a whole file that is read without ever touching its pages from here.
+//! A map of a whole file, read without ever touching its pages.
 //!
-//! Touching a mapped page whose file was truncated, or whose device fails, kills the process with SIGBUS. So the
-//! kernel does the touching: process_vm_readv on this process itself faults the page in as a load would, holds it,
+//! Touching a mapped page after its file was truncated or its device failed kills the process with SIGBUS. So the
+//! kernel touches the page: process_vm_readv on this process itself faults the page in as a load would, holds it,
 //! copies from it, and answers EFAULT where the load would have been fatal. (MADV_POPULATE_READ before a load would
-//! leave a gap between the two.) What remains: a file cut inside a page reads as zeros to the end of that page, which
-//! the page's checksum finds.
+//! leave a gap between the two.) One case remains: a file that was cut inside a page reads as zeros to the end of that
+//! page, which its checksum finds.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use super::file::ReadAt;
 use crate::error::{Error, Result};
 
-/// See the module's head.
+/// A map of a file; see the module's documentation.
 pub struct Mapping {
     start: *mut libc::c_void,
     bytes: usize,
-    /// For its size, once a read failed.
+    /// Asked for its size after a read failed.
     file: File,
 }
 
@@ -56,11 +55,13 @@ impl Mapping {
     fn why_refused(&self, end: u64) -> io::Result<usize> {
         if end > self.file.metadata()?.len() { Ok(0) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
     }
-}
 
-impl ReadAt for Mapping {
+    /// One read of up to `bytes` bytes; returns how many came.
+    ///
+    /// # Safety
+    /// The caller owns `bytes` bytes at `address` for the length of the call.
     #[cfg(target_os = "linux")]
-    unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
+    pub unsafe fn read_at(&self, address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
         let Some(left) = usize::try_from(offset).ok().and_then(|at| self.bytes.checked_sub(at)).filter(|&n| n > 0)
         else {
             return Ok(0);
@@ -80,7 +81,7 @@ impl ReadAt for Mapping {
     }
 
     #[cfg(not(target_os = "linux"))]
-    unsafe fn read_at(&self, _address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
+    pub unsafe fn read_at(&self, _address: *mut u8, bytes: usize, offset: u64) -> io::Result<usize> {
         self.why_refused(offset + bytes as u64).and(Err(io::Error::other("this is not Linux")))
     }
 }

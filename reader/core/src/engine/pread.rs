@@ -5,12 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use super::buffers::Buffers;
+use super::contract::{Engine, Flights, take_all};
 use super::file::{DataFile, ReadAt};
-use super::flight::Flights;
-use super::{Engine, take_all};
 use crate::error::{Error, Result};
 
-/// Threads of one pool at most; more reads in flight do not get more out of one device.
+/// Most threads of one pool; more reads in flight do not make one device faster.
 const MAX_THREADS: usize = 32;
 /// They only call pread.
 const STACK_BYTES: usize = 128 << 10;
@@ -39,13 +38,13 @@ struct Shared<R> {
 }
 
 impl<R> Shared<R> {
-    /// A panicking thread cannot leave the queues half changed, so a poisoned lock is as good as another.
+    /// A panicking thread cannot leave the queues half changed, so a poisoned lock can be used.
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// See the module's head.
+/// The pool; see the module's documentation.
 pub struct PreadPool<R> {
     shared: Arc<Shared<R>>,
     threads: Vec<JoinHandle<()>>,
@@ -83,7 +82,7 @@ fn read_until_closed(shared: &Shared<impl ReadAt>) {
         if let Some(job) = queues.jobs.pop_front() {
             drop(queues);
             let address = shared.buffers.address(job.slot);
-            // SAFETY: the slot is in flight, so nobody else touches its buffer, which is long enough.
+            // SAFETY: the slot is in flight, so nothing else touches its buffer, which is long enough.
             let result = unsafe { shared.file.read_block(&*shared.source, address, job.bytes, job.unit) };
             queues = shared.queues();
             queues.done.push((job.slot, result));
@@ -159,7 +158,7 @@ impl<R> Drop for PreadPool<R> {
         drop(queues);
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has finished, which is all that is waited for.
+            // A thread that panicked has finished too, and nothing else matters here.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Device profiles: what the simulated device follows, and what measuring a device writes.
+//! Device profiles: written by measuring a device, followed by the simulated one.
 //!
 //! A profile is a JSON object: `kind` is "indexmill-device", `version` 1, `name` a text, and `model` has
 //!
@@ -23,8 +23,8 @@ const VERSION: u64 = 1;
 /// A profile is a few KiB.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_POINTS: usize = 65536;
-/// Bounds for which the format's text gives the reason: a search cannot be stopped inside a wait, so a read must not
-/// take for ever. They also keep the arithmetic of times far from its limits.
+/// Bounds of times: a search cannot be stopped inside a wait, so a read must end soon. They also keep the arithmetic of
+/// times far from its limits.
 const MAX_LATENCY_US: f64 = 1e6;
 const IOPS: (f64, f64) = (10.0, 1e9);
 const MB_PER_S: (f64, f64) = (0.1, 1e6);

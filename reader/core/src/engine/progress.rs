@@ -1,12 +1,12 @@
-//! What the result of a read means: decided here for every engine.
+//! What the result of a read means, for every engine.
 
 use std::io;
 use std::time::Duration;
 
-/// Times that one read may be interrupted or refused for lack of memory before that is an error: with the pause after
+/// How often one read may be interrupted, or refused for lack of memory, before that is an error: with the pause after
 /// each refusal, a second.
 pub const MAX_REFUSALS: u32 = 1000;
-/// Pause before something is tried again that the system had no room for.
+/// Pause before a refused request is tried again.
 pub const REFUSAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Direct reads start and end at multiples of it.
@@ -58,7 +58,7 @@ impl Progress {
         self.wanted - self.filled
     }
 
-    /// Takes up the bytes got, or the error, of a read of what was missing. `direct` says whether it went past the page
+    /// Takes up the bytes got, or the error, of a read of what was missing. `direct` says whether it bypassed the page
     /// cache: such a read that is merely short ends aligned, so another end is the end of the file.
     pub fn take(&mut self, result: io::Result<usize>, direct: bool) -> Result<Next, Fault> {
         match result {

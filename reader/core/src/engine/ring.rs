@@ -16,7 +16,7 @@ const GETEVENTS: u32 = 1;
 /// IORING_ENTER_SQ_WAKEUP: wake the polling thread.
 const WAKE_POLLER: u32 = 2;
 
-/// See the module's head. To be used by the thread that made it only.
+/// One io_uring. Only the thread that made it may use it.
 pub struct Ring {
     ring: IoUring,
     /// Pushed, and not yet taken by the kernel as far as is known.
@@ -41,7 +41,7 @@ impl Ring {
         Ring { ring, unsubmitted: 0, has_poller: false }.tried()
     }
 
-    /// A ring whose requests a thread of the kernel takes by itself: that of the ring `share`, or a new thread.
+    /// A ring from which a kernel thread takes requests by itself: the thread of the ring `share`, or a new one.
     pub fn with_poller(slots: usize, share: Option<&Ring>) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.setup_sqpoll(POLLER_IDLE_MS);
@@ -51,7 +51,7 @@ impl Ring {
         Ring { ring: builder.build(entries(slots))?, unsubmitted: 0, has_poller: true }.tried()
     }
 
-    /// Sends one empty request through: some containers let a ring be set up and forbid its use.
+    /// Sends one empty request: some containers allow setting up a ring and forbid its use.
     fn tried(mut self) -> io::Result<Self> {
         // SAFETY: a no-op touches no memory.
         unsafe { self.push(&opcode::Nop::new().build()) }?;
@@ -61,8 +61,8 @@ impl Ring {
         Ok(self)
     }
 
-    /// Registers the files by their positions and the buffers as number 0, each if the kernel agrees; says which it did.
-    /// Limits on locked memory may refuse the buffers, and reads work without.
+    /// Registers the files by their positions and the buffers as number 0. Returns which of both the kernel accepted.
+    /// Limits on locked memory may refuse the buffers; reads work without it.
     ///
     /// # Safety
     /// The buffers stay where they are while requests are in flight.
@@ -95,7 +95,7 @@ impl Ring {
         self.ring.submission().taskrun()
     }
 
-    /// The next completion that is there.
+    /// The next completion, if there is one.
     pub fn next_completion(&mut self) -> Option<cqueue::Entry> {
         self.ring.completion().next()
     }

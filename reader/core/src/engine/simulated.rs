@@ -1,33 +1,36 @@
 //! A simulated device: real bytes, delivered when the device of a profile would deliver them.
 //!
-//! The device takes reads up in the order of their submission, and starts each as soon as the one before it occupies
-//! it no more: for 1 / IOPS or for the read's share of the bandwidth, whichever is longer. A read is complete a latency
-//! after its start. Latencies are drawn from the profile's distribution by a generator of fixed seed, one for each
-//! read in that order; they depend neither on each other nor on the load, but for the wait to be started.
+//! The device starts reads in the order of their submission. Each read occupies it for 1 / IOPS, or for the read's
+//! share of the bandwidth, whichever is longer, and the next one starts afterwards. A read completes one latency after
+//! its start. A generator of fixed seed draws the latencies from the profile's distribution, one for each read in that
+//! order. They depend neither on each other nor on the load, which only delays the start.
 //!
-//! A thread that waits for a read cannot be stopped before it arrives. By the bounds of a profile that is a second at
-//! most after its start, and each 4 KiB read that was submitted before it, by any thread, puts that off by a tenth of
-//! a second at most.
+//! A thread that waits for a read cannot be stopped before it arrives. The bounds of a profile limit this to a second
+//! after the read's start, and each 4 KiB read that any thread submitted before delays the start by a tenth of a second
+//! at most.
 //!
-//! The files are in memory, and a read hands over the bytes where they are: no system call, no copy. Submitting reads
-//! takes the processor as long as the profile says, `request_us` each. In that time their bytes are asked into the
-//! cache, where devices write by themselves (Intel's DDIO); what is left of it is spent looking at the clock. Taking a
-//! read up when it is done comes on top: about 10 nanoseconds.
+//! The files are in memory, and a read hands over the bytes where they are: no system call, no copy. Submitting a read
+//! takes as much processor time as the profile says, `request_us`. In that time its bytes are prefetched into the
+//! cache, where real devices write by themselves (Intel's DDIO), and the rest is spent looking at the clock. Taking a
+//! finished read costs about 10 nanoseconds more.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Engine;
+use super::contract::{Engine, Flights};
 use super::file::{DataFile, Hold};
-use super::flight::Flights;
-use super::pause::sleep_until;
 use super::profile::{Model, Profile};
 use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::random::Random;
 
 const SEED: u64 = 1;
+/// A sleep ends late, by the timer's slack and the time to get a processor again: 50 to 130 microseconds on most
+/// machines.
+const SLEEP_ENDS_LATE: Duration = Duration::from_micros(150);
+/// Until this long before the end other threads may have the processor.
+const YIELD_BEFORE: Duration = Duration::from_micros(20);
 
 /// The device of one opened index: all of its engines queue here.
 pub struct Device {
@@ -76,7 +79,7 @@ impl Device {
     }
 }
 
-/// See the module's head.
+/// An engine of a simulated device; see the module's documentation.
 pub struct Simulated {
     device: Arc<Device>,
     file: Arc<DataFile>,
@@ -184,5 +187,23 @@ impl Engine for Simulated {
     fn buffer(&self, slot: usize) -> &[u8] {
         self.flights.check_idle(slot);
         self.file.held(self.reads[slot])
+    }
+}
+
+/// Waits until `due`, more precisely than the system's sleep: it returns at most a few microseconds late, unless
+/// another thread has the processor. The last 150 microseconds are spent looking at the clock, so waiting takes
+/// processor time.
+fn sleep_until(due: Instant) {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        } else if left > SLEEP_ENDS_LATE {
+            std::thread::sleep(left - SLEEP_ENDS_LATE);
+        } else if left > YIELD_BEFORE {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 }

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use io_uring::{opcode, squeue, types};
 
-use super::Engine;
 use super::buffers::Buffers;
+use super::contract::{Engine, Flights};
 use super::file::DataFile;
-use super::flight::Flights;
 use super::progress::{Next, Progress, REFUSAL_PAUSE};
 use super::ring::Ring;
 use crate::error::{Error, Result};

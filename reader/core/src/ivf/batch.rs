@@ -6,7 +6,7 @@ use super::centroids::Centroids;
 use crate::bytes::{u32_at, u64_at};
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::memory::reserve;
+use crate::memory::{Region, reserve};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
 /// Bytes of an entry of the directory.
@@ -41,7 +41,7 @@ pub struct Batch {
     /// Rows of the longest list.
     pub longest: u32,
     /// First page of section "lists".
-    pub(crate) first_page: u64,
+    first_page: u64,
     row_bytes: usize,
     lists: Vec<List>,
     checksums: Vec<u32>,
@@ -135,8 +135,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Refuses ids of a list, or a part of them that `least` precedes, that are not of the batch or do not ascend;
-    /// returns the least that may come next.
+    /// Refuses ids of a list, or of a part of it, that are below `least`, outside of the batch or not ascending.
+    /// Returns the least id that may follow.
     pub fn check_ids(&self, list: u32, ids: impl Iterator<Item = u32>, least: u64) -> Result<u64> {
         let mut least = least.max(self.first_vector.into());
         let end = u64::from(self.first_vector) + u64::from(self.n_vectors);
@@ -150,16 +150,14 @@ impl Batch {
         Ok(least)
     }
 
-    /// All lists in memory, as words.
-    pub(crate) fn load(&self, file: &PageFile) -> Result<Vec<u32>> {
-        let section = file.section("lists", None)?;
-        let words = section.pages as usize * (PAGE_BYTES / 4);
-        let mut lists: Vec<u32> = reserve(&self.path, words)?;
-        lists.resize(words, 0);
-        // SAFETY: the same memory as bytes.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(lists.as_mut_ptr().cast::<u8>(), 4 * words) };
-        file.read_pages(section.first_page, &self.checksums, bytes)?;
-        Ok(lists)
+    /// All lists in memory.
+    pub(crate) fn load(&self, file: &PageFile) -> Result<Region> {
+        file.load_section(&file.section("lists", None)?, &self.checksums)
+    }
+
+    /// The pages of a list among `lists`, which [`Batch::load`] returned.
+    pub(crate) fn pages_of<'a>(&self, lists: &'a [u8], list: List) -> &'a [u8] {
+        &lists[(list.page - self.first_page) as usize * PAGE_BYTES..][..self.pages(list.size) as usize * PAGE_BYTES]
     }
 
     /// Memory it takes.

@@ -1,8 +1,8 @@
-//! The nearest vectors seen so far, each once however many lists it lies in.
+//! The nearest vectors seen so far, each only once even if it lies in several lists.
 
 use crate::search::nearest::{Nearest, slot_of};
 
-/// As [`Nearest`], and with copies the best key of each slot: O(capacity) for a key that is kept.
+/// Like [`Nearest`], but keeps only the best key of each slot if vectors have copies, in O(capacity) a kept key.
 #[derive(Debug, Default)]
 pub(super) struct Best {
     nearest: Nearest,
@@ -43,7 +43,7 @@ impl Best {
         self.sorted.insert(at, key);
     }
 
-    /// The largest kept key, once there are as many as may be kept.
+    /// The largest kept key, once `capacity` keys are kept.
     pub(super) fn worst(&self) -> Option<u64> {
         if !self.has_copies {
             return self.nearest.worst();

@@ -1,59 +1,19 @@
 //! The lists that a query probes: those of the nearest centroids, nearest first.
 //!
-//! With a graph over the centroids (SPANN, section 3.2, which takes SPTAG) they are found by greedy search; without it
-//! all centroids are measured, and then exactly the nearest are probed. In both cases distances in float64 decide, the
-//! sum of `distance` being that of the join, ties by the smaller number.
+//! With a graph over the centroids they are found by greedy search (SPANN, section 3.2, where SPTAG does it). Without
+//! one all centroids are measured, and exactly the nearest are probed. In both cases distances in float64 decide, added
+//! in the order of the join, and ties go to the smaller number.
 
-use super::centroids::Centroids;
-use crate::bytes::u32s;
+use super::centroids::{CellGraph, Centroids};
 use crate::distance::{kernels, prefetch_row};
-use crate::error::{Error, Result};
-use crate::memory::reserve;
-use crate::pagefile::PageFile;
 use crate::search::candidates::Candidates;
 use crate::search::nearest::{distance_of, key, slot_of};
 
 /// Candidates of a search of the graph: so many times the lists wanted, but at least [`LEAST_CANDIDATES`].
 const CANDIDATES: usize = 2;
 const LEAST_CANDIDATES: usize = 64;
-/// More than float32 kernels lose of a distance, for up to 2^24 components.
+/// Larger than the relative error of a float32 distance of up to 2^24 components.
 const ROUNDING: f32 = 1e-4;
-
-/// A graph over the centroids: a row of neighbours each, filled up with the centroid's own number.
-#[derive(Debug)]
-pub struct CellGraph {
-    degree: usize,
-    entry: u32,
-    neighbours: Vec<u32>,
-}
-
-impl CellGraph {
-    /// Reads the graph, if the file has one.
-    pub(super) fn read(file: &PageFile, checksums: &[u32], n_lists: u64) -> Result<Option<Self>> {
-        if !file.has_field("degree") {
-            return Ok(None);
-        }
-        let degree = file.field_in("degree", 1..=512)?;
-        let entry = file.field_in("entry", 0..=n_lists - 1)? as u32;
-        let raw = file.read_section(&file.section("neighbours", Some(4 * n_lists * degree))?, checksums)?;
-        let mut neighbours: Vec<u32> = reserve(&file.path, raw.len() / 4)?;
-        neighbours.extend(u32s(&raw));
-        if let Some(at) = neighbours.iter().position(|&cell| u64::from(cell) >= n_lists) {
-            let (place, want) = (format!("neighbour {at}"), format!("a list below {n_lists}"));
-            return Err(Error::corrupt(&file.path, place, want, neighbours[at]));
-        }
-        Ok(Some(CellGraph { degree: degree as usize, entry, neighbours }))
-    }
-
-    fn neighbours(&self, cell: u32) -> &[u32] {
-        &self.neighbours[cell as usize * self.degree..][..self.degree]
-    }
-
-    /// Memory it takes.
-    pub fn memory_bytes(&self) -> u64 {
-        size_of_val(&*self.neighbours) as u64
-    }
-}
 
 /// Work space of one query after the other.
 #[derive(Debug, Default)]
@@ -64,8 +24,8 @@ pub(super) struct CellSearch {
 }
 
 impl CellSearch {
-    /// Writes the `n` nearest lists to `out`; of those only the ones within (1 + prune) times the distance of the
-    /// nearest, if that is given (SPANN, section 3.3). Returns the number of centroids measured.
+    /// Writes the `n` nearest lists to `out`; with `prune` only those within (1 + prune) times the distance of the
+    /// nearest (SPANN, section 3.3). Returns the number of measured centroids.
     pub(super) fn nearest(
         &mut self,
         centroids: &Centroids,
@@ -134,7 +94,7 @@ impl CellSearch {
     }
 }
 
-/// Squared distance in float64: four sums side by side, as the join adds them.
+/// Squared distance in float64, in four partial sums, as the join adds them.
 fn distance(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0f64; 4];
     let square = |x: f32, y: f32| (f64::from(x) - f64::from(y)) * (f64::from(x) - f64::from(y));

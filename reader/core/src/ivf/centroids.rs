@@ -2,20 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cells::CellGraph;
-use crate::bytes::f32s;
+use crate::bytes::{f32s, u32s};
 use crate::codes::Codebook;
 use crate::error::{Error, Result};
-use crate::graph::{Dtype, Metric};
 use crate::memory::reserve;
+use crate::metric::Metric;
 use crate::pagefile::PageFile;
-use crate::stored::Stored;
+use crate::stored::{Dtype, Stored, read_space};
 
 /// Most lists of an index.
 const MAX_LISTS: u64 = 1 << 24;
 /// Most components of a vector.
 const MAX_DIM: u64 = 1 << 24;
-/// Most batches: what the name of a batch's file can tell.
+/// Most batches: file names have six digits.
 const MAX_BATCHES: u64 = 1_000_000;
 /// Most lists that a vector lies in.
 const MAX_COPIES: u64 = 255;
@@ -27,8 +26,46 @@ pub enum Codec {
     Flat,
     /// 8-bit codes of scaled components.
     Sq8,
-    /// PQ codes of what a vector has beyond the centroid of its list.
+    /// PQ codes of the residuals of vectors to the centroids of their lists.
     Pq(Codebook),
+}
+
+/// A graph over the centroids: a row of neighbours for each, padded with the centroid's own number.
+#[derive(Debug)]
+pub struct CellGraph {
+    degree: usize,
+    /// Where a search starts.
+    pub entry: u32,
+    neighbours: Vec<u32>,
+}
+
+impl CellGraph {
+    /// Reads the graph, if the file has one.
+    fn read(file: &PageFile, checksums: &[u32], n_lists: u64) -> Result<Option<Self>> {
+        if !file.has_field("degree") {
+            return Ok(None);
+        }
+        let degree = file.field_in("degree", 1..=512)?;
+        let entry = file.field_in("entry", 0..=n_lists - 1)? as u32;
+        let raw = file.read_section(&file.section("neighbours", Some(4 * n_lists * degree))?, checksums)?;
+        let mut neighbours: Vec<u32> = reserve(&file.path, raw.len() / 4)?;
+        neighbours.extend(u32s(&raw));
+        if let Some(at) = neighbours.iter().position(|&cell| u64::from(cell) >= n_lists) {
+            let (place, want) = (format!("neighbour {at}"), format!("a list below {n_lists}"));
+            return Err(Error::corrupt(&file.path, place, want, neighbours[at]));
+        }
+        Ok(Some(CellGraph { degree: degree as usize, entry, neighbours }))
+    }
+
+    /// The lists that a list leads to.
+    pub fn neighbours(&self, cell: u32) -> &[u32] {
+        &self.neighbours[cell as usize * self.degree..][..self.degree]
+    }
+
+    /// Memory it takes.
+    fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.neighbours) as u64
+    }
 }
 
 /// An opened centroids.imx, whole: `4 * n_lists * dim` bytes, and 4 an edge of the graph.
@@ -67,21 +104,9 @@ impl Centroids {
     /// Reads the whole file and checks every page and value.
     pub fn open(path: &Path) -> Result<Self> {
         let file = PageFile::open(path, b"CENT")?;
-        let metric_code = file.field_in("metric", 1..=3)?;
-        let metric = Metric::from_field(metric_code)
-            .ok_or_else(|| Error::corrupt(path, "field \"metric\"", "1 l2, 2 ip or 3 cosine", metric_code))?;
+        let (metric, dtype, _) = read_space(&file, 4)?;
         let n_lists = file.field_in("n_lists", 1..=MAX_LISTS)?;
         let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=MAX_DIM)?;
-        let dtype_code = file.field_in("dtype", 1..=4)?;
-        let dtype = Dtype::from_field(dtype_code)
-            .filter(|dtype| metric == Metric::L2 || !matches!(dtype, Dtype::Uint8 | Dtype::Int8))
-            .ok_or_else(|| {
-                Error::corrupt(path, "field \"dtype\"", format!("floats under {}", metric.name()), dtype_code)
-            })?;
-        let max_norm = f64::from_bits(file.field("max_norm")?);
-        if !max_norm.is_finite() || max_norm < 0.0 {
-            return Err(Error::corrupt(path, "field \"max_norm\"", "a finite norm", max_norm));
-        }
         let checksums = file.load_checksums()?;
         let (codec, row_bytes) = match file.field_in("codec", 0..=2)? {
             0 => (Codec::Flat, dim * dtype.bytes()),
@@ -125,7 +150,7 @@ impl Centroids {
         self.rows.chunks_exact(self.dim)
     }
 
-    /// What queries are compared with: the vectors, or for codecs that round floats.
+    /// How rows are compared with queries: as the vectors, or for codecs that round as floats.
     pub(crate) fn stored(&self) -> Stored<'_> {
         let dtype = match self.codec {
             Codec::Flat => self.dtype,

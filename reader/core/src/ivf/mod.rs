@@ -2,19 +2,22 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `centroids`, `batch` | one file kind each; exact vectors are `lsh::vectors`'s |
+//! | `centroids`, `batch` | one file kind each (vectors.imx is also read for other kinds: `vectors` at the top) |
+//! | `index` | an opened index |
+//! | `params` | what a caller can choose |
+//! | `shared` | what the queries of one search share, and what one of them costs |
+//! | `query` | one query as a state machine: `lists` scans what it probes, `rerank` measures candidates exactly |
 //! | `cells` | which lists a query probes |
 //! | `pieces` | the reads that a list takes |
 //! | `rows` | distances to the rows of a list |
 //! | `best` | the nearest so far, copies once |
-//! | `params` | what a caller can choose |
-//! | `query` | one query as a state machine: `lists` scans what it probes, `rerank` measures candidates exactly |
 //! | `search` | a block of queries on all threads |
 
 pub mod batch;
 mod best;
-pub mod cells;
+mod cells;
 pub mod centroids;
+mod index;
 mod lists;
 mod params;
 mod pieces;
@@ -22,224 +25,9 @@ mod query;
 mod rerank;
 mod rows;
 mod search;
+mod shared;
 
+pub use index::{IvfIndex, IvfMemory, VECTORS_FILE};
 pub use params::IvfParams;
-pub use search::{IvfCounters, IvfOutput};
-
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-
-use crate::engine::{DataFile, EngineChoice};
-use crate::error::{Error, Result};
-use crate::ids::Ids;
-use crate::lsh::vectors::Vectors;
-use crate::manifest::{self, Kind, Manifest};
-use crate::pagefile::PAGE_BYTES;
-use crate::search::Worker;
-use batch::{Batch, batch_name, open_file};
-use centroids::Centroids;
-use pieces::Pieces;
-use query::QueryState;
-
-/// The engine that is none: lists and vectors in memory.
-const MEMORY: &str = "memory";
-/// How often an index is opened anew that is replaced at that moment.
-const OPEN_ATTEMPTS: usize = 4;
-/// Exact vectors beside lists of codes; optional.
-pub const VECTORS_FILE: &str = "vectors.imx";
-
-/// An index of kind "ivf" that was opened and can be searched, from several threads at once.
-///
-/// Opening reads the manifest, the headers, centroids and directories, and with engine "memory" everything; it checks
-/// digests, sizes, build ids and the checksum of every page it reads. Memory: see [`IvfIndex::memory`].
-pub struct IvfIndex {
-    /// The directory.
-    pub path: PathBuf,
-    /// What the index is.
-    pub manifest: Manifest,
-    /// Centroids and codec.
-    pub centroids: Centroids,
-    /// By number.
-    pub batches: Vec<Batch>,
-    /// Exact vectors, by vector id, where the lists hold codes and the build kept them.
-    pub vectors: Option<Vectors>,
-    /// Slots to ids; a slot is a vector id.
-    pub ids: Ids,
-    /// How lists are read.
-    pub(crate) pieces: Pieces,
-    pub(crate) source: Source,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
-}
-
-/// Where lists are.
-pub(crate) enum Source {
-    /// Section "lists" of each batch, checked.
-    Memory { lists: Vec<Vec<u32>> },
-    /// The batches by number, then the vectors.
-    Storage { engine: EngineChoice, file: Arc<DataFile> },
-}
-
-/// Memory that an open index holds, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct IvfMemory {
-    /// Centroids and codec.
-    pub centroids: u64,
-    /// Graph over the centroids.
-    pub graph: u64,
-    /// Where lists are, and checksums of their pages.
-    pub directories: u64,
-    /// Checksums of vectors.imx, or the vectors.
-    pub vectors: u64,
-    /// Checksums of ids.imx.
-    pub ids: u64,
-    /// Lists, with engine "memory".
-    pub lists: u64,
-}
-
-impl IvfIndex {
-    /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
-    pub fn open(path: &Path, engine: &str) -> Result<Self> {
-        for _ in 0..OPEN_ATTEMPTS {
-            if let Some(index) = Self::open_once(path, engine)? {
-                return Ok(index);
-            }
-        }
-        let replaced = std::io::Error::other("it was replaced while it was opened; open it again");
-        Err(Error::io(&path.join("centroids.imx"), "open", replaced))
-    }
-
-    /// `None` if a file was replaced meanwhile.
-    fn open_once(path: &Path, engine: &str) -> Result<Option<Self>> {
-        let manifest = manifest::read(path)?;
-        manifest.expect_kind(path, Kind::Ivf)?;
-        manifest.check_sizes(path)?;
-        let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
-        let centroids = Centroids::open(&path.join("centroids.imx"))?;
-        check_names(path, &manifest, centroids.n_batches)?;
-        let mut paths: Vec<PathBuf> = (0..centroids.n_batches).map(|number| path.join(batch_name(number))).collect();
-        let with_vectors = manifest.names(VECTORS_FILE);
-        if with_vectors {
-            paths.push(path.join(VECTORS_FILE));
-        }
-        let file = engine.as_ref().map(|engine| DataFile::join(&paths, engine.access(), PAGE_BYTES)).transpose()?;
-        let (mut batches, mut lists) = (Vec::with_capacity(centroids.n_batches), Vec::new());
-        for number in 0..centroids.n_batches {
-            let opened = open_file(path, number)?;
-            let batch = Batch::new(&opened, number, &centroids)?;
-            if engine.is_none() {
-                lists.push(batch.load(&opened)?);
-            }
-            batches.push(batch);
-        }
-        check_ranges(&batches, centroids.n_vectors)?;
-        let vectors = with_vectors.then(|| Vectors::open(&path.join(VECTORS_FILE), engine.is_none())).transpose()?;
-        vectors.as_ref().map_or(Ok(()), |vectors| check_vectors(vectors, &centroids))?;
-        let ids = Ids::open(&path.join("ids.imx"), centroids.n_vectors.into())?;
-        manifest.check_build_id(&centroids.path, &centroids.build_id)?;
-        manifest.check_build_id(&path.join("ids.imx"), &ids.build_id)?;
-        batches.iter().try_for_each(|batch| manifest.check_build_id(&batch.path, &batch.build_id))?;
-        vectors.as_ref().map_or(Ok(()), |v| manifest.check_build_id(&v.path, &v.build_id))?;
-        if let Some(file) = &file {
-            let opened = batches.iter().map(|batch| batch.file_id).chain(vectors.iter().map(|v| v.file_id));
-            for (i, id) in opened.enumerate() {
-                if file.id(i)? != id {
-                    return Ok(None);
-                }
-            }
-        }
-        let source = match (engine, file) {
-            (Some(engine), Some(file)) => Source::Storage { engine, file: Arc::new(file) },
-            _ => Source::Memory { lists },
-        };
-        let pieces = Pieces::new(centroids.row_bytes);
-        let (path, idle) = (path.to_owned(), Mutex::default());
-        Ok(Some(IvfIndex { path, manifest, centroids, batches, vectors, ids, pieces, source, idle }))
-    }
-
-    /// Dimensions of a query.
-    pub fn user_dim(&self) -> usize {
-        self.centroids.stored().user_dim()
-    }
-
-    /// Name of the type that queries must have: codes are compared with floats.
-    pub fn query_dtype(&self) -> &'static str {
-        self.centroids.stored().dtype.query_name()
-    }
-
-    /// Name of the engine, "memory" for none.
-    pub fn engine_name(&self) -> &'static str {
-        match &self.source {
-            Source::Memory { .. } => MEMORY,
-            Source::Storage { engine, .. } => engine.name(),
-        }
-    }
-
-    /// What differs from the best way of reading, and why; searches may add to it.
-    pub fn engine_note(&self) -> Option<String> {
-        let Source::Storage { engine, file } = &self.source else { return None };
-        let notes: Vec<String> = engine.notes().chain(file.buffered_because.clone()).collect();
-        (!notes.is_empty()).then(|| notes.join("; "))
-    }
-
-    /// Memory that the index holds between searches. Search states, buffers and the manifest come on top.
-    pub fn memory(&self) -> IvfMemory {
-        IvfMemory {
-            centroids: self.centroids.memory_bytes(),
-            graph: self.centroids.graph_bytes(),
-            directories: self.batches.iter().map(Batch::memory_bytes).sum(),
-            vectors: self.vectors.as_ref().map_or(0, Vectors::memory_bytes),
-            ids: self.ids.memory_bytes(),
-            lists: match &self.source {
-                Source::Memory { lists } => lists.iter().map(|words| size_of_val(&**words) as u64).sum(),
-                Source::Storage { .. } => 0,
-            },
-        }
-    }
-}
-
-/// The manifest names the batches that centroids.imx counts, and no other.
-fn check_names(path: &Path, manifest: &Manifest, n_batches: usize) -> Result<()> {
-    let named = manifest.files.iter().filter(|file| file.name.starts_with("batch-")).count();
-    let missing = (0..n_batches).find(|&number| !manifest.names(&batch_name(number)));
-    if named == n_batches && missing.is_none() {
-        return Ok(());
-    }
-    let path = path.join("centroids.imx");
-    Err(Error::corrupt(&path, "field \"n_batches\" in the header", format!("{named}, as in the manifest"), n_batches))
-}
-
-/// Each batch begins where the one before ends.
-fn check_ranges(batches: &[Batch], n_vectors: u32) -> Result<()> {
-    let mut next = 0;
-    for batch in batches {
-        if batch.first_vector != next {
-            let place = "field \"first_vector\" in the header";
-            return Err(Error::corrupt(&batch.path, place, next, batch.first_vector));
-        }
-        next += batch.n_vectors; // at most `n_vectors`, as each file was checked
-    }
-    match batches.last() {
-        Some(last) if next != n_vectors => {
-            let place = "field \"n_vectors\" in the header";
-            Err(Error::corrupt(&last.path, place, format!("an end at {n_vectors}"), format!("one at {next}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// vectors.imx holds what the lists code.
-fn check_vectors(vectors: &Vectors, centroids: &Centroids) -> Result<()> {
-    for (name, want, got) in [
-        ("n_vectors", u64::from(centroids.n_vectors), u64::from(vectors.n_vectors)),
-        ("dim", centroids.dim as u64, vectors.dim as u64),
-        ("dtype", centroids.dtype as u64 + 1, vectors.dtype as u64 + 1),
-        ("metric", centroids.metric as u64 + 1, vectors.metric as u64 + 1),
-    ] {
-        if got != want {
-            let place = format!("field {name:?} in the header");
-            return Err(Error::corrupt(&vectors.path, place, format!("{want}, as in centroids.imx"), got));
-        }
-    }
-    Ok(())
-}
+pub use search::IvfOutput;
+pub use shared::IvfCounters;

@@ -1,9 +1,8 @@
-//! The parameters of a search and what they may be.
+//! The parameters of a search, and their limits.
 
-use super::IvfIndex;
-use super::centroids::Codec;
+use super::centroids::{Centroids, Codec};
 use crate::error::{Error, Result};
-use crate::search::{MAX_INFLIGHT, MAX_THREADS};
+use crate::search::limits::{check_k, check_threads};
 
 /// Everything a caller can choose.
 #[derive(Debug, Clone)]
@@ -12,7 +11,7 @@ pub struct IvfParams {
     pub k: usize,
     /// Lists of nearest centroids, of every batch.
     pub nprobe: usize,
-    /// Leave out lists whose centroid is farther than 1 + this times the nearest one (SPANN's query-aware pruning).
+    /// Leave out lists with a centroid farther than 1 + this times the nearest one (SPANN's query-aware pruning).
     pub prune: Option<f32>,
     /// Candidates measured exactly; 0 for none.
     pub rerank: usize,
@@ -23,35 +22,25 @@ pub struct IvfParams {
 }
 
 impl IvfParams {
-    /// Refuses what cannot be searched in `index`.
-    pub(super) fn check(&self, index: &IvfIndex) -> Result<()> {
-        let (n, lists, k) = (index.centroids.n_vectors, index.centroids.n_lists, self.k);
-        if k == 0 {
-            return Err(Error::Input("k: expected at least 1, got 0; ask for one neighbour or more".into()));
-        }
-        if k > n as usize {
-            return Err(Error::Input(format!("k: the index has {n} vectors, got {k}; ask for at most {n} neighbours")));
-        }
+    /// Refuses parameters that do not fit an index of `centroids`, with exact vectors or without.
+    pub(super) fn check(&self, centroids: &Centroids, has_vectors: bool) -> Result<()> {
+        let (n, lists, k) = (centroids.n_vectors, centroids.n_lists, self.k);
+        check_k(k, n)?;
         if !(1..=lists).contains(&self.nprobe) {
             let message = format!("nprobe: expected 1..{lists}, the lists of the index, got {}", self.nprobe);
-            return Err(Error::Config(format!("{message}; {lists} is exact but for codes")));
+            return Err(Error::Config(format!("{message}; {lists} scans all of them")));
         }
         if let Some(prune) = self.prune.filter(|prune| !(prune.is_finite() && *prune >= 0.0)) {
             return Err(Error::Config(format!("prune: expected 0 or more, got {prune}; 0.3 is usual")));
         }
-        for (name, value, most) in [("threads", self.threads, MAX_THREADS), ("inflight", self.inflight, MAX_INFLIGHT)] {
-            if !(1..=most).contains(&value) {
-                let message = format!("{name}: expected 1..{most}, got {value}; choose one in that range");
-                return Err(Error::Config(message));
-            }
-        }
+        check_threads(self.threads, self.inflight)?;
         if self.rerank == 0 {
             return Ok(());
         }
-        if let Codec::Flat = index.centroids.codec {
+        if let Codec::Flat = centroids.codec {
             return Err(Error::Config("rerank: flat lists are scanned exactly; leave it out".into()));
         }
-        if index.vectors.is_none() {
+        if !has_vectors {
             let message = "rerank: the index keeps no exact vectors beside its codes";
             return Err(Error::Config(format!("{message}; leave it out, or build with --keep-vectors")));
         }

@@ -1,4 +1,4 @@
-//! The reads that a list takes: one, or where it is long several that are scanned as they come.
+//! The reads of a list: one, or several for a long list, which are scanned as they arrive.
 
 use super::batch::{Batch, List};
 use crate::pagefile::PAGE_BYTES;
@@ -6,7 +6,7 @@ use crate::pagefile::PAGE_BYTES;
 /// Bytes of a list that are read at once; a longer list takes several reads.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// How lists of rows of one size are cut.
+/// How lists are cut into reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pieces {
     row_bytes: usize,
@@ -32,7 +32,7 @@ pub(super) struct Span {
     /// From the start of the file.
     pub(super) page: u64,
     pub(super) bytes: usize,
-    /// Where what is wanted begins, from the start of the first page.
+    /// Start of the wanted bytes, from the start of the first page.
     pub(super) skip: usize,
 }
 
@@ -44,7 +44,7 @@ impl Pieces {
         Pieces { row_bytes, rows: (PIECE_BYTES / row_bytes).max(1) as u32 }
     }
 
-    /// Reads of a list that holds anything.
+    /// Reads of a list that is not empty.
     pub(super) fn count(&self, batch: &Batch, list: List) -> u32 {
         if is_short(batch, list) { 1 } else { list.size.div_ceil(self.rows) + list.size.div_ceil(IDS) }
     }

@@ -4,8 +4,9 @@ use super::batch::Batch;
 use super::centroids::{Centroids, Codec};
 use crate::distance::{kernels, score_codes};
 use crate::error::{Error, Result};
-use crate::graph::{Dtype, Metric};
-use crate::search::vectors::Prepared;
+use crate::metric::Metric;
+use crate::search::queries::Prepared;
+use crate::stored::Dtype;
 
 /// Work space of one query after the other.
 #[derive(Debug, Default)]
@@ -13,7 +14,7 @@ pub(super) struct Rows {
     /// Squared distances, or negated inner products, of the rows that were scanned last.
     pub(super) distances: Vec<f32>,
     table: Vec<f32>,
-    /// List whose table it is; under inner product one serves all.
+    /// List of the table; under inner product one table serves all lists.
     table_of: Option<u32>,
     residual: Vec<f32>,
     scratch: Vec<f32>,
@@ -25,10 +26,10 @@ impl Rows {
         self.table_of = None;
     }
 
-    /// Measures `n` rows of `list`, which `rows` begins with and which are aligned for their type.
+    /// Measures the first `n` rows of `rows`, which are those of `list` and aligned for their type.
     ///
-    /// Codes of PQ are looked up in a table of the query: what it has beyond the centroid, squared distances; or the
-    /// whole query, products, to which the centroid's is added.
+    /// PQ codes are looked up in a distance table: of the query's residual to the centroid, or under inner product of
+    /// the whole query, where the product with the centroid is added.
     pub(super) fn scan(
         &mut self,
         centroids: &Centroids,
@@ -89,7 +90,7 @@ impl Rows {
         for i in 0..n {
             let row = rows[i * centroids.row_bytes..].as_ptr();
             // SAFETY: a row holds `dim` components of its type and is aligned for them, as asserted; so do `scratch`
-            // and the query, whose bytes are there for integer types (`Queries::check`); the scale holds 2 * `dim`.
+            // and the query, which has bytes if the type is an integer (`Queries::check`); the scale holds 2 * `dim`.
             let distance = unsafe {
                 match stored.dtype {
                     Dtype::Uint8 => (kernels.l2_u8)(bytes, row, dim),

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::functions::Functions;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::checksum;
 use crate::error::{Error, Result};
-use crate::lsh::functions::Functions;
 use crate::pagefile::{PAGE_BYTES, PageFile, Section};
 
 /// Bytes of a block's header.
@@ -15,8 +15,8 @@ pub const ENTRY_BYTES: usize = 5;
 /// Bits of a pointer that are an offset.
 const OFFSET_BITS: u32 = 48;
 
-/// What a block says of the entry of tables.imx to whose chain it belongs, so that a pointer that leads elsewhere is found
-/// without the checksum of its page.
+/// Tag of the entry of tables.imx to which a block's chain belongs. It exposes a pointer to a wrong block without the
+/// checksum of the pointer's page.
 pub fn tag_of(entry: u64) -> u16 {
     (entry.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
 }
@@ -39,7 +39,7 @@ pub struct Buckets {
     pub build_id: [u8; 16],
     /// B.
     pub block_bytes: usize,
-    /// Entries that a block has room for.
+    /// Entries of a full block.
     pub capacity: usize,
     /// Where the blocks are.
     pub section: Section,
@@ -93,7 +93,7 @@ impl Buckets {
         self.begin() + self.section.payload
     }
 
-    /// Takes a pointer that is not 0 apart, which stands at `place` of `path`.
+    /// Parses a pointer other than 0, which stands at `place` of `path`.
     pub fn pointer(&self, raw: u64, path: &Path, place: impl FnOnce() -> String) -> Result<Pointer> {
         let (offset, run) = (raw & ((1 << OFFSET_BITS) - 1), raw >> OFFSET_BITS);
         let (begin, end, block_bytes) = (self.begin(), self.end(), self.block_bytes as u64);
@@ -115,11 +115,11 @@ impl Buckets {
         Ok(())
     }
 
-    /// Takes the block at `offset` of the chain of a table's entry apart; a chain only goes forward, so it ends.
+    /// Parses the block at `offset` of the chain of a table's entry. A chain only goes forward, so it ends.
     pub fn block<'a>(&self, entry: u64, offset: u64, block: &'a [u8]) -> Result<Block<'a>> {
         let (want, got) = (tag_of(entry), u16_at(block, 6));
         if want != got {
-            let expected = format!("{want:04x}, of entry {entry}, whose pointer leads here");
+            let expected = format!("{want:04x}, the tag of entry {entry}, which points here");
             return Err(Error::corrupt(
                 &self.path,
                 format!("block at offset {offset}: tag"),
@@ -161,7 +161,7 @@ impl Buckets {
 }
 
 impl<'a> Block<'a> {
-    /// Entries, which ascend.
+    /// Entries in ascending order.
     pub fn entries(self) -> impl ExactSizeIterator<Item = u64> + 'a {
         let entry = |b: &[u8; ENTRY_BYTES]| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], 0, 0, 0]);
         self.entries.as_chunks::<ENTRY_BYTES>().0.iter().map(entry)

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::pagefile::PageFile;
 
-/// Everything that decides where a vector is, in memory: `4 L m (dim + r) + 8 L m + 8 r` bytes.
+/// Everything that decides in which bucket a vector lies, in memory: `4 L m (dim + r) + 8 L m + 8 r` bytes.
 #[derive(Debug, Clone)]
 pub struct Functions {
     /// First bytes of the build id.

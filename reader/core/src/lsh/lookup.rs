@@ -1,42 +1,84 @@
-//! Looking buckets up: of one radius, as many at a time as a query has buffers.
+//! Looks up the buckets of one radius, as many at a time as a query has buffers.
 
 use super::buckets::Pointer;
-use super::query::{QueryState, Read};
-use super::search::Shared;
+use super::measure::Measure;
+use super::met::Met;
+use super::probing::Prober;
+use super::shared::{BUCKETS, Ledger, SECTOR_BYTES, Shared, TABLES};
 use super::tables::POINTER_BYTES;
-use super::{BUCKETS, SECTOR_BYTES, Source, TABLES};
+use crate::bytes::u64_at;
 use crate::distance::prefetch_row;
+use crate::engine::Source;
 use crate::error::{Error, Result};
+use crate::search::reads::Read;
 
 /// An occupied bucket that the query leads to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    pub(super) entry: u64,
-    pub(super) fingerprint: u32,
+struct Target {
+    entry: u64,
+    fingerprint: u32,
     /// 0 for the table's own bucket of the query, then its probes.
-    pub(super) rank: u32,
+    rank: u32,
 }
 
 /// A target that is being looked up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lookup {
-    pub(super) target: Target,
+struct Lookup {
+    target: Target,
     /// Blocks that were asked for; `None` until the pointer is there.
-    pub(super) run: Option<Pointer>,
+    run: Option<Pointer>,
     /// Whether they are there.
-    pub(super) is_here: bool,
+    is_here: bool,
     /// The smallest entry that may come next.
-    pub(super) least: u64,
+    least: u64,
 }
 
-impl QueryState {
+/// The buckets of one query, radius after radius.
+#[derive(Default)]
+pub(super) struct Lookups {
+    projected: Vec<f32>,
+    prober: Prober,
+    radius: usize,
+    targets: Vec<Target>,
+    n_begun: usize,
+    lookups: Vec<Lookup>,
+    n_scanned: usize,
+    met: Met,
+    /// Vectors of one block with the wanted fingerprint.
+    fitting: Vec<u32>,
+    /// Number of vectors first met at this radius.
+    n_fresh: u64,
+}
+
+impl Lookups {
+    /// Takes up another query; `hashed` is the vector to hash.
+    pub fn reset(&mut self, shared: &Shared<'_>, hashed: &[f32]) {
+        shared.functions.project(hashed, &mut self.projected);
+        self.met.reset();
+    }
+
+    /// The radius that is searched.
+    pub fn radius(&self) -> usize {
+        self.radius
+    }
+
+    /// Buckets for which memory is kept.
+    pub fn capacity(&self) -> usize {
+        self.targets.capacity()
+    }
+
+    /// Whether more buckets of the radius should be looked up.
+    pub fn has_more(&self, shared: &Shared<'_>) -> bool {
+        self.n_begun < self.targets.len() && self.n_fresh < shared.limit
+    }
+
     /// Finds the occupied buckets of a radius: each table's own one, then each table's most promising other one, ...
-    pub(super) fn begin_radius(&mut self, shared: &Shared<'_>, radius: usize) {
-        let (functions, tables) = (&shared.index.functions, &shared.index.tables);
+    pub fn begin_radius(&mut self, shared: &Shared<'_>, radius: usize, ledger: &mut Ledger) {
+        let (functions, tables) = (shared.functions, shared.tables);
         (self.radius, self.n_begun, self.n_scanned, self.n_fresh) = (radius, 0, 0, 0);
         self.lookups.clear();
         self.targets.clear();
-        self.counters.radii += 1;
+        ledger.counters.radii += 1;
         let targets = &mut self.targets;
         for (table, projected) in self.projected.chunks_exact(functions.n_functions).enumerate() {
             let mut rank = 0;
@@ -60,8 +102,7 @@ impl QueryState {
     }
 
     /// Begins to look up as many targets as there are buffers.
-    pub(super) fn begin_batch(&mut self, shared: &Shared<'_>) -> Result<()> {
-        let index = shared.index;
+    pub fn begin_batch(&mut self, shared: &Shared<'_>, ledger: &mut Ledger) -> Result<()> {
         let end = self.targets.len().min(self.n_begun + shared.width);
         self.n_scanned = 0;
         self.lookups.clear();
@@ -70,81 +111,102 @@ impl QueryState {
         }
         self.n_begun = end;
         if shared.reads_tables() {
-            self.counters.table_reads += self.lookups.len() as u64;
-            self.counters.bytes_read += (self.lookups.len() * SECTOR_BYTES) as u64;
+            ledger.counters.table_reads += self.lookups.len() as u64;
+            ledger.counters.bytes_read += (self.lookups.len() * SECTOR_BYTES) as u64;
         }
-        self.lookups.iter().for_each(|lookup| index.tables.prefetch(lookup.target.entry));
+        self.lookups.iter().for_each(|lookup| shared.tables.prefetch(lookup.target.entry));
         for i in 0..self.lookups.len() {
             let entry = self.lookups[i].target.entry;
-            match index.tables.held(entry, &index.buckets)? {
-                Some(pointer) => self.follow(shared, i, pointer),
+            match shared.tables.held(entry, shared.buckets)? {
+                Some(pointer) => self.follow(shared, i, pointer, ledger),
                 None => {
-                    let offset = index.tables.offset_of(entry);
-                    self.reads.push(Read { buffer: i, file: TABLES, offset, bytes: POINTER_BYTES });
-                    self.in_flight += 1;
+                    let offset = shared.tables.offset_of(entry);
+                    ledger.reads.ask(Read { buffer: i, file: TABLES, offset, bytes: POINTER_BYTES });
                 }
             }
         }
         Ok(())
     }
 
-    /// Asks for the blocks that lie together from `pointer` on, but for no more than S entries.
-    pub(super) fn follow(&mut self, shared: &Shared<'_>, i: usize, pointer: Pointer) {
-        let buckets = &shared.index.buckets;
+    /// Takes the read into buffer `i`: a pointer, or the blocks that it leads to. True if that leads to further reads, or
+    /// if a scan can go on with it.
+    pub fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8], ledger: &mut Ledger) -> Result<bool> {
+        let lookup = &mut self.lookups[i];
+        let Some(run) = lookup.run else {
+            let entry = lookup.target.entry;
+            let raw = u64_at(bytes, shared.skip(shared.tables.offset_of(entry)));
+            let pointer = shared.tables.pointer(entry, raw, shared.buckets)?;
+            self.follow(shared, i, pointer, ledger);
+            return Ok(true);
+        };
+        lookup.is_here = true;
+        // It is scanned after all that arrived with it.
+        prefetch_row(bytes.as_ptr(), run.run * shared.buckets.block_bytes);
+        Ok(i == self.n_scanned)
+    }
+
+    /// Asks for the adjacent blocks from `pointer` on, at most as many as S entries need.
+    fn follow(&mut self, shared: &Shared<'_>, i: usize, pointer: Pointer, ledger: &mut Ledger) {
+        let buckets = shared.buckets;
         let run = Pointer { run: pointer.run.min(shared.most_blocks), ..pointer };
         let bytes = run.run * buckets.block_bytes;
-        self.counters.block_reads += 1;
-        self.counters.blocks += run.run as u64;
-        self.counters.bytes_read += bytes as u64;
+        ledger.counters.block_reads += 1;
+        ledger.counters.blocks += run.run as u64;
+        ledger.counters.bytes_read += bytes as u64;
         self.lookups[i].run = Some(run);
-        if let Source::Memory { blocks } = &shared.index.source {
+        if let Source::Memory(blocks) = shared.source {
             prefetch_row(blocks.as_ptr().wrapping_add((run.offset - buckets.begin()) as usize), bytes);
             self.lookups[i].is_here = true;
             return;
         }
         self.lookups[i].is_here = false;
-        self.reads.push(Read { buffer: i, file: BUCKETS, offset: run.offset, bytes });
-        self.in_flight += 1;
+        ledger.reads.ask(Read { buffer: i, file: BUCKETS, offset: run.offset, bytes });
     }
 
     /// Scans the buckets that are here, in order.
-    pub(super) fn scan<'a>(&mut self, shared: &Shared<'_>, buffer: &impl Fn(usize) -> &'a [u8]) -> Result<()> {
+    pub fn scan<'a>(
+        &mut self,
+        shared: &Shared<'_>,
+        buffer: &impl Fn(usize) -> &'a [u8],
+        measure: &mut Measure,
+        ledger: &mut Ledger,
+    ) -> Result<()> {
         while self.n_scanned < self.lookups.len() && self.n_fresh < shared.limit {
             let (i, lookup) = (self.n_scanned, self.lookups[self.n_scanned]);
             let Some(run) = lookup.run.filter(|_| lookup.is_here) else { break };
-            let bytes = run.run * shared.index.buckets.block_bytes;
-            let content = match &shared.index.source {
-                Source::Memory { blocks } => &blocks[(run.offset - shared.index.buckets.begin()) as usize..][..bytes],
-                Source::Storage { .. } => &buffer(i)[shared.skip(run.offset)..][..bytes],
+            let bytes = run.run * shared.buckets.block_bytes;
+            let content = match shared.source {
+                Source::Memory(blocks) => &blocks[(run.offset - shared.buckets.begin()) as usize..][..bytes],
+                Source::Storage(_) => &buffer(i)[shared.skip(run.offset)..][..bytes],
             };
-            match self.scan_run(shared, i, run, content)? {
-                Some(next) => self.follow(shared, i, next),
+            match self.scan_run(shared, i, (run, content), measure, ledger)? {
+                Some(next) => self.follow(shared, i, next, ledger),
                 None => self.n_scanned += 1,
             }
         }
-        self.measure_held(shared, usize::MAX);
         Ok(())
     }
 
-    /// Scans blocks that were read together; where the chain goes on, unless that makes no difference.
-    pub(super) fn scan_run(
+    /// Scans blocks that were read together. Returns where the chain continues, unless the rest makes no difference.
+    fn scan_run(
         &mut self,
         shared: &Shared<'_>,
         i: usize,
-        run: Pointer,
-        content: &[u8],
+        (run, content): (Pointer, &[u8]),
+        measure: &mut Measure,
+        ledger: &mut Ledger,
     ) -> Result<Option<Pointer>> {
-        let (index, buckets) = (shared.index, &shared.index.buckets);
+        let buckets = shared.buckets;
         let Target { entry, fingerprint, .. } = self.lookups[i].target;
         let wanted = buckets.entries_of(fingerprint);
         let (mut offset, mut rest, mut least) = (run.offset, None, self.lookups[i].least);
         for bytes in content.chunks_exact(buckets.block_bytes) {
-            if let Source::Storage { .. } = index.source {
+            if let Source::Storage(_) = shared.source {
                 buckets.check_crc(offset, bytes)?;
             }
             let block = buckets.block(entry, offset, bytes)?;
-            // Those that fit lie together. All are sent for before the first is looked up: several queries' sets do not
-            // stay in a core's own cache.
+            // Entries with one fingerprint are adjacent. All of them are prefetched before the first one is looked up:
+            // the sets of several queries do not stay in a core's own cache.
             let (mut before, mut n_entries, mut is_last) = (0, 0, false);
             self.fitting.clear();
             for found in block.entries() {
@@ -167,12 +229,12 @@ impl QueryState {
                 }
             }
             for place in 0..self.fitting.len() {
-                if self.meet(shared, self.fitting[place]) {
-                    self.counters.entries += before + place as u64 + 1;
+                if self.meet(shared, self.fitting[place], measure, ledger) {
+                    ledger.counters.entries += before + place as u64 + 1;
                     return Ok(None);
                 }
             }
-            self.counters.entries += n_entries;
+            ledger.counters.entries += n_entries;
             if is_last {
                 return Ok(None);
             }
@@ -186,12 +248,12 @@ impl QueryState {
         Ok(rest)
     }
 
-    /// Takes a vector whose fingerprint fits; true if no more are wanted of this radius.
-    pub(super) fn meet(&mut self, shared: &Shared<'_>, slot: u32) -> bool {
-        self.counters.candidates += 1;
+    /// Takes a vector with the wanted fingerprint; true if the radius has enough vectors.
+    fn meet(&mut self, shared: &Shared<'_>, slot: u32, measure: &mut Measure, ledger: &mut Ledger) -> bool {
+        ledger.counters.candidates += 1;
         if self.met.insert(slot) {
             self.n_fresh += 1;
-            self.measure_soon(shared, slot);
+            measure.soon(shared, slot, ledger);
         }
         self.n_fresh >= shared.limit
     }

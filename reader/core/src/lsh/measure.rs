@@ -1,32 +1,46 @@
-//! Measuring what was met: in memory a little later, on storage when a batch of buckets was scanned, each page once.
+//! Measures the vectors that a query met: in memory a little later, on storage after a batch of buckets was scanned,
+//! each page once.
 
-use super::VECTORS;
-use super::query::{QueryState, Read};
-use super::search::Shared;
+use super::shared::{Ledger, Shared, VECTORS};
 use crate::distance::prefetch_row;
 use crate::error::Result;
 use crate::search::exact;
-use crate::search::nearest::key;
+use crate::search::nearest::{Nearest, key};
+use crate::search::queries::Prepared;
+use crate::search::reads::Units;
 
-/// Vectors in memory that are on their way to the cache, at least, while the one before them is measured: with many more
-/// the first of a large bucket are evicted again before their turn.
+/// Vectors in memory that are prefetched while an earlier one is measured, at least. With many more, the first vectors
+/// of a large bucket would be evicted again before their turn.
 const AHEAD: usize = 32;
 
-impl QueryState {
-    /// Notes a vector to measure. One in memory is sent for, and its turn comes when some others were.
-    pub(super) fn measure_soon(&mut self, shared: &Shared<'_>, slot: u32) {
+/// Vectors to measure, and the nearest of the measured ones.
+#[derive(Default)]
+pub(super) struct Measure {
+    pub query: Prepared,
+    pub nearest: Nearest,
+    /// Met, but not measured yet.
+    fresh: Vec<u32>,
+    units: Units,
+    /// Whether reads of units are in flight.
+    pub is_reading: bool,
+    scratch: Vec<f32>,
+}
+
+impl Measure {
+    /// Notes a vector to measure. One in memory is prefetched, and measured after some others were noted.
+    pub fn soon(&mut self, shared: &Shared<'_>, slot: u32, ledger: &mut Ledger) {
         self.fresh.push(slot);
-        if let Some(row) = shared.index.vectors.held(slot) {
+        if let Some(row) = shared.vectors.held(slot) {
             prefetch_row(row.as_ptr(), row.len());
             if self.fresh.len() == 2 * AHEAD {
-                self.measure_held(shared, AHEAD);
+                self.held(shared, AHEAD, ledger);
             }
         }
     }
 
-    /// Measures the first `n` of what was met, or all, if vectors are in memory.
-    pub(super) fn measure_held(&mut self, shared: &Shared<'_>, n: usize) {
-        let vectors = &shared.index.vectors;
+    /// If vectors are in memory, measures the first `n` of the noted ones.
+    pub fn held(&mut self, shared: &Shared<'_>, n: usize, ledger: &mut Ledger) {
+        let vectors = shared.vectors;
         if !vectors.is_in_memory() {
             return;
         }
@@ -34,50 +48,45 @@ impl QueryState {
         for slot in self.fresh.drain(..n.min(self.fresh.len())) {
             let Some(row) = vectors.held(slot) else { continue };
             self.nearest.push(key(exact::distance(&stored, &self.query, row, &mut self.scratch), slot));
-            self.counters.distances += 1;
+            ledger.counters.distances += 1;
         }
     }
 
-    /// Begins to read the vectors that were met, each page once.
-    pub(super) fn begin_measuring(&mut self, shared: &Shared<'_>) {
-        let vectors = &shared.index.vectors;
-        self.is_measuring = true;
-        self.fresh.sort_unstable();
-        self.groups.clear();
-        let mut start = 0;
-        for group in self.fresh.chunk_by(|&a, &b| vectors.unit_of(a) == vectors.unit_of(b)) {
-            self.groups.push((start, start + group.len()));
-            start += group.len();
+    /// Begins to read the noted vectors, each page once; false if there are none.
+    pub fn begin_reading(&mut self, shared: &Shared<'_>, ledger: &mut Ledger) -> bool {
+        if self.fresh.is_empty() {
+            return false;
         }
-        self.n_groups_begun = 0;
-        self.group_of.resize(shared.width, 0);
-        for buffer in 0..self.groups.len().min(shared.width) {
-            self.read_group(shared, buffer);
-        }
+        self.is_reading = true;
+        self.units.begin(shared.vectors, self.fresh.drain(..), shared.width);
+        (0..shared.width).all(|buffer| self.read_unit(shared, buffer, ledger));
+        true
     }
 
-    pub(super) fn read_group(&mut self, shared: &Shared<'_>, buffer: usize) {
-        let vectors = &shared.index.vectors;
-        let group = self.n_groups_begun;
-        let (offset, bytes) =
-            (vectors.offset_of(vectors.unit_of(self.fresh[self.groups[group].0])), vectors.unit_bytes());
-        self.reads.push(Read { buffer, file: VECTORS, offset, bytes });
-        self.group_of[buffer] = group;
-        self.n_groups_begun += 1;
-        self.in_flight += 1;
-        self.counters.vector_reads += 1;
-        self.counters.bytes_read += bytes as u64;
+    /// Asks for the next unit into a free buffer; false if there is none.
+    pub fn read_unit(&mut self, shared: &Shared<'_>, buffer: usize, ledger: &mut Ledger) -> bool {
+        let is_asked = self.units.ask(shared.vectors, VECTORS, buffer, &mut ledger.reads);
+        if is_asked {
+            ledger.counters.vector_reads += 1;
+            ledger.counters.bytes_read += shared.vectors.unit_bytes() as u64;
+        }
+        is_asked
     }
 
-    pub(super) fn measure_group(&mut self, shared: &Shared<'_>, group: usize, bytes: &[u8]) -> Result<()> {
-        let (vectors, (start, end)) = (&shared.index.vectors, self.groups[group]);
-        let (stored, unit) = (vectors.stored(), &bytes[..vectors.unit_bytes()]);
-        vectors.check_unit(vectors.unit_of(self.fresh[start]), unit)?;
-        for &slot in &self.fresh[start..end] {
-            let row = vectors.row(unit, slot);
-            self.nearest.push(key(exact::distance(&stored, &self.query, row, &mut self.scratch), slot));
-            self.counters.distances += 1;
-        }
-        Ok(())
+    /// Measures the vectors that a read brought.
+    pub fn arrive(&mut self, shared: &Shared<'_>, buffer: usize, bytes: &[u8], ledger: &mut Ledger) -> Result<()> {
+        let stored = shared.vectors.stored();
+        let Measure { query, nearest, units, scratch, .. } = self;
+        units.arrive(shared.vectors, buffer, bytes, |slot, row| {
+            nearest.push(key(exact::distance(&stored, query, row, scratch), slot));
+            ledger.counters.distances += 1;
+        })
+    }
+
+    /// Forgets what is to be measured, and the nearest.
+    pub fn reset(&mut self, k: usize) {
+        self.nearest.reset(k);
+        self.fresh.clear();
+        self.is_reading = false;
     }
 }

@@ -1,4 +1,4 @@
-//! Which vectors a query has met: a set of slots, small enough that one stays in a core's own cache.
+//! The set of vectors that a query has met, small enough to stay in a core's own cache.
 
 use crate::distance::prefetch_line;
 
@@ -20,7 +20,7 @@ impl Default for Met {
 }
 
 impl Met {
-    /// Forgets everything, in time proportional to what was met: memory that was hardly used is given back.
+    /// Forgets everything, in time proportional to the number of slots: memory that was hardly used is given back.
     pub fn reset(&mut self) {
         if self.len * 16 < self.slots.len() && self.slots.len() > FIRST_CAPACITY {
             self.slots.truncate((self.len * 4).next_power_of_two().max(FIRST_CAPACITY));
@@ -43,7 +43,7 @@ impl Met {
         true
     }
 
-    /// Asks for the cache line where a slot belongs.
+    /// Prefetches the cache line of a slot.
     pub fn prefetch(&self, slot: u32) {
         prefetch_line(self.slots.as_ptr().wrapping_add(self.home(slot)).cast());
     }

@@ -2,15 +2,18 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `functions`, `tables`, `buckets`, `vectors` | one file kind each |
-//! | `probing` | which further buckets of a table are worth a look (Lv et al., VLDB 2007) |
+//! | `functions`, `tables`, `buckets` | one file kind each (vectors.imx is also read for other kinds: `vectors` at the top) |
+//! | `index` | an opened index |
 //! | `params` | what a caller can choose |
+//! | `shared` | what the queries of one search share, and what one of them costs |
 //! | `query` | one query as a state machine: `lookup` finds candidates, `measure` measures them |
-//! | `met` | the set of vectors that it met |
+//! | `probing` | which further buckets of a table are worth a look (Lv et al., VLDB 2007) |
+//! | `met` | the set of vectors that a query met |
 //! | `search` | a block of queries on all threads |
 
 pub mod buckets;
 pub mod functions;
+mod index;
 mod lookup;
 mod measure;
 mod met;
@@ -18,211 +21,13 @@ mod params;
 mod probing;
 mod query;
 mod search;
+mod shared;
 pub mod tables;
-pub mod vectors;
 
+pub use index::{InMemory, LshIndex, LshMemory};
 pub use params::LshParams;
-pub use search::{LshCounters, LshOutput};
-
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-
-use crate::engine::{Access, DataFile, EngineChoice};
-use crate::error::{Error, Result};
-use crate::ids::Ids;
-use crate::manifest::{self, Kind, Manifest};
-use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::region::Region;
-use crate::search::Worker;
-use buckets::Buckets;
-use functions::Functions;
-use query::QueryState;
-use tables::Tables;
-use vectors::Vectors;
-
-/// The engine that is none: tables, buckets and vectors in memory.
-const MEMORY: &str = "memory";
-/// How often an index is opened anew that is replaced at that moment.
-const OPEN_ATTEMPTS: usize = 4;
-/// Direct reads start at multiples of it where the device allows; else at multiples of a page.
-const SECTOR_BYTES: usize = 512;
-
-/// The files that a search reads, in the order in which the engines know them.
-const READ_FILES: [&str; 3] = ["tables.imx", "buckets.imx", "vectors.imx"];
-/// Position of tables.imx among them.
-const TABLES: usize = 0;
-/// Position of buckets.imx among them.
-const BUCKETS: usize = 1;
-/// Position of vectors.imx among them.
-const VECTORS: usize = 2;
-
-/// An index of kind "lsh" that was opened and can be searched, from several threads at once.
-///
-/// Opening reads the manifest, the headers, functions.imx, the bitmap of tables.imx, what is to be in memory, and with
-/// engine "memory" everything; it checks digests, sizes, build ids and the checksum of every page it
-/// reads. Memory: see [`LshIndex::memory_bytes`].
-pub struct LshIndex {
-    /// The directory.
-    pub path: PathBuf,
-    /// What the index is.
-    pub manifest: Manifest,
-    /// Hash functions, radii and parameters.
-    pub functions: Functions,
-    /// Pointers to buckets.
-    pub tables: Tables,
-    /// Bucket blocks.
-    pub buckets: Buckets,
-    /// Vectors.
-    pub vectors: Vectors,
-    /// Slots to ids.
-    pub ids: Ids,
-    pub(crate) source: Source,
-    /// Search states of finished calls, for the next call on the same thread.
-    pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
-}
-
-/// Where bucket blocks are.
-pub(crate) enum Source {
-    /// Section "blocks", checked.
-    Memory { blocks: Region },
-    /// [`READ_FILES`].
-    Storage { engine: EngineChoice, file: Arc<DataFile> },
-}
-
-/// What is loaded when an index is opened, and not read when it is wanted. Engine "memory" loads everything.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct InMemory {
-    /// vectors.imx.
-    pub vectors: bool,
-    /// tables.imx.
-    pub tables: bool,
-}
-
-/// Memory that an open index holds, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct LshMemory {
-    /// Vectors, or the checksums of their pages.
-    pub vectors: u64,
-    /// Hash functions.
-    pub functions: u64,
-    /// Which buckets hold anything.
-    pub bitmap: u64,
-    /// Pointers, if they are in memory.
-    pub tables: u64,
-    /// Checksums of ids.imx.
-    pub ids: u64,
-    /// Bucket blocks, with engine "memory".
-    pub buckets: u64,
-}
-
-impl LshIndex {
-    /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
-    pub fn open(path: &Path, engine: &str, held: InMemory) -> Result<Self> {
-        for _ in 0..OPEN_ATTEMPTS {
-            if let Some(index) = Self::open_once(path, engine, held)? {
-                return Ok(index);
-            }
-        }
-        let replaced = std::io::Error::other("it was replaced while it was opened; open it again");
-        Err(Error::io(&path.join(READ_FILES[0]), "open", replaced))
-    }
-
-    /// `None` if a file was replaced meanwhile.
-    fn open_once(path: &Path, engine: &str, held: InMemory) -> Result<Option<Self>> {
-        let manifest = manifest::read(path)?;
-        manifest.expect_kind(path, Kind::Lsh)?;
-        manifest.check_sizes(path)?;
-        let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
-        let paths = READ_FILES.map(|name| path.join(name));
-        let file = engine.as_ref().map(|engine| open_files(&paths, engine.access())).transpose()?;
-        let functions = Functions::open(&path.join("functions.imx"))?;
-        let (table_file, bucket_file) = (PageFile::open(&paths[0], b"LSHT")?, PageFile::open(&paths[1], b"LSHB")?);
-        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none())?;
-        let buckets = Buckets::new(&bucket_file, &functions)?;
-        let vectors = Vectors::open(&paths[2], held.vectors || engine.is_none())?;
-        for (name, want, got) in [
-            ("n_vectors", u64::from(functions.n_vectors), u64::from(vectors.n_vectors)),
-            ("dim", functions.dim as u64, vectors.dim as u64),
-        ] {
-            if got != want {
-                let place = format!("field {name:?} in the header");
-                return Err(Error::corrupt(&paths[2], place, format!("{want}, as in functions.imx"), got));
-            }
-        }
-        let ids = Ids::open(&path.join("ids.imx"), functions.n_vectors.into())?;
-        let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
-        for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", "ids.imx"]).zip(build_ids) {
-            manifest.check_build_id(&path.join(name), &build_id)?;
-        }
-        if let Some(file) = &file {
-            let opened = [table_file.id()?, bucket_file.id()?, vectors.file_id];
-            for (i, id) in opened.into_iter().enumerate() {
-                if file.id(i)? != id {
-                    return Ok(None);
-                }
-            }
-        }
-        let source = match (engine, file) {
-            (Some(engine), Some(file)) => Source::Storage { engine, file: Arc::new(file) },
-            _ => Source::Memory { blocks: bucket_file.load_section(&buckets.section, &bucket_file.load_checksums()?)? },
-        };
-        let (path, idle) = (path.to_owned(), Mutex::default());
-        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, source, idle }))
-    }
-
-    /// Dimensions of a query.
-    pub fn user_dim(&self) -> usize {
-        self.vectors.stored().user_dim()
-    }
-
-    /// Name of the engine, "memory" for none.
-    pub fn engine_name(&self) -> &'static str {
-        match &self.source {
-            Source::Memory { .. } => MEMORY,
-            Source::Storage { engine, .. } => engine.name(),
-        }
-    }
-
-    /// What differs from the best way of reading, and why; searches may add to it.
-    pub fn engine_note(&self) -> Option<String> {
-        let Source::Storage { engine, file } = &self.source else { return None };
-        let notes: Vec<String> = engine.notes().chain(file.buffered_because.clone()).collect();
-        (!notes.is_empty()).then(|| notes.join("; "))
-    }
-
-    /// Memory that the index holds between searches. Search states, buffers and the manifest come on top.
-    pub fn memory(&self) -> LshMemory {
-        LshMemory {
-            vectors: self.vectors.memory_bytes(),
-            functions: self.functions.memory_bytes(),
-            bitmap: self.tables.bitmap_bytes(),
-            tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
-            ids: self.ids.memory_bytes(),
-            buckets: match &self.source {
-                Source::Memory { blocks } => size_of_val(&**blocks) as u64,
-                Source::Storage { .. } => 0,
-            },
-        }
-    }
-
-    /// The sum of [`LshIndex::memory`].
-    pub fn memory_bytes(&self) -> u64 {
-        let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.memory();
-        vectors + functions + bitmap + tables + ids + buckets
-    }
-}
-
-/// Opens the files for reads of sectors, or of pages where the device has no smaller blocks.
-fn open_files(paths: &[PathBuf], access: Access) -> Result<DataFile> {
-    let file = DataFile::join(paths, access, SECTOR_BYTES)?;
-    if access == Access::Direct && !file.direct {
-        let coarse = DataFile::join(paths, access, PAGE_BYTES)?;
-        if coarse.direct {
-            return Ok(coarse);
-        }
-    }
-    Ok(file)
-}
+pub use search::LshOutput;
+pub use shared::LshCounters;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
-//! The parameters of a search and what they may be.
+//! The parameters of a search, and their limits.
 
-use super::LshIndex;
+use super::functions::Functions;
 use crate::error::{Error, Result};
-use crate::search::{MAX_INFLIGHT, MAX_THREADS};
+use crate::search::limits::{check_k, check_threads};
 
 /// Further buckets of each table at most.
 const MAX_PROBES: usize = 65535;
-/// Buckets of one radius that a query looks at, at most: what it takes to list them.
+/// Most buckets of one radius that a query may look at: memory for their list limits it.
 const MAX_TARGETS: usize = 1 << 18;
 
 /// Everything a caller can choose.
@@ -14,9 +14,9 @@ const MAX_TARGETS: usize = 1 << 18;
 pub struct LshParams {
     /// Answers a query.
     pub k: usize,
-    /// S: vectors that a radius may measure, k - 1 more for k neighbours; what the index says if none.
+    /// S: vectors that a radius may measure, k - 1 more for k neighbours; by default that of the index.
     pub candidates: Option<u64>,
-    /// T: further buckets of each table; what the index says if none.
+    /// T: further buckets of each table; by default that of the index.
     pub probes: Option<usize>,
     /// Search threads.
     pub threads: usize,
@@ -25,33 +25,22 @@ pub struct LshParams {
 }
 
 impl LshParams {
-    /// Refuses what cannot be searched in `index`; S + k - 1 and T otherwise.
-    pub(super) fn resolve(&self, index: &LshIndex) -> Result<(u64, usize)> {
-        let (n, k) = (index.functions.n_vectors, self.k);
-        if k == 0 {
-            return Err(Error::Input("k: expected at least 1, got 0; ask for one neighbour or more".into()));
-        }
-        if k > n as usize {
-            return Err(Error::Input(format!("k: the index has {n} vectors, got {k}; ask for at most {n} neighbours")));
-        }
-        for (name, value, most) in [("threads", self.threads, MAX_THREADS), ("inflight", self.inflight, MAX_INFLIGHT)] {
-            if !(1..=most).contains(&value) {
-                let message = format!("{name}: expected 1..{most}, got {value}; choose one in that range");
-                return Err(Error::Config(message));
-            }
-        }
-        let candidates = self.candidates.unwrap_or(index.functions.candidates);
+    /// Refuses parameters that do not fit an index of `functions`; returns S + k - 1 and T.
+    pub(super) fn resolve(&self, functions: &Functions) -> Result<(u64, usize)> {
+        check_k(self.k, functions.n_vectors)?;
+        check_threads(self.threads, self.inflight)?;
+        let candidates = self.candidates.unwrap_or(functions.candidates);
         if candidates == 0 {
             return Err(Error::Config(
                 "candidates: expected at least 1, got 0; twice the number of tables is usual".into(),
             ));
         }
-        let (probes, tables) = (self.probes.unwrap_or(index.functions.probes), index.functions.n_tables);
+        let (probes, tables) = (self.probes.unwrap_or(functions.probes), functions.n_tables);
         let most = MAX_PROBES.min(MAX_TARGETS / tables - 1); // L is below 2^16
         if probes > most {
             let message = format!("probes: expected at most {most} with {tables} tables, got {probes}");
             return Err(Error::Config(format!("{message}; fewer are enough")));
         }
-        Ok((candidates.saturating_add(k as u64 - 1), probes))
+        Ok((candidates.saturating_add(self.k as u64 - 1), probes))
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 
 use super::functions::{Functions, floor};
 
-/// Stands for no set before.
+/// Prefix of a set of one step.
 const NONE: u32 = u32::MAX;
 
 /// Memory of the last sequence, reused for the next.
@@ -71,7 +71,7 @@ impl Prober {
                 prefix => (self.sets[prefix as usize].score, self.sets[prefix as usize].sum),
             };
             self.push(set.prefix, set.last + 1, before, sum_before);
-            // A set that moves one integer twice is none, nor is what it is expanded to.
+            // A set that moves one integer twice is invalid, and so are its expansions.
             if self.is_valid(set) {
                 self.push(number, set.last + 1, set.score, set.sum);
                 out(set.sum);
@@ -80,7 +80,8 @@ impl Prober {
         }
     }
 
-    /// The best `most` steps: as many buckets, one step away each, are at least as good as any with a worse step.
+    /// Keeps the best `most` steps: the buckets that are one such step away are at least as good as any with a worse
+    /// step.
     fn sort_steps(&mut self, functions: &Functions, (radius, table): (usize, usize), projected: &[f32], most: usize) {
         self.steps.clear();
         let terms = functions.positions(radius, table, projected).zip(functions.multipliers(table));

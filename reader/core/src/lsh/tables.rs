@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
+use super::buckets::{Buckets, Pointer};
+use super::functions::Functions;
 use crate::bytes::u64_at;
 use crate::distance::prefetch_line;
 use crate::error::{Error, Result};
-use crate::lsh::buckets::{Buckets, Pointer};
-use crate::lsh::functions::Functions;
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile, Section};
 
 /// Bytes of a pointer.
 pub const POINTER_BYTES: usize = 8;
 
-/// The occupancy bitmap, `r L 2^u / 8` bytes, in memory, and the pointers, 64 times as much, if these are wanted there.
+/// The occupancy bitmap, `r L 2^u / 8` bytes, in memory, and optionally the pointers, 64 times as much.
 #[derive(Debug, Clone)]
 pub struct Tables {
     /// Where it is.
@@ -69,7 +69,7 @@ impl Tables {
         self.pointer(entry, u64_at(pointers, entry as usize * POINTER_BYTES), buckets).map(Some)
     }
 
-    /// Asks for the memory of a pointer that is wanted soon.
+    /// Prefetches a pointer that is needed soon.
     pub fn prefetch(&self, entry: u64) {
         if let Some(pointers) = &self.pointers {
             prefetch_line(pointers.as_ptr().wrapping_add(entry as usize * POINTER_BYTES));
@@ -86,7 +86,7 @@ impl Tables {
         self.section.first_page * PAGE_BYTES as u64 + entry * POINTER_BYTES as u64
     }
 
-    /// Takes the pointer of an occupied entry apart.
+    /// Parses the pointer of an occupied entry.
     pub fn pointer(&self, entry: u64, raw: u64, buckets: &Buckets) -> Result<Pointer> {
         if raw == 0 {
             return Err(Error::corrupt(&self.path, self.name(entry), "a block, as the bitmap says", "none"));

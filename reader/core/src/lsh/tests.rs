@@ -1,4 +1,4 @@
-//! Devices whose sectors are pages: every read begins and ends at a page, and what is wanted lies somewhere in it.
+//! Devices whose sectors are pages: every read begins and ends at a page, and the wanted bytes lie somewhere inside.
 
 #[path = "../../tests/common/mod.rs"]
 #[allow(unreachable_pub)]
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use common::lsh::{LshSpec, write_lsh};
 
-use super::{InMemory, LshIndex, LshOutput, LshParams, READ_FILES, Source};
-use crate::engine::{Access, DataFile, EngineChoice};
+use super::shared::READ_FILES;
+use super::{InMemory, LshIndex, LshOutput, LshParams};
+use crate::engine::{Access, DataFile, EngineChoice, Source, Storage};
 use crate::pagefile::PAGE_BYTES;
 use crate::search::{Queries, Values};
 
@@ -28,7 +29,7 @@ fn reads_of_whole_pages_find_the_same_in_blocks_of_every_size() {
         let (want, mut index) = (search(&open()), open());
         let paths = READ_FILES.map(|name| written.path().join(name));
         let file = DataFile::join(&paths, Access::Cached, PAGE_BYTES).unwrap();
-        index.source = Source::Storage { engine: EngineChoice::new("pread").unwrap(), file: Arc::new(file) };
+        index.source = Source::Storage(Storage { engine: EngineChoice::new("pread").unwrap(), file: Arc::new(file) });
         let found = search(&index);
         assert_eq!((&found.slots, &found.scores), (&want.slots, &want.scores), "{block_bytes}");
         for (found, want) in found.counters.iter().zip(&want.counters) {

@@ -1,110 +1,87 @@
-//! The search of a graph as a thread runs it: [`Task`] for [`Shared`], and what a thread found.
+//! What searches for the k nearest find: one thread, and all of them for a block of queries.
 
-use std::sync::Mutex;
+use std::ops::Range;
 
-use super::query::QueryState;
-use super::task::{Step, Task, Times, Turns};
-use super::trace::Event;
-use super::worker::Worker;
-use super::{Counters, Notes, Shared};
-use crate::engine::Engine;
-use crate::error::Result;
+use super::nearest::{distance_of, slot_of};
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+
+/// Answers to a block of queries, with the counters of a kind of index; row i belongs to query i.
+#[derive(Debug)]
+pub struct Output<C> {
+    /// Columns of `slots` and `scores`.
+    pub k: usize,
+    /// -1 where fewer than k vectors were found.
+    pub slots: Vec<i64>,
+    /// In the user's metric; NaN where missing.
+    pub scores: Vec<f32>,
+    /// One entry a query.
+    pub counters: Vec<C>,
+}
 
 /// Answers of one thread, in the order in which its queries ended.
 #[derive(Default)]
-pub(crate) struct Answers {
-    pub queries: Vec<usize>,
+pub(crate) struct Answers<C> {
+    queries: Vec<usize>,
     /// End of each query's results in `slots` and `scores`.
-    pub ends: Vec<usize>,
+    ends: Vec<usize>,
     pub slots: Vec<i64>,
     pub scores: Vec<f32>,
-    pub counters: Vec<Counters>,
-    /// Blocks read, if they are noted.
-    pub blocks: Vec<u32>,
-    /// Events, if they are noted, and the end of each query's.
-    pub events: Vec<Event>,
-    pub event_ends: Vec<usize>,
+    pub counters: Vec<C>,
 }
 
-impl Answers {
+impl<C> Answers<C> {
+    /// Adds the results of `query`, which are keys in the order of their distances.
+    pub fn add(&mut self, query: usize, keys: &[u64], metric: Metric, counters: C) {
+        self.slots.extend(keys.iter().map(|&key| i64::from(slot_of(key))));
+        self.scores.extend(keys.iter().map(|&key| metric.score(distance_of(key))));
+        self.queries.push(query);
+        self.ends.push(self.slots.len());
+        self.counters.push(counters);
+    }
+
     /// Where the results of the i-th query are.
-    pub fn results_of(&self, i: usize) -> std::ops::Range<usize> {
+    pub fn results_of(&self, i: usize) -> Range<usize> {
         i.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[i]
     }
 }
 
-impl Task for Shared<'_> {
-    type State = QueryState;
-    type Answers = Answers;
-
-    fn turns(&self) -> &Turns {
-        &self.turns
+impl<C: Copy + Default> Output<C> {
+    /// Room for the answers, before any work is done for them.
+    pub(crate) fn allocate(n_queries: usize, k: usize) -> Result<Self> {
+        let too_many =
+            || Error::Config(format!("k: {n_queries} queries x {k} neighbours do not fit in memory; search in blocks"));
+        let n = n_queries.checked_mul(k).ok_or_else(too_many)?;
+        let mut output = Output { k, slots: Vec::new(), scores: Vec::new(), counters: Vec::new() };
+        output.slots.try_reserve_exact(n).map_err(|_| too_many())?;
+        output.scores.try_reserve_exact(n).map_err(|_| too_many())?;
+        output.counters.try_reserve_exact(n_queries).map_err(|_| too_many())?;
+        output.slots.resize(n, -1);
+        output.scores.resize(n, f32::NAN);
+        output.counters.resize(n_queries, C::default());
+        Ok(output)
     }
 
-    fn idle(&self) -> &Mutex<Vec<Worker<QueryState>>> {
-        &self.index.idle
-    }
-
-    fn width(&self) -> usize {
-        self.params.beam_width
-    }
-
-    fn slot_bytes(&self) -> usize {
-        self.index.graph.layout.block_bytes()
-    }
-
-    fn start_engine(&self, slots: usize) -> Result<Box<dyn Engine>> {
-        self.index.engine.start(&self.index.file, slots, self.slot_bytes())
-    }
-
-    fn admit(&self, state: &mut QueryState) {
-        if self.params.deterministic {
-            state.forget_previous();
+    /// Puts the answers of a thread in their rows.
+    pub(crate) fn scatter(&mut self, part: &Answers<C>) {
+        for (i, &query) in part.queries.iter().enumerate() {
+            let from = part.results_of(i);
+            let to = query * self.k..query * self.k + from.len();
+            self.slots[to.clone()].copy_from_slice(&part.slots[from.clone()]);
+            self.scores[to].copy_from_slice(&part.scores[from]);
+            self.counters[query] = part.counters[i];
         }
     }
+}
 
-    fn start(&self, state: &mut QueryState, i: usize) {
-        state.start(self, i);
+/// For each query the thread that answered it, and which of that thread's queries it was.
+pub(crate) fn places_of<'a, C: 'a>(
+    n_queries: usize,
+    parts: impl Iterator<Item = &'a Answers<C>>,
+) -> Vec<(usize, usize)> {
+    let mut places = vec![(0, 0); n_queries];
+    for (thread, part) in parts.enumerate() {
+        part.queries.iter().enumerate().for_each(|(i, &query)| places[query] = (thread, i));
     }
-
-    fn advance<'a>(&self, state: &mut QueryState, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
-        state.advance(self, buffer)
-    }
-
-    fn submit(
-        &self,
-        state: &mut QueryState,
-        answers: &mut Answers,
-        mut queue: impl FnMut(usize, u64, usize) -> Result<()>,
-    ) -> Result<()> {
-        for read in state.take_reads() {
-            queue(read.buffer, self.index.graph.layout.page_of(read.block), self.slot_bytes())?;
-            if self.notes == Notes::Blocks {
-                answers.blocks.push(read.block);
-            }
-        }
-        Ok(())
-    }
-
-    fn overlap<'a>(&self, state: &mut QueryState, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
-        state.overlap(self).map(|()| false)
-    }
-
-    fn arrive(&self, state: &mut QueryState, i: usize, bytes: &[u8]) -> Result<bool> {
-        state.arrive(self, i, bytes)
-    }
-
-    fn finish(&self, state: &mut QueryState, i: usize, times: Times, answers: &mut Answers) {
-        let counters = state.finish(self, &mut answers.slots, &mut answers.scores);
-        let Times { latency_us, io_wait_us } = times;
-        answers.counters.push(Counters { latency_us, io_wait_us, ..counters });
-        answers.queries.push(i);
-        answers.ends.push(answers.slots.len());
-        state.take_events(self, &mut answers.events);
-        answers.event_ends.push(answers.events.len());
-    }
-
-    fn shrink(state: &mut QueryState) {
-        state.shrink();
-    }
+    places
 }

@@ -1,4 +1,4 @@
-//! The candidate list C of every policy: the L vertices nearest by PQ distance, each visited or not.
+//! The candidate list C of greedy searches: the L nearest vertices, each visited or not.
 
 use super::nearest::slot_of;
 

@@ -1,10 +1,11 @@
 //! Distance of a query to a stored vector, in the type it is stored in: squared Euclidean, or under inner product the
-//! negated product. The product is computed as such, not through the squared distance that stands for it, which would
-//! cancel where norms differ much.
+//! negated product. The product is computed directly: derived from the squared distance it would lose digits where
+//! norms differ much.
 
-use super::vectors::Prepared;
+use super::queries::Prepared;
 use crate::distance::kernels;
-use crate::graph::{Dtype, Metric};
+use crate::metric::Metric;
+use crate::stored::Dtype;
 use crate::stored::Stored;
 
 /// Distance of `query` to the `vector_bytes` bytes of a stored vector; `scratch` is reused.

@@ -52,7 +52,7 @@ impl Nearest {
         }
     }
 
-    /// The largest of the kept keys, once there are as many as may be kept.
+    /// The largest kept key, once `capacity` keys are kept.
     pub fn worst(&self) -> Option<u64> {
         self.worst_first.peek().copied().filter(|_| self.worst_first.len() >= self.capacity)
     }

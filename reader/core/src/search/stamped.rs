@@ -1,5 +1,5 @@
-//! Where the blocks of a query are: a hash map from u32 to u32 that is emptied in constant time, so a query state is
-//! reused without touching its memory.
+//! A hash map from u32 to u32 that is emptied in constant time, so that a query state is reused without touching its
+//! memory.
 
 /// Open addressing with linear probing. Entries of an older epoch count as free.
 #[derive(Debug)]

@@ -1,22 +1,36 @@
-//! What a thread that runs queries knows of a kind of index: the steps of one query, and who is next.
+//! A search thread, with several queries in flight over one engine, and what a kind of index must provide for it.
+//!
+//! The thread sleeps only when each of its queries waits for a read. Ready queries submit their reads, then work while
+//! these are in flight, and then the thread handles completed reads.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
-use super::worker::Worker;
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// How often the caller is asked whether to go on.
+const INTERRUPT_EVERY: Duration = Duration::from_millis(50);
+/// How long a thread with one query polls for finished reads before it sleeps: about as long as a read takes, because
+/// waking up takes a good part of that time.
+const WATCH_FOR: Duration = Duration::from_micros(100);
+/// Workers that an index keeps for later calls.
+const MAX_IDLE: usize = 16;
+/// Query states that an idle worker keeps.
+const KEPT_LANES: usize = 16;
 
 /// What a query does next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// [`Task::submit`], then [`Task::overlap`], then wait for a read to arrive unless that says otherwise.
+    /// [`Task::submit`], then [`Task::overlap`], then wait for a read, unless `overlap` returns true.
     Wait,
     /// Nothing more: [`Task::finish`].
     Done,
 }
 
-/// How long a query took, in microseconds; see [`super::Counters`].
+/// Times of a query in microseconds, as in its counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub latency_us: f32,
@@ -30,13 +44,10 @@ pub(crate) trait Task: Sync {
     /// What one thread found.
     type Answers: Default + Send;
 
-    /// Who is next.
-    fn turns(&self) -> &Turns;
-
     /// Workers that the index keeps for later calls.
     fn idle(&self) -> &Mutex<Vec<Worker<Self::State>>>;
 
-    /// Buffers of one query, so the reads it may have in flight.
+    /// Buffers of one query, and so its most reads in flight.
     fn width(&self) -> usize;
 
     /// Bytes of a buffer.
@@ -51,10 +62,10 @@ pub(crate) trait Task: Sync {
     /// Takes query `i`.
     fn start(&self, state: &mut Self::State, i: usize);
 
-    /// Goes on until reads are needed; `buffer(i)` is the content of buffer i, of a read that arrived.
+    /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
     fn advance<'a>(&self, state: &mut Self::State, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step>;
 
-    /// Hands over the reads that were chosen since the last call as `queue(buffer, unit, bytes)`.
+    /// Calls `queue(buffer, unit, bytes)` for each read that was chosen since the last call.
     fn submit(
         &self,
         state: &mut Self::State,
@@ -62,19 +73,19 @@ pub(crate) trait Task: Sync {
         queue: impl FnMut(usize, u64, usize) -> Result<()>,
     ) -> Result<()>;
 
-    /// Does what can be done while reads are in flight, `buffer` as in [`Task::advance`]; true if the query can go on
-    /// before one arrives.
+    /// Works while reads are in flight, with `buffer` as in [`Task::advance`]; true if the query can continue before a
+    /// read arrives.
     fn overlap<'a>(&self, _state: &mut Self::State, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Takes the read into buffer `i`, whose content is `bytes`; true if the query can go on.
+    /// Takes the read into buffer `i` with content `bytes`; true if the query can continue.
     fn arrive(&self, state: &mut Self::State, i: usize, bytes: &[u8]) -> Result<bool>;
 
-    /// Adds what was found for query `i`.
+    /// Adds the results of query `i`.
     fn finish(&self, state: &mut Self::State, i: usize, times: Times, answers: &mut Self::Answers);
 
-    /// Gives back what an idle state need not hold.
+    /// Releases what an idle state need not hold.
     fn shrink(state: &mut Self::State);
 }
 
@@ -91,12 +102,7 @@ impl Turns {
         Turns { n, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) }
     }
 
-    /// Number of queries.
-    pub fn n(&self) -> usize {
-        self.n
-    }
-
-    /// The next query nobody took yet.
+    /// The next query that no thread has taken.
     pub fn take(&self) -> Option<usize> {
         if self.stopped.load(Ordering::Relaxed) {
             return None;
@@ -104,8 +110,229 @@ impl Turns {
         Some(self.next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < self.n)
     }
 
-    /// Makes every thread end soon; what was found is dropped.
+    /// Makes every thread end soon; results are dropped.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
+}
+
+/// Buffers, engine and query states of one thread, kept between calls.
+pub struct Worker<S> {
+    engine: Box<dyn Engine>,
+    lanes: Vec<Lane<S>>,
+    width: usize,
+    /// A ring belongs to the thread and process that made it.
+    owner: (u32, ThreadId),
+}
+
+/// A place for one query in flight. Lane i owns buffers `i * width ..`.
+#[derive(Default)]
+struct Lane<S> {
+    state: S,
+    /// Index of its query; `None` when idle.
+    query: Option<usize>,
+    clock: Clock,
+}
+
+struct Clock {
+    started: Instant,
+    waiting: Instant,
+    io_wait: Duration,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let now = Instant::now();
+        Clock { started: now, waiting: now, io_wait: Duration::ZERO }
+    }
+}
+
+/// An error and the query it belongs to, or [`NO_QUERY`].
+pub(crate) type Failure = (usize, Error);
+
+/// Comes after every query.
+const NO_QUERY: usize = usize::MAX;
+
+/// Answers, or the first error of the thread.
+pub(crate) type Outcome<A> = std::result::Result<A, Failure>;
+
+/// Answers queries until none is left. Only the calling thread has `interrupted`, which it asks now and then, and keeps
+/// its worker for the next call.
+pub(crate) fn search<T: Task>(
+    task: &T,
+    turns: &Turns,
+    lanes: usize,
+    interrupted: Option<&mut dyn FnMut() -> bool>,
+) -> Outcome<T::Answers> {
+    let mut worker = Worker::take(task, lanes).map_err(|e| {
+        turns.stop();
+        (0, e)
+    })?;
+    let mut answers = T::Answers::default();
+    let keep = interrupted.is_some();
+    let result = worker.run(task, turns, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
+    match result {
+        Ok(()) if keep => worker.give_back(task),
+        Ok(()) => {}
+        Err(error) => {
+            turns.stop();
+            return Err(error);
+        }
+    }
+    Ok(answers)
+}
+
+impl<S: Default> Worker<S> {
+    /// An idle worker that fits, or a new one.
+    fn take<T: Task<State = S>>(task: &T, lanes: usize) -> Result<Self> {
+        let owner = (std::process::id(), std::thread::current().id());
+        let (width, slot_bytes) = (task.width(), task.slot_bytes());
+        let slots = lanes * width;
+        let fits = |engine: &dyn Engine| engine.slots() >= slots && engine.slot_bytes() >= slot_bytes;
+        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
+        let fitting = idle.iter().position(|w| w.owner == owner && fits(&*w.engine));
+        let kept = fitting.map(|i| idle.swap_remove(i));
+        drop(idle);
+        let mut worker = match kept {
+            Some(worker) => worker,
+            None => Worker { engine: task.start_engine(slots)?, lanes: Vec::new(), width, owner },
+        };
+        worker.width = width;
+        worker.lanes.resize_with(lanes.max(worker.lanes.len()), Lane::default);
+        worker.lanes.iter_mut().for_each(|lane| task.admit(&mut lane.state));
+        Ok(worker)
+    }
+
+    /// Keeps the worker for later calls of this thread, the newest ones first.
+    fn give_back<T: Task<State = S>>(mut self, task: &T) {
+        self.lanes.truncate(KEPT_LANES);
+        self.lanes.iter_mut().for_each(|lane| T::shrink(&mut lane.state));
+        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
+        idle.insert(0, self);
+        idle.truncate(MAX_IDLE);
+    }
+
+    fn run<T: Task<State = S>>(
+        &mut self,
+        task: &T,
+        turns: &Turns,
+        lanes: usize,
+        interrupted: &mut dyn FnMut() -> bool,
+        answers: &mut T::Answers,
+    ) -> std::result::Result<(), Failure> {
+        let mut asked = Instant::now();
+        let (mut ready, mut waiting, mut done) = ((0..lanes).collect::<Vec<_>>(), Vec::new(), Vec::new());
+        let mut active = lanes;
+        loop {
+            for i in std::mem::take(&mut ready) {
+                match self.proceed(task, turns, i, answers)? {
+                    Progress::Waits => waiting.push(i),
+                    Progress::Answered => ready.push(i),
+                    Progress::Idle => active -= 1,
+                }
+            }
+            for i in waiting.drain(..) {
+                let (first, engine, lane) = (i * self.width, &self.engine, &mut self.lanes[i]);
+                let overlapped = task.overlap(&mut lane.state, |b| engine.buffer(first + b));
+                if overlapped.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))? {
+                    lane.clock.io_wait += lane.clock.waiting.elapsed();
+                    ready.push(i);
+                }
+            }
+            if active == 0 {
+                return Ok(());
+            }
+            if asked.elapsed() >= INTERRUPT_EVERY {
+                if interrupted() {
+                    return Err((0, Error::Interrupted));
+                }
+                asked = Instant::now();
+            }
+            let must_wait = ready.is_empty() && !(lanes == 1 && self.watch(&mut done).map_err(of_no_query)?);
+            let finished = if must_wait { self.engine.reap(&mut done) } else { self.engine.poll(&mut done) };
+            finished.map_err(of_no_query)?;
+            for slot in done.drain(..) {
+                let i = slot / self.width;
+                if self.arrive(task, slot)? && !ready.contains(&i) {
+                    let clock = &mut self.lanes[i].clock;
+                    clock.io_wait += clock.waiting.elapsed();
+                    ready.push(i);
+                }
+            }
+        }
+    }
+
+    /// Polls for finished reads for a moment, so that a thread with one query need not be woken up; true if there are
+    /// some.
+    fn watch(&mut self, done: &mut Vec<usize>) -> Result<bool> {
+        if !self.engine.rewards_polling() {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        while done.is_empty() && began.elapsed() < WATCH_FOR {
+            std::hint::spin_loop();
+            self.engine.poll(done)?;
+        }
+        Ok(!done.is_empty())
+    }
+
+    /// Runs a ready lane until it waits for reads or has answered a query.
+    fn proceed<T: Task<State = S>>(
+        &mut self,
+        task: &T,
+        turns: &Turns,
+        index: usize,
+        answers: &mut T::Answers,
+    ) -> std::result::Result<Progress, Failure> {
+        let (first, engine, lane) = (index * self.width, &mut self.engine, &mut self.lanes[index]);
+        let query = match lane.query {
+            Some(query) => query,
+            None => {
+                let Some(query) = turns.take() else { return Ok(Progress::Idle) };
+                lane.query = Some(query);
+                lane.clock = Clock::default();
+                task.start(&mut lane.state, query);
+                query
+            }
+        };
+        match task.advance(&mut lane.state, |i| engine.buffer(first + i)).map_err(|e| (query, e))? {
+            Step::Wait => {
+                let queue = |buffer, unit, bytes| engine.queue_part(first + buffer, unit, bytes);
+                task.submit(&mut lane.state, answers, queue).map_err(|e| (query, e))?;
+                // Submitted at once: with the reads of all queries in one submission the device is less evenly busy.
+                engine.flush().map_err(|e| (query, e))?;
+                lane.clock.waiting = Instant::now();
+                Ok(Progress::Waits)
+            }
+            Step::Done => {
+                let latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
+                let times = Times { latency_us, io_wait_us: lane.clock.io_wait.as_secs_f32() * 1e6 };
+                task.finish(&mut lane.state, query, times, answers);
+                lane.query = None;
+                Ok(Progress::Answered)
+            }
+        }
+    }
+
+    /// Takes a finished read; true if its query can continue.
+    fn arrive<T: Task<State = S>>(&mut self, task: &T, slot: usize) -> std::result::Result<bool, Failure> {
+        let lane = &mut self.lanes[slot / self.width];
+        let arrived = task.arrive(&mut lane.state, slot % self.width, self.engine.buffer(slot));
+        arrived.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))
+    }
+}
+
+/// What became of a lane.
+enum Progress {
+    /// Its reads are in flight.
+    Waits,
+    /// Its query is answered; it can take another.
+    Answered,
+    /// No query is left for it.
+    Idle,
+}
+
+/// An error of the engine, which belongs to no query.
+fn of_no_query(error: Error) -> Failure {
+    (NO_QUERY, error)
 }

@@ -1,26 +1,26 @@
 //! All threads of one search.
 
-use super::task::Task;
-use super::worker;
+use super::task::{Task, Turns, search};
 use crate::error::{Error, Result};
 
-/// Searches with up to `threads` threads, each of which interleaves up to `inflight` queries; of several errors the one
-/// of the first query wins.
+/// Answers `n` queries with up to `threads` threads, each of which interleaves up to `inflight` queries. Of several
+/// errors that of the first query is returned.
 pub(crate) fn run<T: Task>(
     task: &T,
+    n: usize,
     threads: usize,
     inflight: usize,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<T::Answers>> {
-    let n = task.turns().n();
+    let turns = Turns::new(n);
     let threads = threads.min(n).max(1);
     let lanes = inflight.min(n.div_ceil(threads)).max(1);
     let mut parts = Vec::with_capacity(threads);
     std::thread::scope(|scope| {
         // Where the system gives no more threads, fewer do the work.
-        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, || worker::search(task, lanes, None)).ok();
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, || search(task, &turns, lanes, None)).ok();
         let helpers: Vec<_> = (1..threads).map_while(spawn).collect();
-        parts.push(worker::search(task, lanes, Some(interrupted)));
+        parts.push(search(task, &turns, lanes, Some(interrupted)));
         parts.extend(helpers.into_iter().map(|helper| {
             helper.join().unwrap_or_else(|_| Err((0, Error::Config("a search thread panicked: report it".into()))))
         }));

@@ -1,24 +1,24 @@
-//! What checksums cannot tell of inverted lists: every vector in its batch's lists as often as may be, every code a
-//! centre's.
+//! What checksums cannot tell of inverted lists: every vector is in the lists of its batch, no more often than allowed,
+//! and every code names a centre.
 //!
 //! Batches are loaded one at a time. Memory: a batch, and a byte for each of its vectors.
 
 use std::path::Path;
 
-use super::contents::check_ids;
+use super::ids::{check_ids, check_order};
 use crate::bytes::u32s;
 use crate::error::{Error, Result};
 use crate::ivf::IvfIndex;
 use crate::ivf::batch::{Batch, batch_name};
 use crate::ivf::centroids::{Centroids, Codec};
 use crate::memory::reserve;
-use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::pagefile::PageFile;
 
 /// Opens the index and reads every list.
 pub fn check(path: &Path) -> Result<()> {
     let index = IvfIndex::open(path, "pread")?;
     check_ids(&index.ids, index.centroids.n_vectors, path)?;
-    super::check_order(&index.ids, index.centroids.n_vectors, path)?;
+    check_order(&index.ids, index.centroids.n_vectors, path)?;
     for (number, batch) in index.batches.iter().enumerate() {
         let file = PageFile::open(&path.join(batch_name(number)), b"IVFB")?;
         check_batch(batch, &file, &index.centroids)?;
@@ -27,15 +27,12 @@ pub fn check(path: &Path) -> Result<()> {
 }
 
 fn check_batch(batch: &Batch, file: &PageFile, centroids: &Centroids) -> Result<()> {
-    let words = batch.load(file)?;
+    let lists = batch.load(file)?;
     let mut copies: Vec<u8> = reserve(&batch.path, batch.n_vectors as usize)?;
     copies.resize(batch.n_vectors as usize, 0);
     for number in 0..centroids.n_lists as u32 {
         let list = batch.list(number);
-        let first = (list.page - batch.first_page) as usize * (PAGE_BYTES / 4);
-        let words = &words[first..][..batch.pages(list.size) as usize * (PAGE_BYTES / 4)];
-        // SAFETY: the same memory as bytes.
-        let bytes: &[u8] = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), 4 * words.len()) };
+        let bytes = batch.pages_of(&lists, list);
         let ids = &bytes[batch.ids_offset(list.size) as usize..][..4 * list.size as usize];
         batch.check_ids(number, u32s(ids), 0)?;
         for id in u32s(ids) {

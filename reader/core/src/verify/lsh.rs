@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::contents::check_ids;
+use super::ids::{check_ids, check_order};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::lsh::buckets::Pointer;
@@ -16,20 +16,19 @@ use crate::lsh::tables::POINTER_BYTES;
 use crate::lsh::{InMemory, LshIndex};
 use crate::memory::reserve;
 use crate::pagefile::{PAGE_BYTES, PageFile};
-use crate::search::vectors::widen;
 
 /// Vectors hashed at a time; whole units of reading, as long as these are smaller.
 const VECTORS_AT_ONCE: u32 = 1 << 20;
 /// Pages read at a time.
 const PAGES_AT_ONCE: usize = 256;
-/// How far apart two programs may compute a projection of one component, relative to the product of the lengths.
+/// How much two programs may differ in a projection, per component and relative to the product of the lengths.
 ///
 /// Each sum of `dim` products in f32, whatever its order and with or without fused additions, is off by at most
 /// `dim u / (1 - dim u) * sum |a_j o_j|` with u = 2^-24 (Higham, "Accuracy and Stability of Numerical Algorithms",
 /// section 3.1), the sum of products being at most |a| |o|. So two of them differ by twice as much; twice that again
 /// makes up for `1 / (1 - dim u)`, which is at most 2 up to 2^23 dimensions.
 const PROJECTION_ERROR: f64 = 4.0 / (1u64 << 24) as f64;
-/// How far apart they may compute the position of the same projection, relative to it: three roundings of f64 each.
+/// How much they may differ in the position of one projection, relative to it: three roundings of f64 each.
 const POSITION_ERROR: f64 = 8.0 / (1u64 << 53) as f64;
 
 /// Opens the index and compares all of its parts.
@@ -37,7 +36,7 @@ pub fn check(path: &Path) -> Result<()> {
     let index = LshIndex::open(path, "pread", InMemory::default())?;
     let n = index.functions.n_vectors;
     check_ids(&index.ids, n, path)?;
-    super::check_order(&index.ids, n, path)?;
+    check_order(&index.ids, n, path)?;
     let vectors = PageFile::open(&index.vectors.path, b"VECT")?;
     let rows = index.vectors.rows_per_unit;
     let step = VECTORS_AT_ONCE.next_multiple_of(rows);
@@ -83,7 +82,7 @@ impl Expected {
         let lengths: Vec<f64> = functions.projections(table).map(length_of).collect();
         let per_length = PROJECTION_ERROR * functions.dim as f64 / functions.width;
         index.vectors.read_rows(file, slots.clone(), &mut |_, row| {
-            widen(&stored, row, &mut floats);
+            stored.widen(row, &mut floats);
             functions.project_table(table, &floats, &mut projected);
             let length = length_of(&floats);
             for (radius, of_radius) in self.addresses.iter_mut().enumerate() {

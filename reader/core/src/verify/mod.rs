@@ -1,11 +1,11 @@
 //! Reading everything: every byte against its checksums, then every value against its meaning.
 //!
 //! Each file is streamed once for the SHA-256 in the manifest, the digest that enters the build id and the CRC32C of
-//! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges.
-//! Memory: 4 bytes a page, n / 8 bytes, and what opening the index takes; see `lsh` for hash tables and `ivf` for inverted
-//! lists.
+//! each page; a second pass over sound files checks what checksums cannot: that numbers stay in their ranges. Memory: 4
+//! bytes a page, n / 8 bytes, and the memory of the open index; see `lsh` for hash tables and `ivf` for inverted lists.
 
-mod contents;
+mod graph;
+mod ids;
 mod ivf;
 mod lsh;
 
@@ -16,14 +16,13 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::ids::Ids;
 use crate::manifest::{self, FileEntry, Kind, Manifest, hex};
 use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
 
 /// Bytes of the header that the build id leaves out, because it decides them: itself and the header's CRC.
 const MASKED: [std::ops::Range<usize>; 2] = [16..32, PAGE_BYTES - 4..PAGE_BYTES];
 const CHUNK_BYTES: usize = 256 * PAGE_BYTES;
-/// Damaged pages named for one file; a disk full of them helps nobody.
+/// Most damaged pages that are named for one file.
 const MAX_NAMED_PAGES: usize = 20;
 
 /// One message for each damage found in the index at `path`; none if it is sound.
@@ -47,7 +46,7 @@ pub fn verify(path: &Path) -> Vec<String> {
             damages.push(Error::corrupt(&file, "build_id", build_id, &manifest.build_id).to_string());
         }
         match manifest.kind {
-            Kind::Graph => contents::check(path, &mut damages),
+            Kind::Graph => graph::check(path, &mut damages),
             Kind::Lsh => damages.extend(lsh::check(path).err().map(|error| error.to_string())),
             Kind::Ivf => damages.extend(ivf::check(path).err().map(|error| error.to_string())),
         }
@@ -91,7 +90,7 @@ fn check_file(directory: &Path, entry: &FileEntry, manifest: &Manifest, damages:
     Ok(hex(&masked.finalize()))
 }
 
-/// The frame of a page file whose kind is known, with its build id checked.
+/// The checksums of a page file of a known kind, after checking its build id.
 fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option<PageChecks>> {
     let kind = match name {
         "graph.imx" => b"GRPH",
@@ -112,7 +111,7 @@ fn open_page_file(path: &Path, name: &str, manifest: &Manifest) -> Result<Option
     Ok(Some(PageChecks { checksums: file.load_checksums()?, damaged: 0 }))
 }
 
-/// Compares data pages with section "crc"; header, that section and footer were checked when it was loaded.
+/// Compares data pages with section "crc". Header, footer and that section were checked when it was loaded.
 struct PageChecks {
     checksums: Vec<u32>,
     damaged: usize,
@@ -145,17 +144,4 @@ fn read_full(path: &Path, file: &mut File, chunk: &mut [u8]) -> Result<usize> {
         }
     }
     Ok(n)
-}
-
-/// Slots are in the order of vector ids.
-fn check_order(ids: &Ids, n: u32, path: &Path) -> Result<()> {
-    for start in (0..n).step_by(65536) {
-        let slots: Vec<u32> = (start..n.min(start.saturating_add(65536))).collect();
-        let found = ids.vector_ids(&slots)?;
-        if let Some((&slot, &id)) = slots.iter().zip(&found).find(|(slot, id)| slot != id) {
-            let place = format!("vector id of slot {slot}");
-            return Err(Error::corrupt(&path.join("ids.imx"), place, slot, id));
-        }
-    }
-    Ok(())
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use indexmill_core::filter::Filter;
-use indexmill_core::search::{Counters, Entry, Policy, Queries, RangeOutput, SearchOutput, SearchParams, Values};
+use indexmill_core::graph::Filter;
+use indexmill_core::graph::{Counters, Entry, Policy, RangeOutput, SearchOutput, SearchParams};
+use indexmill_core::search::{Queries, Values};
 use indexmill_core::{Index, Result};
 
 use super::{INT8, UINT8, Written};

@@ -13,14 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tests.support.bench  # noqa: F401  # puts jobs/bench on the path
 from tests.support.builds import data_files
 from tests.support.forks import run_command
 
+from indexmill.jobs.bench.common import cgroup
+from indexmill.jobs.bench.common.cgroup import Group, NoLimits
 from indexmill.pipeline.mill.peak import PeakMemory
-
-import cgroup  # isort: skip
-from cgroup import Group, NoLimits  # isort: skip
 
 pytestmark = pytest.mark.memory
 

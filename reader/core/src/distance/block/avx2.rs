@@ -1,10 +1,10 @@
-//! AVX2: bytes widened to 16 bits, even and odd components apart, multiplied and added in pairs.
+//! AVX2: bytes widened to 16 bits, even and odd components separately, multiplied and added in pairs.
 //!
 //! (`vpmaddubsw`, which multiplies bytes, saturates on the full range.)
 
 use std::arch::x86_64::*;
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
+use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Four rows of one panel take 8 of 16 registers for sums.
 const ROWS: usize = 4;

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
+use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Six rows and four panels take 24 of 32 registers for sums, and a load feeds four to six multiplications.
 const ROWS: usize = 6;

@@ -1,9 +1,8 @@
 //! Many uint8 queries against many uint8 points: the integer counterpart of a matrix product.
 //!
-//! A score is `|p|^2 - 2 p.q`, the squared distance less `|q|^2`: exact in 32 bits, so it has the same bits at every
-//! level, and its order within a query is that of the distances. With `s = q - 128` it is
-//! `(|p|^2 - 256 sum(p)) - 2 p.s`: the bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes,
-//! as VNNI does.
+//! A score is `|p|^2 - 2 p.q`, the squared distance minus `|q|^2`. It is exact in 32 bits, so it has the same bits at
+//! every level, and it orders points like their distances. With `s = q - 128` it is `(|p|^2 - 256 sum(p)) - 2 p.s`: the
+//! bracket is the point's offset, and `p.s` multiplies unsigned by signed bytes, as VNNI does.
 //!
 //! Points come in panels of 16. A panel holds `ceil(dim / 4)` chunks of 64 bytes: four components of each point in
 //! turn, zeros beyond `dim`. A tile of queries and panels keeps its sums in registers; only scores that reach a
@@ -13,43 +12,18 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod level;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
 
 use std::sync::OnceLock;
 
-/// Points of a panel.
-pub const PANEL_POINTS: usize = 16;
-/// Components up to which scores fit 32 bits: `32768 * 255^2 < 2^31`.
-pub const MAX_DIM: usize = 32768;
+pub(super) use level::{CHUNK, CHUNK_BYTES, MAX_PANELS, MAX_ROWS};
+pub use level::{Level, MAX_DIM, PANEL_POINTS};
 
-/// Components of a chunk.
-pub(super) const CHUNK: usize = 4;
-pub(super) const CHUNK_BYTES: usize = CHUNK * PANEL_POINTS;
-/// The largest tile of any level, in rows and panels.
-pub(super) const MAX_ROWS: usize = 6;
-pub(super) const MAX_PANELS: usize = 4;
 /// Rows made ready together: a multiple of every level's rows, few enough to stay in a core's own cache.
 const READY_ROWS: usize = 96;
-
-/// Scores of a tile: `(queries, panels, offsets, chunks, limits, scores, hits)`, whether any is a hit.
-///
-/// `queries` holds the level's rows of `4 * chunks` signed bytes, `limits` one value a row. Writes 16 `scores` for
-/// each row and panel, rows first, and in `hits` a bit for every score up to its row's limit.
-pub(super) type Tile = unsafe fn(*const i8, *const u8, *const i32, usize, *const i32, *mut i32, *mut u16) -> bool;
-
-/// The kernel of one instruction-set level.
-pub struct Level {
-    /// Name of the level, for reports.
-    pub name: &'static str,
-    /// Queries of a tile.
-    pub(super) rows: usize,
-    /// The tile of one panel, of two and so on.
-    pub(super) tiles: &'static [Tile],
-    /// Squared norm and sum of `dim` bytes, at most `MAX_DIM`.
-    pub(super) norm: unsafe fn(*const u8, usize) -> (i32, i32),
-}
 
 /// Points in panels, as the head of this module describes.
 #[derive(Clone, Copy)]
@@ -232,7 +206,7 @@ impl Lists {
     }
 }
 
-/// Copies rows into `ready`, less 128, each filled up to whole chunks (panels are zero there).
+/// Copies rows minus 128 into `ready`, each padded to whole chunks (panels are zero there).
 unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>) {
     let padded = rows.dim.next_multiple_of(CHUNK);
     if padded == 0 {
@@ -248,19 +222,11 @@ unsafe fn make_ready(ready: &mut [i8], rows: Rows, range: std::ops::Range<usize>
     }
 }
 
-/// Writes bytes less 128.
+/// Writes bytes minus 128.
 pub(super) fn shift(row: &[u8], into: &mut [i8]) {
     for (to, &from) in into.iter_mut().zip(row) {
         *to = (from ^ 0x80) as i8;
     }
-}
-
-/// See [`Level::norm`]; inlined into each level so that the compiler vectorizes it for that level.
-#[inline(always)]
-unsafe fn norm_portable(row: *const u8, dim: usize) -> (i32, i32) {
-    // SAFETY: the caller vouches for the row.
-    let row = unsafe { std::slice::from_raw_parts(row, dim) };
-    row.iter().fold((0, 0), |(norm, sum), &x| (norm + i32::from(x) * i32::from(x), sum + i32::from(x)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
+use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// Four rows of one panel take 16 of 32 registers for sums, and the widened points 8.
 const ROWS: usize = 4;

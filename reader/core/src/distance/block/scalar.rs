@@ -1,6 +1,6 @@
 //! The portable level: plain loops that define what the other levels must return.
 
-use super::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
+use super::level::{CHUNK, CHUNK_BYTES, Level, PANEL_POINTS, norm_portable};
 
 /// The kernel without any instruction-set requirement.
 pub static LEVEL: Level = Level { name: "scalar", rows: 1, tiles: &[tile], norm: norm_portable };

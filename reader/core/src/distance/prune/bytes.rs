@@ -1,12 +1,13 @@
-//! Chosen uint8 or int8 rows in the panels of [`block`](crate::distance::block), compared in integers.
+//! Chosen uint8 or int8 rows in the panels of [`block`](crate::distance::block), compared in integers; rows too long
+//! for panels are compared one by one.
 //!
 //! int8 is shifted by 128 into uint8, which changes no difference.
 
 use std::marker::PhantomData;
 
-use super::{Chosen, MAX_BATCH};
-use crate::distance::Kernels;
+use super::chosen::{Chosen, MAX_BATCH};
 use crate::distance::block::{CHUNK, CHUNK_BYTES, Level, MAX_PANELS, PANEL_POINTS, shift};
+use crate::distance::level::{Kernels, Pair};
 
 /// A component of 8 bits.
 pub(super) trait Byte: Copy {
@@ -31,7 +32,7 @@ pub(super) struct Bytes<T> {
     level: &'static Level,
     kernels: &'static Kernels,
     dim: usize,
-    /// Rows of the batch in whole chunks: as uint8, and less 128; their squared norms and sums.
+    /// Rows of the batch in whole chunks: as uint8, and minus 128; their squared norms and sums.
     rows: Vec<u8>,
     shifted: Vec<i8>,
     norms: [(i32, i32); MAX_BATCH],
@@ -152,5 +153,50 @@ impl<T: Byte> Chosen for Bytes<T> {
             word[lane] = u32::from_ne_bytes(four);
         }
         self.n_chosen += 1;
+    }
+}
+
+/// Chosen rows that are too long for the 32 bits of panels, and a candidate: compared one by one.
+pub(super) struct LongBytes<T> {
+    l2: Pair<T>,
+    dim: usize,
+    row: *const T,
+    chosen: Vec<*const T>,
+}
+
+impl<T> LongBytes<T> {
+    pub(super) fn new(l2: Pair<T>) -> Self {
+        LongBytes { l2, dim: 0, row: std::ptr::null(), chosen: Vec::new() }
+    }
+}
+
+impl<T: Copy> Chosen for LongBytes<T> {
+    type Component = T;
+
+    fn begin(&mut self, dim: usize) {
+        self.dim = dim;
+        self.chosen.clear();
+    }
+
+    fn batch(&self) -> usize {
+        1
+    }
+
+    unsafe fn load(&mut self, _: usize, row: *const T) {
+        self.row = row;
+    }
+
+    unsafe fn nearest(&mut self, least: &mut [f32]) {
+        // SAFETY: all are rows of `dim` components.
+        let far = |&other: &*const T| unsafe { (self.l2)(self.row, other, self.dim) };
+        least[0] = self.chosen.iter().map(far).fold(f32::INFINITY, f32::min);
+    }
+
+    unsafe fn between(&self, _: usize, _: usize) -> f32 {
+        unreachable!("a batch has one row")
+    }
+
+    unsafe fn choose(&mut self, _: usize) {
+        self.chosen.push(self.row);
     }
 }

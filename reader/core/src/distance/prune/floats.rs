@@ -1,7 +1,7 @@
 //! Chosen float32 or binary16 rows in panels, compared in the lane order of [`crate::distance`], so to the same bits.
 
-use super::Chosen;
-use crate::distance::{FLOAT_PANEL, Kernels};
+use super::chosen::Chosen;
+use crate::distance::level::{FLOAT_PANEL, Kernels};
 
 /// Chosen rows and a candidate, for one instruction-set level.
 pub(super) struct Floats {

@@ -1,29 +1,26 @@
 //! Robust prune (DiskANN Algorithm 2): which of a vertex's candidates become its neighbours. `builders/vamana/prune.py` says
 //! what is chosen.
 //!
-//! Whether a candidate is dropped depends on the nearest of those chosen before it alone. So candidates are taken in
+//! Whether a candidate is dropped depends only on the nearest of those chosen before it. So candidates are taken in
 //! order, some at a time, and compared with all chosen ones at once: chosen rows lie in panels of 16, one in each lane
 //! of a register, and no lanes of a register are ever added.
 
 mod bytes;
+mod chosen;
 mod floats;
-mod long;
 
 use std::cell::RefCell;
 
 use super::gather::{prefetch_row, rows_ahead};
 use super::{block, kernels};
-use bytes::Bytes;
+use bytes::{Bytes, LongBytes};
+use chosen::{Chosen, MAX_BATCH};
 use floats::{Floats, Halves};
-use long::LongBytes;
 
-/// Marks a candidate that was chosen, where the distance to the nearest chosen one stands.
+/// In place of the distance to the nearest chosen candidate, marks one that was chosen itself.
 const CHOSEN: f32 = -1.0;
 /// Growth of the slack between rounds, DiskANN's value: with alpha = 1.2 there are two rounds, 1.0 and 1.2.
 const SLACK_STEP: f32 = 1.2;
-/// Rows compared together, at most.
-const MAX_BATCH: usize = block::MAX_ROWS;
-
 /// Rows of a matrix that candidates name.
 #[derive(Clone, Copy)]
 pub struct Rows<T> {
@@ -31,30 +28,6 @@ pub struct Rows<T> {
     pub vectors: *const T,
     /// Components of a row.
     pub dim: usize,
-}
-
-/// The rows chosen in a round, and some candidates to be compared with them.
-trait Chosen {
-    /// Type of a component.
-    type Component: Copy;
-
-    /// Forgets what was chosen, and readies itself for rows of `dim` components.
-    fn begin(&mut self, dim: usize);
-
-    /// Candidates compared together, at most `MAX_BATCH`.
-    fn batch(&self) -> usize;
-
-    /// Takes a row as candidate `i` of the batch.
-    unsafe fn load(&mut self, i: usize, row: *const Self::Component);
-
-    /// Squared distances of the first candidates of the batch to the nearest chosen row; infinite where there is none.
-    unsafe fn nearest(&mut self, least: &mut [f32]);
-
-    /// Squared distance of two candidates of the batch.
-    unsafe fn between(&self, i: usize, j: usize) -> f32;
-
-    /// Adds candidate `i` of the batch to what is chosen.
-    unsafe fn choose(&mut self, i: usize);
 }
 
 /// How a prune chooses.
@@ -176,7 +149,7 @@ unsafe fn prune<C: Chosen>(
     degree
 }
 
-/// Chooses what is not hidden at the first `slack`, and leaves out what is hidden at the second one.
+/// Chooses candidates that are not hidden at the first `slack`, and skips those that are hidden at the second one.
 unsafe fn round<C: Chosen>(
     chosen: &mut C,
     nearest: &mut [f32],

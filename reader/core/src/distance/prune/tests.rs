@@ -1,7 +1,7 @@
-use super::bytes::Bytes;
+use super::bytes::{Bytes, LongBytes};
+use super::chosen::Chosen;
 use super::floats::{Floats, Halves};
-use super::long::LongBytes;
-use super::{Chosen, Rows, Rule, SLACK_STEP, prune, sort_candidates};
+use super::{Rows, Rule, SLACK_STEP, prune, sort_candidates};
 use crate::distance::{Kernels, available, block, half_to_f32, kernels};
 use crate::testing::Random;
 

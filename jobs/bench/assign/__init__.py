@@ -1,0 +1,4 @@
+"""Assignment by append files and by chunk files: `python -m indexmill.jobs.bench.assign`.
+
+Imports `common`.
+"""

@@ -1,0 +1,63 @@
+"""Measure assignment by append files and by chunk files (eCP study, Tables 2 and 3) on the set ``sift1m``.
+
+The measurement is `indexmill bench assign` with the parameters below.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from indexmill.formats.sources.source import VectorSource, open_source
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
+from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench_assign import setting as bench_assign
+from indexmill.jobs.console.progress import stderr_progress
+
+LEADERS = 10_000
+IN_BUFFERS = (16 << 20, 32 << 20, 64 << 20)
+ROUNDS = 3
+
+
+def measure(run: Run) -> dict[str, Any]:
+    """Assign the vectors of the set by both policies, with parts on each scratch path."""
+    given = run.options
+
+    def open_input() -> VectorSource:
+        return open_source(run.sets["sift1m"].base)
+
+    setting = bench_assign.Setting(
+        given.leaders,
+        IN_BUFFERS,
+        given.scratch,
+        THREADS,
+        run.options.rounds or ROUNDS,
+        index=given.leader_index,
+    )
+    with stderr_progress() as progress:
+        found = bench_assign.make_record(open_input, setting, progress, "sift1m")
+    return assigned(found)
+
+
+def assigned(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what the record keeps of one of `indexmill bench assign`: all runs, and those of median rounds."""
+    scratch, runs = found["scratch"], found["runs"]
+    medians = [run for place in range(len(scratch)) for run in bench_assign.median_runs(runs, place)]
+    return {"leaders": found["parameters"], "scratch": scratch, "runs": runs, "medians": medians}
+
+
+BENCHMARK = Benchmark[Run](
+    "assign",
+    {"assign": measure},
+    options=ROUNDS_OPTION
+    | {
+        "--scratch": {
+            "type": Path, "action": "append", "required": True, "help": "where parts are written; may repeat"
+        },
+        "--leaders": {"type": int, "default": LEADERS, "help": "vectors that the others are assigned to"},
+        "--leader-index": {"choices": bench_assign.INDEXES, "default": "groups", "help": "how a leader is found"},
+    },
+)  # fmt: skip
+
+if __name__ == "__main__":
+    BENCHMARK.main()

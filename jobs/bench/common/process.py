@@ -1,0 +1,200 @@
+"""Child processes: what one cost in time, memory and disk space, and what it printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from indexmill.jobs.devices.machine import REPOSITORY
+
+#: What children find the benchmarks in, also those of environments that have no indexmill.
+_SOURCES = REPOSITORY / "src"
+#: Seconds between two looks at memory: often enough for a build of minutes, too rare to disturb it.
+SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Cost of a child and all its descendants.
+
+    Attributes
+    ----------
+    wall_s, cpu_s : float
+        From start to exit; user plus system time, of descendants that were waited for too.
+    peak_bytes : int
+        Resident memory of the process tree: the largest sampled sum, and no less than any one process's
+        high-water mark. Pages that processes share count once for each.
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+
+    def to_dict(self) -> dict[str, float | int]:
+        """Return the figures, times rounded to a millisecond."""
+        return {name: round(value, 3) for name, value in asdict(self).items()}
+
+
+def module(python: object, name: str, *arguments: object) -> list[str]:
+    """Return the command that runs the module `name` of the benchmarks with an interpreter."""
+    command = (python, "-m", f"indexmill.jobs.bench.{name}", *arguments)
+    return ["env", f"PYTHONPATH={_SOURCES}", *map(str, command)]
+
+
+def indexmill(*words: object, **options: object) -> list[str]:
+    """Return the ``indexmill`` command of this checkout.
+
+    ``pq_bytes=32`` stands for ``--pq-bytes 32``, ``R=32`` for ``-R 32``, True for a flag alone, None and False for
+    nothing.
+    """
+    command = [sys.executable, "-m", "indexmill.jobs.cli.main", *map(str, words)]
+    for name, value in options.items():
+        if value is not None and value is not False:
+            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            command += [flag] if value is True else [flag, str(value)]
+    return command
+
+
+def told(command: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON that a command prints.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails.
+    """
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def run_measured(
+    command: Sequence[object], log: Path, watch: Callable[[int], AbstractContextManager[Any]] = nullcontext
+) -> Usage:
+    """Run `command` to its end, its output in `log`.
+
+    Parameters
+    ----------
+    command : sequence
+        Its parts are turned into text.
+    log : Path
+    watch : callable
+        Given the process id, returns a context to hold while the process runs.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails; the message ends with the last lines of `log`.
+    """
+    with open(log, "wb") as file:
+        began = time.perf_counter()
+        child = subprocess.Popen([str(part) for part in command], stdout=file, stderr=subprocess.STDOUT)
+        peak = 0
+        with watch(child.pid):
+            while True:
+                # wait4 and not communicate(): it is the call that also tells the child's CPU time.
+                pid, status, used = os.wait4(child.pid, os.WNOHANG)
+                if pid:
+                    break
+                peak = max(peak, _tree_bytes(child.pid))
+                time.sleep(SAMPLE_SECONDS)
+        wall = time.perf_counter() - began
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"exit code {child.returncode} of: {' '.join(map(str, command))}\n{tail}")
+    return Usage(wall, used.ru_utime + used.ru_stime, peak)
+
+
+def _tree_bytes(root: int) -> int:
+    """Resident bytes of `root` and its descendants now, or the largest high-water mark if that is more."""
+    from indexmill.pipeline.mill.peak import child_pids
+
+    resident = highest = 0
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        now, most = _resident_bytes(pid)
+        resident += now
+        highest = max(highest, most)
+        waiting += child_pids(pid)
+    return max(resident, highest)
+
+
+def _resident_bytes(pid: int) -> tuple[int, int]:
+    """VmRSS and VmHWM; not ru_maxrss, which starts at the size of the process that forked."""
+    found = {"VmRSS": 0, "VmHWM": 0}
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name in found:
+                found[name] = int(value.split()[0]) * 1024
+    except (FileNotFoundError, ProcessLookupError):
+        return 0, 0  # it ended meanwhile
+    return found["VmRSS"], found["VmHWM"]
+
+
+#: Seconds between two looks; a look takes microseconds a file.
+INTERVAL_S = 0.1
+#: Bytes of a block of st_blocks, whatever the file system's own.
+_BLOCK = 512
+
+
+class PeakScratch:
+    """Samples the disk space of a folder in a thread until the block ends.
+
+    Parameters
+    ----------
+    folder : Path
+        Need not be there yet.
+
+    Attributes
+    ----------
+    bytes : int
+        The largest sum so far.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="peak-scratch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(INTERVAL_S):
+            self.bytes = max(self.bytes, allocated_bytes(self.folder))
+
+
+def allocated_bytes(folder: Path) -> int:
+    """Return the disk space of all files below a folder: holes are not counted, files with two names once."""
+    sizes: dict[tuple[int, int], int] = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                found = os.lstat(os.path.join(parent, name))
+            except FileNotFoundError:
+                continue  # it was removed meanwhile
+            sizes[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
+    return sum(sizes.values())

@@ -1,0 +1,4 @@
+"""The cost model of searches against measurement: `python -m indexmill.jobs.bench.cost`.
+
+Imports `common`.
+"""

@@ -1,0 +1,4 @@
+"""Exported indexes, searched by DiskANN: `python -m indexmill.jobs.bench.exported`.
+
+Imports `common` and `programs`.
+"""

@@ -1,0 +1,229 @@
+"""Measure IVF indexes and joins: the build, loads, searches beside faiss, and batches beyond memory.
+
+Beyond memory the vectors are generated (`common.generate`).
+Every round measures each side once, so that what else the machine does falls on all of them alike. Needs faiss-cpu and
+about 12 minutes; part *beyond* needs leave to make a control group.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from indexmill.builders.nearest.panels import NOTHING
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.direct import READ_BYTES, aligned_buffer
+from indexmill.jobs.bench.common.benchmark import Benchmark, Target
+from indexmill.jobs.bench.common.dataset import Dataset, K, facts, read_bin
+from indexmill.jobs.bench.common.generate import generate
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.join import beyond as join_beyond
+from indexmill.jobs.bench.programs import faiss as join_faiss
+from indexmill.jobs.bench.programs import ours
+from indexmill.pipeline.join.batches import Loaded, load_batches
+from indexmill.pipeline.join.search import Search
+
+LISTS, NPROBES, ROUNDS = 4096, (1, 4, 32), 7
+#: What is generated for joins beyond memory, the batches it is cut into, and the lists that a query probes there.
+BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE = 3_000_000, 16, 2000, 32
+#: Reads in flight of a load and of the bare reads beside it.
+DEPTH = 2
+
+
+@dataclass
+class Joins:
+    """What parts work on.
+
+    Attributes
+    ----------
+    data : Dataset
+        Of the parts in memory.
+    out : Path
+    beyond : int
+        Vectors to generate.
+    """
+
+    data: Dataset
+    out: Path
+    beyond: int
+
+    @property
+    def index(self) -> Path:
+        """The index of `data`, in one batch."""
+        return self.out / "join.ivf"
+
+    @cached_property
+    def generated(self) -> Dataset:
+        """Vectors for joins beyond memory."""
+        made = Dataset(self.out / "generated")
+        if not (made.folder / "query.u8bin").exists() or made.shape()[0] != self.beyond:
+            generate(made.folder, self.beyond, BEYOND_QUERIES, SEED, THREADS)
+        return made
+
+
+def build(space: Joins) -> dict[str, Any]:
+    """Build with one worker, in one batch; input bytes a second of processor time and of the clock."""
+    usage = _build(space.data, space.index, space.data.shape()[0], workers=1)
+    n_bytes = space.data.base.stat().st_size
+    run = ours.run_facts(space.index)
+    return {
+        **usage,
+        "stage_s": run["seconds"],
+        "peak_memory_bytes": run["peak_memory_bytes"],
+        "mb_s_a_core": n_bytes / usage["cpu_s"] / 1e6,
+        "mb_s": n_bytes / usage["wall_s"] / 1e6,
+    }
+
+
+def _build(data: Dataset, index: Path, batch_vectors: int, **options: Any) -> dict[str, Any]:
+    command = indexmill(
+        "build", kind="ivf", input=data.base, lists=LISTS, out=index, batch_vectors=max(batch_vectors, 64), force=True,
+        json=True, **options,
+    )  # fmt: skip
+    return run_measured(command, index.with_suffix(".log")).to_dict()
+
+
+def load(space: Joins) -> dict[str, Any]:
+    """Load the batch, checksums and all, beside bare reads of the same file with as many in flight."""
+    files = IvfFiles(space.index)
+    path = space.index / files.batches[0].name
+    buffer = aligned_buffer(files.batches[0].bytes)
+    disk, loaded = [], []
+    for _ in range(ROUNDS):
+        disk.append(max(_read_mb_s(path, buffer) for _ in range(2)))
+        # into memory that the first two have touched, as most batches of a join
+        rates = [
+            one.bytes / one.seconds / 1e6 for one in load_batches(files, [0] * 4) if isinstance(one, Loaded)
+        ]
+        loaded.append(max(rates[2:]))
+    ratios = [rate / raw for rate, raw in zip(loaded, disk, strict=True)]
+    return {"depth": DEPTH, "disk_mb_s": disk, "load_mb_s": loaded, "load_to_disk": median(ratios)}
+
+
+def _read_mb_s(path: Path, buffer: Any) -> float:
+    """Read a file in the pieces of a load, `DEPTH` in flight, and look at nothing."""
+    n_bytes = path.stat().st_size
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
+
+    def read(done: int) -> None:
+        last = min(done + READ_BYTES, n_bytes)
+        while done < last:
+            done += os.preadv(handle, [buffer.data[done:last]], done)
+
+    try:
+        with ThreadPoolExecutor(DEPTH) as readers:
+            began = time.perf_counter()
+            deque(readers.map(read, range(0, n_bytes, READ_BYTES)), 0)
+            return n_bytes / (time.perf_counter() - began) / 1e6
+    finally:
+        os.close(handle)
+
+
+def search(space: Joins) -> dict[str, Any]:
+    """Search the batch in memory beside faiss's `IndexIVFFlat` over the same centroids, in turns."""
+    files = IvfFiles(space.index)
+    queries = np.array(read_bin(space.data.query))
+    faiss = join_faiss.load_faiss()
+    peer = join_faiss.flat_index(faiss, files, space.data)
+    (batch,) = load_batches(files, [0])
+    assert isinstance(batch, Loaded)
+    made = {}
+    for nprobe in NPROBES:
+        peer.nprobe = nprobe
+        mine, theirs = [], []
+        for _ in range(ROUNDS):
+            with threadpool_limits(THREADS):
+                began = time.perf_counter()
+                distances, ids = peer.search(queries.astype(np.float32), K)
+                theirs.append(time.perf_counter() - began)
+            with threadpool_limits(1):
+                began = time.perf_counter()
+                one = Search(files.centroids, K, nprobe, THREADS)
+                chosen = one.choose(queries)
+                found = one.run(batch.lists, queries, chosen)
+                mine.append(time.perf_counter() - began)
+        made[str(nprobe)] = {
+            "seconds": mine,
+            "faiss_seconds": theirs,
+            "to_faiss": median(b / a for a, b in zip(mine, theirs, strict=True)),
+            **_agreement(
+                found, chosen, distances, ids, peer.quantizer.search(queries.astype(np.float32), nprobe)[1]
+            ),
+        }
+    return {"queries": len(queries), "nprobe": made}
+
+
+def _agreement(found: Any, chosen: Any, distances: Any, ids: Any, theirs: Any) -> dict[str, Any]:
+    """Compare results: faiss picks another list now and then, where rounding hides that it is farther."""
+    same = np.where(found.ids == NOTHING, -1, found.ids.astype(np.int64)) == ids
+    beyond = ~same & (found.keys != distances)
+    other_lists = (np.sort(chosen, axis=1) != np.sort(theirs, axis=1)).any(axis=1)
+    return {
+        "same_ids": float(same.mean()),
+        "differ_beyond_ties": int(beyond.sum()),
+        "queries_with_other_lists": int(other_lists.sum()),
+        "differ_in_same_lists": int(beyond[~other_lists].sum()),
+    }
+
+
+def beyond(space: Joins) -> dict[str, Any]:
+    """Join beyond memory beside the same lists through a mapped file, and faiss's lists on the disk."""
+    data, whole, batches = space.generated, space.out / "whole.ivf", space.out / "batches.ivf"
+    centroids, ondisk = space.out / "centroids.npy", space.out / "faiss-ondisk"
+    if not (whole / "manifest.json").exists() or IvfFiles(whole).centroids.n_vectors != space.beyond:
+        shutil.rmtree(ondisk, ignore_errors=True)
+        _build(data, whole, space.beyond, workers=THREADS)
+        np.save(centroids, IvfFiles(whole).centroids.centroids)
+        _build(data, batches, -(-space.beyond // BATCHES), workers=THREADS, centroids=centroids)
+    if not (ondisk / "lists.faiss").exists():
+        join_faiss.write_ondisk(join_faiss.load_faiss(), IvfFiles(whole), data, ondisk)
+    return join_beyond.measure(data, whole, batches, ondisk / "lists.faiss", BEYOND_NPROBE, K)
+
+
+def _data(space: Joins) -> list[dict[str, Any]]:
+    known = facts("sift1m", space.data)
+    return [known, known | {"name": f"generated, seed {SEED}", "n_vectors": space.beyond}]
+
+
+TARGETS = (
+    Target("build, MB of input a second of one core", "build.mb_s_a_core", ">=", 4, "MB/s"),
+    Target("load phase over bare reads of the same file", "load.load_to_disk", ">=", 0.85, "x"),
+    *(
+        Target(f"search phase over faiss IndexIVFFlat, nprobe {n}", f"search.nprobe['{n}'].to_faiss", ">=", 1.0, "x")
+        for n in NPROBES
+    ),
+    *(
+        Target(
+            f"ids that differ from faiss's in the same lists, but for ties, nprobe {n}",
+            f"search.nprobe['{n}'].differ_in_same_lists", "<=", 0,
+        )
+        for n in NPROBES[:2]
+    ),
+    Target("queries a second beyond memory, over the same lists mapped", "beyond.bss_to_mapped", ">=", 8, "x"),
+    Target("queries a second beyond memory, over faiss OnDiskInvertedLists", "beyond.bss_to_ondisk", ">=", 3, "x"),
+)  # fmt: skip
+
+BENCHMARK = Benchmark[Joins](
+    "join",
+    {"build": build, "load": load, "search": search, "beyond": beyond},
+    TARGETS,
+    space=lambda run: Joins(run.sets["sift1m"], run.out, run.rows or BEYOND),
+    data=_data,
+    parameters={"lists": LISTS, "codec": "flat", "k": K, "threads": THREADS},
+    peers=("faiss-cpu",),
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

@@ -1,0 +1,4 @@
+"""The reader's kernels beside numba's own code: `python -m indexmill.jobs.bench.kernels`.
+
+Imports `common`.
+"""

@@ -1,0 +1,114 @@
+"""Indexes that layouts are compared on, and where the benchmark of layouts keeps what it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.curves import COARSE_SIZES
+from indexmill.jobs.bench.common.dataset import read_bin, read_truth, write_bin
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.workspace import Workspace
+
+#: The text vectors are hard for their codes: list sizes of a first sweep go on.
+LONG_SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One index in identity order, in which slots are vector ids, and the queries to judge its layouts by.
+
+    Attributes
+    ----------
+    name : str
+        ``sift1m-R32``, ``sift1m-R48`` or ``text40k-R32``.
+    space : Workspace
+    shape : ours.Shape
+    coarse : tuple of int
+        List sizes of a first sweep.
+    folder : Path
+        Orders that were fitted, and other files of this case.
+    """
+
+    name: str
+    space: Workspace
+    shape: ours.Shape
+    coarse: tuple[int, ...]
+    folder: Path
+
+    @property
+    def index(self) -> Path:
+        """Directory of the index."""
+        return self.space.index(self.shape.name)
+
+    def laid_out(self, how: str) -> str:
+        """Return the name of an index that was laid out again."""
+        return f"{how}-{self.name}"
+
+    def tuning_files(self) -> tuple[Path, Path]:
+        """Write the first half of the queries and their true neighbours to files that commands read."""
+        first, last = self.space.halves["tune"]
+        queries = self.folder / f"tune{self.space.data.query.suffix}"
+        write_bin(queries, read_bin(self.space.data.query)[first:last])
+        truth = self.folder / "tune.gt"
+        ids, distances = (part[first:last] for part in read_truth(self.space.data.truth))
+        with open(truth, "wb") as file:
+            for part in (np.array(ids.shape, "<u4"), ids, distances):
+                part.tofile(file)
+        return queries, truth
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """What parts work on: all cases, and the run."""
+
+    cases: dict[str, Case]
+    run: Run
+
+
+def make_space(run: Run, shapes: Mapping[str, tuple[int, int]]) -> Layouts:
+    """Make folders for the cases; `shapes` holds degree and bytes of a code of each, named ``SET-RDEGREE``."""
+    cases = {}
+    for name, (degree, pq_bytes) in shapes.items():
+        of = name.rsplit("-", 1)[0]
+        out, coarse = (run.out, COARSE_SIZES) if of == "sift1m" else (run.out / of, LONG_SIZES)
+        shape = ours.Shape("identity", max_degree=degree, pq_bytes=pq_bytes)
+        cases[name] = Case(name, Workspace(run.sets[of], out), shape, coarse, run.out / "layouts" / name)
+        for folder in (out, cases[name].folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    return Layouts(cases, run)
+
+
+def facts(case: Case) -> dict[str, Any]:
+    """Return what tables say of an index."""
+    made = ours.manifest(case.index)
+    n_vectors, dim = case.space.data.shape()
+    return {
+        "n_vectors": n_vectors,
+        "dim": dim,
+        "R": case.shape.max_degree,
+        "pq_bytes": case.shape.pq_bytes,
+        "nodes_per_page": nodes_per_page(case),
+        "build_id": made["build_id"],
+        "software": made["software"],
+        "mean_degree": made["graph"]["mean_degree"],
+    }
+
+
+def nodes_per_page(case: Case) -> int:
+    """Return how many nodes share a page of the index."""
+    from indexmill.formats.graph.index import IndexFiles
+
+    with IndexFiles(case.index) as files:
+        return int(files.graph.node_format.nodes_per_page)
+
+
+def laid_out_facts(index: Path) -> dict[str, Any]:
+    """Return what laying an index out cost by its run.json: seconds of each stage and peak memory."""
+    run = ours.run_facts(index)
+    return {"stage_s": run["seconds"], "told_peak_bytes": run["peak_memory_bytes"]}

@@ -1,0 +1,175 @@
+"""Search hash tables or one of their baselines when asked to, in a process that stays.
+
+    python -m indexmill.jobs.bench.lsh.serve DATA
+
+A question names a ``method``, what it is opened with (``open``), what it searches with (``search``), ``k``, the queries
+(``first``, ``last``), how often they are searched in one call (``times``), whether it is opened anew with no page of
+its files in the page cache (``cold``), and perhaps ``block``: queries of a call of their own, whose times are told.
+What was opened stays until something else is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, read_truth
+from indexmill.jobs.bench.common.serving import measured, serve
+from indexmill.jobs.bench.lsh.quality import judge
+
+Searched: TypeAlias = tuple[Any, dict[str, Any]]
+#: Rows, int64 (n_queries, k), and counters, each (n_queries,).
+Search: TypeAlias = Callable[..., Searched]
+
+#: Counters whose means are told.
+_COUNTERS = (
+    "table_reads", "block_reads", "blocks", "vector_reads", "bytes_read", "radii", "entries", "candidates", "distances",
+)  # fmt: skip
+
+
+def main() -> None:
+    data = Dataset(Path(sys.argv[1]))
+    opened: dict[str, Any] = {}
+
+    def answer(question: dict[str, Any]) -> dict[str, Any]:
+        key = repr((question["method"], sorted(question["open"].items())))
+        if question["cold"]:
+            opened.clear()  # what is mapped is not dropped
+            drop_pages(Path(question["open"]["index"]))
+        if key not in opened:
+            opened.clear()
+            opened[key] = _METHODS[question["method"]](data, **question["open"])
+        search, facts = opened[key]
+        return ask(search, data, question) | {"opened": facts}
+
+    serve(answer)
+
+
+def ask(search: Search, data: Dataset, question: dict[str, Any]) -> dict[str, Any]:
+    """Search, and tell quality, speed and mean counters."""
+    first, last, k = question["first"], question["last"], question["k"]
+    queries = np.array(read_bin(data.query)[first:last])
+    asked = np.tile(queries, (question["times"], 1))
+    options = {"k": k, **question["search"]}
+    with measured() as cost:
+        rows, counters = search(asked, **options)
+    truth = read_truth(data.truth)[1][first:last]
+    found = judge(rows[: len(queries)], read_bin(data.base), queries, truth)
+    row = {
+        "k": k,
+        "search": question["search"],
+        **found,
+        "qps": len(asked) / cost.wall_s,
+        "us": 1e6 * cost.wall_s / len(asked),
+        "cpu_us": 1e6 * cost.cpu_s / len(asked),
+        **{name: float(values.mean()) for name, values in counters.items()},
+        "resident_bytes": resident_bytes(),
+    }
+    if question["block"]:
+        row["block_us"] = _block_times(search, queries, question["block"], options)
+    return row
+
+
+def _block_times(search: Search, queries: Any, block: int, options: dict[str, Any]) -> list[float]:
+    times = []
+    for at in range(0, len(queries), block):
+        part = queries[at : at + block]
+        with measured() as cost:
+            search(part, **options)
+        times.append(1e6 * cost.wall_s / len(part))
+    return times
+
+
+def drop_pages(index: Path) -> None:
+    """Ask the kernel to forget the pages of an index's files, so that they are read again."""
+    for path in index.glob("*.imx"):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
+
+
+def resident_bytes() -> dict[str, int]:
+    """Resident memory of this process: its own, and pages of files."""
+    names = {"RssAnon": "own", "RssFile": "files"}
+    lines = Path("/proc/self/status").read_text().splitlines()
+    told = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith("Rss")}
+    return {mine: told[name] for name, mine in names.items()}
+
+
+def open_lsh(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[str, Any]]:
+    """Open an index of hash tables; `options` are engine, vectors and tables."""
+    from indexmill.reader.lsh import LshIndex
+
+    found = LshIndex(index, **options)
+
+    def search(queries: Any, **options: Any) -> Searched:
+        result = found.search(queries, **options)
+        return result.slots, {name: result.counters[name] for name in _COUNTERS}
+
+    return search, {"memory": dict(found.memory), "engine": found.engine}
+
+
+def open_ivf(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[str, Any]]:
+    """Open an index of inverted lists; `options` are engine."""
+    from indexmill.reader.ivf import IvfIndex
+
+    found = IvfIndex(index, **options)
+
+    def search(queries: Any, **options: Any) -> Searched:
+        result = found.search(queries, **options)
+        return result.slots, {
+            name: result.counters[name] for name in ("lists", "reads", "bytes_read", "distances")
+        }
+
+    return search, {"memory": dict(found.memory), "engine": found.engine}
+
+
+def open_srs(data: Dataset, **options: Any) -> tuple[Search, dict[str, Any]]:
+    """Make an index of SRS, and compile its search."""
+    from indexmill.jobs.bench.lsh.srs import Srs
+
+    base = read_bin(data.base)
+    with measured() as cost:
+        found = Srs(base, **options)
+    found.search(base[:2], 1, 2)
+
+    def search(queries: Any, k: int, most: int, ratio: float | None = None) -> Searched:
+        rows, n_measured = found.search(queries, k, most, ratio)
+        return rows, {"distances": n_measured}
+
+    return search, {"bytes": found.bytes_held, "build_s": cost.wall_s}
+
+
+def open_qalsh(data: Dataset, ratio: float) -> tuple[Search, dict[str, Any]]:
+    """Make an index of QALSH, and compile its search."""
+    from indexmill.jobs.bench.lsh.qalsh import Qalsh
+
+    base = read_bin(data.base)
+    with measured() as cost:
+        found = Qalsh(base, ratio)
+    found.search(base[:2], 1)
+
+    def search(queries: Any, k: int) -> Searched:
+        rows, n_measured, scanned = found.search(queries, k)
+        return rows, {"distances": n_measured, "entries": scanned}
+
+    facts = {"bytes": found.bytes_held, "build_s": cost.wall_s, **vars(found.parameters)}
+    return search, facts
+
+
+_METHODS: dict[str, Callable[..., tuple[Search, dict[str, Any]]]] = {
+    "lsh": open_lsh,
+    "ivf": open_ivf,
+    "srs": open_srs,
+    "qalsh": open_qalsh,
+}
+
+if __name__ == "__main__":
+    main()

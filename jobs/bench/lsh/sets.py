@@ -1,0 +1,88 @@
+"""Vectors of the benchmark of hash tables: two sets of others, and two that are drawn here.
+
+RAND and GAUSS stand for the synthetic sets of E2LSH on storage (Table 1), RAND as there, GAUSS smaller: neither that
+paper nor those it takes the sets from says what the mixture is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.jobs.bench.common import generate
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset, write_bin, write_truth
+
+SEED = 1
+#: Vectors, dimensions and queries of what is drawn; float32.
+RAND, GAUSS = (1_000_000, 100), (200_000, 256)
+QUERIES = 1_000
+#: Clusters of GAUSS; the spread of their centres, in standard deviations of a cluster.
+_CLUSTERS, _SPREAD = 100, 1.0
+#: Rows drawn at once.
+_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Sets:
+    """All sets, by name, and the growing one.
+
+    Attributes
+    ----------
+    folder : Path
+        For what is written.
+    given : dict of str to Dataset
+        ``sift1m``, ``text40k``, ``rand``, ``gauss``.
+    """
+
+    folder: Path
+    given: dict[str, Dataset]
+
+    def growing(self, n: int, n_queries: int) -> Dataset:
+        """Return `n` vectors as hard as SIFT's (`generate`); smaller sets are the beginning of larger ones."""
+        data = Dataset(self.folder / f"grow-{n}")
+        if not data.truth.exists():
+            generate.generate(data.folder, n, n_queries, SEED)
+            write_truth(data)
+        return data
+
+
+def make_sets(run: Run) -> Sets:
+    """Find the sets of a run, and write those that are drawn, once."""
+    folder = run.out / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    given = dict(run.sets)
+    for name, (n, dim) in (("rand", RAND), ("gauss", GAUSS)):
+        n = min(n, run.rows or n)
+        given[name] = _drawn(name, n, dim, folder / f"{name}-{n}")
+    return Sets(folder, given)
+
+
+def _drawn(name: str, n: int, dim: int, folder: Path) -> Dataset:
+    if not (folder / "truth.gt").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        draw = {"rand": _uniform, "gauss": _mixture}[name]
+        write_bin(folder / "base.fbin", draw(n, dim, 0))
+        write_bin(folder / "query.fbin", draw(QUERIES, dim, 1))
+        write_truth(Dataset(folder))
+    return Dataset(folder)
+
+
+def _uniform(n: int, dim: int, stream: int) -> Any:
+    """Draw from the unit cube."""
+    return np.random.default_rng([SEED, stream]).random((n, dim), np.float32)
+
+
+def _mixture(n: int, dim: int, stream: int) -> Any:
+    """Draw from clusters of one size with normal centres."""
+    centres = np.random.default_rng([SEED, 2]).standard_normal((_CLUSTERS, dim), np.float32)
+    centres *= np.float32(_SPREAD)
+    random = np.random.default_rng([SEED, stream])
+    drawn = random.standard_normal((n, dim), np.float32)
+    for at in range(0, n, _ROWS):
+        part = drawn[at : at + _ROWS]
+        part += centres[random.integers(0, _CLUSTERS, len(part))]
+    return drawn

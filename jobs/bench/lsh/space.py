@@ -1,0 +1,162 @@
+"""Indexes of hash tables to measure: their shapes, where they lie, what they cost, and who searches them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from indexmill.jobs.bench.common.benchmark import Run
+from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
+from indexmill.jobs.bench.common.process import indexmill, module, run_measured
+from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.lsh.sets import Sets
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.workspace import Workspace
+
+Half = Literal["tune", "report"]
+#: The engine that reads from storage: it fails where there is none, instead of measuring something else.
+STORAGE = "io_uring"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Parameters of an index beside the defaults, options of ``indexmill build --kind lsh``, under a name."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+#: As a user gets it; with multi-probe, T = 16, as few tables as then have the same success; half the tables, which let
+#: more through; and as many of those as find nearly all.
+BASE = Shape("base")
+PROBED = Shape("probed", {"probes": 16})
+LEAN = Shape("lean", {"gamma": 0.45})
+SURE = Shape("sure", {"gamma": 0.45, "success": 0.98})
+SHAPES = {shape.name: shape for shape in (BASE, PROBED, LEAN, SURE)}
+
+
+@dataclass(frozen=True)
+class Space:
+    """What parts work on: the run, and sets of vectors."""
+
+    run: Run
+    sets: Sets
+
+    @property
+    def out(self) -> Path:
+        """Where indexes and logs are kept."""
+        return self.run.out
+
+    def data(self, name: str) -> Dataset:
+        """Return a set."""
+        return self.sets.given[name]
+
+    def graph_space(self, name: str) -> Workspace:
+        """Return where the graph index of a set lies: ``OUT/graph-SET/indexmill-star``."""
+        folder = self.out / f"graph-{name}"
+        folder.mkdir(exist_ok=True)
+        return Workspace(self.data(name), folder)
+
+    def ensure(self, name: str, data: Dataset, shape: Shape) -> Path:
+        """Build an index of `data`, the set called `name`, unless it is there; return its directory."""
+        path = self.out / f"{name}-{shape.name}.lsh"
+        asked = {"options": shape.options, "n_vectors": data.shape()[0]}
+        if _cost_file(path).exists() and build_cost(path)["asked"] == asked:
+            return path
+        print(f"  building {path.name}", file=sys.stderr, flush=True)
+        command = indexmill(
+            "build", kind="lsh", input=data.base, out=path, **shape.options, seed=SEED, memory=BUILD_MEMORY,
+            workers=THREADS, force=True, json=True,
+        )  # fmt: skip
+        usage = run_measured(command, path.with_suffix(".log"))
+        cost = {"asked": asked, **usage.to_dict(), "stage_s": ours.stage_seconds(path)}
+        _cost_file(path).write_text(json.dumps(cost))
+        return path
+
+    def fastest(self, name: str, k: int, where: str) -> tuple[Shape, int] | None:
+        """Return the index of a set with the most queries a second ``"memory"`` or ``"storage"``, and its S.
+
+        The part *tables-SET* tells it; None if none reaches the ratio.
+        """
+        found = {
+            shape: one[f"k{k}"]
+            for shape, one in self.run.earlier(f"tables-{name}")["indexes"].items()
+            if one[f"k{k}"]["candidates"] is not None
+        }
+        if not found:
+            return None
+        best = max(found, key=lambda shape: float(found[shape][where]["qps"]))
+        return SHAPES[best], found[best]["candidates"]
+
+
+def build_cost(index: Path) -> dict[str, Any]:
+    """Return what building an index cost: ``wall_s``, ``cpu_s``, ``peak_bytes``, ``stage_s``."""
+    found: dict[str, Any] = json.loads(_cost_file(index).read_text())
+    return found
+
+
+def _cost_file(index: Path) -> Path:
+    return index.with_suffix(".build.json")
+
+
+def index_facts(index: Path) -> dict[str, Any]:
+    """Return what tables say of an index, from its manifest."""
+    manifest = json.loads((index / "manifest.json").read_text())
+    sizes = {file["name"]: file["bytes"] for file in manifest["files"]}
+    lsh, parameters = manifest["lsh"], manifest["parameters"]
+    names = (
+        "ratio", "width", "gamma", "n_functions", "n_tables", "n_radii", "candidates", "probes", "hash_bits",
+        "block_bytes",
+    )  # fmt: skip
+    return {
+        **{name: parameters[name] for name in names},
+        "n_vectors": manifest["input"]["n_vectors"],
+        "radii": lsh["radii"],
+        "rho": lsh["rho"],
+        "success": lsh["success"],
+        "bitmap_bytes": lsh["bitmap_bytes"],
+        "longest_chain": max(lsh["longest_chain"]),
+        "index_bytes": sum(size for name, size in sizes.items() if name != "vectors.imx"),
+        "vector_bytes": sizes["vectors.imx"],
+        "build_id": manifest["build_id"],
+    }
+
+
+class Searcher:
+    """A process that searches queries of one set with one method at a time; see `lsh_serve`.
+
+    Parameters
+    ----------
+    data : Dataset
+    log : Path
+    wrap : callable, optional
+        Makes the command that runs a command in a control group.
+    """
+
+    def __init__(self, data: Dataset, log: Path, wrap: Any = None) -> None:
+        self.halves = data.both_halves()
+        command = module(sys.executable, "lsh.serve", data.folder)
+        self.session = Session(wrap(command) if wrap else command, log)
+
+    def __enter__(self) -> Searcher:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()
+
+    def ask(
+        self, method: str, opened: dict[str, Any], search: dict[str, Any], k: int, half: Half, *,
+        skip: int = 0, n_queries: int | None = None, times: int = 1, cold: bool = False, block: int = 0,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Search a half of the queries, or `n_queries` of it after `skip`; return what `lsh_serve.ask` tells."""
+        first, last = self.halves[half]
+        first += skip
+        last = min(last, first + n_queries) if n_queries else last
+        row: dict[str, Any] = self.session.ask(
+            method=method, open=opened, search=search, k=k, first=first, last=last, times=times, cold=cold, block=block,
+        )  # fmt: skip
+        return row

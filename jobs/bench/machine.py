@@ -1,9 +1,0 @@
-"""Which machine, which software and which commit a measurement was made with, and where the repository is."""
-
-from pathlib import Path
-
-from indexmill.jobs.devices.machine import commit, load_average, machine_facts, software_versions
-
-__all__ = ["REPOSITORY", "commit", "load_average", "machine_facts", "software_versions"]
-
-REPOSITORY = Path(__file__).resolve().parents[2]

@@ -1,0 +1,137 @@
+"""Builds of the benchmark of budgets: each from a job file, as a process of its own that is watched from outside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from indexmill.jobs.bench.common.cgroup import Group
+from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin, read_truth
+from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED, THREADS
+from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
+from indexmill.jobs.bench.programs import ours
+
+#: A budget that no set of this benchmark fills.
+AMPLE = "16GiB"
+#: L of all searches: the one at which builds are held against each other.
+SIZE = 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """One build.
+
+    Attributes
+    ----------
+    name : str
+        Of the index, its job file and its log.
+    base : Path
+    memory : str
+    workers : int
+    executor : {"local", "ray"}
+    parameters : dict
+        Those that differ from this benchmark's.
+    """
+
+    name: str
+    base: Path
+    memory: str = AMPLE
+    workers: int = THREADS
+    executor: str = "local"
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def index(self, folder: Path) -> Path:
+        """Directory of the index."""
+        return folder / self.name
+
+    def work(self, folder: Path) -> Path:
+        """Directory of the stages: the default, where a stage goes when nobody will read it again."""
+        return folder / f"{self.name}.work"
+
+    def write(self, folder: Path) -> Path:
+        """Write the job file."""
+        top = {
+            "input": self.base, "out": self.index(folder), "memory": self.memory, "workers": self.workers,
+            "executor": self.executor, "force": True,
+        }  # fmt: skip
+        parameters = {
+            "R": MAX_DEGREE, "L": BUILD_LIST_SIZE, "alpha": ALPHA, "pq_bytes": PQ_BYTES, "order": "star",
+            "metric": "l2", "seed": SEED, **self.parameters,
+        }  # fmt: skip
+        path = folder / f"{self.name}.toml"
+        path.write_text(f"{_toml(top)}\n[parameters]\n{_toml(parameters)}")
+        return path
+
+
+def _toml(table: dict[str, Any]) -> str:
+    """Return lines of TOML, which writes text, numbers and truth values as JSON does."""
+    return "".join(f"{key} = {json.dumps(value, default=str)}\n" for key, value in table.items())
+
+
+def build(job: Job, folder: Path, group: Group | None = None) -> dict[str, Any]:
+    """Build from an empty work folder, which is removed in the end, and return what it cost and made.
+
+    Parameters
+    ----------
+    job : Job
+    folder : Path
+        Holds index, job file, log and, meanwhile, the work folder.
+    group : Group, optional
+        Control group to run in.
+
+    Raises
+    ------
+    RuntimeError
+        If the build fails.
+    """
+    from indexmill.pipeline.mill.peak import PeakMemory
+
+    index, work = job.index(folder), job.work(folder)
+    for path in (index, work):
+        shutil.rmtree(path, ignore_errors=True)
+    memory, scratch = None, PeakScratch(work)
+
+    @contextmanager
+    def watch(pid: int) -> Iterator[None]:
+        nonlocal memory
+        with PeakMemory(pid, interval_s=0.05) as memory, scratch:
+            yield
+
+    command = indexmill("build", job.write(folder), json=True)
+    try:
+        usage = run_measured(
+            command if group is None else group.wrap(command), folder / f"{job.name}.log", watch
+        )
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    assert memory is not None
+    made, run = ours.manifest(index), ours.run_facts(index)
+    return {
+        "wall_s": round(usage.wall_s, 3),
+        "cpu_s": round(usage.cpu_s, 3),
+        "peak_bytes": memory.bytes,
+        "peak_note": memory.note,
+        "told_peak_bytes": run.get("peak_memory_bytes"),
+        "scratch_bytes": scratch.bytes,
+        "input_bytes": job.base.stat().st_size,
+        "output_bytes": sum(path.stat().st_size for path in index.iterdir()),
+        "stage_s": run["seconds"],
+        "mean_degree": made["graph"]["mean_degree"],
+        "mean_fanout": made["graph"]["mean_fanout"],
+        "shards": len(made["graph"]["shards"]),
+        "build_id": made["build_id"],
+    }
+
+
+def count_right(index: Path, data: Dataset) -> Any:
+    """Search all queries with L = `SIZE`; return the right answers of K for each, int64, shape (n_queries,)."""
+    from indexmill.reader.index import Index
+
+    queries = read_bin(data.query)
+    found = Index(index).search(queries, K, L=SIZE, threads=THREADS).vector_ids
+    return count_hits(found, read_bin(data.base), queries, read_truth(data.truth)[1])

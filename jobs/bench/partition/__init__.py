@@ -1,0 +1,4 @@
+"""Builders beside each other and beside other programs: `python -m indexmill.jobs.bench.partition`.
+
+Imports `common` and `programs`.
+"""

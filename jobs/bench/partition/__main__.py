@@ -1,0 +1,162 @@
+"""Measure the partition builder beside vamana and other programs: builds, graphs, growth, and codes.
+
+Every round builds once with each of our builders; DiskANN's disk index (R = 32) and the graphs of DiskANN, SVS and
+hnswlib (R = 64) are built once, each in a process of its own with as many threads, between two runs of
+`calibration`. All graphs are searched by one search of ours.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from indexmill.jobs.bench.common import generate
+from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Target
+from indexmill.jobs.bench.common.curves import key, ratio, value_at
+from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.parameters import SEED, THREADS
+from indexmill.jobs.bench.partition import ablations, pq
+from indexmill.jobs.bench.partition import builds as partition_builds
+from indexmill.jobs.bench.partition.builds import BUILDERS, SETS, SHAPES, Builds
+from indexmill.jobs.bench.programs import diskann, graph_quality, peers
+
+ROUNDS = 3
+#: Recalls at which distances are compared, and the list sizes searched until the larger one is passed.
+RECALLS = (0.95, 0.99)
+LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100, 120, 160, 220, 300, 400, 600, 800)
+#: Vectors that growth is measured on; of a trial with --rows N the same shares of 2 N.
+SIZES = (250_000, 500_000, 1_000_000, 2_000_000)
+
+
+def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str, Any]:
+    """Build a set with our builders in turns and with its peers; costs, distances of one search, and ratios."""
+    data = space.sets[name]
+    shape = (max_degree, list_size)
+    peers.make_environments(space.out)
+    found: dict[str, Any] = {"set": name, "max_degree": max_degree, "list_size": list_size}
+    found |= _ours(space, data, shape)
+    found["memory"] = partition_builds.memory(space, data.base, "partition", *shape)
+    entry = graph_quality.read_ours(space.index("vamana")).start
+    others = peers.PROGRAMS[:1] if shape == SHAPES[0] else peers.PROGRAMS
+    for peer in others:
+        before = partition_builds.calibration(data)
+        if shape == SHAPES[0]:
+            cost, graph = peers.build_diskann_index(data, space.out)
+        else:
+            cost, graph = peers.build(peer, data, space.out, *shape, entry)
+        cost["calibration_s"] = [before, partition_builds.calibration(data)]
+        cost["mean_degree"] = float(graph.degrees.mean())
+        found[peer] = cost | _quality(data, graph)
+    found["ratios"] = {
+        builder: {
+            side: _ratios(found[builder], found[side]) for side in ("vamana", *others) if side != builder
+        }
+        for builder in BUILDERS
+    }
+    space.remove()
+    return found
+
+
+def growth(space: Builds) -> dict[str, Any]:
+    """Build drawn vectors with the partition builder, R and L of the first case; exponents of the seconds.
+
+    Smaller sets are the beginning of larger ones (`generate`).
+    """
+    sizes = [n * space.rows // 1_000_000 for n in SIZES] if space.rows else SIZES
+    data = Dataset(space.out / "growth")
+    data.folder.mkdir(exist_ok=True)
+    generate.write(data.base, generate.Manifold(SEED), generate.BASE, sizes[-1], THREADS)
+    partition_builds.warm_up(space, data)
+    before = partition_builds.calibration(data)
+    rows = []
+    for n in sizes:
+        base = space.first(data, n)
+        made = [partition_builds.build(space, base, "partition", *SHAPES[0]) for _ in range(space.rounds)]
+        rows.append({"n": n, **partition_builds.medians(made)})
+        base.unlink()
+    drift = [before, partition_builds.calibration(data)]
+    shutil.rmtree(data.folder)
+    space.remove()
+    exponents = {
+        f"{name}_exponent": partition_builds.exponent(rows, f"{name}_s") for name in ("graph", "index")
+    }
+    return {"rows": rows, "calibration_s": drift} | exponents
+
+
+def _ours(space: Builds, data: Dataset, shape: tuple[int, int]) -> dict[str, Any]:
+    """Build in turns, with vamana once where only the first builder is compared; medians, and distances."""
+    partition_builds.warm_up(space, data)
+    before = partition_builds.calibration(data)
+    runs: dict[str, list[dict[str, Any]]] = {builder: [] for builder in BUILDERS}
+    for done in range(space.rounds):
+        for builder in BUILDERS if done == 0 or shape == SHAPES[0] else BUILDERS[:1]:
+            runs[builder].append(partition_builds.build(space, data.base, builder, *shape))
+    drift = [before, partition_builds.calibration(data)]
+    found: dict[str, Any] = {}
+    for builder in BUILDERS:
+        quality = _quality(data, graph_quality.read_ours(space.index(builder)))
+        found[builder] = partition_builds.medians(runs[builder]) | {"calibration_s": drift} | quality
+    return found
+
+
+def _ratios(mine: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    seconds = {name: ratio(mine[f"{name}_s"], other[f"{name}_s"]) for name in ("graph", "index")}
+    distances = {at: ratio(value, other["distances"][at]) for at, value in mine["distances"].items()}
+    return seconds | {"distances": distances}
+
+
+def _quality(data: Dataset, graph: diskann.Graph) -> dict[str, Any]:
+    rows = graph_quality.curve(data, graph, LIST_SIZES, RECALLS[-1])
+    return {"distances": {key(at): value_at(rows, "distances", at) for at in RECALLS}, "rows": rows}
+
+
+#: What seconds are compared, and the most they may be, by case, builder and the other side.
+_SECONDS = (
+    ("sift1m-R32", "vamana", "diskann", "index", 0.5),
+    ("sift1m-R32", "partition", "diskann", "index", 0.2),
+    ("sift1m-R64", "partition", "diskann", "graph", 1 / 6),
+    ("sift1m-R64", "partition", "svs", "graph", 1 / 3),
+    ("sift1m-R64", "partition", "hnswlib", "graph", 1 / 3),
+)
+CASES = {f"{name}-R{shape[0]}": (name, *shape) for name in SETS for shape in SHAPES}
+
+
+def _targets() -> Iterator[Target]:
+    for case, mine, side, what, limit in _SECONDS:
+        ratios = f"{case.replace('-', '_')}.ratios.{mine}.{side}"
+        yield Target(f"{case}: seconds of the {what}, {mine} / {side}", f"{ratios}.{what}", "<=", limit, "x")
+        for at in RECALLS:
+            told = f"{case}: distances at recall@10 {key(at)}, {mine} / {side}"
+            yield Target(told, f"{ratios}.distances['{key(at)}']", "<=", 1.03, "x")
+    for case in CASES:
+        of, told = case.replace("-", "_"), f"{case}: peak memory of the partition builder / what `plan` says"
+        yield Target(told, f"{of}.partition.peak_memory_bytes / {of}.memory.planned_peak_bytes", "<=", 1, "x")
+    yield Target("growth of the index's seconds, n to the power of", "growth.index_exponent", "<=", 1.1)
+    yield Target("sift1m: seconds of training and encoding", "pq.rows[0].indexmill.seconds", "<=", 15, "s")
+    for i, (name, n_bytes) in enumerate(pq.CASES):
+        told = f"{name}, {n_bytes} bytes: error of the codes / faiss"
+        yield Target(told, f"pq.rows[{i}].error_ratio", "<=", 1.01, "x")
+
+
+BENCHMARK = Benchmark[
+    Builds
+](
+    "partition",
+    {
+        **{name: lambda space, how=how: case(space, *how) for name, how in CASES.items()},  # type: ignore[misc]
+        "growth": growth,
+        "pq": pq.measure,
+        **{name: partial(ablations.measure, name=name) for name in ablations.ABLATIONS},
+    },
+    tuple(_targets()),
+    sets=SETS,
+    space=lambda run: Builds(run.sets, run.out, run.options.rounds or ROUNDS, run.rows),
+    parameters={"shapes": SHAPES, "rounds": ROUNDS, "order": "identity", "threads": THREADS},
+    peers=(diskann.PACKAGES[0], *peers.PACKAGES[:2]),
+    options=ROUNDS_OPTION,
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

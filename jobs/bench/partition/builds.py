@@ -1,0 +1,173 @@
+"""Our builds of the benchmark of the partition builder: through the ``indexmill`` command, as a user would run them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
+from indexmill.jobs.bench.common.parameters import (
+    ALPHA,
+    BUILD_LIST_SIZE,
+    BUILD_MEMORY,
+    MAX_DEGREE,
+    PQ_BYTES,
+    SEED,
+    THREADS,
+)
+from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.programs import ours
+
+BUILDERS = ("partition", "vamana")
+#: R and L of the cases: indexes on disk, and graphs as libraries keep them in memory, whose lists are not saturated.
+SHAPES = ((32, 75), (64, 128))
+SETS = ("sift1m", "text40k")
+#: Rows of the builds that compile the kernels beforehand.
+WARM_UP_ROWS = 3000
+#: Stages that are not the graph's.
+_OTHERS = (
+    "ingest", "sample", "cluster", "order", "entries", "encode", "navigation", "pack", "emit", "certify", "publish",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Builds:
+    """What parts work on.
+
+    Attributes
+    ----------
+    sets : dict of str to Dataset
+        Those of `SETS`.
+    out : Path
+    rounds : int
+        Builds of ours, of which medians are taken.
+    rows : int, optional
+        How many vectors of each set a trial takes.
+    """
+
+    sets: dict[str, Dataset]
+    out: Path
+    rounds: int
+    rows: int | None = None
+
+    def index(self, builder: str) -> Path:
+        """Where that builder's index is, the latest."""
+        return self.out / f"partition-bench-{builder}"
+
+    def remove(self) -> None:
+        """Remove the indexes."""
+        for builder in BUILDERS:
+            shutil.rmtree(self.index(builder), ignore_errors=True)
+
+    def first(self, data: Dataset, rows: int) -> Path:
+        """Write the first vectors of a set to a file."""
+        base = self.out / f"first-{rows}{data.base.suffix}"
+        write_bin(base, read_bin(data.base)[:rows])
+        return base
+
+
+def build(space: Builds, base: Path, builder: str, max_degree: int, list_size: int) -> dict[str, Any]:
+    """Build from nothing.
+
+    ``graph_s`` are seconds of the stages that make the graph, ``index_s`` those of the command but for its certificate.
+    """
+    index = space.index(builder)
+    asked = job(base, index, builder, max_degree, list_size)
+    usage = run_measured(indexmill("build", **asked), index.with_suffix(".log"))
+    run = ours.run_facts(index)
+    made = ours.manifest(index)
+    return {
+        **usage.to_dict(),
+        "stage_s": run["seconds"],
+        "graph_s": graph_seconds(run["seconds"]),
+        "index_s": usage.wall_s - run["seconds"].get("certify", 0.0),
+        "peak_memory_bytes": run["peak_memory_bytes"],
+        "mean_degree": made["graph"]["mean_degree"],
+        "edges_added": made["graph"]["edges_added"],
+    }
+
+
+def graph_seconds(stages: dict[str, float]) -> float:
+    """Return the seconds of the stages that make the graph."""
+    return sum(seconds for name, seconds in stages.items() if name not in _OTHERS)
+
+
+def memory(space: Builds, base: Path, builder: str, max_degree: int, list_size: int) -> dict[str, int]:
+    """Return what `plan` says such a build takes at most, and bytes of the vectors and of the finished graph."""
+    log = space.index(builder).with_suffix(".plan")
+    asked = job(base, space.index(builder), builder, max_degree, list_size)
+    run_measured(indexmill("plan", **asked), log)
+    text = log.read_text()
+    planned = json.loads(text[text.index("{") :])
+    vectors = read_bin(base)
+    return {
+        "planned_peak_bytes": planned["peak_memory_bytes"],
+        "planned_graph_bytes": max(
+            stage["memory_bytes"] for name, stage in planned["stages"].items() if name not in _OTHERS
+        ),
+        "vectors_bytes": vectors.nbytes,
+        "graph_bytes": 4 * max_degree * len(vectors),
+    }
+
+
+def job(base: Path, index: Path, builder: str, max_degree: int, list_size: int) -> dict[str, Any]:
+    """Return the options of ``indexmill build`` and ``plan``."""
+    saturate = (max_degree, list_size) == SHAPES[0]
+    return {
+        "input": base, "out": index, "kind": "graph", "builder": builder, "R": max_degree, "L": list_size,
+        "alpha": ALPHA, "saturate": saturate, "no_saturate": not saturate, "pq_bytes": PQ_BYTES, "order": "identity",
+        "seed": SEED, "memory": BUILD_MEMORY, "workers": THREADS, "force": True, "json": True,
+    }  # fmt: skip
+
+
+def medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the medians of times and memory, what rounds have in common, and all times of graph and index."""
+    names = ("wall_s", "cpu_s", "graph_s", "index_s", "peak_bytes", "peak_memory_bytes")
+    middle = {name: median(run[name] for run in runs) for name in names}
+    common = {name: runs[-1][name] for name in ("mean_degree", "edges_added", "stage_s")}
+    rounds = {name: [run[name] for run in runs] for name in ("graph_s", "index_s")}
+    return middle | common | {"rounds": rounds}
+
+
+def warm_up(space: Builds, data: Dataset) -> None:
+    """Build small indexes of a set: kernels are compiled once, not with every build."""
+    base = space.first(data, WARM_UP_ROWS)
+    for builder in BUILDERS:
+        build(space, base, builder, *SHAPES[0])
+    base.unlink()
+
+
+def exponent(rows: list[dict[str, Any]], name: str) -> float:
+    """Return the slope of log `name` over log n."""
+    sizes = np.log([row["n"] for row in rows])
+    return float(np.polyfit(sizes, np.log([row[name] for row in rows]), 1)[0])
+
+
+#: Vectors of a set that are inserted into a graph: random reads and arithmetic, as builders have them.
+CALIBRATION_ROWS = 50_000
+#: Those of the graph that loads the kernels.
+_FEW = 500
+
+
+def calibration(data: Dataset) -> float:
+    """Build a graph of the first `CALIBRATION_ROWS` vectors in memory; return the seconds of that."""
+    vectors = np.array(read_bin(data.base)[:CALIBRATION_ROWS])
+    _insert(vectors[:_FEW])
+    began = time.perf_counter()
+    _insert(vectors)
+    return round(time.perf_counter() - began, 3)
+
+
+def _insert(vectors: np.ndarray) -> None:
+    from indexmill.builders.vamana.build import build_vamana
+    from indexmill.builders.vamana.graph import VamanaParameters
+
+    parameters = VamanaParameters(max_degree=MAX_DEGREE, build_list_size=BUILD_LIST_SIZE, alpha=ALPHA)
+    build_vamana(vectors, 0, parameters, seed=SEED, threads=THREADS)

@@ -1,0 +1,113 @@
+"""Run by DiskANN's own environment: search its index when asked to, in a process that stays.
+
+    python -m indexmill.jobs.bench.programs.diskann_serve INDEX DATA THREADS BEAM_WIDTH
+
+A question holds ``size`` (L), ``first`` and ``last`` (queries) and ``way``:
+
+* ``batch``: one `batch_search` with all threads;
+* ``single``: a `search` for each query, one after the other, timed from outside: diskannpy has no timers.
+
+Pages are the bytes that this process fetched from storage (``read_bytes`` of /proc/self/io, which counts direct
+reads) over 4,096, because diskannpy has no counters either. They are read between two calls, outside the times.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import diskannpy
+import numpy as np
+
+from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
+from indexmill.jobs.bench.common.serving import make_row, measured, serve
+
+PAGE_BYTES = 4096
+#: Any other value than 1 and 2 switches DiskANN's node cache off.
+NO_CACHE = 0
+
+
+def main() -> None:
+    folder, data = sys.argv[1], Dataset(Path(sys.argv[2]))
+    threads, width = int(sys.argv[3]), int(sys.argv[4])
+    index: Any = None
+
+    def answer(question: dict[str, Any]) -> dict[str, Any]:
+        nonlocal index
+        if index is None:
+            index = open_index(folder, data, threads)
+        ways = {"batch": batch, "single": single}
+        return ways[question["way"]](index, data, question, threads, width)
+
+    serve(answer)
+
+
+class Index:
+    """An index whose vectors may stand in another order, with a file that tells their numbers in the input."""
+
+    def __init__(self, index: Any, tags: Any) -> None:
+        self._index, self._tags = index, tags
+
+    def batch_search(self, *args: Any, **how: Any) -> Any:
+        """Search many queries."""
+        found = self._index.batch_search(*args, **how)
+        return found._replace(identifiers=self._tags[found.identifiers])
+
+    def search(self, *args: Any, **how: Any) -> Any:
+        """Search one query."""
+        found = self._index.search(*args, **how)
+        return found._replace(identifiers=self._tags[found.identifiers])
+
+
+def open_index(folder: str, data: Dataset, threads: int) -> Any:
+    """Open an index of DiskANN, or an export, which has no file with metric and type but one with tags."""
+    index = diskannpy.StaticDiskIndex(
+        folder,
+        threads,
+        num_nodes_to_cache=0,
+        cache_mechanism=NO_CACHE,
+        distance_metric="l2",
+        vector_dtype=np.uint8,
+        dimensions=data.shape()[1],
+    )
+    tags = Path(folder) / "ann_disk.index.tags"
+    return Index(index, np.fromfile(tags, np.uint32)[2:]) if tags.exists() else index
+
+
+def batch(index: Any, data: Dataset, question: dict[str, Any], threads: int, width: int) -> dict[str, Any]:
+    first, last, size = question["first"], question["last"], question["size"]
+    queries = np.ascontiguousarray(read_bin(data.query)[first:last])
+    fetched = bytes_fetched()
+    with measured() as cost:
+        found = index.batch_search(queries, K, size, num_threads=threads, beam_width=width)
+    pages = (bytes_fetched() - fetched) / PAGE_BYTES / len(queries)
+    hits = count_both(found.identifiers.astype(np.int64), data, first, last)
+    return make_row(size, cost, 1, hits, pages_read=pages)
+
+
+def single(index: Any, data: Dataset, question: dict[str, Any], threads: int, width: int) -> dict[str, Any]:
+    first, last, size = question["first"], question["last"], question["size"]
+    queries = np.ascontiguousarray(read_bin(data.query)[first:last])
+    calls, pages, results = [], [], []
+    with measured() as cost:
+        for query in queries:
+            fetched, began = bytes_fetched(), time.perf_counter()
+            found = index.search(query, K, size, beam_width=width)
+            calls.append(1e6 * (time.perf_counter() - began))
+            pages.append((bytes_fetched() - fetched) / PAGE_BYTES)
+            results.append(found.identifiers.astype(np.int64))
+    hits = count_both(np.stack(results), data, first, last)
+    return make_row(size, cost, 1, {**hits, "pages_read": np.array(pages), "call_us": np.array(calls)})
+
+
+def bytes_fetched() -> int:
+    for line in Path("/proc/self/io").read_text().splitlines():
+        name, value = line.split(": ")
+        if name == "read_bytes":
+            return int(value)
+    raise RuntimeError("/proc/self/io: no line read_bytes")
+
+
+main()

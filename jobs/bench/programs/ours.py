@@ -1,0 +1,189 @@
+"""Our side: builds through the ``indexmill`` command, as a user would run them, and searches through Python."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from indexmill.jobs.bench.common.curves import Half, Row, Search
+from indexmill.jobs.bench.common.parameters import (
+    ALPHA,
+    BUILD_LIST_SIZE,
+    BUILD_MEMORY,
+    MAX_DEGREE,
+    PQ_BYTES,
+    SEED,
+    THREADS,
+)
+from indexmill.jobs.bench.common.process import Usage, indexmill, module, run_measured
+from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.programs.workspace import Workspace
+
+#: It fails where the kernel has no io_uring, instead of measuring something else.
+ENGINE = "io_uring"
+#: The builder's own number of centroid entries.
+ENTRIES = 1024
+#: The policies and entries that can be compared; `auto` stands for `navigation` in indexes that have such a graph.
+POLICIES = ("beam", "page", "completion", "pipeline")
+SEARCH_ENTRIES = ("medoid", "centroids", "navigation")
+#: DiskANN's reads in flight a query, and ours where the two searches are the same.
+DISKANN_WIDTH = 4
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Keyword arguments of `Index.search`; the defaults are the reader's, with as many threads as DiskANN."""
+
+    policy: str = "pipeline"
+    entry: str = "navigation"
+    beam_width: int = 8
+    threads: int = THREADS
+    inflight: int = 8
+    deterministic: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for `Index.search` and for the record."""
+        return asdict(self)
+
+
+def lockstep(policy: str, entry: str, **others: Any) -> Setting:
+    """Return a setting of a policy that reads hop by hop, with DiskANN's width; `pipeline` keeps its own."""
+    width = {} if policy == "pipeline" else {"beam_width": DISKANN_WIDTH}
+    return Setting(policy, entry, **{**width, **others})
+
+
+class Ours:
+    """A process that searches our indexes (`ours_serve`).
+
+    Parameters
+    ----------
+    space : Workspace
+    native : Path, optional
+        Compiled module of the reader to use in place of the installed one.
+    """
+
+    def __init__(self, space: Workspace, native: Path | None = None) -> None:
+        self.space = space
+        command = module(sys.executable, "programs.ours_serve", space.data.folder)
+        self.session = Session(
+            command if native is None else [*command, str(native)], space.out / "ours-search.log"
+        )
+
+    def __enter__(self) -> Ours:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()
+
+    def question(
+        self,
+        index: str,
+        setting: Setting,
+        size: int,
+        half: Half,
+        engine: str = ENGINE,
+        way: str = "batch",
+        times: int = 1,
+    ) -> dict[str, Any]:
+        """Return what to ask the process for one search of one half of the queries."""
+        first, last = self.space.halves[half]
+        path = self.space.require(self.space.index(index))
+        return {
+            "index": str(path), "engine": engine, "setting": setting.to_dict(), "size": size, "first": first,
+            "last": last, "way": way, "times": times,
+        }  # fmt: skip
+
+    def ask(self, index: str, setting: Setting, size: int, half: Half, **others: Any) -> Row:
+        """Search one half of the queries with one list size."""
+        row: Row = self.session.ask(**self.question(index, setting, size, half, **others))
+        return row
+
+    def search(self, index: str, setting: Setting, **others: Any) -> Search:
+        """Return the search of an index with a setting; `others` as for `question`."""
+        return lambda size, half: self.ask(index, setting, size, half, **others)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one index of a workspace may have that others have not.
+
+    Attributes
+    ----------
+    order : str
+        A page order of `indexmill build --order`.
+    entries, max_degree, pq_bytes : int
+    """
+
+    order: str
+    entries: int = ENTRIES
+    max_degree: int = MAX_DEGREE
+    pq_bytes: int = PQ_BYTES
+
+    @property
+    def name(self) -> str:
+        """Name of the index: ``star``, ``star-64`` (64 entries), ``star-R48``."""
+        name = self.order if self.entries == ENTRIES else f"{self.order}-{self.entries}"
+        return name if self.max_degree == MAX_DEGREE else f"{name}-R{self.max_degree}"
+
+
+def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path, **options: object) -> Usage:
+    """Build an index of `base`; stages that `work` holds are not repeated."""
+    command = indexmill(
+        "build", input=base, out=out, kind="graph", builder="vamana", R=shape.max_degree, L=BUILD_LIST_SIZE,
+        alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order, node_dtype="same", metric="l2", entries=shape.entries,
+        seed=SEED, memory=BUILD_MEMORY, workers=THREADS, executor="local", work=work, force=True, json=True, **options,
+    )  # fmt: skip
+    return run_measured(command, space.out / f"{out.name}-build.log")
+
+
+def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path) -> Usage:
+    """Build with an empty `work`: every stage runs."""
+    shutil.rmtree(work, ignore_errors=True)
+    return build(space, base, out, Shape(order), work)
+
+
+def ensure(space: Workspace, order: str, entries: int = ENTRIES) -> str:
+    """Build the index of an order and a number of entries unless it is there; return its name."""
+    return ensure_shape(space, Shape(order, entries))
+
+
+def ensure_shape(space: Workspace, shape: Shape) -> str:
+    """Build an index unless it is there; return its name."""
+    path = space.index(shape.name)
+    if not _is_built(path, space, shape):
+        print(f"  building {path.name}", file=sys.stderr, flush=True)
+        build(space, space.data.base, path, shape, space.out / "work")
+    return shape.name
+
+
+def _is_built(path: Path, space: Workspace, shape: Shape) -> bool:
+    """Whether there is an index of these vectors and this shape."""
+    if not (path / "manifest.json").exists():
+        return False
+    made = manifest(path)
+    same = all(
+        made["parameters"][name] == getattr(shape, name) for name in ("entries", "max_degree", "pq_bytes")
+    )
+    return same and bool(made["input"]["n_vectors"] == space.data.shape()[0])
+
+
+def manifest(index: Path) -> dict[str, Any]:
+    """Read an index's manifest."""
+    found: dict[str, Any] = json.loads((index / "manifest.json").read_text())
+    return found
+
+
+def run_facts(index: Path) -> dict[str, Any]:
+    """Read what building an index cost from its run.json."""
+    found: dict[str, Any] = json.loads((index / "run.json").read_text())
+    return found
+
+
+def stage_seconds(index: Path) -> dict[str, float]:
+    """Read the seconds of each stage from an index's run.json."""
+    found: dict[str, float] = run_facts(index)["seconds"]
+    return found

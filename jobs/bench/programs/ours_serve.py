@@ -1,0 +1,99 @@
+"""Search our indexes when asked to, in a process that stays.
+
+    python -m indexmill.jobs.bench.programs.ours_serve DATA [NATIVE.so]
+
+A question holds ``index`` (path), ``engine``, ``setting`` (keyword arguments of `Index.search`), ``size`` (L),
+``first`` and ``last`` (queries), ``times`` (how often they are searched, in one call) and ``way``:
+
+* ``batch``: all queries in one call;
+* ``single``: a call for each query, timed from outside, as a caller in Python sees it.
+
+NATIVE.so stands in for the reader's installed module: the same code with the names of its functions, to profile.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
+from indexmill.jobs.bench.common.serving import make_row, measured, serve
+
+#: Counters that are kept of each query, with their names in rows; of the others the means are.
+_EACH = {"pages_read": "pages_read", "hops": "hops", "latency_us": "latency_us"}
+_MEANS = (
+    "bytes_read", "bytes_used", "distances", "code_distances", "expansions", "page_heap_hits", "io_wait_us",
+)  # fmt: skip
+
+
+def main() -> None:
+    data = Dataset(Path(sys.argv[1]))
+    if len(sys.argv) > 2:
+        use_native(sys.argv[2])
+    from indexmill.reader.index import Index
+
+    opened: dict[tuple[str, str], Index] = {}
+
+    def answer(question: dict[str, Any]) -> dict[str, Any]:
+        place = (question["index"], question["engine"])
+        if place not in opened:
+            opened[place] = Index(*place)
+        return search(opened[place], data, question)
+
+    serve(answer)
+
+
+def use_native(path: str) -> None:
+    """Load the reader's compiled module from `path`."""
+    name = "indexmill.reader._native"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    import indexmill.reader
+
+    indexmill.reader._native = module  # so that `from reader import _native` finds it
+
+
+def search(index: Any, data: Dataset, question: dict[str, Any]) -> dict[str, Any]:
+    first, last, times = question["first"], question["last"], question["times"]
+    queries = np.ascontiguousarray(read_bin(data.query)[first:last])
+    options = {"L": question["size"], **question["setting"]}
+    if question["way"] == "single":
+        return _search_single(index, data, queries, options, question)
+    asked = np.tile(queries, (times, 1))
+    with measured() as cost:
+        found = index.search(asked, K, **options)
+    once = slice(0, last - first)
+    each = {new: found.counters[name][once] for name, new in _EACH.items()}
+    means = {name: float(np.mean(found.counters[name])) for name in _MEANS}
+    hits = count_both(found.vector_ids[once], data, first, last)
+    return make_row(question["size"], cost, times, {**hits, **each}, **means)
+
+
+def _search_single(
+    index: Any, data: Dataset, queries: Any, options: dict[str, Any], question: dict[str, Any]
+) -> dict[str, Any]:
+    calls, results = [], []
+    with measured() as cost:
+        for query in queries:
+            began = time.perf_counter()
+            results.append(index.search(query, K, **options))
+            calls.append(1e6 * (time.perf_counter() - began))
+    each: dict[str, Any] = {
+        new: np.concatenate([one.counters[name] for one in results]) for name, new in _EACH.items()
+    }
+    found = np.concatenate([one.vector_ids for one in results])
+    hits = count_both(found, data, question["first"], question["last"])
+    return make_row(question["size"], cost, 1, {**hits, **each, "call_us": np.array(calls)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Run by the environment of another program: build one graph in memory, save it, and tell what that took.
+
+    python -m indexmill.jobs.bench.programs.peers_build PROGRAM BASE OUT R L THREADS
+
+``OUT/call.json`` has seconds: ``read_s`` until the vectors are in memory, ``build_s`` of the call that builds,
+``save_s`` until the files are on the disk. DiskANN reads and saves in its call.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexmill.jobs.bench.common.dataset import read_bin, sync_files
+from indexmill.jobs.bench.common.parameters import ALPHA, SEED
+
+Lap = Callable[[str], None]
+
+
+def diskann(base: Path, out: Path, degree: int, list_size: int, threads: int, lap: Lap) -> None:
+    """Build with `diskannpy.build_memory_index`."""
+    import diskannpy
+
+    lap("read_s")
+    diskannpy.build_memory_index(
+        data=str(base),
+        distance_metric="l2",
+        index_directory=str(out),
+        complexity=list_size,
+        graph_degree=degree,
+        num_threads=threads,
+        alpha=ALPHA,
+        use_pq_build=False,
+        num_pq_bytes=0,
+        use_opq=False,
+        vector_dtype=read_bin(base).dtype.type,
+        index_prefix="ann",
+    )
+    lap("build_s")
+
+
+def svs(base: Path, out: Path, degree: int, list_size: int, threads: int, lap: Lap) -> None:
+    """Build with `svs.Vamana.build`; what is not named here has its own defaults."""
+    import svs
+
+    rows = np.array(read_bin(base))
+    lap("read_s")
+    parameters = svs.VamanaBuildParameters(alpha=ALPHA, graph_max_degree=degree, window_size=list_size)
+    index = svs.Vamana.build(parameters, rows, svs.DistanceType.L2, num_threads=threads)
+    lap("build_s")
+    index.save(*(str(out / part) for part in ("config", "graph", "data")))
+
+
+def hnswlib(base: Path, out: Path, degree: int, list_size: int, threads: int, lap: Lap) -> None:
+    """Build with `hnswlib.Index`, which takes float32 alone; its lowest level has 2 M neighbours."""
+    import hnswlib
+
+    rows = np.array(read_bin(base), np.float32)
+    lap("read_s")
+    index = hnswlib.Index("l2", rows.shape[1])
+    index.init_index(len(rows), ef_construction=list_size, M=degree // 2, random_seed=SEED)
+    index.add_items(rows, num_threads=threads)
+    lap("build_s")
+    index.save_index(str(out / "hnsw.bin"))
+
+
+PROGRAMS: dict[str, Any] = {"diskann": diskann, "svs": svs, "hnswlib": hnswlib}
+
+
+def main() -> None:
+    program, base, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    degree, list_size, threads = (int(value) for value in sys.argv[4:])
+    out.mkdir(parents=True)
+    took: dict[str, float] = {}
+    last = time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        took[name], last = round(now - last, 3), now
+
+    PROGRAMS[program](base, out, degree, list_size, threads, lap)
+    sync_files(out)
+    lap("save_s")
+    (out / "call.json").write_text(json.dumps(took))
+
+
+if __name__ == "__main__":
+    main()

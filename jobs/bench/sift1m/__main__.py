@@ -1,0 +1,85 @@
+"""Measure indexmill against DiskANN on the set ``sift1m``.
+
+    python -m indexmill.jobs.bench.sift1m --sift1m DIR --out DIR [--parts build,qps] [--keep] [--rows N]
+
+Indexes that are in OUT are used, and those that a part misses are built; only the part ``build``, which measures that,
+always builds anew.
+"""
+
+from __future__ import annotations
+
+from indexmill.jobs.bench.common import disk
+from indexmill.jobs.bench.common.benchmark import PAGE, Benchmark, Page, Target
+from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, THREADS
+from indexmill.jobs.bench.programs.diskann import PACKAGES
+from indexmill.jobs.bench.programs.workspace import Workspace, workspace
+from indexmill.jobs.bench.sift1m import (
+    ablation,
+    bandwidth,
+    builds,
+    completion,
+    cpu,
+    device_limit,
+    latency,
+    memory,
+    page_reads,
+    plots,
+    qps,
+)
+
+TARGETS = (
+    Target("queries a second at 0.95, indexmill / DiskANN", "qps.ratio['0.95']", ">=", 2.5, "x"),
+    Target("queries a second at 0.98, indexmill / DiskANN", "qps.ratio['0.98']", ">=", 2.5, "x"),
+    Target("page reads at 0.95, indexmill / DiskANN", "reads.to_diskann['0.95']", "<=", 0.5, "x"),
+    *(
+        Target(
+            f"{name} latency at {at}, one query at a time, indexmill / DiskANN",
+            f"latency.ratio['{at}'].{statistic}", "<=", 0.5, "x",
+        )
+        for at in ("0.90", "0.95", "0.98") for statistic, name in (("mean", "mean"), ("p99", "P99"))
+    ),
+    Target("CPU time a query at 0.95", "cpu.cpu_us.indexmill['0.95']", "<=", 350, "us"),
+    Target("reads a second at the device's limit, search / fio", "device.share", ">=", 0.9, "x"),
+    Target("memory of a C program, peak / (codes + entries + 64 MiB)", "memory.to_allowed", "<=", 1, "x"),
+    Target("page reads at 0.95, page search, star / identity", "reads.star_to_identity['0.95']", "<=", 0.68, "x"),
+    Target("build time, indexmill / DiskANN", "build.wall_ratio", "<=", 0.8, "x"),
+    Target("build memory, peak", "build.indexmill.peak_bytes / GIB", "<=", 4, "GiB"),
+    Target("star packing + FFD, stage `order`", "build.indexmill.stage_s.order", "<=", 20, "s"),
+    Target(
+        "distances at 0.95, same search on both graphs, indexmill / DiskANN", "quality.distances_ratio", "<=", 1.03, "x"
+    ),
+    Target("page compactness, float32", "compactness.layout.page_compactness", ">", 0.5),
+    Target("`import indexmill`", "startup.import_s", "<", 0.5, "s"),
+    Target("`indexmill --help`", "startup.help_s", "<", 0.5, "s"),
+)  # fmt: skip
+
+
+BENCHMARK = Benchmark[Workspace](
+    "sift1m",
+    {
+        "disk": lambda space: disk.measure(space.out),
+        "startup": builds.startup,
+        "build": builds.measure,
+        "quality": builds.quality,
+        "reads": page_reads.measure,
+        "qps": qps.measure,
+        "latency": latency.measure,
+        "cpu": cpu.measure,
+        "ablation": ablation.measure,
+        "bandwidth": bandwidth.measure,
+        "completion": completion.measure,
+        "alike": completion.alike,
+        "device": device_limit.measure,
+        "memory": memory.measure,
+        "compactness": builds.compactness,
+    },
+    TARGETS,
+    space=workspace,
+    parameters={"threads": THREADS, "memory": BUILD_MEMORY},
+    peers=PACKAGES,
+    pages=(Page("tables", PAGE, "record"), Page("readme", "README.md", "record")),
+    draw=plots.write_all,
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

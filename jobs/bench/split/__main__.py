@@ -1,0 +1,147 @@
+"""Divide joins among a host and the drives it holds: by workers slowed to given rates, and in simulation.
+
+No drive computes here. Part *emulated* is a real join of real batches whose loads and searches wait until a drive of
+the paper, scaled down, would be through; part *simulated* is a discrete-event simulation of the paper's platform, in
+which nothing is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from indexmill.formats.ivf.index import IvfFiles
+from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
+from indexmill.jobs.bench.common.dataset import K, read_bin
+from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.split import paper as split_paper
+from indexmill.pipeline.join.join import run_join
+from indexmill.pipeline.join.options import JoinOptions
+from indexmill.pipeline.join.plan import plan_join
+from indexmill.pipeline.join.platform import Worker
+from indexmill.pipeline.join.simulate import spread
+
+LISTS, NPROBE, BATCHES, DRIVES, ROUNDS = 64, 4, 200, 8, 3
+#: Seconds that the host alone is slowed to.
+HOST_SECONDS = 17.0
+#: Vectors of the part that is emulated.
+ROWS = 1_000_000
+
+
+def emulated(space: Run) -> dict[str, Any]:
+    """Run the join of a host, of drives, and of both, slowed to the paper's rates over a scale, in turns."""
+    index = _index(space)
+    queries = np.array(read_bin(space.sets["sift1m"].query))
+    crews = _crews(index, queries)
+    runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in crews}
+    for _ in range(ROUNDS):
+        for kind, crew in crews.items():
+            runs[kind].append(_run(space, index, queries, crew))
+    seconds = {kind: median(one["seconds"] for one in found) for kind, found in runs.items()}
+    return {
+        "queries": len(queries),
+        "batches": BATCHES,
+        "drives": DRIVES,
+        "seconds": seconds,
+        "hybrid_to_host": seconds["host"] / seconds["hybrid"],
+        "hybrid_to_drives": seconds["drives"] / seconds["hybrid"],
+        "spread": max(one["spread"] for one in runs["hybrid"]),
+        "off": max(one["off"] for one in runs["hybrid"]),
+        "runs": runs,
+    }
+
+
+def _index(space: Run) -> Path:
+    index = space.out / "split.ivf"
+    base = space.out / "split.npy"
+    batch = (space.rows or ROWS) // BATCHES
+    if not (index / "manifest.json").exists() or IvfFiles(index).batch_sizes() != [batch] * BATCHES:
+        np.save(base, read_bin(space.sets["sift1m"].base)[: batch * BATCHES])
+        command = indexmill(
+            "build",
+            kind="ivf",
+            input=base,
+            lists=LISTS,
+            out=index,
+            batch_vectors=batch,
+            force=True,
+            json=True,
+        )
+        run_measured(command, index.with_suffix(".log"))
+        base.unlink()
+    return index
+
+
+def _crews(index: Path, queries: Any) -> dict[str, list[Worker]]:
+    """Return the paper's workers with rates such that its host takes `HOST_SECONDS` for these batches and queries."""
+    rates = split_paper.fit_rates()
+    probe = [Worker("unit", 1.0, 1.0, overlap=False)]
+    (share,) = plan_join(queries, index, JoinOptions(K, NPROBE, platform=probe)).shares
+    n_bytes = sum(entry.bytes for entry in IvfFiles(index).batches) / 1e6
+    compares = share.seconds - n_bytes  # of which the unit worker does a million a second
+    paper = split_paper.costs(1e9, 1, 1)
+    host, drive = (split_paper.crew(rates, DRIVES, kind)[0] for kind in ("host", "drives"))
+    whole = host.load_seconds(paper.n_bytes[0]) + host.search_seconds(paper.compares[0])
+
+    def slowed(worker: Worker, name: str) -> Worker:
+        scale = HOST_SECONDS / whole
+        load = n_bytes / (scale * worker.load_seconds(paper.n_bytes[0]))
+        compare = compares / (scale * worker.search_seconds(paper.compares[0]))
+        return replace(worker, name=name, load_mb_s=load, compare_m_s=compare, throttle=True)
+
+    drives = [slowed(drive, f"drive-{i}") for i in range(DRIVES)]
+    return {"host": [slowed(host, "host")], "drives": drives, "hybrid": [slowed(host, "host"), *drives]}
+
+
+def _run(space: Run, index: Path, queries: Any, crew: list[Worker]) -> dict[str, Any]:
+    report = run_join(queries, index, space.out / "split.parquet", JoinOptions(K, NPROBE, platform=crew))
+    assert report.workers is not None
+    seconds = [one.seconds for one in report.workers]
+    planned = [one.predicted_seconds for one in report.workers]
+    return {
+        "seconds": max(seconds),
+        "spread": spread(seconds),
+        "off": max(abs(took - said) / said for took, said in zip(seconds, planned, strict=True)),
+        "worker_seconds": seconds,
+        "planned_seconds": planned,
+        "planned_batches": [one.planned for one in report.workers],
+        "batches": [len(one.batches) for one in report.workers],
+    }
+
+
+def simulated(space: Run) -> dict[str, Any]:
+    """Simulate the paper's platform at its size."""
+    rates = split_paper.fit_rates()
+    return {
+        "host_compare_m_s": rates.host,
+        "drive_compare_m_s": rates.drive,
+        "virtual_memory": split_paper.virtual_memory(rates, 5e7, 0.25),
+        "scaling": split_paper.scaling(rates, 5e7),
+        "hybrids": split_paper.hybrids(rates),
+        "energy": split_paper.energy(rates),
+    }
+
+
+BENCHMARK = Benchmark[Run](
+    "split",
+    {"emulated": emulated, "simulated": simulated},
+    (
+        Target(
+            "queries a second, host and 8 emulated drives over the host",
+            "emulated.hybrid_to_host",
+            ">=",
+            1.6,
+            "x",
+        ),
+        Target("first worker done before the last one, share of the time", "emulated.spread", "<=", 0.10),
+        Target("worker's time off its plan by at most, share of it", "emulated.off", "<=", 0.10),
+    ),
+    parameters={"lists": LISTS, "nprobe": NPROBE, "batches": BATCHES, "k": K},
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

@@ -1,0 +1,101 @@
+//! The contract of every engine.
+//!
+//! An engine belongs to one search thread, owns the buffers that are read into and has one buffer for each read that
+//! may be in flight. A completed read has all of its bytes: short reads are continued, and interrupted ones repeated.
+//! Anything else is an error that names file and page. Dropping an engine waits for the reads in flight. After an error
+//! an engine can only be dropped.
+
+use crate::error::Result;
+
+/// Reads whole blocks into numbered buffers; see the module's contract.
+pub(crate) trait Engine: Send {
+    /// Number of buffers.
+    fn slots(&self) -> usize;
+
+    /// Bytes of a buffer.
+    fn slot_bytes(&self) -> usize;
+
+    /// Asks for the block of `bytes` bytes that starts at `unit` into the front of buffer `slot`, which is at least as
+    /// long and must not be in flight. It may start at the next [`Engine::flush`] only.
+    fn queue_part(&mut self, slot: usize, unit: u64, bytes: usize) -> Result<()>;
+
+    /// Asks for a block that fills the buffer.
+    fn queue(&mut self, slot: usize, unit: u64) -> Result<()> {
+        self.queue_part(slot, unit, self.slot_bytes())
+    }
+
+    /// Starts everything that was queued.
+    fn flush(&mut self) -> Result<()>;
+
+    /// Starts everything that was queued and appends the slots of all finished reads to `done`; blocks until there
+    /// is one unless nothing is in flight.
+    fn reap(&mut self, done: &mut Vec<usize>) -> Result<()>;
+
+    /// Starts everything that was queued and appends the slots of finished reads to `done`; makes no system call where
+    /// there is nothing to do, and never blocks for a device, unless the engine is synchronous.
+    fn poll(&mut self, done: &mut Vec<usize>) -> Result<()>;
+
+    /// Whether an idle thread learns of a finished read sooner by polling than by being woken up.
+    fn rewards_polling(&self) -> bool {
+        false
+    }
+
+    /// Content of a buffer that is not in flight.
+    fn buffer(&self, slot: usize) -> &[u8];
+}
+
+/// Appends the slots of successful reads to `done`; returns the first error after taking all.
+pub fn take_all(
+    finished: impl Iterator<Item = (usize, Result<()>)>,
+    flights: &mut Flights,
+    done: &mut Vec<usize>,
+) -> Result<()> {
+    let mut first = Ok(());
+    for (slot, result) in finished {
+        flights.finish(slot);
+        match result {
+            Ok(()) => done.push(slot),
+            Err(e) => first = first.and(Err(e)),
+        }
+    }
+    first
+}
+
+/// The buffers with a read in flight: the device writes into them, so nothing else may touch them.
+///
+/// Asking for a buffer in a wrong state is a bug of the caller, and panics.
+pub struct Flights {
+    flying: Vec<bool>,
+    count: usize,
+}
+
+impl Flights {
+    /// `slots` buffers, all idle.
+    pub fn new(slots: usize) -> Self {
+        Flights { flying: vec![false; slots], count: 0 }
+    }
+
+    /// Reads in flight.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// A read into the buffer begins.
+    pub fn start(&mut self, slot: usize) {
+        self.check_idle(slot);
+        self.flying[slot] = true;
+        self.count += 1;
+    }
+
+    /// The read into the buffer ended.
+    pub fn finish(&mut self, slot: usize) {
+        assert!(self.flying[slot], "buffer {slot} is not in flight");
+        self.flying[slot] = false;
+        self.count -= 1;
+    }
+
+    /// Panics if a read into the buffer is in flight.
+    pub fn check_idle(&self, slot: usize) {
+        assert!(!self.flying[slot], "buffer {slot} is in flight");
+    }
+}

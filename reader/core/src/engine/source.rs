@@ -1,0 +1,115 @@
+//! What a search reads from: memory, or files through engines.
+
+use std::sync::Arc;
+
+use super::choice::EngineChoice;
+use super::contract::Engine;
+use super::file::DataFile;
+use crate::error::Result;
+
+/// Name of the engine that is none, for what is in memory.
+pub const MEMORY: &str = "memory";
+
+/// The files of an index, and how they are read.
+pub struct Storage {
+    /// How blocks are read.
+    pub engine: EngineChoice,
+    /// What is read.
+    pub file: Arc<DataFile>,
+}
+
+/// Where an index that may be in memory has what its searches read.
+pub enum Source<T> {
+    /// In memory, checked.
+    Memory(T),
+    /// In files.
+    Storage(Storage),
+}
+
+impl Storage {
+    /// An engine with `slots` buffers of `slot_bytes` each, for the calling thread.
+    pub fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
+        self.engine.start(&self.file, slots, slot_bytes)
+    }
+
+    /// Why reading is not as fast as it could be, if so; a search may add reasons.
+    pub fn note(&self) -> Option<String> {
+        let notes: Vec<String> = self.engine.notes().chain(self.file.buffered_because.clone()).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
+    }
+}
+
+impl<T> Source<T> {
+    /// `engine` with its files; what `load` returns where there is no engine.
+    pub fn new(storage: Option<Storage>, load: impl FnOnce() -> Result<T>) -> Result<Self> {
+        Ok(match storage {
+            Some(storage) => Source::Storage(storage),
+            None => Source::Memory(load()?),
+        })
+    }
+
+    /// Name of the engine, [`MEMORY`] for none.
+    pub fn engine_name(&self) -> &'static str {
+        match self {
+            Source::Memory(_) => MEMORY,
+            Source::Storage(storage) => storage.engine.name(),
+        }
+    }
+
+    /// See [`Storage::note`]; memory needs no note.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Source::Memory(_) => None,
+            Source::Storage(storage) => storage.note(),
+        }
+    }
+
+    /// What is in memory.
+    pub fn held(&self) -> Option<&T> {
+        match self {
+            Source::Memory(held) => Some(held),
+            Source::Storage(_) => None,
+        }
+    }
+
+    /// An engine for the calling thread, as [`Storage::start`].
+    pub fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
+        match self {
+            Source::Memory(_) => Ok(Box::new(NoEngine)),
+            Source::Storage(storage) => storage.start(slots, slot_bytes),
+        }
+    }
+}
+
+/// Fits every search of what is in memory, and reads nothing.
+struct NoEngine;
+
+impl Engine for NoEngine {
+    fn slots(&self) -> usize {
+        usize::MAX
+    }
+
+    fn slot_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    fn queue_part(&mut self, _: usize, unit: u64, _: usize) -> Result<()> {
+        unreachable!("a read from unit {unit} of what is in memory")
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, _: &mut Vec<usize>) -> Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, _: &mut Vec<usize>) -> Result<()> {
+        Ok(())
+    }
+
+    fn buffer(&self, slot: usize) -> &[u8] {
+        unreachable!("buffer {slot} of no engine")
+    }
+}

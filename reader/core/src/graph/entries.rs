@@ -1,0 +1,88 @@
+//! entries.imx: the vertices a search may start from (docs/formats/entries.md, DiskANN++ section III).
+
+use std::path::Path;
+
+use crate::bytes::{f32s, u32s};
+use crate::distance::kernels;
+use crate::error::{Error, Result};
+use crate::memory::reserve;
+use crate::pagefile::PageFile;
+
+/// Entry vertices in memory: `4 * n_entries * (dim + 1)` bytes.
+#[derive(Debug, Clone)]
+pub struct Entries {
+    /// First bytes of the build id.
+    pub build_id: [u8; 16],
+    dim: usize,
+    /// Slot nearest to the mean of all vectors.
+    pub medoid: u32,
+    centroids: Vec<f32>,
+    vertices: Vec<u32>,
+}
+
+impl Entries {
+    /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
+    pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
+        let file = PageFile::open(path, b"ENTR")?;
+        file.field_in("n_vertices", n..=n)?;
+        file.field_in("dim", dim..=dim)?;
+        let medoid = file.field_in("medoid", 0..=n - 1)?;
+        let c = file.field_in("n_entries", 1..=u64::from(u32::MAX))?;
+        let checksums = file.load_checksums()?;
+        let bytes = c.checked_mul(dim).and_then(|x| x.checked_mul(4)).unwrap_or(u64::MAX);
+        let raw = file.read_section(&file.section("centroids", Some(bytes))?, &checksums)?;
+        let mut centroids: Vec<f32> = reserve(path, raw.len() / 4)?;
+        centroids.extend(f32s(&raw));
+        if let Some(at) = centroids.iter().position(|x| !x.is_finite()) {
+            return Err(Error::corrupt(path, format!("centroid {}", at as u64 / dim), "finite numbers", centroids[at]));
+        }
+        let raw = file.read_section(&file.section("vertices", Some(4 * c))?, &checksums)?;
+        let vertices: Vec<u32> = u32s(&raw).collect();
+        if let Some(at) = vertices.iter().position(|&s| u64::from(s) >= n) {
+            return Err(Error::corrupt(path, format!("vertex {at}"), format!("a slot below {n}"), vertices[at]));
+        }
+        let build_id = file.header.build_id;
+        Ok(Entries { build_id, dim: dim as usize, medoid: medoid as u32, centroids, vertices })
+    }
+
+    /// The same vertices after slot s became `slots[s]`.
+    pub(crate) fn remapped(&self, slots: &[u32]) -> Self {
+        let new = |slot: u32| slots[slot as usize];
+        let vertices = self.vertices.iter().map(|&slot| new(slot)).collect();
+        Entries { medoid: new(self.medoid), vertices, ..self.clone() }
+    }
+
+    /// Number of centroids, at least 1.
+    pub fn len(&self) -> usize {
+        self.vertices.len()
+    }
+
+    /// The vertices a search may start from: the medoid, then those of the centroids.
+    pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        std::iter::once(self.medoid).chain(self.vertices.iter().copied())
+    }
+
+    /// Never true; there is at least one centroid.
+    pub fn is_empty(&self) -> bool {
+        self.vertices.is_empty()
+    }
+
+    /// Memory it takes: `4 * n_entries * (dim + 1)` bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        (size_of_val(&*self.centroids) + size_of_val(&*self.vertices)) as u64
+    }
+
+    /// Slot of the centroid nearest to the query (ties: the smaller index). Takes `n_entries` distances.
+    pub fn nearest(&self, query: &[f32]) -> u32 {
+        debug_assert_eq!(query.len(), self.dim);
+        let mut best = (f32::INFINITY, self.medoid);
+        for (centroid, &slot) in self.centroids.chunks_exact(self.dim).zip(&self.vertices) {
+            // SAFETY: both hold `dim` floats.
+            let distance = unsafe { (kernels().l2_f32)(query.as_ptr(), centroid.as_ptr(), self.dim) };
+            if distance < best.0 {
+                best = (distance, slot);
+            }
+        }
+        best.1
+    }
+}

@@ -1,0 +1,209 @@
+//! graph.imx: node blocks in slot order (docs/formats/graph.md).
+
+use std::path::{Path, PathBuf};
+
+use crate::bytes::{f32s, u32_at};
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::metric::Metric;
+use crate::pagefile::{PAGE_BYTES, PageFile, check_page};
+use crate::stored::{Dtype, Stored, read_space};
+
+/// Where nodes are and how they are laid out.
+///
+/// A *block* is the unit of reading: one page of `nodes_per_block` nodes, or the `pages_per_node` pages of one node.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// n.
+    pub n_vertices: u32,
+    /// Dimensions of the stored vector.
+    pub dim: usize,
+    /// Component type.
+    pub dtype: Dtype,
+    /// R.
+    pub max_degree: usize,
+    /// Bytes of the vector, padded to a multiple of 4.
+    pub vector_bytes: usize,
+    /// Bytes of a node.
+    pub node_bytes: usize,
+    /// Nodes of a block, at least 1.
+    pub nodes_per_block: u32,
+    /// Pages of a block, at least 1.
+    pub pages_per_block: u32,
+    /// Page of the file where block 0 starts.
+    pub first_page: u64,
+}
+
+/// One node of a checked block.
+pub struct Node<'a> {
+    /// Its vector, `vector_bytes` long.
+    pub vector: &'a [u8],
+    /// Its neighbour list, little-endian slots, all below n.
+    pub neighbours: &'a [u8],
+}
+
+impl Layout {
+    /// Block that holds `slot`.
+    pub fn block_of(&self, slot: u32) -> u32 {
+        slot / self.nodes_per_block
+    }
+
+    /// First slot of `block` and the number of its nodes (fewer on the last page).
+    pub fn slots_of(&self, block: u32) -> (u32, u32) {
+        let first = block * self.nodes_per_block;
+        (first, self.nodes_per_block.min(self.n_vertices - first))
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> usize {
+        self.pages_per_block as usize * PAGE_BYTES
+    }
+
+    /// Page of the file where `block` starts.
+    pub fn page_of(&self, block: u32) -> u64 {
+        self.first_page + block as u64 * self.pages_per_block as u64
+    }
+
+    /// Block that starts at `page` of the file.
+    pub fn block_at(&self, page: u64) -> u32 {
+        ((page - self.first_page) / u64::from(self.pages_per_block)) as u32
+    }
+
+    /// Number of blocks.
+    pub fn n_blocks(&self) -> u32 {
+        self.n_vertices.div_ceil(self.nodes_per_block)
+    }
+
+    /// Vector of `slot` inside its block.
+    pub fn vector<'a>(&self, block: &'a [u8], slot: u32) -> &'a [u8] {
+        let start = (slot % self.nodes_per_block) as usize * self.node_bytes;
+        &block[start..start + self.vector_bytes]
+    }
+
+    /// Node of `slot` inside its block, with its degree and neighbours checked.
+    pub fn node<'a>(&self, path: &Path, block: &'a [u8], slot: u32) -> Result<Node<'a>> {
+        let start = (slot % self.nodes_per_block) as usize * self.node_bytes;
+        let (vector, rest) = block[start..start + self.node_bytes].split_at(self.vector_bytes);
+        let degree = u32_at(rest, 0) as usize;
+        let place = || format!("page {}: slot {slot}", self.page_of(self.block_of(slot)));
+        if degree > self.max_degree {
+            return Err(Error::corrupt(path, place(), format!("a degree of at most {}", self.max_degree), degree));
+        }
+        let neighbours = &rest[4..4 + 4 * degree];
+        if let Some(bad) = crate::bytes::u32s(neighbours).find(|&s| s >= self.n_vertices) {
+            let expected = format!("neighbours below {}", self.n_vertices);
+            return Err(Error::corrupt(path, place(), expected, bad));
+        }
+        Ok(Node { vector, neighbours })
+    }
+}
+
+/// An opened graph.imx: header, checksums and scale in memory (4 bytes a page, 8 bytes a dimension), no nodes.
+#[derive(Debug, Clone)]
+pub struct Graph {
+    /// Where it is.
+    pub path: PathBuf,
+    /// First bytes of the build id.
+    pub build_id: [u8; 16],
+    /// Identity of the file.
+    pub(crate) file_id: FileId,
+    /// Where nodes are.
+    pub layout: Layout,
+    /// What "near" means.
+    pub metric: Metric,
+    /// Largest norm of an input vector (metric ip; else 0).
+    pub max_norm: f64,
+    /// `min[dim]` then `step[dim]` of scaled types; else empty.
+    pub scale: Vec<f32>,
+    /// `None` where blocks are composed in memory of checked ones.
+    checksums: Option<Vec<u32>>,
+}
+
+impl Graph {
+    /// Opens the file and checks every field against the size of its section.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = PageFile::open(path, b"GRPH")?;
+        let (metric, dtype, max_norm) = read_space(&file, Dtype::COUNT)?;
+        let layout = read_layout(&file, metric, dtype)?;
+        let checksums = file.load_checksums()?;
+        let mut scale = Vec::new();
+        if layout.dtype.is_scaled() {
+            let section = file.section("scale", Some(8 * layout.dim as u64))?;
+            scale.extend(f32s(&file.read_section(&section, &checksums)?));
+            if scale.iter().any(|x| !x.is_finite()) {
+                return Err(Error::corrupt(path, "section \"scale\"", "finite numbers", "others"));
+            }
+        }
+        let (build_id, file_id) = (file.header.build_id, file.id()?);
+        Ok(Graph {
+            path: path.to_owned(),
+            build_id,
+            file_id,
+            layout,
+            metric,
+            max_norm,
+            scale,
+            checksums: Some(checksums),
+        })
+    }
+
+    /// The same graph as another build, with blocks that are composed in memory.
+    pub(crate) fn composed(&self, build_id: [u8; 16]) -> Self {
+        Graph { build_id, checksums: None, ..self.clone() }
+    }
+
+    /// Dimensions of a query: one less than stored under inner product.
+    pub fn user_dim(&self) -> usize {
+        self.stored().user_dim()
+    }
+
+    /// What the vectors of nodes are.
+    pub(crate) fn stored(&self) -> Stored<'_> {
+        let Layout { dim, dtype, vector_bytes, .. } = self.layout;
+        Stored { dim, dtype, metric: self.metric, vector_bytes, scale: &self.scale }
+    }
+
+    /// Memory it takes: 4 bytes a page, 8 a dimension of scaled types.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.checksums.as_ref().map_or(0, |all| size_of_val(&**all)) + size_of_val(&*self.scale)) as u64
+    }
+
+    /// Checks the pages of a block that was read.
+    pub fn check_block(&self, block: u32, bytes: &[u8]) -> Result<()> {
+        let Some(checksums) = &self.checksums else { return Ok(()) };
+        let first = self.layout.page_of(block);
+        for (i, page) in bytes.chunks_exact(PAGE_BYTES).enumerate() {
+            let number = first + i as u64;
+            check_page(&self.path, number, page, checksums.get(number as usize - 1).copied().unwrap_or(0))?;
+        }
+        Ok(())
+    }
+}
+
+fn read_layout(file: &PageFile, metric: Metric, dtype: Dtype) -> Result<Layout> {
+    let n = file.field_in("n_vertices", 1..=u64::from(u32::MAX))?;
+    let dim = file.field_in("dim", 1 + u64::from(metric == Metric::Ip)..=u64::from(u32::MAX))?;
+    let max_degree = file.field_in("max_degree", 1..=512)?;
+    let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
+    let node_bytes = vector_bytes + 4 + 4 * max_degree;
+    let page_bytes = PAGE_BYTES as u64;
+    let (nodes_per_page, pages_per_node) = (page_bytes / node_bytes, node_bytes.div_ceil(page_bytes));
+    for (name, want) in
+        [("node_bytes", node_bytes), ("nodes_per_page", nodes_per_page), ("pages_per_node", pages_per_node)]
+    {
+        file.field_in(name, want..=want)?;
+    }
+    let pages = if nodes_per_page > 0 { n.div_ceil(nodes_per_page) } else { n.saturating_mul(pages_per_node) };
+    let section = file.section("nodes", Some(pages.saturating_mul(page_bytes)))?;
+    Ok(Layout {
+        n_vertices: n as u32,
+        dim: dim as usize,
+        dtype,
+        max_degree: max_degree as usize,
+        vector_bytes: vector_bytes as usize,
+        node_bytes: node_bytes as usize,
+        nodes_per_block: nodes_per_page.max(1) as u32,
+        pages_per_block: pages_per_node as u32,
+        first_page: section.first_page,
+    })
+}

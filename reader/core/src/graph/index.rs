@@ -1,0 +1,154 @@
+//! An opened index directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::cache::Cache;
+use super::entries::Entries;
+use super::file::Graph;
+use super::filter::Filter;
+use super::navigation::Navigation;
+use super::nodes::{Nodes, Pages};
+use super::query::QueryState;
+use crate::codes::Codes;
+use crate::engine::{DataFile, EngineChoice, Storage};
+use crate::error::Result;
+use crate::file_id::open_together;
+use crate::ids::Ids;
+use crate::manifest::{self, Kind, Manifest, NAVIGATION_FILE};
+use crate::pagefile::PAGE_BYTES;
+use crate::search::task::Worker;
+
+/// An index that was opened and can be searched, from several threads at once.
+///
+/// Opening reads the manifest, the headers, codes.imx, entries.imx and navigation.imx, and checks digests, sizes, build
+/// ids and the checksum of every page it reads. Memory: see [`Index::memory_bytes`]. Vectors, neighbour lists and user
+/// ids stay on disk.
+pub struct Index {
+    /// The directory.
+    pub path: PathBuf,
+    /// What the index is.
+    pub manifest: Manifest,
+    /// Nodes.
+    pub graph: Graph,
+    /// PQ codes.
+    pub codes: Codes,
+    /// Entry vertices.
+    pub entries: Entries,
+    /// Graph of a sample; `None` if the manifest names no navigation.imx.
+    pub navigation: Option<Navigation>,
+    /// Slots to ids.
+    pub ids: Ids,
+    pub(crate) storage: Storage,
+    /// Search states of finished calls, for the next call on the same thread.
+    pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
+    /// Blocks of hot vertices.
+    pub(crate) cache: RwLock<Option<Arc<Cache>>>,
+    /// All nodes, once a view was made; its views share them.
+    pub(crate) nodes: Mutex<Option<Arc<Nodes>>>,
+    /// The pages of a view; `None` for an opened index.
+    pub(crate) pages: Option<Arc<Pages>>,
+}
+
+impl Index {
+    /// Opens the index in directory `path`; `engine` is a name that [`EngineChoice::new`] knows.
+    pub fn open(path: &Path, engine: &str) -> Result<Self> {
+        open_together(&path.join("graph.imx"), || Self::open_once(path, engine))
+    }
+
+    /// `None` if graph.imx was replaced meanwhile. Its header and its blocks are read through two descriptors, because
+    /// only one of them may bypass the page cache. The headers of the other files name their build.
+    fn open_once(path: &Path, engine: &str) -> Result<Option<Self>> {
+        let manifest = manifest::read(path)?;
+        manifest.expect_kind(path, Kind::Graph)?;
+        manifest.check_sizes(path)?;
+        let graph_path = path.join("graph.imx");
+        let engine = EngineChoice::new(engine)?;
+        let file = DataFile::open(&graph_path, engine.access(), PAGE_BYTES)?;
+        let graph = Graph::open(&graph_path)?;
+        if graph.file_id != file.id(0)? {
+            return Ok(None);
+        }
+        let (n, dim) = (u64::from(graph.layout.n_vertices), graph.layout.dim as u64);
+        let codes = Codes::open(&path.join("codes.imx"), n, dim)?;
+        let entries = Entries::open(&path.join("entries.imx"), n, dim)?;
+        let ids = Ids::open(&path.join("ids.imx"), n)?;
+        let navigation_path = path.join(NAVIGATION_FILE);
+        let named = manifest.names(NAVIGATION_FILE);
+        let navigation = named.then(|| Navigation::open(&navigation_path, n)).transpose()?;
+        let required = [
+            ("graph.imx", graph.build_id),
+            ("codes.imx", codes.build_id),
+            ("entries.imx", entries.build_id),
+            ("ids.imx", ids.build_id),
+        ];
+        let optional = navigation.as_ref().map(|navigation| (NAVIGATION_FILE, navigation.build_id));
+        for (name, build_id) in required.into_iter().chain(optional) {
+            manifest.check_build_id(&path.join(name), &build_id)?;
+        }
+        Ok(Some(Index {
+            path: path.to_owned(),
+            manifest,
+            graph,
+            codes,
+            entries,
+            navigation,
+            ids,
+            storage: Storage { engine, file: Arc::new(file) },
+            idle: Mutex::default(),
+            cache: RwLock::default(),
+            nodes: Mutex::default(),
+            pages: None,
+        }))
+    }
+
+    /// Memory that the index holds between searches: codes and codebook, entry vertices and their centroids, navigation
+    /// graph, scale, and the checksums of graph.imx and ids.imx; once a view of another order was made, also all nodes,
+    /// which views share. Search states, buffers and the manifest are not counted.
+    pub fn memory_bytes(&self) -> u64 {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.codes.memory_bytes()
+            + self.entries.memory_bytes()
+            + self.navigation.as_ref().map_or(0, Navigation::memory_bytes)
+            + self.graph.memory_bytes()
+            + self.ids.memory_bytes()
+            + self.pages.as_ref().map_or(0, |pages| pages.map_bytes())
+            + nodes.as_ref().map_or(0, |nodes| nodes.memory_bytes())
+    }
+
+    /// Name of the engine that reads blocks.
+    pub fn engine_name(&self) -> &'static str {
+        self.storage.engine.name()
+    }
+
+    /// Why reading is not as fast as it could be, if so; a search may add reasons.
+    pub fn engine_note(&self) -> Option<String> {
+        self.storage.note()
+    }
+
+    /// Makes a filter from a bitmap over vector ids: bit `id % 8` of byte `id / 8`, least significant first (as in
+    /// Arrow and `numpy.packbits(..., bitorder="little")`). Reads ids.imx once, 4 bytes a vector.
+    pub fn filter(&self, bitmap: &[u8]) -> Result<Filter> {
+        Filter::new(bitmap, &self.graph, &self.ids)
+    }
+
+    /// The cache that searches use now.
+    pub fn cache(&self) -> Option<Arc<Cache>> {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Caches the blocks that a breadth-first walk from the entry vertices (medoid, then centroids) meets first, in at
+    /// most `bytes` of memory; 0 drops the cache. Running searches keep the cache that they began with.
+    pub fn cache_around_entries(&self, bytes: usize, interrupted: &mut dyn FnMut() -> bool) -> Result<Arc<Cache>> {
+        let entries = self.entries.slots();
+        Ok(self.install(Cache::around(&self.graph, &self.storage, entries, bytes, interrupted)?))
+    }
+
+    /// Gives later searches another cache, or none if it is empty.
+    pub(super) fn install(&self, cache: Cache) -> Arc<Cache> {
+        let cache = Arc::new(cache);
+        let in_use = (!cache.is_empty()).then(|| cache.clone());
+        *self.cache.write().unwrap_or_else(PoisonError::into_inner) = in_use;
+        cache
+    }
+}

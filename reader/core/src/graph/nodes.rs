@@ -1,0 +1,117 @@
+//! All nodes of graph.imx in memory, checked once, and pages of another order that are composed of them.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use super::file::{Graph, Layout};
+use crate::distance::prefetch_row;
+use crate::engine::Fill;
+use crate::error::{Error, Result};
+use crate::file_id::FileId;
+use crate::memory::reserve;
+use crate::pagefile::PAGE_BYTES;
+
+/// Blocks read at a time.
+const BLOCKS_AT_ONCE: usize = 256;
+
+/// The blocks of a graph as in its file, all in memory.
+///
+/// Checked: every page fits its checksum, every degree is at most R and every neighbour is below n.
+pub struct Nodes {
+    /// Where nodes are.
+    pub layout: Layout,
+    bytes: Vec<u8>,
+}
+
+impl Nodes {
+    /// Reads all blocks through the page cache. `interrupted` is asked now and then.
+    pub fn load(graph: &Graph, interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
+        let (path, layout) = (&graph.path, graph.layout.clone());
+        let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+        if FileId::of(path, &file)? != graph.file_id {
+            let replaced = io::Error::other("it was replaced since it was opened; open the index again");
+            return Err(Error::io(path, "open", replaced));
+        }
+        let block_bytes = layout.block_bytes();
+        let total = block_bytes.saturating_mul(layout.n_blocks() as usize);
+        let mut bytes: Vec<u8> = reserve(path, total)?;
+        bytes.resize(total, 0);
+        let mut block = 0;
+        for chunk in bytes.chunks_mut(BLOCKS_AT_ONCE * block_bytes) {
+            if interrupted() {
+                return Err(Error::Interrupted);
+            }
+            let page = layout.page_of(block);
+            let read = file.read_exact_at(chunk, page * PAGE_BYTES as u64);
+            read.map_err(|e| Error::io(path, format!("read page {page}"), e))?;
+            for content in chunk.chunks_exact(block_bytes) {
+                check(graph, block, content)?;
+                block += 1;
+            }
+        }
+        Ok(Nodes { layout, bytes })
+    }
+
+    /// The node of `slot`, `node_bytes` long.
+    pub fn node(&self, slot: u32) -> &[u8] {
+        &self.bytes[self.start(slot)..][..self.layout.node_bytes]
+    }
+
+    /// Prefetches a node that is copied soon.
+    pub fn prefetch(&self, slot: u32) {
+        prefetch_row(self.bytes.as_ptr().wrapping_add(self.start(slot)), self.layout.node_bytes);
+    }
+
+    /// Memory it takes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn start(&self, slot: u32) -> usize {
+        let place = (slot % self.layout.nodes_per_block) as usize * self.layout.node_bytes;
+        self.layout.block_of(slot) as usize * self.layout.block_bytes() + place
+    }
+}
+
+/// Pages in another order than the file's. Memory: 8 bytes a vertex, and the nodes, which views share.
+pub struct Pages {
+    pub nodes: Arc<Nodes>,
+    /// Slot in the file of each slot.
+    pub order: Arc<[u32]>,
+    /// Slot of each slot in the file.
+    pub slots: Vec<u32>,
+}
+
+impl Pages {
+    /// Memory of the maps alone.
+    pub fn map_bytes(&self) -> u64 {
+        (size_of_val(&*self.order) + size_of_val(&*self.slots)) as u64
+    }
+}
+
+impl Fill for Pages {
+    fn fill(&self, page: u64, block: &mut [u8]) -> Result<()> {
+        let (nodes, layout) = (&self.nodes, &self.nodes.layout);
+        let (first, count) = layout.slots_of(layout.block_at(page));
+        let homes = &self.order[first as usize..][..count as usize];
+        // Nodes are scattered: prefetching all of them first hides most of the waiting.
+        homes.iter().for_each(|&home| nodes.prefetch(home));
+        for (node, &home) in block.chunks_exact_mut(layout.node_bytes).zip(homes) {
+            node.copy_from_slice(nodes.node(home));
+            let (words, _) = node[layout.vector_bytes..].as_chunks_mut::<4>();
+            let Some((degree, neighbours)) = words.split_first_mut() else { continue };
+            for neighbour in neighbours.iter_mut().take(u32::from_le_bytes(*degree) as usize) {
+                *neighbour = self.slots[u32::from_le_bytes(*neighbour) as usize].to_le_bytes();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(graph: &Graph, block: u32, content: &[u8]) -> Result<()> {
+    graph.check_block(block, content)?;
+    let (first, count) = graph.layout.slots_of(block);
+    (first..first + count).try_for_each(|slot| graph.layout.node(&graph.path, content, slot).map(|_| ()))
+}

@@ -1,0 +1,172 @@
+//! What all policies share: distances, the candidate list, the results and the vertices that were expanded.
+
+use super::navigation::NavigationSearch;
+use super::params::Entry;
+use super::results::{Counters, Goal, Results};
+use super::shared::{Notes, Shared};
+use super::trace::{Event, EventKind};
+use crate::bytes::u32s;
+use crate::error::Result;
+use crate::search::candidates::Candidates;
+use crate::search::exact;
+use crate::search::nearest::key;
+use crate::search::queries::Prepared;
+use crate::search::stamped::Stamped;
+
+/// Candidates of the search in the navigation graph. On a million SIFT vectors 8 find the nearest sampled vertex as well
+/// as 32 do.
+const NAVIGATION_LIST_SIZE: usize = 8;
+
+/// State of one query. Memory: `1024 * M` bytes, the candidates and the expanded vertices.
+#[derive(Default)]
+pub(super) struct Traversal {
+    query: Prepared,
+    table: Vec<f32>,
+    has_table: bool,
+    /// The first candidate, until it is scored.
+    opening: Option<u32>,
+    pub candidates: Candidates,
+    pub results: Results,
+    expanded: Stamped,
+    /// Whether candidates are only measured, without following their edges.
+    is_flat: bool,
+    navigation: NavigationSearch,
+    navigated: Vec<u64>,
+    neighbours: Vec<u32>,
+    scores: Vec<f32>,
+    scratch: Vec<f32>,
+    pub counters: Counters,
+    /// What happened so far, if it is noted.
+    pub events: Option<Vec<Event>>,
+}
+
+impl Traversal {
+    /// Takes query `i` and finds where to start. `previous` are the results of the query before it, if known.
+    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) {
+        let (entries, n) = (shared.entries, shared.graph.layout.n_vertices as usize);
+        self.query.load(shared.queries, i, shared.graph.metric);
+        self.counters = Counters::default();
+        self.candidates.reset(shared.plan.list_size.min(n), matches!(shared.goal, Goal::Within(_)));
+        self.results.reset(shared.goal);
+        self.expanded.reset();
+        self.events = (shared.notes == Notes::Events).then(Vec::new);
+        (self.has_table, self.opening, self.is_flat) = (false, None, shared.plan.scans);
+        if shared.plan.scans {
+            self.scan(shared);
+            return;
+        }
+        match shared.params.entry {
+            Entry::Medoid => self.open(entries.medoid),
+            Entry::Centroids => self.open(entries.nearest(&self.query.floats)),
+            Entry::Navigation => self.navigate(shared),
+            Entry::Previous if previous.is_empty() => self.open(entries.nearest(&self.query.floats)),
+            Entry::Previous => {
+                self.fill_table(shared);
+                self.neighbours.clear();
+                self.neighbours.extend_from_slice(previous);
+                self.offer(shared);
+            }
+        }
+    }
+
+    /// Starts at the vertices that a search of the navigation graph ends with; their scores are known.
+    fn navigate(&mut self, shared: &Shared<'_>) {
+        let Some(navigation) = shared.navigation else { return };
+        self.fill_table(shared);
+        let (codes, found) = (shared.codes, &mut self.navigated);
+        self.counters.code_distances +=
+            navigation.search(codes, &self.table, NAVIGATION_LIST_SIZE, &mut self.navigation, found);
+        found.iter().for_each(|&key| self.candidates.insert(key));
+    }
+
+    /// Starts at one vertex. It is chosen first at any distance, so its score can wait until its read is in flight.
+    fn open(&mut self, slot: u32) {
+        self.candidates.insert(key(0.0, slot));
+        self.opening = Some(slot);
+    }
+
+    /// Offers every allowed vertex: if they are few, that is cheaper than a graph search through all others.
+    fn scan(&mut self, shared: &Shared<'_>) {
+        self.fill_table(shared);
+        let mut slots = shared.params.allow.iter().flat_map(|filter| filter.slots()).peekable();
+        while slots.peek().is_some() {
+            self.neighbours.clear();
+            self.neighbours.extend(slots.by_ref().take(256));
+            self.offer(shared);
+        }
+    }
+
+    /// Builds the query's distance table, unless it is built. Called while the first read is in flight.
+    pub fn fill_table(&mut self, shared: &Shared<'_>) {
+        if self.has_table {
+            return;
+        }
+        shared.codes.fill_table(&self.query.floats, &mut self.table);
+        self.has_table = true;
+        if let Some(slot) = self.opening.take() {
+            let was_chosen = self.candidates.settled() > 0;
+            self.candidates.clear();
+            self.neighbours.clear();
+            self.neighbours.push(slot);
+            self.offer(shared);
+            if was_chosen {
+                self.candidates.pop();
+            }
+        }
+    }
+
+    /// Whether the neighbour list of `slot` was followed.
+    pub fn is_expanded(&self, slot: u32) -> bool {
+        self.expanded.get(slot).is_some()
+    }
+
+    /// Measures a vertex that was read, and adds it to the results. Called once a vertex.
+    pub fn measure(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> u64 {
+        let graph = shared.graph;
+        let vector = graph.layout.vector(block, slot);
+        let distance = exact::distance(&graph.stored(), &self.query, vector, &mut self.scratch);
+        let key = key(distance, slot);
+        self.counters.distances += 1;
+        self.note_vertex(shared, EventKind::Measure, slot, distance);
+        self.results.push(key, shared.params.allow.as_deref());
+        key
+    }
+
+    /// NeighborExpansion (DiskANN++ Algorithm 2, line 1): the neighbours become candidates.
+    pub fn expand(&mut self, shared: &Shared<'_>, block: &[u8], slot: u32) -> Result<()> {
+        let (graph, codes) = (shared.graph, shared.codes);
+        let node = graph.layout.node(&graph.path, block, slot)?;
+        *self.expanded.entry(slot) = 1;
+        self.counters.expansions += 1;
+        self.counters.bytes_used += graph.layout.node_bytes as u64;
+        self.note_vertex(shared, EventKind::Expand, slot, f32::NAN);
+        if self.is_flat {
+            return Ok(());
+        }
+        self.fill_table(shared);
+        self.neighbours.clear();
+        for neighbour in u32s(node.neighbours) {
+            // Codes are scattered over memory: prefetching all of them first hides most of the waiting.
+            codes.prefetch(neighbour);
+            self.neighbours.push(neighbour);
+        }
+        self.offer(shared);
+        Ok(())
+    }
+
+    fn note_vertex(&mut self, shared: &Shared<'_>, kind: EventKind, slot: u32, distance: f32) {
+        if let Some(events) = &mut self.events {
+            let (hop, block) = (self.counters.hops as u32, shared.graph.layout.block_of(slot));
+            events.push(Event { kind, hop, block, slot, distance });
+        }
+    }
+
+    /// Scores the vertices in `neighbours` in one call and offers them to the candidates.
+    fn offer(&mut self, shared: &Shared<'_>) {
+        shared.codes.score(&self.table, &self.neighbours, &mut self.scores);
+        self.counters.code_distances += self.neighbours.len() as u64;
+        for (&slot, &distance) in self.neighbours.iter().zip(&self.scores) {
+            self.candidates.insert(key(distance, slot));
+        }
+    }
+}

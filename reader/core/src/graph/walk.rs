@@ -1,0 +1,92 @@
+//! The steps of every policy: read a block, measure its vertices, follow edges.
+
+use super::page_heap::PageHeap;
+use super::shared::Shared;
+use super::trace::{Event, EventKind, NO_SLOT};
+use super::traversal::Traversal;
+use crate::error::Result;
+
+/// A block to read into one of the query's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Read {
+    pub buffer: usize,
+    pub block: u32,
+}
+
+/// State of one query: candidates and results, blocks in memory, and blocks to read.
+#[derive(Default)]
+pub(super) struct Walk {
+    pub traversal: Traversal,
+    pub pages: PageHeap,
+    pub reads: Vec<Read>,
+    keys: Vec<u64>,
+}
+
+impl Walk {
+    /// Takes query `i`; `previous` are the results of the query before it, if known.
+    pub fn start(&mut self, shared: &Shared<'_>, i: usize, previous: &[u32]) {
+        self.traversal.start(shared, i, previous);
+        self.pages.reset(shared.cache.as_ref());
+        self.reads.clear();
+    }
+
+    /// Notes that a block is read, or taken from the cache, in round `hop`.
+    pub fn note_block(&mut self, kind: EventKind, block: u32, hop: u64) {
+        if let Some(events) = &mut self.traversal.events {
+            events.push(Event { kind, hop: hop as u32, block, slot: NO_SLOT, distance: f32::NAN });
+        }
+    }
+
+    /// Asks for a block.
+    pub fn request(&mut self, shared: &Shared<'_>, buffer: usize, block: u32, hop: u64) {
+        let (layout, counters) = (&shared.graph.layout, &mut self.traversal.counters);
+        self.reads.push(Read { buffer, block });
+        counters.pages_read += u64::from(layout.pages_per_block);
+        counters.bytes_read += layout.block_bytes() as u64;
+        self.note_block(EventKind::Read, block, hop);
+    }
+
+    /// Expands `slot`, which must be in a block in memory.
+    pub fn expand(&mut self, shared: &Shared<'_>, slot: u32) -> Result<()> {
+        let layout = &shared.graph.layout;
+        match self.pages.block(layout.block_of(slot), layout.pages_per_block) {
+            Some(block) => self.traversal.expand(shared, block, slot),
+            None => unreachable!("vertices are expanded after their block arrived"),
+        }
+    }
+
+    /// Measures a vertex, if its block is in memory.
+    pub fn measure(&mut self, shared: &Shared<'_>, slot: u32) {
+        let layout = &shared.graph.layout;
+        if let Some(block) = self.pages.block(layout.block_of(slot), layout.pages_per_block) {
+            self.traversal.measure(shared, block, slot);
+        }
+    }
+
+    /// Measures every vertex of a block in memory and puts them on the page heap (the paper's `update`).
+    pub fn measure_block(&mut self, shared: &Shared<'_>, block: u32) {
+        let layout = &shared.graph.layout;
+        let Some(bytes) = self.pages.block(block, layout.pages_per_block) else { return };
+        let (first, count) = layout.slots_of(block);
+        self.keys.clear();
+        self.keys.extend((first..first + count).map(|slot| self.traversal.measure(shared, bytes, slot)));
+        self.keys.drain(..).for_each(|key| self.pages.push(key));
+    }
+
+    /// Expands at most `most` of the nearest vertices in memory that are not expanded yet (Algorithm 5, lines 14-22). A
+    /// scan has all of its candidates already.
+    pub fn expand_pages(&mut self, shared: &Shared<'_>, most: usize) -> Result<()> {
+        if shared.plan.scans {
+            return Ok(());
+        }
+        let mut expanded = 0;
+        while expanded < most {
+            let Some(slot) = self.pages.pop() else { break };
+            if !self.traversal.is_expanded(slot) {
+                self.expand(shared, slot)?;
+                expanded += 1;
+            }
+        }
+        Ok(())
+    }
+}

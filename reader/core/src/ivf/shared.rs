@@ -1,0 +1,59 @@
+//! What all queries of one search share, and what one of them costs.
+
+use super::batch::Batch;
+use super::best::Best;
+use super::centroids::Centroids;
+use super::params::IvfParams;
+use super::pieces::Pieces;
+use crate::engine::Source;
+use crate::memory::Region;
+use crate::search::Queries;
+use crate::search::queries::Prepared;
+use crate::search::reads::Reads;
+use crate::vectors::Vectors;
+
+/// Cost of one query. With engine "memory" lists count as if they had been read.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct IvfCounters {
+    /// Probed lists that are not empty, of all batches.
+    pub lists: u64,
+    /// Reads of lists: one, or one for each 256 KiB of rows and of ids.
+    pub reads: u64,
+    /// Reads of exact vectors.
+    pub vector_reads: u64,
+    /// Bytes of all of them.
+    pub bytes_read: u64,
+    /// Centroids measured.
+    pub centroid_distances: u64,
+    /// Rows measured.
+    pub distances: u64,
+    /// Candidates measured by their exact vectors.
+    pub reranked: u64,
+    /// Time from start to end, including work of the thread on other queries.
+    pub latency_us: f32,
+    /// Part of it between the submission of reads and the handling of the last one; the thread may have worked on other
+    /// queries meanwhile.
+    pub io_wait_us: f32,
+}
+
+/// What all queries of one search share.
+pub struct Shared<'a> {
+    pub centroids: &'a Centroids,
+    pub batches: &'a [Batch],
+    pub vectors: Option<&'a Vectors>,
+    pub pieces: &'a Pieces,
+    pub source: &'a Source<Vec<Region>>,
+    pub queries: &'a Queries<'a>,
+    pub params: &'a IvfParams,
+    /// Buffers of a query.
+    pub width: usize,
+}
+
+/// One query: the nearest vectors so far, its reads and its cost.
+#[derive(Default)]
+pub struct Progress {
+    pub query: Prepared,
+    pub best: Best,
+    pub reads: Reads,
+    pub counters: IvfCounters,
+}

@@ -1,0 +1,166 @@
+//! An opened index directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::buckets::Buckets;
+use super::functions::Functions;
+use super::query::QueryState;
+use super::shared::{READ_FILES, SECTOR_BYTES};
+use super::tables::Tables;
+use crate::engine::{Access, DataFile, EngineChoice, MEMORY, Source, Storage};
+use crate::error::{Error, Result};
+use crate::file_id::open_together;
+use crate::ids::Ids;
+use crate::manifest::{self, Kind, Manifest};
+use crate::memory::Region;
+use crate::pagefile::{PAGE_BYTES, PageFile};
+use crate::search::task::Worker;
+use crate::vectors::Vectors;
+
+/// An index of kind "lsh" that was opened and can be searched, from several threads at once.
+///
+/// Opening reads the manifest, the headers, functions.imx, the bitmap of tables.imx and whatever is to be kept in
+/// memory, which is everything with engine "memory". It checks digests, sizes, build ids and the checksum of every page
+/// it reads. Memory: see [`LshIndex::memory_bytes`].
+pub struct LshIndex {
+    /// The directory.
+    pub path: PathBuf,
+    /// What the index is.
+    pub manifest: Manifest,
+    /// Hash functions, radii and parameters.
+    pub functions: Functions,
+    /// Pointers to buckets.
+    pub tables: Tables,
+    /// Bucket blocks.
+    pub buckets: Buckets,
+    /// Vectors.
+    pub vectors: Vectors,
+    /// Slots to ids.
+    pub ids: Ids,
+    /// Section "blocks" of buckets.imx in memory, or [`READ_FILES`].
+    pub(super) source: Source<Region>,
+    /// Search states of finished calls, for the next call on the same thread.
+    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
+}
+
+/// Files that are loaded when an index is opened, instead of being read by each search. Engine "memory" loads all of
+/// them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InMemory {
+    /// vectors.imx.
+    pub vectors: bool,
+    /// tables.imx.
+    pub tables: bool,
+}
+
+/// Memory that an open index holds, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct LshMemory {
+    /// Vectors, or the checksums of their pages.
+    pub vectors: u64,
+    /// Hash functions.
+    pub functions: u64,
+    /// Which buckets hold anything.
+    pub bitmap: u64,
+    /// Pointers, if they are in memory.
+    pub tables: u64,
+    /// Checksums of ids.imx.
+    pub ids: u64,
+    /// Bucket blocks, with engine "memory".
+    pub buckets: u64,
+}
+
+impl LshIndex {
+    /// Opens the index in directory `path`; `engine` is "memory" or a name that [`EngineChoice::new`] knows.
+    pub fn open(path: &Path, engine: &str, held: InMemory) -> Result<Self> {
+        open_together(&path.join(READ_FILES[0]), || Self::open_once(path, engine, held))
+    }
+
+    /// `None` if a file was replaced meanwhile.
+    fn open_once(path: &Path, engine: &str, held: InMemory) -> Result<Option<Self>> {
+        let manifest = manifest::read(path)?;
+        manifest.expect_kind(path, Kind::Lsh)?;
+        manifest.check_sizes(path)?;
+        let engine = if engine == MEMORY { None } else { Some(EngineChoice::new(engine)?) };
+        let paths = READ_FILES.map(|name| path.join(name));
+        let file = engine.as_ref().map(|engine| open_files(&paths, engine.access())).transpose()?;
+        let functions = Functions::open(&path.join("functions.imx"))?;
+        let (table_file, bucket_file) = (PageFile::open(&paths[0], b"LSHT")?, PageFile::open(&paths[1], b"LSHB")?);
+        let tables = Tables::new(&table_file, &functions, held.tables || engine.is_none())?;
+        let buckets = Buckets::new(&bucket_file, &functions)?;
+        let vectors = Vectors::open(&paths[2], held.vectors || engine.is_none())?;
+        for (name, want, got) in [
+            ("n_vectors", u64::from(functions.n_vectors), u64::from(vectors.n_vectors)),
+            ("dim", functions.dim as u64, vectors.dim as u64),
+        ] {
+            if got != want {
+                let place = format!("field {name:?} in the header");
+                return Err(Error::corrupt(&paths[2], place, format!("{want}, as in functions.imx"), got));
+            }
+        }
+        let ids = Ids::open(&path.join("ids.imx"), functions.n_vectors.into())?;
+        let build_ids = [tables.build_id, buckets.build_id, vectors.build_id, functions.build_id, ids.build_id];
+        for (name, build_id) in READ_FILES.into_iter().chain(["functions.imx", "ids.imx"]).zip(build_ids) {
+            manifest.check_build_id(&path.join(name), &build_id)?;
+        }
+        if let Some(file) = &file {
+            let opened = [table_file.id()?, bucket_file.id()?, vectors.file_id];
+            for (i, id) in opened.into_iter().enumerate() {
+                if file.id(i)? != id {
+                    return Ok(None);
+                }
+            }
+        }
+        let storage = engine.zip(file).map(|(engine, file)| Storage { engine, file: Arc::new(file) });
+        let load = || bucket_file.load_section(&buckets.section, &bucket_file.load_checksums()?);
+        let source = Source::new(storage, load)?;
+        let (path, idle) = (path.to_owned(), Mutex::default());
+        Ok(Some(LshIndex { path, manifest, functions, tables, buckets, vectors, ids, source, idle }))
+    }
+
+    /// Dimensions of a query.
+    pub fn user_dim(&self) -> usize {
+        self.vectors.stored().user_dim()
+    }
+
+    /// Name of the engine, "memory" for none.
+    pub fn engine_name(&self) -> &'static str {
+        self.source.engine_name()
+    }
+
+    /// Why reading is not as fast as it could be, if so; a search may add reasons.
+    pub fn engine_note(&self) -> Option<String> {
+        self.source.note()
+    }
+
+    /// Memory that the index holds between searches, without search states, buffers and the manifest.
+    pub fn memory(&self) -> LshMemory {
+        LshMemory {
+            vectors: self.vectors.memory_bytes(),
+            functions: self.functions.memory_bytes(),
+            bitmap: self.tables.bitmap_bytes(),
+            tables: self.tables.memory_bytes() - self.tables.bitmap_bytes(),
+            ids: self.ids.memory_bytes(),
+            buckets: self.source.held().map_or(0, |blocks| size_of_val(&**blocks) as u64),
+        }
+    }
+
+    /// The sum of [`LshIndex::memory`].
+    pub fn memory_bytes(&self) -> u64 {
+        let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.memory();
+        vectors + functions + bitmap + tables + ids + buckets
+    }
+}
+
+/// Opens the files for reads of sectors, or of pages where the device has no smaller blocks.
+fn open_files(paths: &[PathBuf], access: Access) -> Result<DataFile> {
+    let file = DataFile::join(paths, access, SECTOR_BYTES)?;
+    if access == Access::Direct && !file.direct {
+        let coarse = DataFile::join(paths, access, PAGE_BYTES)?;
+        if coarse.direct {
+            return Ok(coarse);
+        }
+    }
+    Ok(file)
+}

@@ -1,0 +1,91 @@
+//! What all queries of one search share, and what one of them costs.
+
+use super::buckets::Buckets;
+use super::functions::Functions;
+use super::tables::Tables;
+use crate::engine::Source;
+use crate::memory::Region;
+use crate::search::Queries;
+use crate::search::reads::Reads;
+use crate::vectors::Vectors;
+
+/// Direct reads start at its multiples where the device allows, and at multiples of a page elsewhere.
+pub const SECTOR_BYTES: usize = 512;
+
+/// The files that a search reads, in the order in which the engines know them.
+pub const READ_FILES: [&str; 3] = ["tables.imx", "buckets.imx", "vectors.imx"];
+/// Position of tables.imx among them.
+pub const TABLES: usize = 0;
+/// Position of buckets.imx among them.
+pub const BUCKETS: usize = 1;
+/// Position of vectors.imx among them.
+pub const VECTORS: usize = 2;
+
+/// Cost of one query. With engine "memory" tables and buckets count as if they had been read.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LshCounters {
+    /// Reads of a sector of pointers, if they are not in memory: one for each bucket that is not empty.
+    pub table_reads: u64,
+    /// Reads of bucket blocks, however many lie together.
+    pub block_reads: u64,
+    /// Bucket blocks in them; the paper counts each as a read.
+    pub blocks: u64,
+    /// Reads of vectors, if they are not in memory.
+    pub vector_reads: u64,
+    /// Bytes of all of them.
+    pub bytes_read: u64,
+    /// Radii searched.
+    pub radii: u64,
+    /// Bucket entries looked at.
+    pub entries: u64,
+    /// Entries with the wanted fingerprint.
+    pub candidates: u64,
+    /// Vectors measured.
+    pub distances: u64,
+    /// Time from start to end, including work of the thread on other queries.
+    pub latency_us: f32,
+    /// Part of it with reads in flight; the thread may have worked on other queries meanwhile, or scanned what this one
+    /// had already read.
+    pub io_wait_us: f32,
+}
+
+/// What all queries of one search share.
+pub struct Shared<'a> {
+    pub functions: &'a Functions,
+    pub tables: &'a Tables,
+    pub buckets: &'a Buckets,
+    pub vectors: &'a Vectors,
+    pub source: &'a Source<Region>,
+    pub queries: &'a Queries<'a>,
+    pub k: usize,
+    /// Vectors that a radius may measure.
+    pub limit: u64,
+    /// T.
+    pub probes: usize,
+    /// Buffers of a query.
+    pub width: usize,
+    /// Bucket blocks in one read at most.
+    pub most_blocks: usize,
+    /// Reads begin and end at its multiples.
+    pub unit_bytes: usize,
+}
+
+/// The reads of a query, and its cost so far.
+#[derive(Default)]
+pub struct Ledger {
+    pub reads: Reads,
+    pub counters: LshCounters,
+}
+
+impl Shared<'_> {
+    /// Whether pointers count as reads.
+    pub fn reads_tables(&self) -> bool {
+        self.source.held().is_some() || !self.tables.is_in_memory()
+    }
+
+    /// Bytes between `offset` of a file and the start of its unit, where a read begins. Files are whole pages long, and
+    /// a unit divides a page.
+    pub fn skip(&self, offset: u64) -> usize {
+        (offset % self.unit_bytes as u64) as usize
+    }
+}

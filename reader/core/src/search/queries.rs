@@ -1,0 +1,98 @@
+//! Queries as the caller gave them, and one of them prepared for an index.
+
+use crate::error::{Error, Result};
+use crate::metric::Metric;
+use crate::stored::Stored;
+
+/// Components of all queries, row after row.
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
+    /// For float32, float16, sq16 and sq8 indexes.
+    Float32(&'a [f32]),
+    /// For uint8 indexes.
+    Uint8(&'a [u8]),
+    /// For int8 indexes.
+    Int8(&'a [i8]),
+}
+
+/// A block of queries, shape (n, dim).
+#[derive(Debug, Clone, Copy)]
+pub struct Queries<'a> {
+    /// Components.
+    pub values: Values<'a>,
+    /// Rows.
+    pub n: usize,
+    /// Columns.
+    pub dim: usize,
+}
+
+impl Queries<'_> {
+    /// Refuses queries that do not fit the index: wrong dimensions or type, NaN, infinity, zero vectors under cosine.
+    pub(crate) fn check(&self, stored: &Stored<'_>) -> Result<()> {
+        let (want, dim) = (stored.dtype.query_name(), stored.user_dim());
+        let (got, len) = match self.values {
+            Values::Float32(v) => ("float32", v.len()),
+            Values::Uint8(v) => ("uint8", v.len()),
+            Values::Int8(v) => ("int8", v.len()),
+        };
+        if got != want {
+            return Err(Error::Input(format!(
+                "queries: expected {want} components, got {got}; convert them to {want}"
+            )));
+        }
+        if self.dim != dim || self.n.checked_mul(dim) != Some(len) {
+            let message = format!("queries: expected {dim} dimensions, got {}", self.dim);
+            return Err(Error::Input(format!("{message}; pass vectors of the kind the index was built from")));
+        }
+        if let Values::Float32(values) = self.values {
+            for (i, row) in values.chunks_exact(dim).enumerate() {
+                if !row.iter().all(|x| x.is_finite()) {
+                    let message = format!("queries: row {i}: expected finite numbers, got NaN or infinity");
+                    return Err(Error::Input(format!("{message}; remove or repair it")));
+                }
+                if stored.metric == Metric::Cosine && row.iter().all(|&x| x == 0.0) {
+                    let message = format!("queries: row {i}: expected a direction under cosine, got the zero vector");
+                    return Err(Error::Input(format!("{message}; remove it")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One query in the space of the stored vectors.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// Components as floats, `dim` of the stored vectors.
+    pub floats: Vec<f32>,
+    /// The raw bytes of integer queries; else empty.
+    pub bytes: Vec<u8>,
+}
+
+impl Prepared {
+    /// Takes row `i`: widens integers, normalises under cosine, appends a 0 under inner product.
+    pub fn load(&mut self, queries: &Queries<'_>, i: usize, metric: Metric) {
+        let row = i * queries.dim..(i + 1) * queries.dim;
+        self.floats.clear();
+        self.bytes.clear();
+        match queries.values {
+            Values::Float32(v) => self.floats.extend_from_slice(&v[row]),
+            Values::Uint8(v) => {
+                self.bytes.extend_from_slice(&v[row]);
+                self.floats.extend(self.bytes.iter().map(|&b| f32::from(b)));
+            }
+            Values::Int8(v) => {
+                self.bytes.extend(v[row].iter().map(|&b| b as u8));
+                self.floats.extend(self.bytes.iter().map(|&b| f32::from(b as i8)));
+            }
+        }
+        match metric {
+            Metric::L2 => {}
+            Metric::Cosine => {
+                let norm = self.floats.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
+                self.floats.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+            }
+            Metric::Ip => self.floats.push(0.0),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What checksums cannot tell of a graph: whether degrees, neighbours and ids mean something.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::ids::check_ids;
+use crate::bytes::u32s;
+use crate::error::{Error, Result};
+use crate::graph::Index;
+use crate::graph::file::Graph;
+use crate::graph::navigation::Navigation;
+use crate::manifest::NAVIGATION_FILE;
+use crate::pagefile::PAGE_BYTES;
+
+/// Opens the index, which checks codes, entries and most of the navigation graph, then walks graph, ids and navigation.
+pub fn check(path: &Path, damages: &mut Vec<String>) {
+    let index = match Index::open(path, "pread") {
+        Ok(index) => index,
+        Err(error) => return damages.push(error.to_string()),
+    };
+    let navigation = index.navigation.as_ref().map_or(Ok(()), |n| check_navigation(n, &path.join(NAVIGATION_FILE)));
+    let n_vertices = index.graph.layout.n_vertices;
+    for result in [check_graph(&index.graph), check_ids(&index.ids, n_vertices, path), navigation] {
+        if let Err(error) = result {
+            damages.push(error.to_string());
+        }
+    }
+}
+
+/// Degrees are at most R; neighbours are below n and distinct.
+fn check_graph(graph: &Graph) -> Result<()> {
+    let (path, layout) = (&graph.path, &graph.layout);
+    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    let mut bytes = vec![0u8; layout.block_bytes()];
+    let mut neighbours = Vec::with_capacity(layout.max_degree);
+    for block in 0..layout.n_blocks() {
+        let page = layout.page_of(block);
+        file.read_exact_at(&mut bytes, page * PAGE_BYTES as u64)
+            .map_err(|e| Error::io(path, format!("read page {page}"), e))?;
+        let (first, count) = layout.slots_of(block);
+        for slot in first..first + count {
+            let node = layout.node(path, &bytes, slot)?;
+            neighbours.clear();
+            neighbours.extend(u32s(node.neighbours));
+            check_distinct(path, &mut neighbours, || format!("page {page}: slot {slot}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Neighbours are distinct; the rest was checked when the file was opened.
+fn check_navigation(navigation: &Navigation, path: &Path) -> Result<()> {
+    let mut neighbours = Vec::new();
+    for v in 0..navigation.len() as u32 {
+        neighbours.clear();
+        neighbours.extend_from_slice(navigation.neighbours(v));
+        check_distinct(path, &mut neighbours, || format!("local position {v}"))?;
+    }
+    Ok(())
+}
+
+/// Sorts `neighbours` and refuses repetitions.
+fn check_distinct(path: &Path, neighbours: &mut [u32], place: impl FnOnce() -> String) -> Result<()> {
+    neighbours.sort_unstable();
+    match neighbours.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Error::corrupt(path, place(), "distinct neighbours", format!("{} twice", pair[0]))),
+        None => Ok(()),
+    }
+}

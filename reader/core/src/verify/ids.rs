@@ -1,0 +1,63 @@
+//! What checksums cannot tell of ids.imx.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::ids::{Ids, UserId};
+use crate::memory::reserve;
+
+/// Slots looked up at a time.
+const BATCH: u32 = 65536;
+
+/// Vector ids are a permutation; user ids can be read and fill their section.
+pub fn check_ids(ids: &Ids, n: u32, path: &Path) -> Result<()> {
+    let path = path.join("ids.imx");
+    let words = (n as usize).div_ceil(64);
+    let mut seen: Vec<u64> = reserve(&path, words)?;
+    seen.resize(words, 0);
+    let mut content_bytes = 0u64;
+    let mut first = 0u32;
+    while first < n {
+        let end = n.min(first.saturating_add(BATCH));
+        let slots: Vec<u32> = (first..end).collect();
+        for (&slot, id) in slots.iter().zip(ids.vector_ids(&slots)?) {
+            let (word, bit) = (&mut seen[id as usize / 64], 1u64 << (id % 64));
+            if *word & bit != 0 {
+                return Err(Error::corrupt(
+                    &path,
+                    format!("vector id of slot {slot}"),
+                    "a permutation",
+                    format!("{id} twice"),
+                ));
+            }
+            *word |= bit;
+        }
+        for id in ids.user_ids(&slots)? {
+            content_bytes += match id {
+                UserId::String(text) => text.len() as u64,
+                UserId::Binary(bytes) => bytes.len() as u64,
+                _ => 0,
+            };
+        }
+        first = end;
+    }
+    match ids.content_bytes() {
+        Some(want) if want != content_bytes => {
+            Err(Error::corrupt(&path, "section \"offsets\"", format!("ids of {want} bytes in all"), content_bytes))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Slots are in the order of vector ids.
+pub fn check_order(ids: &Ids, n: u32, path: &Path) -> Result<()> {
+    for start in (0..n).step_by(BATCH as usize) {
+        let slots: Vec<u32> = (start..n.min(start.saturating_add(BATCH))).collect();
+        let found = ids.vector_ids(&slots)?;
+        if let Some((&slot, &id)) = slots.iter().zip(&found).find(|(slot, id)| slot != id) {
+            let place = format!("vector id of slot {slot}");
+            return Err(Error::corrupt(&path.join("ids.imx"), place, slot, id));
+        }
+    }
+    Ok(())
+}
