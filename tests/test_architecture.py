@@ -1,13 +1,20 @@
-"""The layer arrows of docs/ARCHITECTURE.md, held against every import statement."""
+"""The shape of the code, held against every import statement: layers, floors of pipeline, no circles, few parameters.
+
+Imports inside functions and under TYPE_CHECKING count as any others.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = ("builders", "formats", "jobs", "layout", "pipeline")
 #: What each layer may import, beside itself.
 ALLOWED = {
     "formats": set(),
@@ -17,54 +24,204 @@ ALLOWED = {
     "pipeline": {"builders", "layout", "formats", "reader"},
     "jobs": {"pipeline", "builders", "layout", "formats", "reader"},
 }
+#: Rooms of pipeline/, one floor a line: each imports itself and what stands below it.
+FLOORS = (
+    {"tune"},
+    {"plan", "relayout"},
+    {"build", "join", "imports", "export", "append"},
+    {"generations", "grouping"},
+    {"spec"},
+    {"kinds"},
+    {"mill"},
+    {"execution"},
+    {"cost", "bootstrap", "bisection", "draws", "devices"},
+)
+RAY_USERS = ["pipeline/execution/ray.py"]
+MOST_MODULES = 20
+#: Folders of many small modules that are alternatives of each other.
+LARGE_FOLDERS = {"layout", "formats/exports"}
+MOST_PARAMETERS = 12
+KERNEL_DECORATORS = {"njit", "jit", "vectorize", "guvectorize", "intrinsic", "overload"}
 
 
-def files(layer: str) -> list[Path]:
-    folder = ROOT / "src/indexmill/reader" if layer == "reader" else ROOT / layer
-    return list(folder.rglob("*.py"))
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the package, by its name."""
+    found = {"indexmill": ROOT / "src/indexmill/__init__.py"}
+    for folder, base in [
+        (ROOT / "src/indexmill/reader", ROOT / "src"),
+        *((ROOT / p, ROOT) for p in PACKAGES),
+    ]:
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(base).with_suffix("").parts
+            name = ".".join(parts if parts[0] == "indexmill" else ("indexmill", *parts))
+            found[name.removesuffix(".__init__")] = path
+    return found
 
 
-def imports(path: Path) -> set[str]:
-    """Modules of indexmill that a file imports, without the package's name."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """Module and name of every import; the name is empty where a module is imported as a whole."""
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        found |= {name.removeprefix("indexmill.") for name in names if name.startswith("indexmill.")}
-    return found
+            assert node.module is not None
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@cache
+def edges() -> dict[str, list[str]]:
+    """Modules of the package that each module imports."""
+    return {
+        name: sorted({m for one in imported(path) if (m := module_of(*one))} - {name})
+        for name, path in modules().items()
+    }
+
+
+def module_of(module: str, name: str) -> str | None:
+    """Return the module of the package that an import names, None for other packages and for the version."""
+    if module.split(".")[0] != "indexmill" or (module, name) == ("indexmill", "__version__"):
+        return None
+    whole = f"{module}.{name}"
+    return whole if whole in modules() else module
+
+
+def layer_of(module: str) -> str:
+    return [*module.split("."), ""][1]
+
+
+def package_of(module: str) -> str:
+    """Return the package, so the folder, that a module lies in."""
+    return module if modules().get(module, Path()).name == "__init__.py" else module.rpartition(".")[0]
+
+
+def circles(graph: dict[str, list[str]]) -> list[list[str]]:
+    """Sets of modules that reach each other, largest first (Tarjan 1972)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for other in graph.get(module, []):
+            if other not in number:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in stack:
+                lowest[module] = min(lowest[module], number[other])
+        if lowest[module] == number[module]:
+            at = stack.index(module)
+            found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for module in sorted(graph):
+        if module not in number:
+            visit(module)
+    return sorted((one for one in found if len(one) > 1), key=len, reverse=True)
 
 
 @pytest.mark.parametrize("layer", ALLOWED)
 def test_imports_follow_the_arrows(layer: str) -> None:
-    assert files(layer), layer
-    for path in files(layer):
-        for module in imports(path):
-            target = module.split(".")[0]
-            allowed = target == layer or any(
-                module == entry or module.startswith(entry + ".") for entry in ALLOWED[layer]
+    mine = [name for name in modules() if layer_of(name) == layer]
+    assert mine, layer
+    for name in mine:
+        for other in edges()[name]:
+            target = other.removeprefix("indexmill.")
+            allowed = layer_of(other) == layer or any(
+                target == entry or target.startswith(entry + ".") for entry in ALLOWED[layer]
             )
-            assert allowed or target == "__version__", f"{path} imports indexmill.{module}"
+            assert allowed, f"{name} imports {other}"
+
+
+def test_a_room_of_pipeline_imports_what_stands_below_it() -> None:
+    floor = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+    for name in modules():
+        if layer_of(name) != "pipeline" or name == "indexmill.pipeline":
+            continue
+        room = name.split(".")[2]
+        assert room in floor, f"{name}: on no floor of this test"
+        for other in edges()[name]:
+            target = other.split(".")[2] if layer_of(other) == "pipeline" else room
+            assert target == room or floor[target] > floor[room], f"{name} imports {other}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert circles({"a": ["b"], "b": ["c"], "c": ["b"]}) == [["b", "c"]]
+    assert circles(edges()) == []
+
+
+def test_private_names_stay_in_their_package() -> None:
+    found = []
+    for importer, path in modules().items():
+        for module, name in imported(path):
+            if not module.startswith("indexmill"):
+                continue
+            owner = module
+            for part in [*module.split("."), name]:
+                private = part.startswith("_") and not part.startswith("__")
+                if private and part in module.split("."):
+                    owner = module[: module.index("." + part)]
+                if private and package_of(importer) != (owner if owner != module else package_of(module)):
+                    found.append(f"{importer}: {module} {name}")
+    assert found == []
 
 
 def test_one_file_knows_ray() -> None:
-    users = []
-    for layer in ALLOWED:
-        for path in files(layer):
-            tree = ast.parse(path.read_text())
-            modules = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
-            modules += [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
-            if any(m == "ray" or m.startswith("ray.") for m in modules):
-                users.append(path.name)
-    assert users == ["executor_ray.py"]
+    users = {
+        str(path.relative_to(ROOT))
+        for path in modules().values()
+        for module, _ in imported(path)
+        if module.split(".")[0] == "ray"
+    }
+    assert sorted(users) == RAY_USERS
 
 
 def test_builders_and_layout_know_no_path() -> None:
-    for layer in ("builders", "layout"):
-        for path in files(layer):
-            names = {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
-            assert not names & {"Path", "open"}, path
+    for name, path in modules().items():
+        if layer_of(name) in ("builders", "layout"):
+            used = {n.id for n in ast.walk(tree(path)) if isinstance(n, ast.Name)}
+            assert not used & {"Path", "open"}, path
+
+
+def test_folders_are_small_enough_to_be_read() -> None:
+    """No folder has many modules, except those that hold alternatives of one thing, and leaves of tests."""
+    sources = [
+        path.relative_to(ROOT)
+        for top in (*PACKAGES, "src", "reader", "tests")
+        for path in (ROOT / top).rglob("*")
+        if path.suffix in (".py", ".rs") and path.name != "__init__.py" and "target" not in path.parts
+    ]
+    parents = {folder for path in sources for folder in path.parent.parents}
+    sizes = Counter(path.parent for path in sources)
+    large = {
+        str(folder): size
+        for folder, size in sizes.items()
+        if size > MOST_MODULES
+        and str(folder) not in LARGE_FOLDERS
+        and (folder.parts[0] != "tests" or folder in parents)
+    }
+    assert large == {}
+
+
+def test_functions_have_few_parameters_unless_they_are_kernels() -> None:
+    many = []
+    for name, path in modules().items():
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            decorators = {ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list}
+            if {d.split(".")[-1] for d in decorators} & KERNEL_DECORATORS:
+                continue
+            given = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            n = len([one for one in given if one not in ("self", "cls")])
+            if n > MOST_PARAMETERS:
+                many.append(f"{name}.{node.name}: {n}")
+    assert many == []
