@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +28,27 @@ if TYPE_CHECKING:
 #: Keys of a job file that are not parameters of the index: where files are and how the build runs.
 _RUN_KEYS = ("centroids", "memory", "scratch", "workers", "executor", "ray_address", "work", "force")
 _COLUMN_KEYS = ("column", "id_column", "metadata_columns")
+
+
+class RunKeywords(TypedDict, total=False):
+    """Keywords of every job that writes a file or an index: how it runs, never what it writes."""
+
+    memory: int | str
+    workers: int
+    force: bool
+
+
+class ScratchKeywords(RunKeywords, total=False):
+    """Keywords of a job with scratch files."""
+
+    work: str | os.PathLike[str] | None
+
+
+class JoinKeywords(ScratchKeywords, total=False):
+    """Keywords of a job that may run on a cluster."""
+
+    executor: Literal["local", "ray"]
+    ray_address: str | None
 
 
 def build(
@@ -199,12 +220,9 @@ def lay_out(
     truth: NDArray[Any] | None = None,
     prune_edges: bool = False,
     out: str | os.PathLike[str] | None = None,
-    work: str | os.PathLike[str] | None = None,
     certify: bool = False,
-    memory: int | str = "1GiB",
-    workers: int = 2,
-    force: bool = False,
     progress: bool = False,
+    **run: Unpack[ScratchKeywords],
 ) -> Index:
     """Lay an index out again for fewer page reads and open its next generation.
 
@@ -223,12 +241,13 @@ def lay_out(
         Vector ids of their true neighbours, nearest first; default: computed.
     prune_edges : bool
         Experimental: choose neighbour lists anew for the pages of the order, and keep them if that saves page reads.
-    work : path, optional
-        Directory for scratch files, three to four times the index; default: beside the output.
     certify : bool
         Measure recall and page reads again, as a build does; that holds the codes in memory.
-    out, memory, workers, force, progress
+    out, progress
         As in `append`.
+    **run
+        ``memory`` ("1GiB" by default), ``workers`` and ``force`` as in `append`; ``work``, a directory for scratch
+        files of three to four times the index, beside the output by default.
 
     Returns
     -------
@@ -247,7 +266,8 @@ def lay_out(
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
 
-    options = run_options(out, memory, workers, force, work)
+    run.setdefault("memory", "1GiB")
+    options = run_options(out, **run)
     request = layout_request(
         None if order_file is not None and order == "auto" else order,
         order_file,
@@ -273,10 +293,8 @@ def import_index(
     pq_bytes: int | None = None,
     order: str = "identity",
     repair: bool = True,
-    memory: int | str | None = None,
-    workers: int = 2,
-    force: bool = False,
     progress: bool = False,
+    **run: Unpack[RunKeywords],
 ) -> Index | None:
     """Turn an index of another program into one of ours and open it.
 
@@ -299,12 +317,11 @@ def import_index(
         Page order, as in `build`; by default that of the other index.
     repair : bool
         Whether vertices that cannot be reached are linked.
-    memory : int or str, optional
-        Budget beside the page cache; by default the least that works.
-    workers : int
-        Threads; they do not change the bytes.
     progress : bool
         Whether to show progress on stderr.
+    **run
+        ``memory``, the budget beside the page cache, by default the least that works; ``workers`` (2), threads, which
+        do not change the bytes; ``force`` (False).
 
     Returns
     -------
@@ -322,13 +339,11 @@ def import_index(
         out,
         ids,
         id_column,
-        memory,
         metric=metric,
         pq_bytes=pq_bytes,
         order=order,
         repair=repair,
-        workers=workers,
-        force=force,
+        **run,
     )
     foreign = open_foreign(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
@@ -387,14 +402,9 @@ def join(
     recall: float | None = None,
     column: str | None = None,
     id_column: str | None = None,
-    memory: int | str = "8GiB",
-    workers: int = 2,
-    work: str | os.PathLike[str] | None = None,
-    executor: Literal["local", "ray"] = "local",
-    ray_address: str | None = None,
     platform: str | os.PathLike[str] | None = None,
-    force: bool = False,
     progress: bool = False,
+    **run: Unpack[JoinKeywords],
 ) -> JoinReport:
     """Write the nearest vectors of many queries in an index of kind ivf to a Parquet file.
 
@@ -412,18 +422,15 @@ def join(
         In its place: the recall to reach; `nprobe` is learnt from 200 of the queries.
     column, id_column : str, optional
         Of a file of queries: the vectors, and ids that the result calls the queries by.
-    memory : int or str
-        Budget beside the page cache: two batches, the queries, and as many of them as are searched at a time.
-    workers : int
-        Threads; they do not change the bytes.
-    work : path, optional
-        Directory for partial results; default: beside `out`.
-    executor, ray_address
-        Where batches are searched; "ray": on the nodes of a cluster, which all need `index` and `work`.
     platform : path, optional
         TOML file of workers to divide the batches among.
     progress : bool
         Whether to show progress on stderr.
+    **run
+        ``memory`` ("8GiB"), the budget beside the page cache: two batches, the queries, and as many of them as are
+        searched at a time. ``workers`` (2), threads, which do not change the bytes. ``work``, a directory for partial
+        results, beside `out` by default. ``executor`` ("local") and ``ray_address``, where batches are searched; "ray":
+        on the nodes of a cluster, which all need `index` and `work`. ``force`` (False).
 
     Returns
     -------
@@ -437,8 +444,7 @@ def join(
     from indexmill.jobs.api.joining import JoinRequest, join_files
 
     request = JoinRequest(
-        k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, memory=memory, workers=workers,
-        work=work, executor=executor, ray_address=ray_address, platform=platform, force=force,
+        k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, platform=platform, **run
     )  # fmt: skip
     with _listener(progress) as bars:
         return join_files(queries, index, out, request, bars)

@@ -69,7 +69,7 @@ def import_options(
     out: str | os.PathLike[str],
     ids: Any,
     id_column: str | None,
-    memory: int | str | None,
+    memory: int | str | None = None,
     **how: Any,
 ) -> ImportOptions:
     """Check how an import is to run.

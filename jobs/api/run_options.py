@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def run_options(
     out: str | os.PathLike[str] | None,
     memory: int | str,
-    workers: int,
-    force: bool,
+    workers: int = 2,
+    force: bool = False,
     work: str | os.PathLike[str] | None = None,
 ) -> RunOptions:
     """Check how a run is to go; `memory` in bytes or as ``"4GiB"``.

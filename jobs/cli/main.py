@@ -61,9 +61,9 @@ class Commands(TyperGroup):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import indexmill
+        from indexmill import __version__
 
-        print(f"indexmill {indexmill.__version__}")
+        print(f"indexmill {__version__}")
         raise typer.Exit
 
 

@@ -78,9 +78,9 @@ class Outcome:
 
 def native_measurer() -> Measurer:
     """Return the reader's measuring function."""
-    from indexmill.reader import _native
+    from indexmill.reader import native
 
-    return _native.measure_device
+    return native.measure_device
 
 
 def measure_device(

@@ -75,9 +75,9 @@ def kind_of(path: Path) -> Kind:
         As `open_index`.
     """
     check_is_index(path)
-    from indexmill.reader import _native
+    from indexmill.reader import native
 
-    return KINDS[_native.index_kind(path)]
+    return KINDS[native.index_kind(path)]
 
 
 def check_is_index(path: Path) -> None:

@@ -12,8 +12,8 @@ from indexmill.reader.choices import DEFAULT_BEAM_WIDTH, DEFAULT_ENTRY, DEFAULT_
 
 if TYPE_CHECKING:
     from indexmill.formats.device import DeviceProfile
-    from indexmill.reader._native import Filter
     from indexmill.reader.index import Index, SearchResult
+    from indexmill.reader.native import Filter
 
 #: Deepest queue that device profiles measure.
 MAX_DEPTH = 128

@@ -66,9 +66,9 @@ def _with_fio(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[
 
 def _with_reader(path: Path, depth_of_job: int, jobs: int, seconds: float) -> dict[str, Any]:
     """Use the reader's own measurement, which is what `indexmill device` stores."""
-    from indexmill.reader import _native
+    from indexmill.reader import native
 
-    found = _native.measure_device(str(path), BLOCK_BYTES, depth_of_job * jobs, jobs, float(seconds), 1)
+    found = native.measure_device(str(path), BLOCK_BYTES, depth_of_job * jobs, jobs, float(seconds), 1)
     return {
         "method": "indexmill device (fio is not installed)",
         "reads_per_s": round(found["reads"] / found["elapsed_s"]),

@@ -122,10 +122,10 @@ def _reads(row: Row) -> float:
 
 def request_time(file: Path) -> float:
     """Return the processor time of a bare read by the reader, `DEPTH` in flight on one thread, in microseconds."""
-    from indexmill.reader import _native
+    from indexmill.reader import native
 
     with measured() as cost:
-        found = _native.measure_device(os.fspath(file), disk.BLOCK_BYTES, DEPTH, 1, SECONDS, 1)
+        found = native.measure_device(os.fspath(file), disk.BLOCK_BYTES, DEPTH, 1, SECONDS, 1)
     return 1e6 * cost.cpu_s / float(found["reads"])
 
 

@@ -78,9 +78,9 @@ def _setting(entry: str) -> Setting:
 def _latency(path: Path) -> list[list[float]]:
     """Measure the device's latency with one read in flight, as pairs (share of the reads, microseconds)."""
     from indexmill.jobs.devices.measure import SHARES
-    from indexmill.reader import _native
+    from indexmill.reader import native
 
-    found = _native.measure_device(str(path), 4096, 1, 1, DEVICE_SECONDS, 1)["latencies_us"]
+    found = native.measure_device(str(path), 4096, 1, 1, DEVICE_SECONDS, 1)["latencies_us"]
     return [[share, round(float(np.quantile(found, share)), 2)] for share in SHARES]
 
 

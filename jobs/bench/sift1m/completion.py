@@ -107,13 +107,13 @@ def _curve(rounds: list[list[Row]]) -> list[dict[str, Any]]:
 
 def _read_times(space: Workspace) -> list[dict[str, Any]]:
     """Times of random reads of the index's pages past the page cache, a row for each depth."""
-    from indexmill.reader import _native
+    from indexmill.reader import native
 
     path = str(space.index("star") / "graph.imx")
     found = []
     for depth in DEPTHS:
         threads = min(2, depth)
-        done = _native.measure_device(path, 4096, depth, threads, SECONDS, depth)
+        done = native.measure_device(path, 4096, depth, threads, SECONDS, depth)
         times = done["latencies_us"].astype(np.float64)
         found.append(
             {

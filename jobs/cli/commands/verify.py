@@ -27,10 +27,10 @@ def command(options: Options) -> None:
     from indexmill.formats.errors import FormatError
     from indexmill.jobs.console.tables import human_bytes
     from indexmill.jobs.kinds.opening import check_is_index, load_manifest
-    from indexmill.reader import _native
+    from indexmill.reader import native
 
     check_is_index(options.index)
-    damages = [str(damage) for damage in _native.verify(str(options.index))]
+    damages = [str(damage) for damage in native.verify(str(options.index))]
     checked = {"files": 0, "bytes": 0}
     try:
         files = load_manifest(options.index)["files"]

@@ -1,0 +1,7 @@
+"""What the native reader does without opening an index: tell its kind, check all its bytes, measure a drive."""
+
+from __future__ import annotations
+
+from indexmill.reader._native import Filter, index_kind, measure_device, verify
+
+__all__ = ["Filter", "index_kind", "measure_device", "verify"]
