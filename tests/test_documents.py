@@ -12,7 +12,7 @@ MAP = ROOT / "docs/ARCHITECTURE.md"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("reader/*.md")])
 #: What a new developer asks first, as the table of docs/ARCHITECTURE.md has it.
 QUESTIONS = (
-    "the memory that an IVF build is counted with", "add an order", "add an export", "where a stage is retried",
+    "how the memory of an IVF build is counted", "add an order", "add an export", "where a stage is retried",
     "what decides the reads of a pipeline search", "add a flag to `build`", "add a kind of index",
 )  # fmt: skip
 _PLACE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")

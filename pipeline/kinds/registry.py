@@ -17,4 +17,4 @@ def kind_of(p: KindParameters) -> Kind:
 
 
 def warm_up() -> None:
-    """Do nothing: a worker that calls this has imported the stages of every kind."""
+    """Load the stages of every kind in a worker: importing this module is all that it takes."""

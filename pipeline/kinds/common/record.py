@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from indexmill.pipeline.mill.store import software_versions
 
 #: Facts that a stage *emit* keeps for the manifest; not part of the index.
 _RECORD = "emit.json"
+#: Sections of a manifest that may come from these facts: those that a manifest can do without.
+_SECTIONS = [field.name for field in fields(Manifest) if field.default_factory is dict]
 
 
 def seal(directory: Path, facts: dict[str, Any], ingest: Path | None = None) -> None:
@@ -48,5 +50,5 @@ def emitted_manifest(p: KindParameters, summary: InputSummary, emitted: Path) ->
         software=software_versions() | gpu_facts(p)[1],
         certificate=None,
         files=tuple(FileEntry(**file) for file in made["files"]),
-        **{key: made[key] for key in ("layout", "graph", "lsh", "ivf") if key in made},
+        **{key: made[key] for key in _SECTIONS if key in made},
     )

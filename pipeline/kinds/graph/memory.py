@@ -199,7 +199,8 @@ def least_memory(shape: GraphShape, executor: str, workers: int) -> int:
         fitted = _fitted(shape, memory, executor, workers)
         if fitted is None:
             return None
-        if fitted.parameters.shard_vectors is not None and expected_shards(fitted)[0] > shape.drawn // 4:
+        cut_by_memory = shape.parameters.shard_vectors is None and fitted.parameters.shard_vectors is not None
+        if cut_by_memory and expected_shards(fitted)[0] > shape.drawn // 4:
             return None
         stages = stage_bytes(fitted, memory, workers, processes=workers_bytes(executor, workers))
         return worst_stage(stages, executor, workers)[1]

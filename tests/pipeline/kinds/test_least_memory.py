@@ -56,3 +56,13 @@ def test_the_least_memory_named_builds_and_a_mebibyte_less_is_refused(
     least = refusal(100 * MIB)
     assert refusal(least - MIB) == least
     run_build(job(tmp_path / "index", JOBS[name], least), source)
+
+
+def test_shards_that_a_job_makes_tiny_are_refused_with_a_budget_too(
+    source: VectorSource, tmp_path: Path
+) -> None:
+    """Where the job sets the size of shards, no budget makes them fewer; looking for one must end all the same."""
+    parameters = {"kind": "graph", "shard_vectors": 64, "sample_vectors": 256}
+    spec = job(tmp_path / "index", parameters, 100 * MIB)
+    with pytest.raises(BudgetError, match=r"give at least [0-9,]+ bytes$"):
+        kind_of(spec.parameters).resolve(spec, source)
