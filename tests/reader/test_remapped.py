@@ -11,9 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles.relaid import write_relaid
 from tests.oracles.small_index import write_small_index
-from tests.support.clusters import Clustered
+from tests.support.clusters import Clustered, build_clustered
 
-import indexmill
 from indexmill.formats.errors import CorruptFile, InputError
 from indexmill.formats.verify import verify_index
 from indexmill.reader.choices import POLICIES
@@ -89,7 +88,7 @@ def test_a_view_answers_as_the_index_that_was_written_in_its_order(
 def laid_out(tmp_path_factory: pytest.TempPathFactory, clustered: Clustered) -> dict[str, Path]:
     """The clustered vectors built in star order and in that of the input."""
     path = tmp_path_factory.mktemp("orders") / "identity"
-    indexmill.build(clustered.vectors, path, R=16, L=40, pq_bytes=12, workers=1, order="identity")
+    build_clustered(path, clustered.vectors, "identity")
     return {"star": clustered.path, "identity": path}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.append import build
 from tests.support.built import Built
 
+import indexmill
 from indexmill.reader.index import SearchResult
 
 
@@ -42,6 +42,11 @@ class Clustered:
         return sum(right) / (n_queries * k)
 
 
+def build_clustered(out: Path, vectors: NDArray[np.float32], order: str) -> None:
+    """Build the index in an order of the pages."""
+    indexmill.build(vectors, out, R=16, L=40, pq_bytes=12, workers=1, order=order)
+
+
 def make_clustered(built: Built) -> Clustered:
     """Build the index, or take the one that is there."""
     rng = np.random.default_rng(11)
@@ -51,7 +56,7 @@ def make_clustered(built: Built) -> Clustered:
         return (centres[rng.integers(50, size=n)] + rng.normal(size=(n, 24))).astype(np.float32)
 
     vectors, queries = sample(5000), sample(1200)
-    path = built(build, vectors, R=16, L=40, pq_bytes=12)
+    path = built(build_clustered, vectors, order="star")
     products = queries @ vectors.T
     distances = (queries**2).sum(1)[:, None] - 2 * products + (vectors**2).sum(1)
     return Clustered(path, vectors, queries, distances)

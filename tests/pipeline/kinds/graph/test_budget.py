@@ -125,7 +125,7 @@ def test_a_signal_stops_a_build_cleanly_and_the_next_one_goes_on(
         _, said = build.communicate()
     assert build.returncode == code
     assert time.monotonic() - began < 10
-    assert "goes on where it stopped" in said
+    assert "resume it where it stopped" in said
     assert "Traceback" not in said
     assert not out.exists()
     finished = {p: p.stat().st_mtime_ns for p in work.glob("*/stage.json")}
