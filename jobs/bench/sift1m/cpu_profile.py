@@ -31,7 +31,7 @@ GROUPS = (
     ("exact distances", re.compile(r"/exact\.rs |/distance/|measure|results\.rs ")),
     ("candidate list", re.compile(r"/candidates\.rs ")),
     ("visited vertices and page heap", re.compile(r"/stamped\.rs |/page_heap\.rs ")),
-    ("choosing and expanding", re.compile(r"/search/|/graph\.rs ")),
+    ("choosing and expanding", re.compile(r"/search/|/graph/")),
     ("submitting and reaping reads", re.compile(r"/engine/|io_uring")),
 )
 _SAMPLE = re.compile(r"^\s*([0-9a-f]+) (.*) \((.+)\)$")

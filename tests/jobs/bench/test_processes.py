@@ -75,11 +75,12 @@ def test_frames_are_told_from_the_innermost_inlined_function_outwards(tmp_path: 
             "candidate list",
         ),
         (
-            [("crc_u64_parallel3", "crc32c/src/hw_x86_64.rs"), ("check_block", "core/src/graph.rs")],
+            [("crc_u64_parallel3", "crc32c/src/hw_x86_64.rs"), ("check_block", "core/src/graph/file.rs")],
             "page checks (CRC)",
         ),
         ([("gather_l2_u8", "core/src/distance/avx512.rs")], "code distances"),
         ([("l2_u8", "core/src/distance/avx512.rs")], "exact distances"),
+        ([("fill", "core/src/graph/pipeline.rs")], "choosing and expanding"),
         ([("__memmove_avx512_unaligned_erms", "/lib/libc.so.6")], "copying pages"),
         ([("_PyEval_EvalFrameDefault", "/lib/libpython3.11.so")], "other"),
     ],
