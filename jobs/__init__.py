@@ -1,4 +1,4 @@
-"""What a person or a scheduler runs: the `indexmill` command, the Python interface, reports and benchmarks.
+"""Everything that a person or a scheduler runs: the `indexmill` command, the Python interface, reports, benchmarks.
 
 Imports `pipeline`, `builders`, `layout`, `formats` and `reader`.
 """

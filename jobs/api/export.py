@@ -1,4 +1,4 @@
-"""What `indexmill export` and `indexmill.export` share."""
+"""Options and results of an export, shared by `indexmill export` and `indexmill.export`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `indexmill import` and `indexmill.import_index` share."""
+"""Options and runs of an import, shared by `indexmill import` and `indexmill.import_index`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `indexmill join`, `indexmill truth` and their Python twins share: arguments checked and files opened."""
+"""Requests of joins and truth, checked, with their files opened: shared by the commands and the Python functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `layout` shares between the command line and Python: its request, its queries and its result in words."""
+"""Request, queries and result in words of a layout, shared by the command line and Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run that makes the next generation of an index is to go, from flags or arguments."""
+"""Options of a run that makes the next generation of an index, from flags or arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tune` shares between the command line and Python: its request, its report in words, and the job it writes."""
+"""Request, report in words and job file of a tuning, shared by the command line and Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How errors are reported: one message on stderr, and an exit code that a script can tell apart."""
+"""Reports of errors: one message on stderr, and an exit code that a script can tell apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What indexes cost at equal recall, read off the rows of a sweep, and how it is printed."""
+"""Costs of indexes at equal recall, read off the rows of a sweep, and their table."""
 
 from __future__ import annotations
 

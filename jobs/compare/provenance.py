@@ -1,4 +1,4 @@
-"""Where the numbers of a comparison come from: indexes, what building them took, software, machine and date."""
+"""Provenance of a comparison: its indexes, what building them took, software, machine and date."""
 
 from __future__ import annotations
 

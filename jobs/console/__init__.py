@@ -1,1 +1,1 @@
-"""What a terminal shows: tables and progress. Imports no other package of jobs."""
+"""Tables and progress on a terminal. Imports no other package of jobs."""

@@ -1,4 +1,4 @@
-"""How numbers, files and rows of numbers look on a terminal."""
+"""Numbers, files and rows of numbers as a terminal shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which machine, which software and which commit a measurement was made with."""
+"""Machine, software and commit of a measurement."""
 
 from __future__ import annotations
 

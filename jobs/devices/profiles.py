@@ -1,4 +1,4 @@
-"""Which device a path lies on, and where the profile of that device is kept."""
+"""The device that a path lies on, and the file that keeps its profile."""
 
 from __future__ import annotations
 

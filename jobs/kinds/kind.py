@@ -1,4 +1,4 @@
-"""What a kind of index answers to commands: each kind is a module that has these names."""
+"""The interface between commands and a kind of index: each kind is a module that has these names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands declare their options: as models, from which typer's parameters are made.
+"""Options of commands, declared as models from which typer's parameters are made.
 
 Imports the package root alone, and `pipeline.spec` when the options of a job are asked for.
 """

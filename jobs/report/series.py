@@ -1,4 +1,4 @@
-"""Which colour and which line an index and a policy have, the same in all plots of a report."""
+"""Colour and line of each index and policy, the same in all plots of a report."""
 
 from __future__ import annotations
 

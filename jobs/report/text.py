@@ -1,4 +1,4 @@
-"""What a report says in words and figures: the headline, the cards, the table of noise."""
+"""The words and figures of a report: the headline, the cards, the table of noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which results of a search are right.
+"""Right and wrong results of a search.
 
 A result counts as found if it is one of the k true neighbours, or lies no farther than the k-th of them:
 about one query in a hundred ties there, and then either answer is right.

@@ -1,4 +1,4 @@
-"""What every command that searches needs: an I/O engine by name, a filter, and answers as a table.
+"""Needs of every command that searches: an I/O engine by name, a filter, and answers as a table.
 
 Imports the package root alone.
 """

@@ -1,4 +1,4 @@
-"""What all benchmarks share: records, tables, sets of vectors, statistics and watched processes.
+"""Shared by all benchmarks: records, tables, sets of vectors, statistics and watched processes.
 
 Imports nothing of the other folders of `bench`.
 """

@@ -1,4 +1,4 @@
-"""Where indexes of one set of vectors lie, indexmill's and DiskANN's."""
+"""Places of the indexes of one set of vectors, indexmill's and DiskANN's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the native reader does without opening an index: tell its kind, check all its bytes, measure a drive."""
+"""Functions of the native reader that open no index: tell its kind, check all its bytes, measure a drive."""
 
 from __future__ import annotations
 
