@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -79,10 +79,12 @@ class RayExecutor:
     Raises
     ------
     ConfigError
-        From the first use, if the cluster cannot be reached.
+        From the first use, if the cluster cannot be reached, or the process was connected to another one before.
     """
 
     process_bytes = RAY_WORKER_BYTES
+    #: Clusters that this process has been connected to.
+    _clusters: ClassVar[set[str]] = set()
 
     def __init__(
         self,
@@ -165,6 +167,14 @@ class RayExecutor:
                 "cluster of this Ray and Python version; see ray status"
             ) from error
         self._connected = True
+        self._clusters.add(ray.get_runtime_context().gcs_address)
+        if self._address is not None and len(self._clusters) > 1:
+            # Ray keeps the token of the first cluster: nodes of another get no shared value from this process.
+            self.close()
+            raise ConfigError(
+                f"ray_address: {self._address} cannot be used by a process that used another Ray cluster before; "
+                "start a new process"
+            )
         if self._address is None:
             for _ in range(
                 self.workers
@@ -274,16 +284,22 @@ class _Stage:
             except ray_errors.RayTaskError as error:
                 if isinstance(error.cause, (IndexmillError, OSError)):  # a full disk has its errno again
                     raise error.cause from None
-                if not isinstance(error.cause, MemoryError):
+                if isinstance(error.cause, _NODE_LOSSES):  # a shared value was on its way
+                    self._lost(index, error.cause)
+                elif isinstance(error.cause, MemoryError):
+                    self.dispatch.died(index, error)
+                else:
                     raise
-                self.dispatch.died(index, error)
             except _CRASHES as error:
                 self.dispatch.died(index, error)
             except _NODE_LOSSES as error:
-                self.dispatch.lost(index, error)
-                self.looked = -math.inf
+                self._lost(index, error)
             else:
                 self.dispatch.finished(index, seconds, result)
+
+    def _lost(self, index: int, error: Exception) -> None:
+        self.dispatch.lost(index, error)
+        self.looked = -math.inf
 
 
 @contextmanager

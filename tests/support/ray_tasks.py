@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ray import exceptions as ray_errors
+
 from indexmill.formats.errors import InputError
 
 
@@ -53,6 +55,8 @@ def die_once(marker: str, how: str) -> str:
         Path(marker).touch()
         if how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "shared value lost":
+            raise ray_errors.OwnerDiedError("00", None, "")
         raise MemoryError(how)
     return how
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import numpy as np
@@ -91,7 +89,7 @@ def test_a_node_declared_slower_gets_fewer_tasks(three: Three) -> None:
     assert sum(counts.values()) == 39
 
 
-@pytest.mark.parametrize("how", ["killed", "out of memory"])
+@pytest.mark.parametrize("how", ["killed", "out of memory", "shared value lost"])
 def test_a_task_that_dies_is_run_again(three: Three, tmp_path: Path, how: str) -> None:
     work = [(str(tmp_path / str(i)), how) for i in range(3)]
     assert list(three.executor.map(tasks.die_once, work)) == [how] * 3
@@ -274,19 +272,41 @@ def test_an_address_where_nobody_answers_is_named_at_once(three: Three) -> None:
     assert time.monotonic() - begun < 5
 
 
+LOCAL = """
+import os, sys
+import ray
+from tests.support import ray_tasks as tasks
+from indexmill.formats.errors import BudgetError, ConfigError
+from indexmill.pipeline.execution.ray import RayExecutor
+
+def refusal(function):
+    try:
+        function()
+    except (BudgetError, ConfigError) as error:
+        return str(error)
+
+executor = RayExecutor(2, memory=1 << 30)
+assert not ray.is_initialized()
+assert list(executor.map(tasks.refuse, [(1,), (2,)])) == [1, 2]
+resources = ray.cluster_resources()
+assert (resources["CPU"], resources["memory"]) == (2, 1 << 30)
+assert "one task needs" in refusal(lambda: executor.call(tasks.span, 0.0, memory=2 << 30))
+executor.close()
+assert not ray.is_initialized()
+assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+message = refusal(lambda: RayExecutor(2, address=sys.argv[1]).share(0))
+assert "used another Ray cluster before; start a new process" in message, message
+assert not ray.is_initialized()
+"""
+
+
 def test_ray_starts_with_the_first_task_and_stops_on_close(
     three: Three, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """About 6 s; the last tests here leave the cluster of the others."""
+    """In a process of its own: one that used a cluster of its own cannot join that of the other tests."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    three.executor.close()
-    executor = RayExecutor(2, memory=1 << 30)
-    assert not ray.is_initialized()
-    assert list(executor.map(tasks.refuse, [(1,), (2,)])) == [1, 2]
-    resources: Any = ray.cluster_resources()
-    assert (resources["CPU"], resources["memory"]) == (2, 1 << 30)
-    with pytest.raises(BudgetError, match="one task needs"):
-        executor.call(tasks.span, 0.0, memory=2 << 30)
-    executor.close()
-    assert not ray.is_initialized()
-    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    code = [sys.executable, "-c", LOCAL, three.cluster.address]
+    ended = subprocess.run(code, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
