@@ -43,6 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks[groups[item]])
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run where xdist would send each test to any process: groups share a Ray cluster and built indexes."""
+    if getattr(session.config.option, "loadgroup", False):
+        assert all("@" in item.nodeid for item in session.items), "xdist does not see the groups of tests"
+
+
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Built:
     """Make indexes to read: see `Built`."""
