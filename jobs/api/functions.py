@@ -336,14 +336,7 @@ def import_index(
     from indexmill.jobs.api.importing import import_options, open_foreign, run_imported
 
     options = import_options(
-        out,
-        ids,
-        id_column,
-        metric=metric,
-        pq_bytes=pq_bytes,
-        order=order,
-        repair=repair,
-        **run,
+        out, ids, id_column, metric=metric, pq_bytes=pq_bytes, order=order, repair=repair, **run
     )
     foreign = open_foreign(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:

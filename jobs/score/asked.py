@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from indexmill.jobs.options.shared import (
-    Column,
-    Deterministic,
-    Engine,
-    InFlight,
-    K,
-    Queries,
-    Threads,
-)
+from indexmill.jobs.options.shared import Column, Deterministic, Engine, InFlight, K, Queries, Threads
 
 if TYPE_CHECKING:
     from indexmill.jobs.score.queries import QuerySet

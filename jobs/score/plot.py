@@ -55,11 +55,7 @@ def draw(axes: Axes, rows: Sequence[dict[str, Any]], cost: str) -> None:
     axes.grid(visible=True, alpha=0.3)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
-    axes.legend(
-        frameon=False,
-        fontsize="small",
-        loc="lower right" if cost == "pages_read" else "lower left",
-    )
+    axes.legend(frameon=False, fontsize="small", loc="lower right" if cost == "pages_read" else "lower left")
 
 
 def plain_text(name: str) -> str:

@@ -34,11 +34,7 @@ class Session:
         self.command = [str(part) for part in command]
         with open(log, "wb") as file:
             self.child = subprocess.Popen(
-                self.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
             )
 
     def send(self, **question: Any) -> None:
@@ -97,10 +93,7 @@ class Session:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 

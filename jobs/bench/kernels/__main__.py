@@ -138,10 +138,7 @@ def _compared(sizes: Sizes, metric: str, vectors: Any) -> dict[str, float]:
     loop, native = _LOOPS[metric][vectors.dtype.name], _NATIVE[metric]
     plain = [a.view(np.uint16) if a.dtype == np.float16 else a for a in (queries, vectors)]
     ns = _in_turns(
-        sizes.rounds,
-        ids.size,
-        lambda: native(*plain, ids, found[0]),
-        lambda: loop(*plain, ids, found[1]),
+        sizes.rounds, ids.size, lambda: native(*plain, ids, found[0]), lambda: loop(*plain, ids, found[1])
     )
     if vectors.dtype.kind == "f":
         np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-3 * vectors.shape[1])

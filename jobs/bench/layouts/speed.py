@@ -14,13 +14,7 @@ from indexmill.jobs.bench.common.curves import (
     trial,
     tuned_sizes,
 )
-from indexmill.jobs.bench.common.intervals import (
-    curve,
-    curve_ratios,
-    figures_at,
-    medians_at,
-    ratios_at,
-)
+from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at, medians_at, ratios_at
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts import reads as layouts_reads
