@@ -101,3 +101,20 @@ class Session:
         code = self.child.wait(_END_SECONDS)
         tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
         return RuntimeError(f"exit code {code} of: {' '.join(self.command)}\n{tail}")
+
+
+class Asking:
+    """A program whose searches a child answers; as a context it ends the child.
+
+    Attributes
+    ----------
+    session : Session
+    """
+
+    session: Session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()

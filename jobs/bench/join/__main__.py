@@ -28,7 +28,6 @@ from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import Dataset, K, facts, read_bin
 from indexmill.jobs.bench.common.generate import generate
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
 from indexmill.jobs.bench.join import beyond as join_beyond
 from indexmill.jobs.bench.programs import faiss as join_faiss
 from indexmill.jobs.bench.programs import ours
@@ -88,11 +87,9 @@ def build(space: Joins) -> dict[str, Any]:
 
 
 def _build(data: Dataset, index: Path, batch_vectors: int, **options: Any) -> dict[str, Any]:
-    command = indexmill(
-        "build", kind="ivf", input=data.base, lists=LISTS, out=index, batch_vectors=max(batch_vectors, 64), force=True,
-        json=True, **options,
-    )  # fmt: skip
-    return run_measured(command, index.with_suffix(".log")).to_dict()
+    return ours.build_lists(
+        data.base, index, LISTS, batch_vectors=max(batch_vectors, 64), **options
+    ).to_dict()
 
 
 def load(space: Joins) -> dict[str, Any]:

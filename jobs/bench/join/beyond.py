@@ -8,7 +8,6 @@ before each run, and queries come in the order given.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,8 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from indexmill.formats.chunks.tally import forget
 from indexmill.jobs.bench.common.cgroup import Group, NoLimits, memory_limit
-from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.dataset import Dataset, sync_files
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module
 
@@ -114,9 +114,7 @@ def _set_limit(group: Group, limit_bytes: int) -> Group:
 
 def drop_cache(folder: Path) -> None:
     """Drop the files of a folder from the page cache."""
+    sync_files(folder)
     for path in folder.iterdir():
         if path.is_file():
-            handle = os.open(path, os.O_RDONLY)
-            os.fsync(handle)
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(handle)
+            forget(path)

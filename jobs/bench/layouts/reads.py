@@ -24,7 +24,7 @@ from indexmill.jobs.bench.common.curves import (
 )
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.common.process import run_indexmill
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts.cases import Case, facts
 from indexmill.jobs.bench.programs import ours
@@ -120,12 +120,9 @@ def _ratios(curves: dict[Place, Curve], pair: tuple[str, str], policy: str, entr
 
 def write(case: Case, order: str) -> str:
     """Lay the index out in an order that was fitted; return the new index's name."""
-    name = case.laid_out(order)
-    command = indexmill(
-        "layout", case.index, order_file=case.folder / f"{order}.npy", out=case.space.index(name), workers=THREADS,
-        force=True, json=True,
-    )  # fmt: skip
-    run_measured(command, case.folder / f"layout-{order}.log")
+    name, log = case.laid_out(order), case.folder / f"layout-{order}.log"
+    out, file = case.space.index(name), case.folder / f"{order}.npy"
+    run_indexmill(log, "layout", case.index, order_file=file, out=out, workers=THREADS)
     return name
 
 
@@ -176,14 +173,8 @@ class Views:
 
         def ask(size: int, half: Half) -> Row:
             first, last = self._case.space.halves[half]
-            question = {
-                "size": size,
-                "setting": setting.to_dict(),
-                "first": first,
-                "last": last,
-                "times": 1,
-                "way": "batch",
-            }
+            queries = {"first": first, "last": last, "times": 1, "way": "batch"}
+            question = {"size": size, "setting": setting.to_dict(), **queries}
             row: Row = search(view, self._case.space.data, question)
             return row
 

@@ -14,18 +14,15 @@ from typing import Any
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Target
-from indexmill.jobs.bench.common.curves import key, ratio, value_at
+from indexmill.jobs.bench.common.curves import key, ratio
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
 from indexmill.jobs.bench.partition import ablations, pq
 from indexmill.jobs.bench.partition import builds as partition_builds
-from indexmill.jobs.bench.partition.builds import BUILDERS, SETS, SHAPES, Builds
+from indexmill.jobs.bench.partition.builds import BUILDERS, RECALLS, SETS, SHAPES, Builds, quality
 from indexmill.jobs.bench.programs import diskann, graph_quality, peers
 
 ROUNDS = 3
-#: Recalls at which distances are compared, and the list sizes searched until the larger one is passed.
-RECALLS = (0.95, 0.99)
-LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100, 120, 160, 220, 300, 400, 600, 800)
 #: Vectors that growth is measured on; of a trial with --rows N the same shares of 2 N.
 SIZES = (250_000, 500_000, 1_000_000, 2_000_000)
 
@@ -48,7 +45,7 @@ def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str,
             cost, graph = peers.build(peer, data, space.out, *shape, entry)
         cost["calibration_s"] = [before, partition_builds.calibration(data)]
         cost["mean_degree"] = float(graph.degrees.mean())
-        found[peer] = cost | _quality(data, graph)
+        found[peer] = cost | quality(data, graph)
     found["ratios"] = {
         builder: {
             side: _ratios(found[builder], found[side]) for side in ("vamana", *others) if side != builder
@@ -96,8 +93,10 @@ def _ours(space: Builds, data: Dataset, shape: tuple[int, int]) -> dict[str, Any
     drift = [before, partition_builds.calibration(data)]
     found: dict[str, Any] = {}
     for builder in BUILDERS:
-        quality = _quality(data, graph_quality.read_ours(space.index(builder)))
-        found[builder] = partition_builds.medians(runs[builder]) | {"calibration_s": drift} | quality
+        graph = graph_quality.read_ours(space.index(builder))
+        found[builder] = (
+            partition_builds.medians(runs[builder]) | {"calibration_s": drift} | quality(data, graph)
+        )
     return found
 
 
@@ -107,12 +106,7 @@ def _ratios(mine: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return seconds | {"distances": distances}
 
 
-def _quality(data: Dataset, graph: diskann.Graph) -> dict[str, Any]:
-    rows = graph_quality.curve(data, graph, LIST_SIZES, RECALLS[-1])
-    return {"distances": {key(at): value_at(rows, "distances", at) for at in RECALLS}, "rows": rows}
-
-
-#: What seconds are compared, and the most they may be, by case, builder and the other side.
+#: Case, builder, the other side, which of their seconds are compared, and the greatest ratio.
 _SECONDS = (
     ("sift1m-R32", "vamana", "diskann", "index", 0.5),
     ("sift1m-R32", "partition", "diskann", "index", 0.2),

@@ -21,7 +21,7 @@ from indexmill.jobs.bench.common.parameters import (
     THREADS,
 )
 from indexmill.jobs.bench.common.process import module, run_measured
-from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH
 from indexmill.jobs.bench.programs.workspace import Workspace
 
@@ -34,7 +34,7 @@ COUNTED = "read_bytes of /proc/self/io of the searching process / 4,096"
 _SPIN_SECONDS = 0.3
 
 
-class DiskAnn:
+class DiskAnn(Asking):
     """A process that searches `index`, by default DiskANN's own, with up to `threads` threads."""
 
     def __init__(self, space: Workspace, threads: int = THREADS, index: Path | None = None) -> None:
@@ -43,12 +43,6 @@ class DiskAnn:
         command = module(python(space), "programs.diskann_serve", index, space.data.folder)
         log = space.out / f"{index.name}-search-{threads}.log"
         self.session = Session([*command, threads, DISKANN_WIDTH], log, _SPIN_SECONDS)
-
-    def __enter__(self) -> DiskAnn:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.session.close()
 
     def search(self, way: str = "batch") -> Search:
         """Return the search of one half of the queries, in one batch or a call for each (``single``)."""

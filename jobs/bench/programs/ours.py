@@ -19,8 +19,8 @@ from indexmill.jobs.bench.common.parameters import (
     SEED,
     THREADS,
 )
-from indexmill.jobs.bench.common.process import Usage, indexmill, module, run_measured
-from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.common.process import Usage, module, run_indexmill
+from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: It fails where the kernel has no io_uring, instead of measuring something else.
@@ -56,7 +56,7 @@ def lockstep(policy: str, entry: str, **others: Any) -> Setting:
     return Setting(policy, entry, **{**width, **others})
 
 
-class Ours:
+class Ours(Asking):
     """A process that searches our indexes (`ours_serve`).
 
     Parameters
@@ -72,12 +72,6 @@ class Ours:
         self.session = Session(
             command if native is None else [*command, str(native)], space.out / "ours-search.log"
         )
-
-    def __enter__(self) -> Ours:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.session.close()
 
     def question(
         self,
@@ -132,12 +126,18 @@ class Shape:
 
 def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path, **options: object) -> Usage:
     """Build an index of `base`; stages that `work` holds are not repeated."""
-    command = indexmill(
-        "build", input=base, out=out, kind="graph", builder="vamana", R=shape.max_degree, L=BUILD_LIST_SIZE,
-        alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order, node_dtype="same", metric="l2", entries=shape.entries,
-        seed=SEED, memory=BUILD_MEMORY, workers=THREADS, executor="local", work=work, force=True, json=True, **options,
+    return run_indexmill(
+        space.out / f"{out.name}-build.log", "build", input=base, out=out, kind="graph", builder="vamana",
+        R=shape.max_degree, L=BUILD_LIST_SIZE, alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order,
+        node_dtype="same", metric="l2", entries=shape.entries, seed=SEED, memory=BUILD_MEMORY, workers=THREADS,
+        executor="local", work=work, **options,
     )  # fmt: skip
-    return run_measured(command, space.out / f"{out.name}-build.log")
+
+
+def build_lists(base: Path, index: Path, lists: int, **options: object) -> Usage:
+    """Build an index of inverted lists of `base`."""
+    log = index.with_suffix(".log")
+    return run_indexmill(log, "build", kind="ivf", input=base, out=index, lists=lists, **options)
 
 
 def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path) -> Usage:

@@ -1,4 +1,4 @@
-"""Where the CPU time of a search goes, by the kernel's profiler (``perf``) and the lines that addresses belong to."""
+"""CPU time of a search by its purpose, from the kernel's profiler (``perf``) and the source lines of addresses."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import numpy as np
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
 from indexmill.jobs.bench.common.dataset import K, read_bin
-from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.split import paper as split_paper
 from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions
@@ -61,17 +61,7 @@ def _index(space: Run) -> Path:
     batch = (space.rows or ROWS) // BATCHES
     if not (index / "manifest.json").exists() or IvfFiles(index).batch_sizes() != [batch] * BATCHES:
         np.save(base, read_bin(space.sets["sift1m"].base)[: batch * BATCHES])
-        command = indexmill(
-            "build",
-            kind="ivf",
-            input=base,
-            lists=LISTS,
-            out=index,
-            batch_vectors=batch,
-            force=True,
-            json=True,
-        )
-        run_measured(command, index.with_suffix(".log"))
+        ours.build_lists(base, index, LISTS, batch_vectors=batch)
         base.unlink()
     return index
 
@@ -126,20 +116,16 @@ def simulated(space: Run) -> dict[str, Any]:
     }
 
 
+TARGETS = (
+    Target("queries a second, host and 8 emulated drives over the host", "emulated.hybrid_to_host", ">=", 1.6, "x"),
+    Target("first worker done before the last one, share of the time", "emulated.spread", "<=", 0.10),
+    Target("worker's time off its plan by at most, share of it", "emulated.off", "<=", 0.10),
+)  # fmt: skip
+
 BENCHMARK = Benchmark[Run](
     "split",
     {"emulated": emulated, "simulated": simulated},
-    (
-        Target(
-            "queries a second, host and 8 emulated drives over the host",
-            "emulated.hybrid_to_host",
-            ">=",
-            1.6,
-            "x",
-        ),
-        Target("first worker done before the last one, share of the time", "emulated.spread", "<=", 0.10),
-        Target("worker's time off its plan by at most, share of it", "emulated.off", "<=", 0.10),
-    ),
+    TARGETS,
     parameters={"lists": LISTS, "nprobe": NPROBE, "batches": BATCHES, "k": K},
 )
 
