@@ -73,11 +73,23 @@ def told(command: Sequence[str]) -> dict[str, Any]:
     RuntimeError
         If it fails.
     """
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(output_of(command))
     return found
+
+
+def output_of(command: Sequence[object], folder: Path | None = None, given: str | None = None) -> str:
+    """Run a command in `folder` with `given` on its standard input; return what it prints.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails; the message ends with what it said.
+    """
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, input=given, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(words)}\n{done.stderr[-3000:]}")
+    return done.stdout
 
 
 def run_measured(
@@ -113,9 +125,14 @@ def run_measured(
         wall = time.perf_counter() - began
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise RuntimeError(f"exit code {child.returncode} of: {' '.join(map(str, command))}\n{tail}")
+        raise failed(child.returncode, command, log)
     return Usage(wall, used.ru_utime + used.ru_stime, peak)
+
+
+def failed(code: int, command: Sequence[object], log: Path) -> RuntimeError:
+    """Return the error of a command that failed, with the last lines of its `log`."""
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    return RuntimeError(f"exit code {code} of: {' '.join(map(str, command))}\n{tail}")
 
 
 def run_indexmill(log: Path, *words: object, **options: object) -> Usage:

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from indexmill.jobs.bench.common.process import failed
+
 #: Seconds that a child has to end by itself once nothing more is asked.
 _END_SECONDS = 10
 #: Until when each child that answered may still keep cores busy.
@@ -98,9 +100,7 @@ class Session:
         self.close()
 
     def _ended(self) -> RuntimeError:
-        code = self.child.wait(_END_SECONDS)
-        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-        return RuntimeError(f"exit code {code} of: {' '.join(self.command)}\n{tail}")
+        return failed(self.child.wait(_END_SECONDS), self.command, self.log)
 
 
 class Asking:

@@ -43,6 +43,7 @@ SIMULATED = ("cssd", "cssd4", "essd", "xlfdd")
 SCHEDULED = Path("/proc/thread-self/schedstat")
 #: How far a prediction may be from what is measured.
 WITHIN = 0.2
+_MEDIANS = ("predicted_qps", "measured_qps", "ratio", "cpu_predicted_us", "cpu_measured_us", "waited_share")
 
 
 @dataclass(frozen=True)
@@ -176,15 +177,7 @@ def _waited_seconds() -> float:
 
 
 def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    numbers = (
-        "predicted_qps",
-        "measured_qps",
-        "ratio",
-        "cpu_predicted_us",
-        "cpu_measured_us",
-        "waited_share",
-    )
-    return {name: median(one[name] for one in rounds) for name in numbers} | {
+    return {name: median(one[name] for one in rounds) for name in _MEDIANS} | {
         "binds": max((one["binds"] for one in rounds), key=[one["binds"] for one in rounds].count),
         "rounds": rounds,
     }

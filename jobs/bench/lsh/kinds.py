@@ -21,6 +21,7 @@ from indexmill.jobs.bench.common.curves import LONG_SIZES, at_recalls
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, write_bin
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
 from indexmill.jobs.bench.common.process import memory_of, run_indexmill
+from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.lsh.quality import judge
 from indexmill.jobs.bench.lsh.space import BASE, STORAGE, SURE, Half, Searcher, Space, build_cost, index_facts
 from indexmill.jobs.bench.lsh.tables import INFLIGHT
@@ -173,7 +174,7 @@ def _lists_along(
     searcher: Searcher, index: Path, prune: float | None
 ) -> Iterator[tuple[tuple[Path, Figures], Row]]:
     """Search with more and more lists, up to the highest recall."""
-    lists = json.loads((index / "manifest.json").read_text())["ivf"]["lists"]
+    lists = ours.manifest(index)["ivf"]["lists"]
     for nprobe in _NPROBES:
         if nprobe > lists:
             return
@@ -200,7 +201,7 @@ def _build_lists(data: Dataset, index: Path, lists: int, **options: Any) -> floa
     if not cost.exists():
         options |= {"seed": SEED, "memory": BUILD_MEMORY, "workers": THREADS}
         cost.write_text(json.dumps(ours.build_lists(data.base, index, lists, **options).to_dict()))
-    return float(json.loads(cost.read_text())["wall_s"])
+    return float(read_json(cost)["wall_s"])
 
 
 def _join(

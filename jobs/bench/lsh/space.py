@@ -13,6 +13,7 @@ from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
 from indexmill.jobs.bench.common.process import module, run_indexmill
+from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.lsh.sets import Sets
 from indexmill.jobs.bench.lsh.tune import KS
@@ -43,7 +44,7 @@ SHAPES = {shape.name: shape for shape in (BASE, PROBED, LEAN, SURE)}
 
 @dataclass(frozen=True)
 class Space:
-    """What parts work on: the run, and sets of vectors."""
+    """The run, and sets of vectors: parts work on it."""
 
     run: Run
     sets: Sets
@@ -103,8 +104,7 @@ class Space:
 
 def build_cost(index: Path) -> dict[str, Any]:
     """Return what building an index cost: ``wall_s``, ``cpu_s``, ``peak_bytes``, ``stage_s``."""
-    found: dict[str, Any] = json.loads(_cost_file(index).read_text())
-    return found
+    return read_json(_cost_file(index))
 
 
 def _cost_file(index: Path) -> Path:
@@ -113,7 +113,7 @@ def _cost_file(index: Path) -> Path:
 
 def index_facts(index: Path) -> dict[str, Any]:
     """Return what tables say of an index, from its manifest."""
-    manifest = json.loads((index / "manifest.json").read_text())
+    manifest = ours.manifest(index)
     sizes = {file["name"]: file["bytes"] for file in manifest["files"]}
     lsh, parameters = manifest["lsh"], manifest["parameters"]
     names = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -21,6 +20,7 @@ from indexmill.jobs.bench.common.parameters import (
     THREADS,
 )
 from indexmill.jobs.bench.common.process import module, run_measured
+from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -102,7 +102,7 @@ def build(space: Workspace) -> dict[str, Any]:
         raise RuntimeError(
             f"DiskANN chose {pq_bytes} bytes a code, not {PQ_BYTES}; the comparison would be unfair"
         )
-    call = json.loads((space.diskann_index / "call.json").read_text())
+    call = read_json(space.diskann_index / "call.json")
     index_bytes = (space.diskann_index / "ann_disk.index").stat().st_size
     sizes = {"pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
     return {**usage.to_dict(), **call, **_told_seconds(log), **sizes}

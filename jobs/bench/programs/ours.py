@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from indexmill.jobs.bench.common.parameters import (
     THREADS,
 )
 from indexmill.jobs.bench.common.process import Usage, module, run_indexmill
+from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.programs.workspace import Workspace
 
@@ -103,7 +103,7 @@ class Ours(Asking):
 
 @dataclass(frozen=True)
 class Shape:
-    """What one index of a workspace may have that others have not.
+    """Parameters in which the indexes of a workspace differ.
 
     Attributes
     ----------
@@ -173,14 +173,12 @@ def _is_built(path: Path, space: Workspace, shape: Shape) -> bool:
 
 def manifest(index: Path) -> dict[str, Any]:
     """Read an index's manifest."""
-    found: dict[str, Any] = json.loads((index / "manifest.json").read_text())
-    return found
+    return read_json(index / "manifest.json")
 
 
 def run_facts(index: Path) -> dict[str, Any]:
-    """Read what building an index cost from its run.json."""
-    found: dict[str, Any] = json.loads((index / "run.json").read_text())
-    return found
+    """Read the costs of building an index from its run.json."""
+    return read_json(index / "run.json")
 
 
 def stage_seconds(index: Path) -> dict[str, float]:
