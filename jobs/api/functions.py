@@ -157,15 +157,9 @@ def append(
     def open_more(names: Sequence[str]) -> VectorSource:
         if paths is not None:
             return open_files(paths, column, id_column, names)
-        is_array = not hasattr(vectors, "column_names")
-        return array_source(
-            vectors,
-            ids=ids,
-            metadata=metadata,
-            column=column,
-            id_column=id_column,
-            metadata_columns=() if is_array else names,
-        )
+        columns = {"column": column, "id_column": id_column}
+        kept = names if hasattr(vectors, "column_names") else ()  # an array has no columns
+        return array_source(vectors, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
@@ -268,14 +262,9 @@ def lay_out(
 
     run.setdefault("memory", "1GiB")
     options = run_options(out, **run)
-    request = layout_request(
-        None if order_file is not None and order == "auto" else order,
-        order_file,
-        effort,
-        as_given(queries, truth),
-        prune_edges,
-        certify,
-    )
+    chosen = None if order_file is not None and order == "auto" else order
+    given = as_given(queries, truth)
+    request = layout_request(chosen, order_file, effort, given, prune_edges, certify)
     with _listener(progress) as bars:
         result = run_layout(index, request, options, bars)
     return _open_graph(index if out is None or result.manifest is None else out)
@@ -601,15 +590,8 @@ def _job(
     paths = _paths(vectors)
     if paths is not None and (ids is not None or metadata is not None):
         raise ConfigError("ids, metadata: go with an array; for files pass id_column and metadata_columns")
-    spec = make_spec(
-        {
-            "input": paths if paths is not None else [ARRAY_NAME],
-            "out": os.fspath(out),
-            "parameters": parameters,
-            **beside,
-            **columns,
-        }
-    )
+    named = {"input": [ARRAY_NAME] if paths is None else paths, "out": os.fspath(out)}
+    spec = make_spec({**named, "parameters": parameters, **beside, **columns})
     return spec, None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
 
 

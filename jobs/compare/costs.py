@@ -94,17 +94,8 @@ def show_ratio(ratio: float | None) -> str:
 def cost_cells(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Headings and texts of the table of costs at equal recall."""
     headings = [
-        "recall",
-        "policy",
-        "index",
-        "page reads",
-        "ratio",
-        "mean us",
-        "ratio",
-        "P99 us",
-        "qps",
-        "ratio",
-    ]
+        "recall", "policy", "index", "page reads", "ratio", "mean us", "ratio", "P99 us", "qps", "ratio",
+    ]  # fmt: skip
     cells = []
     for line in lines:
         row = [f"{line['recall']:.2f}", line["policy"], line["index"]]

@@ -116,16 +116,8 @@ def command(options: Options) -> None:
     if options.out is not None:
         check_writable(options.out, options.force)
     asked = None if wanted.queries is None else read_queries(wanted.queries, spec.column)
-    request = tune_request(
-        spec,
-        wanted.target_recall,
-        wanted.k,
-        wanted.max_reads,
-        wanted.max_memory,
-        wanted.effort,
-        asked,
-        options.work,
-    )
+    limits = wanted.max_reads, wanted.max_memory
+    request = tune_request(spec, wanted.target_recall, wanted.k, *limits, wanted.effort, asked, options.work)
     with stderr_progress() as progress:
         report = run_tune(request, open_input(spec), progress)
     if options.json_:
