@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
@@ -260,6 +260,7 @@ def lay_out(
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
 
+    _check_keywords("lay_out", run, ScratchKeywords)
     run.setdefault("memory", "1GiB")
     options = run_options(out, **run)
     chosen = None if order_file is not None and order == "auto" else order
@@ -324,6 +325,7 @@ def import_index(
     """
     from indexmill.jobs.api.importing import import_options, open_foreign, run_imported
 
+    _check_keywords("import_index", run, RunKeywords)
     options = import_options(
         out, ids, id_column, metric=metric, pq_bytes=pq_bytes, order=order, repair=repair, **run
     )
@@ -425,6 +427,7 @@ def join(
     """
     from indexmill.jobs.api.joining import JoinRequest, join_files
 
+    _check_keywords("join", run, JoinKeywords)
     request = JoinRequest(
         k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, platform=platform, **run
     )  # fmt: skip
@@ -571,6 +574,13 @@ def open(
 
     engine = check_engine(engine, "engine", with_memory=True)
     return open_any(Path(path), engine, vectors=vectors, tables=tables)
+
+
+def _check_keywords(function: str, given: Iterable[str], known: Any) -> None:
+    """Refuse a keyword that is none of the TypedDict `known`, in the words of Python and by the function's own name."""
+    for name in given:
+        if name not in known.__optional_keys__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def _job(
