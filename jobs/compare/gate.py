@@ -197,10 +197,12 @@ def _judge_costs(
             )
         open_ = passed and change is not None and _lost(figure, change, limit, floor)
         where = f"recall {tolerance.at_recall:g}"
-        figures = reference, ours.value, change, limit, floor
-        verdicts.append(
-            Verdict(*_curve(curve), figure, where, *figures, passed and not open_, ours.bound, open_)
+        name, policy = _curve(curve)
+        sure = passed and not open_
+        verdict = Verdict(
+            name, policy, figure, where, reference, ours.value, change, limit, floor, sure, ours.bound, open_
         )
+        verdicts.append(verdict)
     return verdicts
 
 
