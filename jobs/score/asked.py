@@ -56,7 +56,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """How every search is run."""
+    """Options of every search."""
 
     PANEL: ClassVar = "Search"
     threads: Threads = 1
@@ -68,7 +68,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Scoring:
-    """What `score` was asked for, whatever the kind of the index."""
+    """Options of `score` that every kind of index takes."""
 
     asked: Asked
     runs: Runs

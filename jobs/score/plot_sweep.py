@@ -39,7 +39,7 @@ class Panel:
     factor: float = 1.0
 
     def values(self, rows: Sequence[Row], key: str) -> list[float]:
-        """What is drawn of `rows`."""
+        """Values of `rows` to draw."""
         return [row[key] * self.factor for row in rows]
 
 

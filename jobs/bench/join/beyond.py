@@ -21,8 +21,8 @@ from indexmill.jobs.bench.common.dataset import Dataset, sync_files
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module
 
-#: What is searched, and what the kernel is told of its mapping: by default it reads ahead at a fault as far as the
-#: device is set to, which may be megabytes.
+#: Lists that are searched, and the kernel's advice for their mapping: by default it reads ahead at a fault as far as
+#: the device is set to, which may be megabytes.
 SIDES = {
     "bss": ("bss", "default"),
     "mapped": ("mapped", "default"),
@@ -33,7 +33,7 @@ SIDES = {
 #: Share of the lists that the page cache may hold.
 CACHE_SHARE = 0.25
 _ROUNDS, _FREE_BYTES = 2, 16 << 30
-#: What a process may need beside what it held when the limit was set, such as stacks of threads.
+#: Bytes that a process may need beside those that it held when the limit was set, such as stacks of threads.
 _SLACK_BYTES = 24 << 20
 
 

@@ -35,7 +35,7 @@ _NATIVE = {"l2": loops.native_l2, "ip": loops.native_ip}
 
 
 class Sizes(NamedTuple):
-    """How much is measured."""
+    """Sizes of a measurement."""
 
     near_bytes: int = NEAR_BYTES
     far_bytes: int = FAR_BYTES

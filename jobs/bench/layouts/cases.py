@@ -62,7 +62,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Layouts:
-    """What parts work on: all cases, and the run."""
+    """All cases, and the run: parts work on them."""
 
     cases: dict[str, Case]
     run: Run

@@ -25,7 +25,7 @@ from indexmill.jobs.bench.common.curves import (
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import run_indexmill
-from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.layouts import fit
 from indexmill.jobs.bench.layouts.cases import Case, facts
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import Setting, lockstep
@@ -33,7 +33,7 @@ from indexmill.jobs.bench.programs.ours_serve import search
 
 POLICIES = ("page", "pipeline")
 ENTRIES = ("navigation", "centroids")
-#: What orders are chosen by, and headline figures are of: the paper's search.
+#: Policy and entry that orders are chosen by, and that headline figures are of: the paper's search.
 JUDGE = ("page", "navigation")
 IDENTITY, STAR = "identity", "star"
 
@@ -43,7 +43,7 @@ Place = tuple[str, str, str]
 
 def measure(case: Case) -> dict[str, Any]:
     """Search a view of every order; choose list sizes and the best order by the first half of the queries."""
-    orders, views = layouts_fit.orders(case), Views(case)
+    orders, views = fit.orders(case), Views(case)
     tuned: dict[str, list[Row]] = {}
     sweeps: dict[Place, list[Row]] = {}
     for order, permutation in orders.items():

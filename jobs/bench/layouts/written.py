@@ -10,7 +10,7 @@ from indexmill.jobs.bench.common.curves import Row, coarse_sweep, sizes_at, summ
 from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import run_indexmill
-from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.layouts import fit
 from indexmill.jobs.bench.layouts.cases import Case, laid_out_facts
 from indexmill.jobs.bench.layouts.reads import JUDGE, POLICIES, STAR, Views
 from indexmill.jobs.bench.programs import ours
@@ -77,7 +77,7 @@ def _lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def _judged(case: Case, name: str, order: str) -> dict[str, Any]:
     """Page reads of a written index, and their ratios to star packing and to `order` without what the command adds."""
-    orders, views = layouts_fit.orders(case), Views(case)
+    orders, views = fit.orders(case), Views(case)
     beside = {STAR: views.view(orders[STAR]), order: views.view(orders[order])}
     found: dict[str, Any] = {}
     with ours.Ours(case.space) as searcher:

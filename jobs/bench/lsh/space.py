@@ -51,7 +51,7 @@ class Space:
 
     @property
     def out(self) -> Path:
-        """Where indexes and logs are kept."""
+        """Folder of indexes and logs."""
         return self.run.out
 
     def data(self, name: str) -> Dataset:

@@ -37,7 +37,7 @@ SECONDS = 2.0
 DEPTH = 128
 #: Queries that a thread interleaves where reads take a few microseconds: more only push each other out of its cache.
 FEW_IN_FLIGHT = 4
-#: What the paper's lightest interface drives.
+#: Device that the paper's lightest interface drives.
 PROFILE = REPOSITORY / "pipeline" / "devices" / "xlfdd.json"
 #: Share of the pages of buckets, and of those of pointers, that the queries of a cold search may touch, so that few are
 #: met twice; queries at least; cold searches, of other queries each; how often they are searched with reads in flight.

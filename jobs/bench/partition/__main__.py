@@ -17,8 +17,7 @@ from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Targ
 from indexmill.jobs.bench.common.curves import key, ratio
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.partition import ablations, pq
-from indexmill.jobs.bench.partition import builds as partition_builds
+from indexmill.jobs.bench.partition import ablations, builds, pq
 from indexmill.jobs.bench.partition.builds import BUILDERS, RECALLS, SETS, SHAPES, Builds, quality
 from indexmill.jobs.bench.programs import diskann, graph_quality, peers
 
@@ -34,16 +33,16 @@ def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str,
     peers.make_environments(space.out)
     found: dict[str, Any] = {"set": name, "max_degree": max_degree, "list_size": list_size}
     found |= _ours(space, data, shape)
-    found["memory"] = partition_builds.memory(space, data.base, "partition", *shape)
+    found["memory"] = builds.memory(space, data.base, "partition", *shape)
     entry = graph_quality.read_ours(space.index("vamana")).start
     others = peers.PROGRAMS[:1] if shape == SHAPES[0] else peers.PROGRAMS
     for peer in others:
-        before = partition_builds.calibration(data)
+        before = builds.calibration(data)
         if shape == SHAPES[0]:
             cost, graph = peers.build_diskann_index(data, space.out)
         else:
             cost, graph = peers.build(peer, data, space.out, *shape, entry)
-        cost["calibration_s"] = [before, partition_builds.calibration(data)]
+        cost["calibration_s"] = [before, builds.calibration(data)]
         cost["mean_degree"] = float(graph.degrees.mean())
         found[peer] = cost | quality(data, graph)
     found["ratios"] = {
@@ -65,38 +64,34 @@ def growth(space: Builds) -> dict[str, Any]:
     data = Dataset(space.out / "growth")
     data.folder.mkdir(exist_ok=True)
     generate.write(data.base, generate.Manifold(SEED), generate.BASE, sizes[-1], THREADS)
-    partition_builds.warm_up(space, data)
-    before = partition_builds.calibration(data)
+    builds.warm_up(space, data)
+    before = builds.calibration(data)
     rows = []
     for n in sizes:
         base = space.first(data, n)
-        made = [partition_builds.build(space, base, "partition", *SHAPES[0]) for _ in range(space.rounds)]
-        rows.append({"n": n, **partition_builds.medians(made)})
+        made = [builds.build(space, base, "partition", *SHAPES[0]) for _ in range(space.rounds)]
+        rows.append({"n": n, **builds.medians(made)})
         base.unlink()
-    drift = [before, partition_builds.calibration(data)]
+    drift = [before, builds.calibration(data)]
     shutil.rmtree(data.folder)
     space.remove()
-    exponents = {
-        f"{name}_exponent": partition_builds.exponent(rows, f"{name}_s") for name in ("graph", "index")
-    }
+    exponents = {f"{name}_exponent": builds.exponent(rows, f"{name}_s") for name in ("graph", "index")}
     return {"rows": rows, "calibration_s": drift} | exponents
 
 
 def _ours(space: Builds, data: Dataset, shape: tuple[int, int]) -> dict[str, Any]:
     """Build in turns, with vamana once where only the first builder is compared; medians, and distances."""
-    partition_builds.warm_up(space, data)
-    before = partition_builds.calibration(data)
+    builds.warm_up(space, data)
+    before = builds.calibration(data)
     runs: dict[str, list[dict[str, Any]]] = {builder: [] for builder in BUILDERS}
     for done in range(space.rounds):
         for builder in BUILDERS if done == 0 or shape == SHAPES[0] else BUILDERS[:1]:
-            runs[builder].append(partition_builds.build(space, data.base, builder, *shape))
-    drift = [before, partition_builds.calibration(data)]
+            runs[builder].append(builds.build(space, data.base, builder, *shape))
+    drift = [before, builds.calibration(data)]
     found: dict[str, Any] = {}
     for builder in BUILDERS:
         graph = graph_quality.read_ours(space.index(builder))
-        found[builder] = (
-            partition_builds.medians(runs[builder]) | {"calibration_s": drift} | quality(data, graph)
-        )
+        found[builder] = builds.medians(runs[builder]) | {"calibration_s": drift} | quality(data, graph)
     return found
 
 

@@ -44,7 +44,7 @@ _OTHERS = (
 
 @dataclass(frozen=True)
 class Builds:
-    """What parts work on.
+    """Sets, places and rounds of the builds.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Builds:
     rows: int | None = None
 
     def index(self, builder: str) -> Path:
-        """Where that builder's index is, the latest."""
+        """Directory of that builder's latest index."""
         return self.out / f"partition-bench-{builder}"
 
     def remove(self) -> None:

@@ -115,7 +115,7 @@ class Frame:
 
 
 def load_ranges(pid: int, library: Path) -> list[tuple[int, int, int]]:
-    """Where a process has the parts of `library`: first address, end, offset in the file."""
+    """Places of the parts of `library` in a process: first address, end, offset in the file."""
     found = []
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)

@@ -14,7 +14,7 @@ from indexmill.jobs.bench.sift1m.qps import ORDER
 
 #: L of the search, about recall 0.95.
 SIZE = 64
-#: What a search may need beside codes and entry structures.
+#: Bytes that a search may need beside codes and entry structures.
 ALLOWANCE = 64 * 2**20
 #: Bytes of a big-ann file before its vectors.
 _HEADER_BYTES = 8

@@ -18,7 +18,7 @@ from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.programs import ours
-from indexmill.jobs.bench.split import paper as split_paper
+from indexmill.jobs.bench.split import paper
 from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.plan import plan_join
@@ -68,19 +68,19 @@ def _index(space: Run) -> Path:
 
 def _crews(index: Path, queries: Any) -> dict[str, list[Worker]]:
     """Return the paper's workers with rates such that its host takes `HOST_SECONDS` for these batches and queries."""
-    rates = split_paper.fit_rates()
+    rates = paper.fit_rates()
     probe = [Worker("unit", 1.0, 1.0, overlap=False)]
     (share,) = plan_join(queries, index, JoinOptions(K, NPROBE, platform=probe)).shares
     n_bytes = sum(entry.bytes for entry in IvfFiles(index).batches) / 1e6
     compares = share.seconds - n_bytes  # of which the unit worker does a million a second
-    paper = split_paper.costs(1e9, 1, 1)
-    host, drive = (split_paper.crew(rates, DRIVES, kind)[0] for kind in ("host", "drives"))
-    whole = host.load_seconds(paper.n_bytes[0]) + host.search_seconds(paper.compares[0])
+    whole_set = paper.costs(1e9, 1, 1)
+    host, drive = (paper.crew(rates, DRIVES, kind)[0] for kind in ("host", "drives"))
+    whole = host.load_seconds(whole_set.n_bytes[0]) + host.search_seconds(whole_set.compares[0])
 
     def slowed(worker: Worker, name: str) -> Worker:
         scale = HOST_SECONDS / whole
-        load = n_bytes / (scale * worker.load_seconds(paper.n_bytes[0]))
-        compare = compares / (scale * worker.search_seconds(paper.compares[0]))
+        load = n_bytes / (scale * worker.load_seconds(whole_set.n_bytes[0]))
+        compare = compares / (scale * worker.search_seconds(whole_set.compares[0]))
         return replace(worker, name=name, load_mb_s=load, compare_m_s=compare, throttle=True)
 
     drives = [slowed(drive, f"drive-{i}") for i in range(DRIVES)]
@@ -105,14 +105,14 @@ def _run(space: Run, index: Path, queries: Any, crew: list[Worker]) -> dict[str,
 
 def simulated(space: Run) -> dict[str, Any]:
     """Simulate the paper's platform at its size."""
-    rates = split_paper.fit_rates()
+    rates = paper.fit_rates()
     return {
         "host_compare_m_s": rates.host,
         "drive_compare_m_s": rates.drive,
-        "virtual_memory": split_paper.virtual_memory(rates, 5e7, 0.25),
-        "scaling": split_paper.scaling(rates, 5e7),
-        "hybrids": split_paper.hybrids(rates),
-        "energy": split_paper.energy(rates),
+        "virtual_memory": paper.virtual_memory(rates, 5e7, 0.25),
+        "scaling": paper.scaling(rates, 5e7),
+        "hybrids": paper.hybrids(rates),
+        "energy": paper.energy(rates),
     }
 
 

@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """How the indexes are searched."""
+    """Searches of the indexes."""
 
     PANEL: ClassVar = "Search"
     sizes: Annotated[

@@ -35,7 +35,7 @@ MOST_QUERIES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class OfAnIndex:
-    """What is asked of an index that was built."""
+    """Demands on an index that was built."""
 
     PANEL: ClassVar = "Searches, where JOB is an index"
     device: Annotated[

@@ -23,7 +23,7 @@ EXAMPLES = examples(
     "indexmill tune base.u8bin --max-memory 40MB -R 32 --effort low --json",
     "indexmill tune job.toml --target-recall 0.98",
 )
-#: Where the recommended job builds its index, unless a job file says so.
+#: Suffix of the index that the recommended job builds, unless a job file names one.
 INDEX_SUFFIX = ".index"
 
 
@@ -39,7 +39,7 @@ class TunedJob(JobOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is asked of searches."""
+    """Demands on searches."""
 
     PANEL: ClassVar = "Searches"
     target_recall: Annotated[
