@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
@@ -157,15 +157,9 @@ def append(
     def open_more(names: Sequence[str]) -> VectorSource:
         if paths is not None:
             return open_files(paths, column, id_column, names)
-        is_array = not hasattr(vectors, "column_names")
-        return array_source(
-            vectors,
-            ids=ids,
-            metadata=metadata,
-            column=column,
-            id_column=id_column,
-            metadata_columns=() if is_array else names,
-        )
+        columns = {"column": column, "id_column": id_column}
+        kept = names if hasattr(vectors, "column_names") else ()  # an array has no columns
+        return array_source(vectors, ids=ids, metadata=metadata, metadata_columns=kept, **columns)
 
     options = run_options(out, memory, workers, force)
     with _listener(progress) as bars:
@@ -266,16 +260,12 @@ def lay_out(
     from indexmill.pipeline.relayout.run import run_layout
     from indexmill.pipeline.relayout.tuning import as_given
 
+    _check_keywords("lay_out", run, ScratchKeywords)
     run.setdefault("memory", "1GiB")
     options = run_options(out, **run)
-    request = layout_request(
-        None if order_file is not None and order == "auto" else order,
-        order_file,
-        effort,
-        as_given(queries, truth),
-        prune_edges,
-        certify,
-    )
+    chosen = None if order_file is not None and order == "auto" else order
+    given = as_given(queries, truth)
+    request = layout_request(chosen, order_file, effort, given, prune_edges, certify)
     with _listener(progress) as bars:
         result = run_layout(index, request, options, bars)
     return _open_graph(index if out is None or result.manifest is None else out)
@@ -335,15 +325,9 @@ def import_index(
     """
     from indexmill.jobs.api.importing import import_options, open_foreign, run_imported
 
+    _check_keywords("import_index", run, RunKeywords)
     options = import_options(
-        out,
-        ids,
-        id_column,
-        metric=metric,
-        pq_bytes=pq_bytes,
-        order=order,
-        repair=repair,
-        **run,
+        out, ids, id_column, metric=metric, pq_bytes=pq_bytes, order=order, repair=repair, **run
     )
     foreign = open_foreign(program, path, dtype, pq_bytes)
     with _listener(progress) as bars:
@@ -443,6 +427,7 @@ def join(
     """
     from indexmill.jobs.api.joining import JoinRequest, join_files
 
+    _check_keywords("join", run, JoinKeywords)
     request = JoinRequest(
         k=k, nprobe=nprobe, recall=recall, column=column, id_column=id_column, platform=platform, **run
     )  # fmt: skip
@@ -591,6 +576,13 @@ def open(
     return open_any(Path(path), engine, vectors=vectors, tables=tables)
 
 
+def _check_keywords(function: str, given: Iterable[str], known: Any) -> None:
+    """Refuse a keyword that is none of the TypedDict `known`, in the words of Python and by the function's own name."""
+    for name in given:
+        if name not in known.__optional_keys__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
 def _job(
     vectors: Any,
     out: str | os.PathLike[str],
@@ -608,15 +600,8 @@ def _job(
     paths = _paths(vectors)
     if paths is not None and (ids is not None or metadata is not None):
         raise ConfigError("ids, metadata: go with an array; for files pass id_column and metadata_columns")
-    spec = make_spec(
-        {
-            "input": paths if paths is not None else [ARRAY_NAME],
-            "out": os.fspath(out),
-            "parameters": parameters,
-            **beside,
-            **columns,
-        }
-    )
+    named = {"input": [ARRAY_NAME] if paths is None else paths, "out": os.fspath(out)}
+    spec = make_spec({**named, "parameters": parameters, **beside, **columns})
     return spec, None if paths is not None else array_source(vectors, ids=ids, metadata=metadata, **columns)
 
 

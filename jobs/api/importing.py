@@ -66,11 +66,7 @@ def run_imported(
 
 
 def import_options(
-    out: str | os.PathLike[str],
-    ids: Any,
-    id_column: str | None,
-    memory: int | str | None = None,
-    **how: Any,
+    out: str | os.PathLike[str], ids: Any, id_column: str | None, memory: int | str | None = None, **how: Any
 ) -> ImportOptions:
     """Check how an import is to run.
 

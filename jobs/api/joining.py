@@ -30,7 +30,7 @@ _CHECKED = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest:
-    """How a join is to go, as its caller gave it: see `indexmill.join`."""
+    """Request of a join, as its caller gave it: see `indexmill.join`."""
 
     k: int = 10
     nprobe: int | None = None

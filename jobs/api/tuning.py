@@ -100,7 +100,7 @@ def _show_table(console: Console, report: TuneReport) -> None:
 
 
 def _words(report: TuneReport, row: TuneRow) -> list[str]:
-    """How sure it is, what to take, and how to see."""
+    """Lines on how sure a recommendation is, what to take, and how to check it."""
     asked, recall, last, reads = report.request, row.recall, report.sizes[-1], row.reads
     lines = []
     if math.isfinite(reads[-1] - reads[0]):

@@ -46,7 +46,7 @@ _STREAM = 0xBE7C
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured.
+    """Settings of a measurement.
 
     Attributes
     ----------

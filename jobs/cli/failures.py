@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from indexmill.formats.errors import BudgetError, IndexmillError
 
-#: What a shell reports for a process that SIGINT or SIGTERM ended: 128 + 2, 128 + 15.
+#: Exit codes that a shell reports for a process that SIGINT or SIGTERM ended: 128 + 2, 128 + 15.
 EXIT_INTERRUPTED, EXIT_TERMINATED = 130, 143
 
 EXIT_CODES = (

@@ -11,7 +11,7 @@ from indexmill.jobs.console.tables import scalars, short
 
 #: Recalls at which indexes are compared.
 TARGETS = (0.90, 0.95, 0.98)
-#: What is compared at equal recall: name of the row's key, and whether more is better.
+#: Costs that are compared at equal recall: key of a row, and whether more is better.
 COSTS = {"pages_read": False, "latency_us_mean": False, "latency_us_p99": False, "qps": True}
 
 
@@ -94,17 +94,8 @@ def show_ratio(ratio: float | None) -> str:
 def cost_cells(lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Headings and texts of the table of costs at equal recall."""
     headings = [
-        "recall",
-        "policy",
-        "index",
-        "page reads",
-        "ratio",
-        "mean us",
-        "ratio",
-        "P99 us",
-        "qps",
-        "ratio",
-    ]
+        "recall", "policy", "index", "page reads", "ratio", "mean us", "ratio", "P99 us", "qps", "ratio",
+    ]  # fmt: skip
     cells = []
     for line in lines:
         row = [f"{line['recall']:.2f}", line["policy"], line["index"]]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.jobs.compare.costs import compare_rows
+from indexmill.jobs.compare.costs import compare_rows, cost_at_recall
 from indexmill.jobs.compare.measure import Measurement
 from indexmill.pipeline.bootstrap import mean_interval
 
@@ -62,14 +61,10 @@ def choose_point(rows: Sequence[dict[str, Any]]) -> Point:
 
 def size_at(curve: Sequence[dict[str, Any]], target: float) -> int:
     """Smallest list size with a recall of `target`, were recall linear between the rows of `curve`."""
-    if curve[0]["recall"] >= target:
-        return int(curve[0]["L"])
-    for low, high in pairwise(curve):
-        if low["recall"] < target <= high["recall"]:
-            share = (target - low["recall"]) / (high["recall"] - low["recall"])
-            size: int = math.ceil(low["L"] + share * (high["L"] - low["L"]))
-            return size
-    raise ValueError(f"the curve does not reach {target}")
+    size = cost_at_recall(curve, "L", target).value
+    if size is None:
+        raise ValueError(f"the curve does not reach {target}")
+    return math.ceil(size)
 
 
 def describe(point: Point, measurements: Sequence[Measurement]) -> dict[str, Any]:

@@ -196,22 +196,13 @@ def _judge_costs(
                 " choose another at_recall, or other list sizes with -L"
             )
         open_ = passed and change is not None and _lost(figure, change, limit, floor)
-        verdicts.append(
-            Verdict(
-                curve[0]["index"],
-                curve[0]["policy"],
-                figure,
-                f"recall {tolerance.at_recall:g}",
-                reference,
-                ours.value,
-                change,
-                limit,
-                floor,
-                passed and not open_,
-                ours.bound,
-                open_,
-            )
+        where = f"recall {tolerance.at_recall:g}"
+        name, policy = _curve(curve)
+        sure = passed and not open_
+        verdict = Verdict(
+            name, policy, figure, where, reference, ours.value, change, limit, floor, sure, ours.bound, open_
         )
+        verdicts.append(verdict)
     return verdicts
 
 
@@ -228,20 +219,14 @@ def _judge_recall(
         sizes = [tolerance.list_size]
     size = min(sizes, key=lambda one: ours[one] - theirs[one])
     change = ours[size] - theirs[size]
-    return [
-        Verdict(
-            curve[0]["index"],
-            curve[0]["policy"],
-            "recall",
-            f"L {size}",
-            theirs[size],
-            ours[size],
-            change,
-            -tolerance.max_drop,
-            0.0,
-            change >= -tolerance.max_drop,
-        )
-    ]
+    figures = theirs[size], ours[size], change, -tolerance.max_drop
+    passed = change >= -tolerance.max_drop
+    return [Verdict(*_curve(curve), "recall", f"L {size}", *figures, noise=0.0, passed=passed)]
+
+
+def _curve(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """Index and policy of a curve."""
+    return rows[0]["index"], rows[0]["policy"]
 
 
 def _ratio(value: float | None, base: float) -> float | None:

@@ -85,10 +85,7 @@ def sweep(
 
 
 def measure(
-    rounds: Sequence[Sequence[Turn]],
-    queries: QuerySet,
-    repeat: int,
-    tick: Callable[[], None] = lambda: None,
+    rounds: Sequence[Sequence[Turn]], queries: QuerySet, repeat: int, tick: Callable[[], None] = lambda: None
 ) -> list[Measurement]:
     """Run every turn of every round `repeat` times and return what each turn gave, in their order.
 

@@ -29,7 +29,7 @@ def provenance() -> dict[str, Any]:
 
 
 def layout_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-    """What each index says of its layout, one row an index; the A/A run has none.
+    """Layout of each index by its manifest, one row an index; the A/A run has none.
 
     A manifest may be anybody's: only its share of edges within pages is taken over.
     """
@@ -79,7 +79,7 @@ def in_page_edges(contender: Contender) -> float:
 
 
 def build_rows(contenders: Sequence[Contender]) -> list[dict[str, Any]]:
-    """What writing each index took, by its run.json; the A/A run has none.
+    """Costs of writing each index, by its run.json; the A/A run has none.
 
     ``of`` tells what that was: ``"layout only"`` of an index laid out again, else ``"build"``.
     A run.json is outside of every checksum and may be anybody's: what is no number in it is left out.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found.
+    """Findings of a comparison.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.jobs.choices import nearest
 from indexmill.reader.choices import POLICIES
 
-#: What a table may say where it says nothing.
+#: Example of each key that a table must have.
 _EXAMPLES = {"max_ratio": "max_ratio = 1.02", "min_ratio": "min_ratio = 0.9", "max_drop": "max_drop = 0.005"}
 
 
@@ -59,7 +59,7 @@ class RecallDrop(_Table):
 
 
 class Tolerances(_Table):
-    """What a gate judges; a figure without a table is not judged."""
+    """Tolerances of a gate; a figure without a table is not judged."""
 
     policy: str | None = None
     page_reads: Ceiling | None = None

@@ -53,23 +53,9 @@ def facts(values: Mapping[str, Any]) -> str:
 
 #: Headings of columns that hold words; all others hold numbers and stand at the right.
 _WORDS = {
-    "index",
-    "device",
-    "binds",
-    "policy",
-    "entry",
-    "order",
-    "node dtype",
-    "file",
-    "sha256",
-    "search",
-    "id",
-    "stage",
-    "state",
-    "cost",
-    "costs of",
-    "started",
-}
+    "index", "device", "binds", "policy", "entry", "order", "node dtype", "file", "sha256", "search", "id", "stage",
+    "state", "cost", "costs of", "started",
+}  # fmt: skip
 
 
 def holds_words(heading: str) -> bool:

@@ -168,14 +168,7 @@ def print_before_after(console: Console, result: dict[str, Any]) -> None:
         same = (line["recall"], line["policy"], BEFORE)
         before = next(other for other in lines if (other["recall"], other["policy"], other["index"]) == same)
         ratio = line["pages_read_ratio"]
-        add_row(
-            table,
-            [
-                f"{line['recall']:.2f}",
-                line["policy"],
-                costs.show(before["pages_read"], before["pages_read_bound"]),
-                costs.show(line["pages_read"], line["pages_read_bound"]),
-                "-" if ratio is None else f"{ratio - 1:+.0%}",
-            ],
-        )
+        reads = [costs.show(one["pages_read"], one["pages_read_bound"]) for one in (before, line)]
+        saved = "-" if ratio is None else f"{ratio - 1:+.0%}"
+        add_row(table, [f"{line['recall']:.2f}", line["policy"], *reads, saved])
     console.print(table)

@@ -44,7 +44,7 @@ LARGE_BYTES, LARGE_DEPTHS = 1 << 20, (1, 8)
 READS_A_THREAD = 4
 #: Below this size a device may answer from memory of its own.
 SMALL_BYTES = 64 * 2**20
-#: What searches read of an index, by its kind: graph, lsh, ivf.
+#: File that searches read of an index, by its kind: graph, lsh, ivf.
 _READ_FILES = ("graph.imx", "buckets.imx", "batch-000000.imx")
 #: Bytes of a temporary file written at once.
 _CHUNK_BYTES = 4 * 2**20
@@ -60,7 +60,7 @@ Measurer: TypeAlias = Callable[[str, int, int, int, float, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Target:
-    """What is read: the file, its size, and the path that people know it by."""
+    """A file to read, its size, and the path that people know it by."""
 
     file: Path
     bytes: int

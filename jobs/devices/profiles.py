@@ -53,7 +53,7 @@ def host_name() -> str:
 
 
 def kept_profile_path(path: str | Path) -> Path:
-    """Where this user's profile of the device under `path` is kept, whether there is one or not."""
+    """Path of this user's profile of the device under `path`, whether there is one or not."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     cache = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     key = f"{host_name()} {device_of(path)}"

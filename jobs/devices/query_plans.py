@@ -93,18 +93,8 @@ def device_table(plan: QueryPlan) -> Table:
     table = plain_table("", headings)
     allowed = "-" if plan.needed_request_us is None else f"{plan.needed_request_us:.2f}"
     alone = f"{plan.cost.compute_s * 1e6:,.0f}"
-    add_row(
-        table,
-        [
-            "in memory; needs",
-            f"{plan.memory_qps:,.0f}",
-            "-",
-            "CPU",
-            f"{plan.needed_iops:,.0f}",
-            allowed,
-            alone,
-        ],
-    )
+    needs = [f"{plan.memory_qps:,.0f}", "-", "CPU", f"{plan.needed_iops:,.0f}", allowed, alone]
+    add_row(table, ["in memory; needs", *needs])
     for one in plan.devices:
         iops = "-" if one.iops is None else f"{one.iops:,.0f}"
         cells = [one.device, _rate(one.qps), _rate(one.sync_qps), one.binds, iops, f"{one.request_us:.2f}"]

@@ -92,7 +92,7 @@ class SearchFlags(OwnFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepFlags:
-    """What `score` writes about a graph."""
+    """Files that `score` writes about a graph, and the device that it compares with."""
 
     PANEL: ClassVar = OUTPUT_PANEL
     sweep: Annotated[
@@ -331,7 +331,7 @@ def summary(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def _shards(graph: dict[str, Any]) -> str:
-    """How the graph was cut; an index that was extended, or is older, does not say."""
+    """Number and size of the parts of the graph; an index that was extended, or is older, does not say."""
     if "shards" not in graph:
         return "unknown"
     n = len(graph["shards"])

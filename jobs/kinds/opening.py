@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Keys of any manifest that commands show; `Kind.SHOWN` has those of one kind.
 _SHOWN: dict[str, Mapping[str, Any]] = {
-    "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str},
+    "input": {"n_vectors": int, "dim": int, "dtype": str, "fingerprint": str}
 }
 
 

@@ -27,9 +27,9 @@ from typer.core import TyperCommand, TyperGroup
 T = TypeVar("T")
 #: Name, function and examples of each command of a group.
 Commands: TypeAlias = tuple[tuple[str, Callable[[Any], None], str], ...]
-#: What an option takes, where it does not say so itself.
+#: Metavar of an option by its type, where it has none of its own.
 _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME"}
-#: Where help pages show what a command writes; ``--help`` stands there too, where there are panels.
+#: Panel of the options of a command's output; ``--help`` stands there too, where there are panels.
 OUTPUT_PANEL = "Output"
 #: And the options that only indexes of one kind take.
 KIND_PANELS = {

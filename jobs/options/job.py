@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from indexmill.pipeline.spec import BuildSpec
 
 JobFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="JOB", help="Job file (TOML). A flag overrides what the file says."),
+    Path | None, typer.Argument(metavar="JOB", help="Job file (TOML). A flag overrides what the file says.")
 ]
 #: Panels of help pages in their order, and the options that stand there whatever kinds have them. Any other stands with
 #: its kind, or under "Index" if several kinds have it.

@@ -97,24 +97,28 @@ def frame(x: Scale, y: Scale, x_label: str, y_label: str) -> Markup:
     texts += [element("text", text, x=x(t), y=y.start + 18, class_="tick mid") for t, text in x.ticks]
     texts.append(element("text", x_label, x=(x.start + x.end) / 2, y=HEIGHT - 8, class_="label mid"))
     middle = (y.start + y.end) / 2
-    texts.append(
-        element(
-            "text",
-            y_label,
-            x=0.0,
-            y=0.0,
-            transform=f"translate(13 {middle:.0f}) rotate(-90)",
-            class_="label mid",
-        )
-    )
+    turned = f"translate(13 {middle:.0f}) rotate(-90)"
+    texts.append(element("text", y_label, x=0.0, y=0.0, transform=turned, class_="label mid"))
     return join(*lines, *texts)
 
 
-def plot(title: str, *children: Markup) -> Markup:
+def plot(
+    title: str,
+    *children: Markup,
+    size: tuple[float, float] = (WIDTH, HEIGHT),
+    class_: str = "plot",
+    preserveAspectRatio: str | None = None,
+) -> Markup:
     """Wrap marks as an SVG element that says what it shows."""
     return element(
-        "svg", *children, viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}", role="img", aria_label=title, class_="plot"
-    )
+        "svg", *children, viewBox=f"0 0 {size[0]:.0f} {size[1]:.0f}", preserveAspectRatio=preserveAspectRatio,
+        role="img", aria_label=title, class_=class_,
+    )  # fmt: skip
+
+
+def box(left: float, top: float, width: float, height: float, class_: str, tip: str | None = None) -> Markup:
+    """Draw a rectangle; `tip` stands beside the pointer over it."""
+    return element("rect", x=left, y=top, width=width, height=height, class_=class_, data_tip=tip)
 
 
 def path(points: Sequence[tuple[float, float]], **attributes: object) -> Markup:

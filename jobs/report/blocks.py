@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from indexmill.jobs.console.tables import holds_words
-from indexmill.jobs.report.markup import Markup, element, join
+from indexmill.jobs.report.axes import box, plot
+from indexmill.jobs.report.markup import Markup, element
 
 #: Of a stacked bar, in its own units.
 _BAR_WIDTH, _BAR_HEIGHT = 1000.0, 22.0
@@ -60,24 +61,26 @@ def stacked_bar(parts: Mapping[str, tuple[float, str]], most: float, title: str)
         if width <= 0:
             continue
         tip = f"{name}: {amount:,.1f}"
-        drawn.append(
-            element(
-                "rect",
-                x=left,
-                y=0.0,
-                width=width,
-                height=_BAR_HEIGHT,
-                class_=f"mark part {style}",
-                data_tip=tip,
-            )
-        )
+        drawn.append(box(left, 0.0, width, _BAR_HEIGHT, f"mark part {style}", tip))
         left += width
-    return element(
-        "svg",
-        join(*drawn),
-        viewBox=f"0 0 {_BAR_WIDTH:.0f} {_BAR_HEIGHT:.0f}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=title,
-        class_="stacked",
-    )
+    return plot(title, *drawn, size=(_BAR_WIDTH, _BAR_HEIGHT), class_="stacked", preserveAspectRatio="none")
+
+
+def bars(lines: Iterable[tuple[str, Mapping[str, tuple[float, str]], str]], most: float) -> Markup:
+    """Put stacked bars of one scale under each other.
+
+    Parameters
+    ----------
+    lines : iterable of (name, parts, title)
+        See `stacked_bar`.
+    """
+    rows = [
+        element("div", element("span", name), stacked_bar(parts, most, title), class_="bar-row")
+        for name, parts, title in lines
+    ]
+    return element("div", *rows, class_="bars")
+
+
+def folded(title: str, inside: Markup) -> Markup:
+    """Show a title that opens what is inside."""
+    return element("details", element("summary", title), inside)

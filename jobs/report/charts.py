@@ -14,6 +14,7 @@ from indexmill.jobs.report.axes import (
     TOP,
     WIDTH,
     Scale,
+    box,
     frame,
     linear,
     logarithmic,
@@ -24,6 +25,7 @@ from indexmill.jobs.report.axes import (
 )
 from indexmill.jobs.report.markup import Markup, element, join
 from indexmill.jobs.report.series import Series
+from indexmill.jobs.report.text import FIGURES
 
 Row = dict[str, Any]
 _X = (LEFT, WIDTH - RIGHT)
@@ -109,35 +111,18 @@ def difference_histogram(paired: Row, base: str, label: str, factor: float = 1.0
             continue
         side = "less" if high <= 0 else "more" if low >= 0 and high > 0 else "both"
         top = y(100 * count / total)
-        bars.append(
-            element(
-                "rect",
-                x=x(low) + 0.5,
-                y=top,
-                width=max(x(high) - x(low) - 1, 1.0),
-                height=y(0) - top,
-                class_=f"bar mark {side}",
-                data_tip=f"{short(low, True)} to {short(high, True)} {label}\n{count:,} queries ({count / total:.1%})",
-            )
-        )
+        tip = f"{short(low, True)} to {short(high, True)} {label}\n{count:,} queries ({count / total:.1%})"
+        width = max(x(high) - x(low) - 1, 1.0)
+        bars.append(box(x(low) + 0.5, top, width, y(0) - top, f"bar mark {side}", tip))
     zero = element("line", x1=x(0), x2=x(0), y1=_Y[0], y2=_Y[1], class_="zero")
     mean = x(paired["difference"] * factor)
     low, high = x(paired["difference_low"] * factor), x(paired["difference_high"] * factor)
-    band = element(
-        "rect", x=low, y=_Y[1], width=max(high - low, 1.5), height=_Y[0] - _Y[1], class_="interval"
-    )
+    band = box(low, _Y[1], max(high - low, 1.5), _Y[0] - _Y[1], "interval")
     line = element("line", x1=mean, x2=mean, y1=_Y[0], y2=_Y[1], class_="mean")
     title = f"Histogram of differences in {label} of {paired['index']} to {base}"
     return plot(title, frame(x, y, f"{label} more than {base}", "% of the queries"), *bars, zero, band, line)
 
 
-#: Figures of the forest: key of a line, heading, key of the noise floor.
-_FOREST = (
-    ("pages_read", "page reads"),
-    ("latency_us_mean", "mean latency"),
-    ("latency_us_p99", "P99 latency"),
-    ("qps", "queries a second"),
-)
 _FOREST_WIDTH, _ROW, _GAP, _NAMES = 1000.0, 22.0, 16.0, 250.0
 
 
@@ -149,18 +134,18 @@ def forest(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> Mar
     ratios = [
         line[f"{key}{end}"]
         for line in shown
-        for key, _ in _FOREST
+        for key in FIGURES
         for end in ("_ratio", "_ratio_low", "_ratio_high")
         if line.get(f"{key}{end}") is not None
     ]
-    ratios += [1.0, *(end for key, _ in _FOREST for end in (1 / (1 + floor[key]), 1 + floor[key]))]
-    height = TOP + len(_FOREST) * (len(shown) * _ROW + _GAP + 14) + 34
+    ratios += [1.0, *(end for key in FIGURES for end in (1 / (1 + floor[key]), 1 + floor[key]))]
+    height = TOP + len(FIGURES) * (len(shown) * _ROW + _GAP + 14) + 34
     bottom = height - 34
     x = logarithmic(ratios, _NAMES, _FOREST_WIDTH - 80)
     parts = [element("line", x1=x(t), x2=x(t), y1=TOP, y2=bottom, class_="grid") for t, _ in x.ticks]
     parts += [element("text", f"{text}x", x=x(t), y=bottom + 16, class_="tick mid") for t, text in x.ticks]
     top = TOP
-    for key, heading in _FOREST:
+    for key, heading in FIGURES.items():
         parts.append(element("text", heading, x=0.0, y=top + 12, class_="heading"))
         parts.append(_noise_band(x, top, len(shown) * _ROW + 18, floor[key], heading))
         top += 18
@@ -170,22 +155,13 @@ def forest(lines: Sequence[Row], floor: Row, series: Series, policy: str) -> Mar
         top += _GAP - 4
     parts.append(element("line", x1=x(1), x2=x(1), y1=TOP, y2=bottom, class_="zero"))
     title = f"Ratios to {base} at equal recall with {policy} search, with 95% intervals"
-    return element(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {_FOREST_WIDTH:.0f} {height:.0f}",
-        role="img",
-        aria_label=title,
-        class_="plot",
-    )
+    return plot(title, *parts, size=(_FOREST_WIDTH, height))
 
 
 def _noise_band(x: Scale, top: float, height: float, noise: float, heading: str) -> Markup:
     low, high = x(1 / (1 + noise)), x(1 + noise)
     tip = f"{heading}: the first index against itself\nratios of {1 / (1 + noise):.3f} to {1 + noise:.3f}"
-    return element(
-        "rect", x=low, y=top, width=max(high - low, 1.0), height=height, class_="noise mark", data_tip=tip
-    )
+    return box(low, top, max(high - low, 1.0), height, "noise mark", tip)
 
 
 def _whisker(
@@ -193,17 +169,13 @@ def _whisker(
 ) -> Markup:
     """Draw one ratio: a dot, its interval, and what they are in figures; or say why there is none."""
     key, heading = figure
-    name = (
-        f"{line['index']} at {line['recall']:.2f}"
-        if len(series.names) > 2
-        else f"recall {line['recall']:.2f}"
-    )
+    place = f"recall {line['recall']:.2f}"
+    name = f"{line['index']} at {line['recall']:.2f}" if len(series.names) > 2 else place
     parts = [element("text", clip(name, 30), x=_NAMES - 12, y=middle + 4, class_="tick end")]
     ratio = line[f"{key}_ratio"]
     if ratio is None:
-        return join(
-            *parts, element("text", _no_ratio(line, base, key), x=x(1) + 8, y=middle + 4, class_="tick")
-        )
+        parts.append(element("text", _no_ratio(line, base, key), x=x(1) + 8, y=middle + 4, class_="tick"))
+        return join(*parts)
     low, high = line.get(f"{key}_ratio_low"), line.get(f"{key}_ratio_high")
     style = series.style(line["index"])
     tip = f"{line['index']} at recall {line['recall']:.2f}\n{heading}: {ratio:.3f}x"

@@ -33,6 +33,7 @@ def explorer(
         ],
         "queries": compact_paths(paths, nodes_per_page, series.names),
     }
+    slider = element("input", type="range", min=0, max=1, value=1, step=1, data_role="reads")
     controls = element(
         "div",
         element("button", "◀", type="button", data_do="before", aria_label="Query before"),
@@ -40,40 +41,32 @@ def explorer(
         element("button", "▶", type="button", data_do="after", aria_label="Next query"),
         element("span", class_="grow"),
         element("button", "Play", type="button", data_do="play"),
-        element(
-            "label",
-            "Reads ",
-            element("input", type="range", min=0, max=1, value=1, step=1, data_role="reads"),
-        ),
+        element("label", "Reads ", slider),
         class_="controls",
+    )
+    tiles = element(
+        "div", class_="tiles", data_role="tiles", tabindex=0, role="group", aria_label="Pages read"
     )
     sides = [
         element(
             "div",
             element("label", element("select", data_role="layout", aria_label=f"Layout {side}")),
             element("p", data_role="said", aria_live="polite"),
-            element(
-                "div", class_="tiles", data_role="tiles", tabindex=0, role="group", aria_label="Pages read"
-            ),
+            tiles,
             element("p", class_="soft", data_role="page"),
             class_="side",
             data_side=i,
         )
         for i, side in enumerate(("left", "right"))
     ]
+    found = element("div", class_="found", data_role="found")
     return section(
         "explorer",
         "Page explorer",
         _LEAD,
         element("script", embedded_json(data), type="application/json", id="paths"),
         element("noscript", element("p", "The explorer needs JavaScript.")),
-        element(
-            "div",
-            controls,
-            element("div", *sides, class_="sides"),
-            element("div", class_="found", data_role="found"),
-            class_="explorer",
-        ),
+        element("div", controls, element("div", *sides, class_="sides"), found, class_="explorer"),
     )
 
 

@@ -34,17 +34,12 @@ def render(result: Row, paths: pa.Table) -> str:
     policies = tuple(dict.fromkeys(row["policy"] for row in own))
     series = Series(names, policies, detail["policy"])
     style, script = (_FOLDER.joinpath(f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    nodes = {line["index"]: line["nodes_per_page"] for line in result["layout"]}
     parts = [
         sections.gate(result.get("gate")),
         sections.curves(own, series),
         sections.equal_recall(result, series),
-        explorer(
-            paths,
-            {line["index"]: line["nodes_per_page"] for line in result["layout"]},
-            series,
-            detail["policy"],
-            result["setting"]["k"],
-        ),
+        explorer(paths, nodes, series, detail["policy"], result["setting"]["k"]),
         sections.queries(result, series),
         sections.layout(result, series),
         sections.build(result["build"]),
@@ -80,18 +75,11 @@ def _hash(code: str) -> str:
 def _cards(result: Row) -> Markup:
     detail = result["detail"]
     found = text.cards(result["at_recall"], result["noise"]["floor"], detail["policy"], detail["recall"])
-    return join(
-        *(
-            element(
-                "div",
-                element("b", value),
-                element("span", what),
-                element("small", sure) if sure else None,
-                class_="card",
-            )
-            for value, what, sure in found
-        )
-    )
+    cards = []
+    for value, what, sure in found:
+        small = element("small", sure) if sure else None
+        cards.append(element("div", element("b", value), element("span", what), small, class_="card"))
+    return join(*cards)
 
 
 def _warning(floor: Row) -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexmill.jobs.console.tables import human_bytes, scalars, short
-from indexmill.jobs.report.blocks import section
+from indexmill.jobs.report.blocks import folded, section
 from indexmill.jobs.report.markup import Markup, element
 
 
@@ -16,17 +16,8 @@ def origin(found: dict[str, Any]) -> Markup:
     machine = found["machine"] | {"memory": human_bytes(found["machine"]["memory_bytes"])}
     del machine["memory_bytes"]
     about = {"date": found["date"], **machine, **found["software"], "commit": found["commit"]}
-    return section(
-        "provenance",
-        "Parameters and provenance",
-        None,
-        element(
-            "div",
-            _list("This comparison", about),
-            *(_index(one) for one in found["indexes"]),
-            class_="origins",
-        ),
-    )
+    lists = [_list("This comparison", about), *(_index(one) for one in found["indexes"])]
+    return section("provenance", "Parameters and provenance", None, element("div", *lists, class_="origins"))
 
 
 def _index(one: dict[str, Any]) -> Markup:
@@ -41,12 +32,8 @@ def _index(one: dict[str, Any]) -> Markup:
         **scalars(manifest["input"]),
         **scalars(manifest["parameters"]),
     }
-    whole = element(
-        "details",
-        element("summary", "The whole manifest"),
-        element("pre", json.dumps(manifest, indent=1, ensure_ascii=False)),
-    )
-    return element("div", _list(one["index"], about), whole)
+    whole = element("pre", json.dumps(manifest, indent=1, ensure_ascii=False))
+    return element("div", _list(one["index"], about), folded("The whole manifest", whole))
 
 
 def _list(title: str, values: Mapping[str, Any]) -> Markup:

@@ -7,7 +7,7 @@ from typing import Any
 
 from indexmill.jobs.compare.costs import cost_cells, layout_cells
 from indexmill.jobs.report import charts, text
-from indexmill.jobs.report.blocks import figure, section, stacked_bar, table
+from indexmill.jobs.report.blocks import bars, figure, folded, section, table
 from indexmill.jobs.report.markup import Markup, element
 from indexmill.jobs.report.series import Series
 
@@ -42,46 +42,33 @@ def gate(verdicts: list[Row] | None) -> Markup | None:
     lines = []
     for one in verdicts:
         word = one["outcome"]
-        lines.append(
-            element("li", element("b", word, class_=word.split()[0]), element("span", one["sentence"]))
-        )
+        mark = element("b", word, class_=word.split()[0])
+        lines.append(element("li", mark, element("span", one["sentence"])))
     return section("gate", "Gate", lead, element("ul", *lines, class_="gate"))
 
 
 def curves(rows: list[Row], series: Series) -> Markup:
     """Draw page reads and throughput against recall."""
     k = rows[0]["k"]
+    drawn = charts.recall_curves(rows, series, "pages_read", "page reads a query")
+    reads = figure("Page reads", "a query; lower is better", drawn)
+    drawn = charts.recall_curves(rows, series, "qps", "queries a second")
+    rate = figure("Throughput", "queries a second; higher is better", drawn)
     return section(
         "curves",
         "Recall against cost",
         f"Each point is a search list size L. The recall axis gives every tenfold drop of the misses the same room."
         f" Recall@{k} of all queries.",
         series.legend(policies=True),
-        element(
-            "div",
-            figure(
-                "Page reads",
-                "a query; lower is better",
-                charts.recall_curves(rows, series, "pages_read", "page reads a query"),
-            ),
-            figure(
-                "Throughput",
-                "queries a second; higher is better",
-                charts.recall_curves(rows, series, "qps", "queries a second"),
-            ),
-            class_="plots",
-        ),
+        element("div", reads, rate, class_="plots"),
     )
 
 
 def equal_recall(result: Row, series: Series) -> Markup:
     """Draw and list costs at equal recall, and their ratios to the first index."""
     lines, detail = result["at_recall"], result["detail"]
-    strong = [
-        i
-        for i, line in enumerate(lines)
-        if (line["policy"], line["recall"]) == (detail["policy"], detail["recall"])
-    ]
+    chosen = detail["policy"], detail["recall"]
+    strong = [i for i, line in enumerate(lines) if (line["policy"], line["recall"]) == chosen]
     base = series.names[0]
     forest = None
     if len(series.names) > 1:
@@ -115,32 +102,23 @@ def queries(result: Row, series: Series) -> Markup:
         for unit, factor in [("page reads", 1.0) if one["cost"] == "pages_read" else ("ms", 1e-3)]
         if not one["again"]
     ]
+    found = ", ".join(
+        f"{row['index']} with L = {row['L']} (recall {row['recall']:.4f})"
+        for row in detail["rows"]
+        if not row["again"]
+    )
+    reads = figure(
+        "Page reads of a query", "how often each number occurred", charts.page_histogram(detail, series)
+    )
+    times = figure(
+        "Latency of a query", "share of queries answered within a time", charts.latency_curves(detail, series)
+    )
     return section(
         "queries",
         "Query by query",
-        f"All queries at {at} with {detail['policy']} search: "
-        + ", ".join(
-            f"{row['index']} with L = {row['L']} (recall {row['recall']:.4f})"
-            for row in detail["rows"]
-            if not row["again"]
-        )
-        + ".",
+        f"All queries at {at} with {detail['policy']} search: {found}.",
         series.legend(again=f"{base}, measured again"),
-        element(
-            "div",
-            figure(
-                "Page reads of a query",
-                "how often each number occurred",
-                charts.page_histogram(detail, series),
-            ),
-            figure(
-                "Latency of a query",
-                "share of queries answered within a time",
-                charts.latency_curves(detail, series),
-            ),
-            *differences,
-            class_="plots",
-        ),
+        element("div", reads, times, *differences, class_="plots"),
         table(*text.paired_cells(detail, base), title="Paired differences"),
     )
 
@@ -149,19 +127,14 @@ def layout(result: Row, series: Series) -> Markup:
     """Draw bytes used of bytes read, and list what the layouts are worth on paper."""
     rows = [row for row in result["detail"]["rows"] if not row["again"]]
     most = max(row["bytes_read"] for row in rows)
-    bars = [
-        element(
-            "div",
-            element("span", row["index"]),
-            stacked_bar(
-                {
-                    "KiB used a query": (row["bytes_used"] / 1024, series.style(row["index"])),
-                    "KiB read for nothing": ((row["bytes_read"] - row["bytes_used"]) / 1024, "unused"),
-                },
-                most / 1024,
-                f"Bytes used and read by {row['index']}",
-            ),
-            class_="bar-row",
+    lines = [
+        (
+            row["index"],
+            {
+                "KiB used a query": (row["bytes_used"] / 1024, series.style(row["index"])),
+                "KiB read for nothing": ((row["bytes_read"] - row["bytes_used"]) / 1024, "unused"),
+            },
+            f"Bytes used and read by {row['index']}",
         )
         for row in rows
     ]
@@ -170,7 +143,7 @@ def layout(result: Row, series: Series) -> Markup:
         "Layout",
         "In colour, bytes of nodes whose edges were followed, of the bytes read a query. Below, what each layout is"
         " worth on paper: proxies, which the page reads above judge.",
-        element("div", *bars, class_="bars"),
+        bars(lines, most / 1024),
         table(*text.byte_cells(rows), title="Bytes read and used"),
         table(*layout_cells(result["layout"]), title="Proxies"),
     )
@@ -179,19 +152,14 @@ def layout(result: Row, series: Series) -> Markup:
 def build(rows: list[Row]) -> Markup:
     """Draw and list what building took."""
     most = max(sum(row["seconds"].values()) for row in rows)
-    bars = [
-        element(
-            "div",
-            element("span", row["index"] if row["of"] == "build" else f"{row['index']}, {row['of']}"),
-            stacked_bar(
-                {
-                    f"{name}, seconds": (took, "order" if name in ("order", "emit") else f"stage{i % 4}")
-                    for i, (name, took) in enumerate(row["seconds"].items())
-                },
-                most,
-                f"Seconds of each stage of {row['index']}",
-            ),
-            class_="bar-row",
+    lines = [
+        (
+            row["index"] if row["of"] == "build" else f"{row['index']}, {row['of']}",
+            {
+                f"{name}, seconds": (took, "order" if name in ("order", "emit") else f"stage{i % 4}")
+                for i, (name, took) in enumerate(row["seconds"].items())
+            },
+            f"Seconds of each stage of {row['index']}",
         )
         for row in rows
     ]
@@ -201,7 +169,7 @@ def build(rows: list[Row]) -> Markup:
         "Seconds of each stage, in colour those that order and write the pages. A stage of 0 seconds was taken over"
         " from another build with the same work folder. Of an index that was laid out again these are the"
         " costs of the layout only: what its build took is not known any more.",
-        element("div", *bars, class_="bars"),
+        bars(lines, most),
         table(*text.build_cells(rows), title="Build and layout cost"),
     )
 
@@ -213,11 +181,7 @@ def noise(noise: Row, base: str) -> Markup:
         "Noise floor",
         f"{base} was opened a second time and measured in turns with the others. The ratios of the two would be 1 on a"
         " quiet machine; 95% of them lie within the floor.",
-        element(
-            "details",
-            element("summary", "All A/A ratios"),
-            table(*text.noise_cells(noise), title="A/A ratios"),
-        ),
+        folded("All A/A ratios", table(*text.noise_cells(noise), title="A/A ratios")),
     )
 
 
@@ -225,6 +189,4 @@ def sweep(rows: list[Row]) -> Markup:
     """List all rows of the sweep."""
     lines = [[format(row[key], form) for key, _, form in _SWEEP] for row in rows]
     whole = table([heading for _, heading, _ in _SWEEP], lines, title="The sweep")
-    return section(
-        "sweep", "The sweep", None, element("details", element("summary", f"All {len(rows)} rows"), whole)
-    )
+    return section("sweep", "The sweep", None, folded(f"All {len(rows)} rows", whole))

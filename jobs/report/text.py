@@ -9,6 +9,11 @@ from indexmill.jobs.compare.costs import show_ratio
 from indexmill.jobs.console.tables import human_bytes
 
 Row = dict[str, Any]
+#: Figures that are compared, by the key of a row.
+FIGURES = {
+    "pages_read": "page reads", "latency_us_mean": "mean latency", "latency_us_p99": "P99 latency",
+    "qps": "queries a second",
+}  # fmt: skip
 
 
 def headline(lines: Sequence[Row], k: int, policy: str, recall: float | None) -> str:
@@ -35,12 +40,7 @@ def cards(lines: Sequence[Row], floor: Row, policy: str, recall: float | None) -
         return []
     best = min(here[1:], key=lambda line: line["pages_read"])
     found = []
-    for key, what in (
-        ("pages_read", "page reads"),
-        ("latency_us_mean", "mean latency"),
-        ("latency_us_p99", "P99 latency"),
-        ("qps", "queries a second"),
-    ):
+    for key, what in FIGURES.items():
         ratio = best[f"{key}_ratio"]
         if ratio is None:
             continue
@@ -91,12 +91,11 @@ def paired_cells(detail: Row, base: str) -> tuple[list[str], list[list[str]]]:
 
 def noise_cells(noise: Row) -> tuple[list[str], list[list[str]]]:
     """Headings and texts of the table of A/A ratios, the floor in the last line."""
-    keys = ("pages_read", "latency_us_mean", "latency_us_p99", "qps")
     cells = [
-        [one["policy"], str(one["L"]), f"{one['recall']:.4f}", *(f"{one[key]:.3f}x" for key in keys)]
+        [one["policy"], str(one["L"]), f"{one['recall']:.4f}", *(f"{one[key]:.3f}x" for key in FIGURES)]
         for one in noise["ratios"]
     ]
-    floor = ["floor", "", "", *(f"± {noise['floor'][key]:.1%}" for key in keys)]
+    floor = ["floor", "", "", *(f"± {noise['floor'][key]:.1%}" for key in FIGURES)]
     return ["policy", "L", "recall", "page reads", "mean latency", "P99 latency", "qps"], [*cells, floor]
 
 

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from indexmill.jobs.options.shared import (
-    Column,
-    Deterministic,
-    Engine,
-    InFlight,
-    K,
-    Queries,
-    Threads,
-)
+from indexmill.jobs.options.shared import Column, Deterministic, Engine, InFlight, K, Queries, Threads
 
 if TYPE_CHECKING:
     from indexmill.jobs.score.queries import QuerySet
@@ -64,7 +56,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """How every search is run."""
+    """Options of every search."""
 
     PANEL: ClassVar = "Search"
     threads: Threads = 1
@@ -76,7 +68,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Scoring:
-    """What `score` was asked for, whatever the kind of the index."""
+    """Options of `score` that every kind of index takes."""
 
     asked: Asked
     runs: Runs

@@ -21,7 +21,7 @@ MAX_DEPTH = 128
 
 @dataclass(frozen=True)
 class Setting:
-    """How to search: what one row of a score or of a sweep has in common.
+    """Options of a search, which the queries of one row of a score or of a sweep have in common.
 
     `None` leaves a value to the reader's default.
     """

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.pagefile.atomic import atomic_write
+from indexmill.jobs.score.figure import COLOURS
 from indexmill.reader.choices import POLICIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PANELS = {"pages_read": "page reads a query", "qps": "queries a second"}
-#: Distinct under the common forms of colour blindness and readable on white and on black (Okabe and Ito).
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 #: Of each policy, in the reader's order.
 MARKERS = ("s", "o", "^", "D")
 STYLES = ("--", "-", "-.", ":")
@@ -55,11 +54,7 @@ def draw(axes: Axes, rows: Sequence[dict[str, Any]], cost: str) -> None:
     axes.grid(visible=True, alpha=0.3)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
-    axes.legend(
-        frameon=False,
-        fontsize="small",
-        loc="lower right" if cost == "pages_read" else "lower left",
-    )
+    axes.legend(frameon=False, fontsize="small", loc="lower right" if cost == "pages_read" else "lower left")
 
 
 def plain_text(name: str) -> str:

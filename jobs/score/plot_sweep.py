@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from indexmill.formats.pagefile.atomic import atomic_write
-from indexmill.jobs.score.plot import COLOURS, plain_text
+from indexmill.jobs.score import figure
+from indexmill.jobs.score.figure import COLOURS, MARKERS, to_axis
+from indexmill.jobs.score.plot import plain_text
 from indexmill.jobs.score.table import conditions
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ _DIGIT, _TICK_GAP = 0.0225, 0.015
 _STEPS = (1, 2, 5)
 #: Least distance of two labels at the ends of curves, as a share of a panel's height.
 _LABEL_GAP = 0.055
-MARKERS = ("o", "s", "^", "D", "v", "P")
-_INK, _DIM, _PALE = "#222222", "#555555", "#d9d9d9"
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Panel:
     factor: float = 1.0
 
     def values(self, rows: Sequence[Row], key: str) -> list[float]:
-        """What is drawn of `rows`."""
+        """Values of `rows` to draw."""
         return [row[key] * self.factor for row in rows]
 
 
@@ -81,21 +80,14 @@ def save_sweep(rows: Sequence[Row], title: str, path: Path) -> None:
 
     Equal rows give equal bytes.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    settings = {"svg.hashsalt": "sweep", "font.size": 10, "axes.unicode_minus": False}
-    with mpl.rc_context(settings):  # type: ignore[arg-type]  # its key type lists names one by one
-        figure = Figure(figsize=(15, 5), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
+    with figure.style("sweep"):
+        made = figure.new_figure(15, 5)
         drawn = curves(rows)
-        for axes, panel in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+        for axes, panel in zip(made.subplots(1, len(PANELS)), PANELS, strict=True):
             draw(axes, panel, drawn)
         caption = "  |  ".join([plain_text(title), *conditions(rows), "bars: 95% interval of recall"])
-        figure.supxlabel(caption, fontsize=9, color=_DIM, x=0.01, ha="left")
-        metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-        with atomic_write(path) as file:
-            figure.savefig(file, format=path.suffix[1:], dpi=160, metadata=metadata)
+        made.supxlabel(caption, fontsize=9, color=figure.DIM, x=0.01, ha="left")
+        figure.save(made, path)
 
 
 def curves(rows: Sequence[Row]) -> list[Curve]:
@@ -142,19 +134,14 @@ def draw(axes: Axes, panel: Panel, drawn: Sequence[Curve]) -> None:
     _limit_cost(
         axes, [value for curve in drawn for key in panel.keys for value in panel.values(curve.rows, key)]
     )
-    _dress(axes, panel, drawn[0].rows[0]["k"])
-    _label_ends(axes, panel, drawn)
-
-
-def to_axis(recall: ArrayLike, least_miss: float) -> NDArray[np.float64]:
-    """Place of a recall on the axis: 0.9 at 1, 0.99 at 2; nothing lies beyond `least_miss` misses."""
-    return -np.log10(np.maximum(1 - np.asarray(recall, np.float64), least_miss))
+    figure.dress(axes, panel.title, panel.note, f"recall@{drawn[0].rows[0]['k']}")
+    ends = [(curve.places("recall")[-1], panel.values(curve.rows, panel.keys[0])[-1]) for curve in drawn]
+    names = [(curve.label, curve.colour, end) for curve, end in zip(drawn, ends, strict=True)]
+    figure.label_ends(axes, names, _LABEL_GAP, shrink=4)
 
 
 def _limit_recall(axes: Axes, drawn: Sequence[Curve]) -> None:
     """Set the limits of the recall axis, and name recalls where there is room for their figures."""
-    from matplotlib.ticker import FixedFormatter, FixedLocator
-
     places = np.concatenate([curve.places("recall") for curve in drawn])
     room = max(0.05 * np.ptp(places), 0.02)
     low, high = places.min() - room, places.max() + room
@@ -169,13 +156,12 @@ def _limit_recall(axes: Axes, drawn: Sequence[Curve]) -> None:
         needed = [_TICK_GAP + _DIGIT * (len(figures) + len(others)) / 2 for others in kept.values()]
         if low <= place <= high and all(a > n for a, n in zip(apart, needed, strict=True)):
             kept[place] = figures
-    axes.xaxis.set_major_locator(FixedLocator(list(kept)))
-    axes.xaxis.set_major_formatter(FixedFormatter(list(kept.values())))
+    figure.name_places(axes.xaxis, kept)
 
 
 def _limit_cost(axes: Axes, values: Sequence[float]) -> None:
     """Set the limits and the figures of the cost axis; zeros have no place on it."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     positive = [value for value in values if value > 0] or [1.0]
     bottom, top = min(positive), max(positive)
@@ -183,60 +169,4 @@ def _limit_cost(axes: Axes, values: Sequence[float]) -> None:
     bottom, top = bottom / room, top * room
     axes.set_ylim(bottom, top)
     axes.yaxis.set_major_locator(LogLocator(subs=_STEPS) if top > 4 * bottom else MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
-def _dress(axes: Axes, panel: Panel, k: int) -> None:
-    """Set titles and the grid."""
-    axes.set_title(panel.title, loc="left", fontweight="bold", color=_INK, pad=24)
-    axes.text(0, 1.03, panel.note, transform=axes.transAxes, fontsize=9, color=_DIM)
-    axes.set_xlabel(f"recall@{k}", color=_INK)
-    axes.tick_params(colors=_INK, length=0, labelsize=9)
-    axes.grid(visible=True, color=_PALE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "bottom")
-        spine.set_color(_INK)
-
-
-def _label_ends(axes: Axes, panel: Panel, drawn: Sequence[Curve]) -> None:
-    """Name each curve at the right, level with its last point or a little off where two names would meet."""
-    ends = [(curve.places("recall")[-1], panel.values(curve.rows, panel.keys[0])[-1]) for curve in drawn]
-    to_share = axes.transData + axes.transAxes.inverted()
-    heights = [float(to_share.transform(end)[1]) for end in ends]
-    for curve, end, height in zip(drawn, ends, spread(heights, _LABEL_GAP), strict=True):
-        axes.annotate(
-            curve.label,
-            end,
-            xytext=(1.03, height),
-            textcoords="axes fraction",
-            color=curve.colour,
-            fontweight="bold",
-            fontsize=9,
-            va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": curve.colour,
-                "alpha": 0.5,
-                "linewidth": 0.8,
-                "shrinkB": 4,
-            },
-        )
-
-
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Move places apart until neighbours are at least `gap` from each other; their order and mean stay."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    groups: list[tuple[float, int]] = []  # middle and size of runs that stand shoulder to shoulder
-    for i in order:
-        middle, size = places[i], 1
-        while groups and middle - groups[-1][0] < gap * (size + groups[-1][1]) / 2:
-            other, count = groups.pop()
-            middle, size = (middle * size + other * count) / (size + count), size + count
-        groups.append((middle, size))
-    moved = [middle + gap * (i - (size - 1) / 2) for middle, size in groups for i in range(size)]
-    result = [0.0] * len(places)
-    for i, place in zip(order, moved, strict=True):
-        result[i] = place
-    return result
+    figure.plain_numbers(axes.yaxis)

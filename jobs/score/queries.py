@@ -56,13 +56,8 @@ class QuerySet:
         if len(vectors) == 0:
             raise InputError(f"--skip {skip}: only {len(self)} queries are there; skip fewer")
         own = None if self.own is None else self.own[chosen]
-        return replace(
-            self,
-            vectors=vectors,
-            truth_ids=self.truth_ids[chosen],
-            truth_distances=self.truth_distances[chosen],
-            own=own,
-        )
+        ids, distances = self.truth_ids[chosen], self.truth_distances[chosen]
+        return replace(self, vectors=vectors, truth_ids=ids, truth_distances=distances, own=own)
 
 
 def load_queries(

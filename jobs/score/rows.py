@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """What one search of a query set gave.
+    """Results of one search of a query set.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ def summarise_counters(counters: dict[str, NDArray[Any]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the rows of a score have in common; `None` leaves a value to the reader's default.
+    """Options that the rows of a score have in common; `None` leaves a value to the reader's default.
 
     Attributes
     ----------

@@ -76,10 +76,7 @@ def _numbers(k: int) -> list[Column]:
         KIB_READ,
         ("KiB\nused", lambda row: f"{row['bytes_used'] / 1024:,.0f}"),
         ("\nhops", lambda row: f"{row['hops']:.1f}"),
-        (
-            "device\n%",
-            lambda row: "-" if row["device_fraction"] is None else f"{row['device_fraction']:.0%}",
-        ),
+        ("device\n%", lambda row: "-" if row["device_fraction"] is None else f"{row['device_fraction']:.0%}"),
     ]
 
 

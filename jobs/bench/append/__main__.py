@@ -52,7 +52,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Appends:
-    """What parts work on.
+    """Vectors and indexes of the parts.
 
     Attributes
     ----------

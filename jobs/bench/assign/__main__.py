@@ -11,7 +11,7 @@ from typing import Any
 from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Run
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench_assign import setting as bench_assign
+from indexmill.jobs.bench_assign.setting import INDEXES, Setting, make_record, median_runs
 from indexmill.jobs.console.progress import stderr_progress
 
 LEADERS = 10_000
@@ -26,23 +26,17 @@ def measure(run: Run) -> dict[str, Any]:
     def open_input() -> VectorSource:
         return open_source(run.sets["sift1m"].base)
 
-    setting = bench_assign.Setting(
-        given.leaders,
-        IN_BUFFERS,
-        given.scratch,
-        THREADS,
-        run.options.rounds or ROUNDS,
-        index=given.leader_index,
-    )
+    rounds = given.rounds or ROUNDS
+    setting = Setting(given.leaders, IN_BUFFERS, given.scratch, THREADS, rounds, index=given.leader_index)
     with stderr_progress() as progress:
-        found = bench_assign.make_record(open_input, setting, progress, "sift1m")
+        found = make_record(open_input, setting, progress, "sift1m")
     return assigned(found)
 
 
 def assigned(found: dict[str, Any]) -> dict[str, Any]:
     """Return what the record keeps of one of `indexmill bench assign`: all runs, and those of median rounds."""
     scratch, runs = found["scratch"], found["runs"]
-    medians = [run for place in range(len(scratch)) for run in bench_assign.median_runs(runs, place)]
+    medians = [run for place in range(len(scratch)) for run in median_runs(runs, place)]
     return {"leaders": found["parameters"], "scratch": scratch, "runs": runs, "medians": medians}
 
 
@@ -55,7 +49,7 @@ BENCHMARK = Benchmark[Run](
             "type": Path, "action": "append", "required": True, "help": "where parts are written; may repeat"
         },
         "--leaders": {"type": int, "default": LEADERS, "help": "vectors that the others are assigned to"},
-        "--leader-index": {"choices": bench_assign.INDEXES, "default": "groups", "help": "how a leader is found"},
+        "--leader-index": {"choices": INDEXES, "default": "groups", "help": "how a leader is found"},
     },
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ Part = Callable[[Space], dict[str, Any]]
 
 @dataclass
 class Run:
-    """What the command line says, and where results go.
+    """Arguments of a run, and the place of its results.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Page:
-    """Where a template of a benchmark's folder is shown: between the comments ``mark: begin`` and ``mark: end``."""
+    """Place of a template of a benchmark's folder: between the comments ``mark: begin`` and ``mark: end`` of a file."""
 
     template: str
     path: str
@@ -145,7 +145,7 @@ def _identity(run: Run) -> Any:
 
 @dataclass(frozen=True)
 class Benchmark(Generic[Space]):
-    """What one folder of `bench` measures and shows.
+    """Parts, targets and pages of one folder of `bench`.
 
     Attributes
     ----------

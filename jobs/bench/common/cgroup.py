@@ -23,7 +23,7 @@ class NoLimits(RuntimeError):
 
 @dataclass(frozen=True)
 class Pressure:
-    """What a limit did to a group.
+    """Effects of a limit on a group.
 
     Attributes
     ----------

@@ -16,6 +16,8 @@ POINTS = (0.87, 0.91, 0.94, 0.96, 0.972, 0.988)
 AROUND = (0.93, 0.97)
 #: List sizes of a first sweep: steps of about 1.4, from the least that holds K results.
 COARSE_SIZES = (10, 14, 20, 28, 40, 56, 80, 112, 160, 224)
+#: The same for vectors whose codes are hard: they go on.
+LONG_SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
 
 Row: TypeAlias = dict[str, Any]
 #: Rows of each search of a round.

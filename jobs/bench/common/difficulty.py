@@ -1,4 +1,4 @@
-"""How hard a set of vectors is to search: local intrinsic dimension and relative contrast, from exact neighbours.
+"""Difficulty of searching a set of vectors: local intrinsic dimension and relative contrast, from exact neighbours.
 
     python -m indexmill.jobs.bench.common.difficulty BASE.u8bin [--queries QUERY.u8bin] [--sample 1000] [--threads 2]
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-#: What all of them run on: diskannpy has no wheels for later ones.
+#: Version of Python of all environments: diskannpy has no wheels for later ones.
 _VERSION = (3, 11)
 
 

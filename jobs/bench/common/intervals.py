@@ -38,7 +38,7 @@ def p99(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """What each query found and cost with each list size, in one or more rounds.
+    """Hits and costs of each query with each list size, in one or more rounds.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Child processes: what one cost in time, memory and disk space, and what it printed."""
+"""Child processes: their cost in time, memory and disk space, and what they print."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from indexmill.jobs.devices.machine import REPOSITORY
 
-#: What children find the benchmarks in, also those of environments that have no indexmill.
+#: Folder that children import the benchmarks from, also those of environments that have no indexmill.
 _SOURCES = REPOSITORY / "src"
 #: Seconds between two looks at memory: often enough for a build of minutes, too rare to disturb it.
 SAMPLE_SECONDS = 0.2
@@ -73,11 +73,23 @@ def told(command: Sequence[str]) -> dict[str, Any]:
     RuntimeError
         If it fails.
     """
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(command)}\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(output_of(command))
     return found
+
+
+def output_of(command: Sequence[object], folder: Path | None = None, given: str | None = None) -> str:
+    """Run a command in `folder` with `given` on its standard input; return what it prints.
+
+    Raises
+    ------
+    RuntimeError
+        If it fails; the message ends with what it said.
+    """
+    words = [str(word) for word in command]
+    done = subprocess.run(words, cwd=folder, input=given, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode} of: {' '.join(words)}\n{done.stderr[-3000:]}")
+    return done.stdout
 
 
 def run_measured(
@@ -113,9 +125,19 @@ def run_measured(
         wall = time.perf_counter() - began
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise RuntimeError(f"exit code {child.returncode} of: {' '.join(map(str, command))}\n{tail}")
+        raise failed(child.returncode, command, log)
     return Usage(wall, used.ru_utime + used.ru_stime, peak)
+
+
+def failed(code: int, command: Sequence[object], log: Path) -> RuntimeError:
+    """Return the error of a command that failed, with the last lines of its `log`."""
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    return RuntimeError(f"exit code {code} of: {' '.join(map(str, command))}\n{tail}")
+
+
+def run_indexmill(log: Path, *words: object, **options: object) -> Usage:
+    """Run a command of this checkout that replaces what is there and prints JSON into `log`; see `indexmill`."""
+    return run_measured(indexmill(*words, **options, force=True, json=True), log)
 
 
 def _tree_bytes(root: int) -> int:
@@ -135,15 +157,18 @@ def _tree_bytes(root: int) -> int:
 
 def _resident_bytes(pid: int) -> tuple[int, int]:
     """VmRSS and VmHWM; not ru_maxrss, which starts at the size of the process that forked."""
-    found = {"VmRSS": 0, "VmHWM": 0}
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name in found:
-                found[name] = int(value.split()[0]) * 1024
+        found = memory_of(pid)
     except (FileNotFoundError, ProcessLookupError):
         return 0, 0  # it ended meanwhile
-    return found["VmRSS"], found["VmHWM"]
+    return found.get("VmRSS", 0), found.get("VmHWM", 0)
+
+
+def memory_of(pid: int | str = "self") -> dict[str, int]:
+    """Bytes of a process by kind, as ``/proc/PID/status`` names it: ``VmRSS``, ``RssAnon``, ``RssFile`` and others."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = (line.partition(":") for line in lines if line.endswith(" kB"))
+    return {name: int(value.split()[0]) * 1024 for name, _, value in fields}
 
 
 #: Seconds between two looks; a look takes microseconds a file.

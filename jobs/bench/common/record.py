@@ -27,6 +27,12 @@ def load(path: Path) -> dict[str, Any]:
     return found
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an object of a JSON file."""
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
 def save(record: dict[str, Any], path: Path) -> None:
     """Write a record, whole or not at all: rows with the same names by columns, each on a line of its own."""
     fresh = path.with_suffix(".new")

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from indexmill.jobs.bench.common.process import failed
+
 #: Seconds that a child has to end by itself once nothing more is asked.
 _END_SECONDS = 10
 #: Until when each child that answered may still keep cores busy.
@@ -34,11 +36,7 @@ class Session:
         self.command = [str(part) for part in command]
         with open(log, "wb") as file:
             self.child = subprocess.Popen(
-                self.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
             )
 
     def send(self, **question: Any) -> None:
@@ -97,14 +95,26 @@ class Session:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
     def _ended(self) -> RuntimeError:
-        code = self.child.wait(_END_SECONDS)
-        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-        return RuntimeError(f"exit code {code} of: {' '.join(self.command)}\n{tail}")
+        return failed(self.child.wait(_END_SECONDS), self.command, self.log)
+
+
+class Asking:
+    """A program whose searches a child answers; as a context it ends the child.
+
+    Attributes
+    ----------
+    session : Session
+    """
+
+    session: Session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()

@@ -16,6 +16,8 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader, StrictUndefined
 from jinja2.meta import find_undeclared_variables
 
+from indexmill.jobs.bench.common.curves import key
+
 NOT_REACHED = "not reached"
 _UNITS = {"MB": 1e6, "GB": 1e9, "MIB": 2**20, "GIB": 2**30}
 _FOLDER = Path(__file__).parents[1]
@@ -72,11 +74,6 @@ def setting(used: Mapping[str, Any]) -> str:
     return text if used["deterministic"] else text + ", reads taken up as they arrive"
 
 
-def recall_key(recall: float) -> str:
-    """Return the name of a recall in records."""
-    return f"{recall:.2f}"
-
-
 class Missing(StrictUndefined):
     """A part that was not measured: false in a template, and an error if anything of it is asked for."""
 
@@ -99,7 +96,7 @@ def _environment(**options: Any) -> _Record:
     )
     made.filters |= {
         "number": number, "numbers": numbers, "share": share, "middle": middle, "middles": middles, "figure": figure,
-        "figures": figures, "setting": setting, "key": recall_key, "f": format,
+        "figures": figures, "setting": setting, "key": key, "f": format,
         "middle_share": lambda found: share(None if found is None else found["value"]), "median": median,
     }  # fmt: skip
     made.globals |= {**_UNITS, "NOT_REACHED": NOT_REACHED}

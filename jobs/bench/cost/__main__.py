@@ -41,8 +41,9 @@ DEVICE_SECONDS, SEARCH_SECONDS = 0.25, 1.0
 SIMULATED = ("cssd", "cssd4", "essd", "xlfdd")
 #: Of this thread: nanoseconds that it ran, and that it waited for a core. Linux only.
 SCHEDULED = Path("/proc/thread-self/schedstat")
-#: How far a prediction may be from what is measured.
+#: Share by which a prediction may differ from the measurement.
 WITHIN = 0.2
+_MEDIANS = ("predicted_qps", "measured_qps", "ratio", "cpu_predicted_us", "cpu_measured_us", "waited_share")
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Space:
-    """What the parts work on."""
+    """Cases, and the folder for device profiles."""
 
     cases: list[Case]
     out: Path
@@ -171,20 +172,12 @@ def _searched(case: Case, index: Opened) -> tuple[float, float, float]:
 
 
 def _waited_seconds() -> float:
-    """What this thread has waited for a core so far (proc(5), schedstat)."""
+    """Seconds that this thread has waited for a core so far (proc(5), schedstat)."""
     return int(SCHEDULED.read_text().split()[1]) / 1e9
 
 
 def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    numbers = (
-        "predicted_qps",
-        "measured_qps",
-        "ratio",
-        "cpu_predicted_us",
-        "cpu_measured_us",
-        "waited_share",
-    )
-    return {name: median(one[name] for one in rounds) for name in numbers} | {
+    return {name: median(one[name] for one in rounds) for name in _MEDIANS} | {
         "binds": max((one["binds"] for one in rounds), key=[one["binds"] for one in rounds].count),
         "rounds": rounds,
     }

@@ -12,7 +12,7 @@ from indexmill.jobs.bench.common.benchmark import Benchmark
 from indexmill.jobs.bench.common.curves import in_turns, tuned_sizes
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.common.process import run_indexmill
 from indexmill.jobs.bench.programs import diskann
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH
 from indexmill.jobs.bench.programs.workspace import Workspace, workspace
@@ -23,13 +23,12 @@ OWN, EXPORTED = "its own index", "the export"
 
 
 def exports(space: Workspace) -> dict[str, Any]:
-    """Export the index to each target; return what that cost."""
+    """Export the index to each target; return its cost."""
     made = {}
     index = space.require(space.index("star"))
     for target in TARGETS:
         folder = space.out / f"exported-{target}"
-        command = indexmill("export", index, to=target, out=folder, force=True, json=True)
-        usage = run_measured(command, space.out / f"{folder.name}.log")
+        usage = run_indexmill(space.out / f"{folder.name}.log", "export", index, to=target, out=folder)
         written = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         made[target] = {**usage.to_dict(), "written_bytes": written}
     return made

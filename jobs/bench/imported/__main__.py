@@ -12,7 +12,7 @@ from indexmill.jobs.bench.common.benchmark import Benchmark
 from indexmill.jobs.bench.common.curves import Search, in_turns, tuned_sizes
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.common.process import run_indexmill
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting
 from indexmill.jobs.bench.programs.workspace import Workspace, workspace
@@ -31,16 +31,13 @@ SERIES = {
 
 
 def imports(space: Workspace) -> dict[str, Any]:
-    """Import the index in both orders; return what that cost."""
+    """Import the index in both orders; return its cost."""
     diskann.ensure(space)
     made = {}
     for order in ORDERS:
         out = space.index(f"imported-{order}")
-        command = indexmill(
-            "import", "diskann", space.diskann_index / "ann", out=out, order=order, dtype="uint8", workers=THREADS,
-            force=True, json=True,
-        )  # fmt: skip
-        usage = run_measured(command, space.out / f"{out.name}.log")
+        log, options = space.out / f"{out.name}.log", {"order": order, "dtype": "uint8", "workers": THREADS}
+        usage = run_indexmill(log, "import", "diskann", space.diskann_index / "ann", out=out, **options)
         run, manifest = ours.run_facts(out), ours.manifest(out)
         made[order] = {
             **usage.to_dict(),

@@ -28,15 +28,14 @@ from indexmill.jobs.bench.common.benchmark import Benchmark, Target
 from indexmill.jobs.bench.common.dataset import Dataset, K, facts, read_bin
 from indexmill.jobs.bench.common.generate import generate
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
-from indexmill.jobs.bench.join import beyond as join_beyond
-from indexmill.jobs.bench.programs import faiss as join_faiss
+from indexmill.jobs.bench.join.beyond import measure
 from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs.faiss import flat_index, load_faiss, write_ondisk
 from indexmill.pipeline.join.batches import Loaded, load_batches
 from indexmill.pipeline.join.search import Search
 
 LISTS, NPROBES, ROUNDS = 4096, (1, 4, 32), 7
-#: What is generated for joins beyond memory, the batches it is cut into, and the lists that a query probes there.
+#: Vectors of joins beyond memory, the batches they are cut into, their queries, and the lists that each probes.
 BEYOND, BATCHES, BEYOND_QUERIES, BEYOND_NPROBE = 3_000_000, 16, 2000, 32
 #: Reads in flight of a load and of the bare reads beside it.
 DEPTH = 2
@@ -44,7 +43,7 @@ DEPTH = 2
 
 @dataclass
 class Joins:
-    """What parts work on.
+    """Vectors and indexes of the parts.
 
     Attributes
     ----------
@@ -88,11 +87,9 @@ def build(space: Joins) -> dict[str, Any]:
 
 
 def _build(data: Dataset, index: Path, batch_vectors: int, **options: Any) -> dict[str, Any]:
-    command = indexmill(
-        "build", kind="ivf", input=data.base, lists=LISTS, out=index, batch_vectors=max(batch_vectors, 64), force=True,
-        json=True, **options,
-    )  # fmt: skip
-    return run_measured(command, index.with_suffix(".log")).to_dict()
+    return ours.build_lists(
+        data.base, index, LISTS, batch_vectors=max(batch_vectors, 64), **options
+    ).to_dict()
 
 
 def load(space: Joins) -> dict[str, Any]:
@@ -135,8 +132,8 @@ def search(space: Joins) -> dict[str, Any]:
     """Search the batch in memory beside faiss's `IndexIVFFlat` over the same centroids, in turns."""
     files = IvfFiles(space.index)
     queries = np.array(read_bin(space.data.query))
-    faiss = join_faiss.load_faiss()
-    peer = join_faiss.flat_index(faiss, files, space.data)
+    faiss = load_faiss()
+    peer = flat_index(faiss, files, space.data)
     (batch,) = load_batches(files, [0])
     assert isinstance(batch, Loaded)
     made = {}
@@ -188,8 +185,8 @@ def beyond(space: Joins) -> dict[str, Any]:
         np.save(centroids, IvfFiles(whole).centroids.centroids)
         _build(data, batches, -(-space.beyond // BATCHES), workers=THREADS, centroids=centroids)
     if not (ondisk / "lists.faiss").exists():
-        join_faiss.write_ondisk(join_faiss.load_faiss(), IvfFiles(whole), data, ondisk)
-    return join_beyond.measure(data, whole, batches, ondisk / "lists.faiss", BEYOND_NPROBE, K)
+        write_ondisk(load_faiss(), IvfFiles(whole), data, ondisk)
+    return measure(data, whole, batches, ondisk / "lists.faiss", BEYOND_NPROBE, K)
 
 
 def _data(space: Joins) -> list[dict[str, Any]]:

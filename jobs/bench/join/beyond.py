@@ -8,7 +8,6 @@ before each run, and queries come in the order given.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,13 +15,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from indexmill.formats.chunks.tally import forget
 from indexmill.jobs.bench.common.cgroup import Group, NoLimits, memory_limit
-from indexmill.jobs.bench.common.dataset import Dataset
+from indexmill.jobs.bench.common.dataset import Dataset, sync_files
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module
 
-#: What is searched, and what the kernel is told of its mapping: by default it reads ahead at a fault as far as the
-#: device is set to, which may be megabytes.
+#: Lists that are searched, and the kernel's advice for their mapping: by default it reads ahead at a fault as far as
+#: the device is set to, which may be megabytes.
 SIDES = {
     "bss": ("bss", "default"),
     "mapped": ("mapped", "default"),
@@ -33,7 +33,7 @@ SIDES = {
 #: Share of the lists that the page cache may hold.
 CACHE_SHARE = 0.25
 _ROUNDS, _FREE_BYTES = 2, 16 << 30
-#: What a process may need beside what it held when the limit was set, such as stacks of threads.
+#: Bytes that a process may need beside those that it held when the limit was set, such as stacks of threads.
 _SLACK_BYTES = 24 << 20
 
 
@@ -114,9 +114,7 @@ def _set_limit(group: Group, limit_bytes: int) -> Group:
 
 def drop_cache(folder: Path) -> None:
     """Drop the files of a folder from the page cache."""
+    sync_files(folder)
     for path in folder.iterdir():
         if path.is_file():
-            handle = os.open(path, os.O_RDONLY)
-            os.fsync(handle)
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(handle)
+            forget(path)

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from indexmill.builders.lists.scan_lists import scan_rows
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
+from indexmill.jobs.bench.common.process import memory_of
 from indexmill.jobs.bench.programs.faiss import load_faiss
 
 #: Queries that warm up: kernels are loaded, threads made, and working memory is had once that grows with the queries.
@@ -38,7 +39,7 @@ def main() -> None:
     made = {"bss": bss, "mapped": mapped, "faiss-ondisk": ondisk}[side]
     search = made(Path(index), int(nprobe), int(k), advice == "random")
     search(queries[: _WARM[side]])
-    print(_anonymous_bytes(), flush=True)
+    print(memory_of()["RssAnon"], flush=True)  # a limit of page cache comes on top of it
     sys.stdin.readline()
     began = time.perf_counter()
     ids = search(queries) if side == "bss" else _until(began + _MOST_SECONDS, search, queries)
@@ -150,12 +151,6 @@ def _advise_random(address: int, n_bytes: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(n_bytes), mmap.MADV_RANDOM):
         raise OSError(ctypes.get_errno(), "madvise")
-
-
-def _anonymous_bytes() -> int:
-    """Return the anonymous memory of this process, which is what a limit of page cache comes on top of."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
 
 
 if __name__ == "__main__":

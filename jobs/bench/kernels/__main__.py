@@ -17,7 +17,7 @@ import numpy as np
 from indexmill.builders.nearest.products import nearest_points
 from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark
 from indexmill.jobs.bench.common.parameters import ALPHA, SEED
-from indexmill.jobs.bench.kernels import loops as sides
+from indexmill.jobs.bench.kernels import loops
 
 TYPES = ("float32", "float16", "uint8", "int8")
 DIMS = (96, 128, 256, 960)
@@ -30,15 +30,12 @@ CHUNKS = (16, 32, 64)
 #: Vertices that are pruned, vectors that they are drawn from, dimensions that these really have, and what is chosen.
 N_PRUNED, N_VECTORS, LATENT, DEGREE = 1000, 10_000, 16, 32
 CANDIDATES = (64, 150)
-_LOOPS = {
-    "l2": {"float32": sides.float_l2, "float16": sides.half_l2, "uint8": sides.integer_l2, "int8": sides.integer_l2},
-    "ip": {"float32": sides.float_ip, "float16": sides.half_ip, "uint8": sides.integer_ip, "int8": sides.integer_ip},
-}  # fmt: skip
-_NATIVE = {"l2": sides.native_l2, "ip": sides.native_ip}
+_LOOPS = {metric: {dtype: loops.looped(metric, dtype) for dtype in TYPES} for metric in ("l2", "ip")}
+_NATIVE = {"l2": loops.native_l2, "ip": loops.native_ip}
 
 
 class Sizes(NamedTuple):
-    """How much is measured."""
+    """Sizes of a measurement."""
 
     near_bytes: int = NEAR_BYTES
     far_bytes: int = FAR_BYTES
@@ -77,8 +74,8 @@ def codes(sizes: Sizes) -> dict[str, Any]:
         ns = _in_turns(
             sizes.rounds,
             ids.size,
-            partial(sides.native_codes, tables, held, ids, found[0]),
-            partial(sides.looped_codes, tables, held, ids, found[1]),
+            partial(loops.native_codes, tables, held, ids, found[0]),
+            partial(loops.looped_codes, tables, held, ids, found[1]),
         )
         np.testing.assert_array_equal(*found)
         rows.append({"chunks": chunks, **ns})
@@ -95,7 +92,7 @@ def prune(sizes: Sizes) -> dict[str, Any]:
                 vertices = vectors[: sizes.pruned]
                 ids = np.ascontiguousarray(nearest_points(vertices, vectors, n + 1)[:, 1:])
                 far = np.empty(ids.shape, np.float32)
-                sides.native_l2(vertices, vectors, ids, far)
+                loops.native_l2(vertices, vectors, ids, far)
                 rows.append({"dtype": dtype, "dim": dim, "n": n, **_pruned(sizes, vectors, ids, far)})
     return {"rows": rows}
 
@@ -111,7 +108,7 @@ def _pruned(sizes: Sizes, vectors: Any, ids: Any, far: Any) -> dict[str, float]:
         kernel(*turns[side])
 
     sorting = _in_turns(
-        sizes.rounds, len(ids), lambda: sort(0, sides.native_sorts), lambda: sort(1, sides.looped_sorts)
+        sizes.rounds, len(ids), lambda: sort(0, loops.native_sorts), lambda: sort(1, loops.looped_sorts)
     )
     for ours, theirs in zip(*turns, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -120,8 +117,8 @@ def _pruned(sizes: Sizes, vectors: Any, ids: Any, far: Any) -> dict[str, float]:
     pruning = _in_turns(
         sizes.rounds,
         len(ids),
-        lambda: sides.native_prunes(vectors, ids, far, ALPHA, *found[0]),
-        lambda: sides.looped_prunes(vectors, ids, far, ALPHA, *found[1]),
+        lambda: loops.native_prunes(vectors, ids, far, ALPHA, *found[0]),
+        lambda: loops.looped_prunes(vectors, ids, far, ALPHA, *found[1]),
     )
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -138,10 +135,7 @@ def _compared(sizes: Sizes, metric: str, vectors: Any) -> dict[str, float]:
     loop, native = _LOOPS[metric][vectors.dtype.name], _NATIVE[metric]
     plain = [a.view(np.uint16) if a.dtype == np.float16 else a for a in (queries, vectors)]
     ns = _in_turns(
-        sizes.rounds,
-        ids.size,
-        lambda: native(*plain, ids, found[0]),
-        lambda: loop(*plain, ids, found[1]),
+        sizes.rounds, ids.size, lambda: native(*plain, ids, found[0]), lambda: loop(*plain, ids, found[1])
     )
     if vectors.dtype.kind == "f":
         np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-3 * vectors.shape[1])

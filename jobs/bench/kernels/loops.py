@@ -1,4 +1,4 @@
-"""What numba makes of the reader's kernels by itself: the other side of `kernels.py`.
+"""The reader's kernels as numba compiles them by itself: the other side of the benchmark.
 
 numba cannot compute with float16 on a CPU; rows of it are looked up in a table of all 65,536 values.
 """
@@ -39,73 +39,30 @@ def native_ip(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma
         inner_products(queries, q, vectors, ids[q], ids.shape[1], out[q])
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def float_l2(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """As `native_l2`, of float32, in whatever order the compiler likes."""
-    for q in range(len(queries)):
-        for i in range(ids.shape[1]):
-            total = np.float32(0)
-            for j in range(vectors.shape[1]):
-                d = queries[q, j] - vectors[ids[q, i], j]
-                total += d * d
-            out[q, i] = total
+#: The number type that sums have, and what turns a component into a number of it, by the type of the rows.
+TYPES: dict[str, tuple[Any, Any]] = {
+    "float32": (np.float32, njit(lambda component: component)),
+    "float16": (np.float32, njit(lambda bits: HALVES[bits])),
+    "uint8": (np.int32, njit(lambda component: np.int32(component))),
+    "int8": (np.int32, njit(lambda component: np.int32(component))),
+}
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def float_ip(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """As `native_ip`, of float32."""
-    for q in range(len(queries)):
-        for i in range(ids.shape[1]):
-            total = np.float32(0)
-            for j in range(vectors.shape[1]):
-                total += queries[q, j] * vectors[ids[q, i], j]
-            out[q, i] = total
+def looped(metric: str, dtype: str) -> Any:
+    """Return the loop that does as `native_l2` or `native_ip`; float sums are in whatever order the compiler likes."""
+    squared, (kind, number) = metric == "l2", TYPES[dtype]
 
+    @njit(nogil=True, fastmath=kind is np.float32)
+    def loop(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
+        for q in range(len(queries)):
+            for i in range(ids.shape[1]):
+                total = kind(0)
+                for j in range(vectors.shape[1]):
+                    a, b = number(queries[q, j]), number(vectors[ids[q, i], j])
+                    total = kind(total + ((a - b) * (a - b) if squared else a * b))
+                out[q, i] = total
 
-@njit(nogil=True, cache=True, fastmath=True)
-def half_l2(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """As `native_l2`, of the bits of float16."""
-    for q in range(len(queries)):
-        for i in range(ids.shape[1]):
-            total = np.float32(0)
-            for j in range(vectors.shape[1]):
-                d = HALVES[queries[q, j]] - HALVES[vectors[ids[q, i], j]]
-                total += d * d
-            out[q, i] = total
-
-
-@njit(nogil=True, cache=True, fastmath=True)
-def half_ip(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """As `native_ip`, of the bits of float16."""
-    for q in range(len(queries)):
-        for i in range(ids.shape[1]):
-            total = np.float32(0)
-            for j in range(vectors.shape[1]):
-                total += HALVES[queries[q, j]] * HALVES[vectors[ids[q, i], j]]
-            out[q, i] = total
-
-
-@njit(nogil=True, cache=True)
-def integer_l2(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """As `native_l2`, of uint8 or int8."""
-    for q in range(len(queries)):
-        for i in range(ids.shape[1]):
-            total = np.int32(0)
-            for j in range(vectors.shape[1]):
-                d = np.int32(queries[q, j]) - np.int32(vectors[ids[q, i], j])
-                total = np.int32(total + d * d)
-            out[q, i] = total
-
-
-@njit(nogil=True, cache=True)
-def integer_ip(queries: Any, vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
-    """As `native_ip`, of uint8 or int8."""
-    for q in range(len(queries)):
-        for i in range(ids.shape[1]):
-            total = np.int32(0)
-            for j in range(vectors.shape[1]):
-                total = np.int32(total + np.int32(queries[q, j]) * np.int32(vectors[ids[q, i], j]))
-            out[q, i] = total
+    return loop
 
 
 @njit(nogil=True, cache=True)

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common.benchmark import Run
-from indexmill.jobs.bench.common.curves import COARSE_SIZES
+from indexmill.jobs.bench.common.curves import COARSE_SIZES, LONG_SIZES
 from indexmill.jobs.bench.common.dataset import read_bin, read_truth, write_bin
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.workspace import Workspace
-
-#: The text vectors are hard for their codes: list sizes of a first sweep go on.
-LONG_SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Layouts:
-    """What parts work on: all cases, and the run."""
+    """All cases, and the run: parts work on them."""
 
     cases: dict[str, Case]
     run: Run

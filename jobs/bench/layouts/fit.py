@@ -15,7 +15,7 @@ import numpy as np
 
 from indexmill.jobs.bench.common.curves import ratio
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.common.process import indexmill, module, run_measured, told
+from indexmill.jobs.bench.common.process import module, run_indexmill, told
 from indexmill.jobs.bench.layouts.cases import Case, facts, laid_out_facts, nodes_per_page
 from indexmill.jobs.bench.programs import ours
 
@@ -123,8 +123,8 @@ _MEMORY_BYTES = 1 << 30
 def command(case: Case) -> dict[str, Any]:
     """Run the command, for its time; then in a process that ran it before (`growth`), for its memory."""
     out = case.space.index(case.laid_out("star"))
-    command = indexmill("layout", case.index, order="star", out=out, workers=THREADS, force=True, json=True)
-    usage = run_measured(command, case.folder / "layout-star.log")
+    log = case.folder / "layout-star.log"
+    usage = run_indexmill(log, "layout", case.index, order="star", out=out, workers=THREADS)
     index_bytes = sum(file["bytes"] for file in ours.manifest(case.index)["files"])
     facts = laid_out_facts(out)
     memory = told(module(sys.executable, "layouts.growth", case.index, out, _MEMORY_BYTES, THREADS))

@@ -24,8 +24,8 @@ from indexmill.jobs.bench.common.curves import (
 )
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
-from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.common.process import run_indexmill
+from indexmill.jobs.bench.layouts import fit
 from indexmill.jobs.bench.layouts.cases import Case, facts
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import Setting, lockstep
@@ -33,7 +33,7 @@ from indexmill.jobs.bench.programs.ours_serve import search
 
 POLICIES = ("page", "pipeline")
 ENTRIES = ("navigation", "centroids")
-#: What orders are chosen by, and headline figures are of: the paper's search.
+#: Policy and entry that orders are chosen by, and that headline figures are of: the paper's search.
 JUDGE = ("page", "navigation")
 IDENTITY, STAR = "identity", "star"
 
@@ -43,7 +43,7 @@ Place = tuple[str, str, str]
 
 def measure(case: Case) -> dict[str, Any]:
     """Search a view of every order; choose list sizes and the best order by the first half of the queries."""
-    orders, views = layouts_fit.orders(case), Views(case)
+    orders, views = fit.orders(case), Views(case)
     tuned: dict[str, list[Row]] = {}
     sweeps: dict[Place, list[Row]] = {}
     for order, permutation in orders.items():
@@ -120,12 +120,9 @@ def _ratios(curves: dict[Place, Curve], pair: tuple[str, str], policy: str, entr
 
 def write(case: Case, order: str) -> str:
     """Lay the index out in an order that was fitted; return the new index's name."""
-    name = case.laid_out(order)
-    command = indexmill(
-        "layout", case.index, order_file=case.folder / f"{order}.npy", out=case.space.index(name), workers=THREADS,
-        force=True, json=True,
-    )  # fmt: skip
-    run_measured(command, case.folder / f"layout-{order}.log")
+    name, log = case.laid_out(order), case.folder / f"layout-{order}.log"
+    out, file = case.space.index(name), case.folder / f"{order}.npy"
+    run_indexmill(log, "layout", case.index, order_file=file, out=out, workers=THREADS)
     return name
 
 
@@ -176,14 +173,8 @@ class Views:
 
         def ask(size: int, half: Half) -> Row:
             first, last = self._case.space.halves[half]
-            question = {
-                "size": size,
-                "setting": setting.to_dict(),
-                "first": first,
-                "last": last,
-                "times": 1,
-                "way": "batch",
-            }
+            queries = {"first": first, "last": last, "times": 1, "way": "batch"}
+            question = {"size": size, "setting": setting.to_dict(), **queries}
             row: Row = search(view, self._case.space.data, question)
             return row
 

@@ -14,16 +14,9 @@ from indexmill.jobs.bench.common.curves import (
     trial,
     tuned_sizes,
 )
-from indexmill.jobs.bench.common.intervals import (
-    curve,
-    curve_ratios,
-    figures_at,
-    medians_at,
-    ratios_at,
-)
+from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at, medians_at, ratios_at
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.layouts import fit as layouts_fit
-from indexmill.jobs.bench.layouts import reads as layouts_reads
+from indexmill.jobs.bench.layouts import fit, reads
 from indexmill.jobs.bench.layouts.cases import Case
 from indexmill.jobs.bench.layouts.reads import IDENTITY, STAR
 from indexmill.jobs.bench.programs import diskann, ours
@@ -78,8 +71,8 @@ def _index(case: Case, order: str) -> str:
     """Write the index in an order, fitted before or now; return its name."""
     if order == IDENTITY:
         return case.shape.name
-    layouts_fit.orders(case)
-    return layouts_reads.write(case, order)
+    fit.orders(case)
+    return reads.write(case, order)
 
 
 def _rates(rounds: list[dict[str, Any]], names: list[str], best: str) -> dict[str, Any]:

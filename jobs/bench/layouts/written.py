@@ -9,8 +9,8 @@ from indexmill.formats.errors import NothingToGain
 from indexmill.jobs.bench.common.curves import Row, coarse_sweep, sizes_at, summaries, trial
 from indexmill.jobs.bench.common.intervals import curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.parameters import THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
-from indexmill.jobs.bench.layouts import fit as layouts_fit
+from indexmill.jobs.bench.common.process import run_indexmill
+from indexmill.jobs.bench.layouts import fit
 from indexmill.jobs.bench.layouts.cases import Case, laid_out_facts
 from indexmill.jobs.bench.layouts.reads import JUDGE, POLICIES, STAR, Views
 from indexmill.jobs.bench.programs import ours
@@ -67,8 +67,9 @@ def prune(case: Case, best: str) -> dict[str, Any]:
 def _lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
     out = case.space.index(name)
     shutil.rmtree(out, ignore_errors=True)
-    command = indexmill("layout", case.index, **options, out=out, workers=THREADS, json=True)
-    usage = run_measured(command, case.folder / f"{name}.log")
+    usage = run_indexmill(
+        case.folder / f"{name}.log", "layout", case.index, **options, out=out, workers=THREADS
+    )
     if not (out / "manifest.json").exists():
         raise RuntimeError(f"{out}: nothing was written: {(case.folder / f'{name}.log').read_text()[-500:]}")
     return {"wall_s": round(usage.wall_s, 3), "cpu_s": round(usage.cpu_s, 3), **laid_out_facts(out)}
@@ -76,7 +77,7 @@ def _lay_out(case: Case, name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def _judged(case: Case, name: str, order: str) -> dict[str, Any]:
     """Page reads of a written index, and their ratios to star packing and to `order` without what the command adds."""
-    orders, views = layouts_fit.orders(case), Views(case)
+    orders, views = fit.orders(case), Views(case)
     beside = {STAR: views.view(orders[STAR]), order: views.view(orders[order])}
     found: dict[str, Any] = {}
     with ours.Ours(case.space) as searcher:

@@ -1,4 +1,4 @@
-"""How fast indexes over leaders assign vectors: `python -m indexmill.jobs.bench.leaders`.
+"""Speed of assignment by indexes over leaders: `python -m indexmill.jobs.bench.leaders`.
 
 Imports `common` and `programs`.
 """

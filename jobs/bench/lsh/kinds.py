@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow.parquet as pq
 
-from indexmill.jobs.bench.common.curves import COARSE_SIZES, at_recalls
+from indexmill.jobs.bench.common.curves import LONG_SIZES, at_recalls
 from indexmill.jobs.bench.common.dataset import Dataset, K, read_bin, read_truth, write_bin
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
-from indexmill.jobs.bench.common.process import indexmill, run_measured
+from indexmill.jobs.bench.common.process import memory_of, run_indexmill
+from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.lsh.quality import judge
 from indexmill.jobs.bench.lsh.space import BASE, STORAGE, SURE, Half, Searcher, Space, build_cost, index_facts
 from indexmill.jobs.bench.lsh.tables import INFLIGHT
@@ -30,8 +31,7 @@ from indexmill.jobs.bench.programs.ours import Setting
 
 SETS = ("sift1m", "text40k")
 RECALLS = (0.90, 0.95)
-#: Search lists of the graph, and lists that a join probes.
-_SIZES = (*COARSE_SIZES, 320, 448, 640, 896)
+#: Lists that a join probes.
 _NPROBES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 #: Of searches query by query: copies of a vector, lists for each of the join's, vectors they are trained on at most,
 #: and how much farther than the nearest list one may be.
@@ -55,14 +55,14 @@ def graph(name: str, space: Space) -> dict[str, Figures | None]:
     index = work.index(ours.ensure(work, "star"))
     with ours.Ours(work) as searcher:
         search = searcher.search("star", Setting())
-        tuned = [(size, search(size, "tune")) for size in _SIZES]
+        tuned = [(size, search(size, "tune")) for size in LONG_SIZES]
 
         def at(recall: float) -> Figures | None:
             size = _fastest(tuned, recall)
             if size is None:
                 return None
             row = search(size, "report")
-            memory = own_memory(searcher.session.child.pid)
+            memory = memory_of(searcher.session.child.pid)["RssAnon"]
             reads, build_s = (row["pages_read"], row["bytes_read"]), sum(ours.stage_seconds(index).values())
             return _figures(f"L {size}", row, reads, memory, index, build_s)
 
@@ -174,7 +174,7 @@ def _lists_along(
     searcher: Searcher, index: Path, prune: float | None
 ) -> Iterator[tuple[tuple[Path, Figures], Row]]:
     """Search with more and more lists, up to the highest recall."""
-    lists = json.loads((index / "manifest.json").read_text())["ivf"]["lists"]
+    lists = ours.manifest(index)["ivf"]["lists"]
     for nprobe in _NPROBES:
         if nprobe > lists:
             return
@@ -199,12 +199,9 @@ def _build_lists(data: Dataset, index: Path, lists: int, **options: Any) -> floa
     """Build an index unless it is there, and say how long it took."""
     cost = index.with_suffix(".build.json")
     if not cost.exists():
-        command = indexmill(
-            "build", kind="ivf", input=data.base, out=index, lists=lists, seed=SEED, memory=BUILD_MEMORY,
-            workers=THREADS, force=True, json=True, **options,
-        )  # fmt: skip
-        cost.write_text(json.dumps(run_measured(command, index.with_suffix(".log")).to_dict()))
-    return float(json.loads(cost.read_text())["wall_s"])
+        options |= {"seed": SEED, "memory": BUILD_MEMORY, "workers": THREADS}
+        cost.write_text(json.dumps(ours.build_lists(data.base, index, lists, **options).to_dict()))
+    return float(read_json(cost)["wall_s"])
 
 
 def _join(
@@ -215,10 +212,7 @@ def _join(
     asked = np.array(read_bin(data.query)[first:last])
     write_bin(queries, asked)
     out, log = index.with_suffix(".parquet"), index.with_suffix(".join.log")
-    command = indexmill(
-        "join", queries, index, k=K, nprobe=nprobe, out=out, workers=THREADS, force=True, json=True
-    )
-    usage = run_measured(command, log)
+    usage = run_indexmill(log, "join", queries, index, k=K, nprobe=nprobe, out=out, workers=THREADS)
     told = json.loads(log.read_text()[log.read_text().index("{") :])
     rows = pq.read_table(out, columns=["query", "rank", "vector_id"])
     found = np.full((last - first, K), -1, np.int64)
@@ -229,13 +223,7 @@ def _join(
     return {"recall": judged["recall"], "qps": n_queries / told["seconds"]}, reads, usage.peak_bytes
 
 
-def own_memory(pid: int) -> int:
-    """Resident memory of a process without pages of files."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) * 1024
-
-
-#: Who finds the figures of each kind.
+#: Function that finds the figures of each kind.
 KINDS: dict[str, Callable[[str, Space], dict[str, Figures | None]]] = {
     "graph": graph,
     "lsh": hash_tables,

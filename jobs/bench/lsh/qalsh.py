@@ -26,7 +26,7 @@ _TURN = 64
 
 @dataclass(frozen=True)
 class Parameters:
-    """What follows from c and n (section 5 of the paper).
+    """Parameters that follow from c and n (section 5 of the paper).
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How good results of hash tables are: the overall ratio (E2LSH on storage, section 3.2) and recall."""
+"""Quality of the results of hash tables: the overall ratio (E2LSH on storage, section 3.2) and recall."""
 
 from __future__ import annotations
 

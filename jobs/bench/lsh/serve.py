@@ -10,15 +10,16 @@ What was opened stays until something else is.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from indexmill.formats.chunks.tally import forget
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, read_truth
+from indexmill.jobs.bench.common.process import memory_of
 from indexmill.jobs.bench.common.serving import measured, serve
 from indexmill.jobs.bench.lsh.quality import judge
 
@@ -40,7 +41,8 @@ def main() -> None:
         key = repr((question["method"], sorted(question["open"].items())))
         if question["cold"]:
             opened.clear()  # what is mapped is not dropped
-            drop_pages(Path(question["open"]["index"]))
+            for path in Path(question["open"]["index"]).glob("*.imx"):
+                forget(path)
         if key not in opened:
             opened.clear()
             opened[key] = _METHODS[question["method"]](data, **question["open"])
@@ -60,6 +62,7 @@ def ask(search: Search, data: Dataset, question: dict[str, Any]) -> dict[str, An
         rows, counters = search(asked, **options)
     truth = read_truth(data.truth)[1][first:last]
     found = judge(rows[: len(queries)], read_bin(data.base), queries, truth)
+    memory = memory_of()
     row = {
         "k": k,
         "search": question["search"],
@@ -68,7 +71,7 @@ def ask(search: Search, data: Dataset, question: dict[str, Any]) -> dict[str, An
         "us": 1e6 * cost.wall_s / len(asked),
         "cpu_us": 1e6 * cost.cpu_s / len(asked),
         **{name: float(values.mean()) for name, values in counters.items()},
-        "resident_bytes": resident_bytes(),
+        "resident_bytes": {"own": memory["RssAnon"], "files": memory["RssFile"]},
     }
     if question["block"]:
         row["block_us"] = _block_times(search, queries, question["block"], options)
@@ -85,48 +88,24 @@ def _block_times(search: Search, queries: Any, block: int, options: dict[str, An
     return times
 
 
-def drop_pages(index: Path) -> None:
-    """Ask the kernel to forget the pages of an index's files, so that they are read again."""
-    for path in index.glob("*.imx"):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
-
-
-def resident_bytes() -> dict[str, int]:
-    """Resident memory of this process: its own, and pages of files."""
-    names = {"RssAnon": "own", "RssFile": "files"}
-    lines = Path("/proc/self/status").read_text().splitlines()
-    told = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if line.startswith("Rss")}
-    return {mine: told[name] for name, mine in names.items()}
-
-
 def open_lsh(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[str, Any]]:
     """Open an index of hash tables; `options` are engine, vectors and tables."""
     from indexmill.reader.lsh import LshIndex
 
-    found = LshIndex(index, **options)
-
-    def search(queries: Any, **options: Any) -> Searched:
-        result = found.search(queries, **options)
-        return result.slots, {name: result.counters[name] for name in _COUNTERS}
-
-    return search, {"memory": dict(found.memory), "engine": found.engine}
+    return _opened(LshIndex(index, **options), _COUNTERS)
 
 
 def open_ivf(data: Dataset, index: str, **options: Any) -> tuple[Search, dict[str, Any]]:
     """Open an index of inverted lists; `options` are engine."""
     from indexmill.reader.ivf import IvfIndex
 
-    found = IvfIndex(index, **options)
+    return _opened(IvfIndex(index, **options), ("lists", "reads", "bytes_read", "distances"))
 
+
+def _opened(found: Any, counters: Sequence[str]) -> tuple[Search, dict[str, Any]]:
     def search(queries: Any, **options: Any) -> Searched:
         result = found.search(queries, **options)
-        return result.slots, {
-            name: result.counters[name] for name in ("lists", "reads", "bytes_read", "distances")
-        }
+        return result.slots, {name: result.counters[name] for name in counters}
 
     return search, {"memory": dict(found.memory), "engine": found.engine}
 

@@ -1,9 +1,10 @@
-"""Indexes of hash tables to measure: their shapes, where they lie, what they cost, and who searches them."""
+"""Indexes of hash tables to measure: their shapes, places and costs, and the process that searches them."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,9 +12,11 @@ from typing import Any, Literal
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import BUILD_MEMORY, SEED, THREADS
-from indexmill.jobs.bench.common.process import indexmill, module, run_measured
-from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.common.process import module, run_indexmill
+from indexmill.jobs.bench.common.record import read_json
+from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.lsh.sets import Sets
+from indexmill.jobs.bench.lsh.tune import KS
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 
@@ -41,14 +44,14 @@ SHAPES = {shape.name: shape for shape in (BASE, PROBED, LEAN, SURE)}
 
 @dataclass(frozen=True)
 class Space:
-    """What parts work on: the run, and sets of vectors."""
+    """The run, and sets of vectors: parts work on it."""
 
     run: Run
     sets: Sets
 
     @property
     def out(self) -> Path:
-        """Where indexes and logs are kept."""
+        """Folder of indexes and logs."""
         return self.run.out
 
     def data(self, name: str) -> Dataset:
@@ -68,14 +71,20 @@ class Space:
         if _cost_file(path).exists() and build_cost(path)["asked"] == asked:
             return path
         print(f"  building {path.name}", file=sys.stderr, flush=True)
-        command = indexmill(
-            "build", kind="lsh", input=data.base, out=path, **shape.options, seed=SEED, memory=BUILD_MEMORY,
-            workers=THREADS, force=True, json=True,
+        usage = run_indexmill(
+            path.with_suffix(".log"), "build", kind="lsh", input=data.base, out=path, **shape.options, seed=SEED,
+            memory=BUILD_MEMORY, workers=THREADS,
         )  # fmt: skip
-        usage = run_measured(command, path.with_suffix(".log"))
         cost = {"asked": asked, **usage.to_dict(), "stage_s": ours.stage_seconds(path)}
         _cost_file(path).write_text(json.dumps(cost))
         return path
+
+    def tuned(self, name: str, where: str) -> Iterator[tuple[int, Shape, Path, int]]:
+        """Yield each k at which tables of a set reach the ratio: k, and shape, directory and S of the `fastest`."""
+        for k in KS:
+            if (best := self.fastest(name, k, where)) is not None:
+                shape, candidates = best
+                yield k, shape, self.ensure(name, self.data(name), shape), candidates
 
     def fastest(self, name: str, k: int, where: str) -> tuple[Shape, int] | None:
         """Return the index of a set with the most queries a second ``"memory"`` or ``"storage"``, and its S.
@@ -95,8 +104,7 @@ class Space:
 
 def build_cost(index: Path) -> dict[str, Any]:
     """Return what building an index cost: ``wall_s``, ``cpu_s``, ``peak_bytes``, ``stage_s``."""
-    found: dict[str, Any] = json.loads(_cost_file(index).read_text())
-    return found
+    return read_json(_cost_file(index))
 
 
 def _cost_file(index: Path) -> Path:
@@ -105,7 +113,7 @@ def _cost_file(index: Path) -> Path:
 
 def index_facts(index: Path) -> dict[str, Any]:
     """Return what tables say of an index, from its manifest."""
-    manifest = json.loads((index / "manifest.json").read_text())
+    manifest = ours.manifest(index)
     sizes = {file["name"]: file["bytes"] for file in manifest["files"]}
     lsh, parameters = manifest["lsh"], manifest["parameters"]
     names = (
@@ -126,7 +134,7 @@ def index_facts(index: Path) -> dict[str, Any]:
     }
 
 
-class Searcher:
+class Searcher(Asking):
     """A process that searches queries of one set with one method at a time; see `lsh_serve`.
 
     Parameters
@@ -141,12 +149,6 @@ class Searcher:
         self.halves = data.both_halves()
         command = module(sys.executable, "lsh.serve", data.folder)
         self.session = Session(wrap(command) if wrap else command, log)
-
-    def __enter__(self) -> Searcher:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.session.close()
 
     def ask(
         self, method: str, opened: dict[str, Any], search: dict[str, Any], k: int, half: Half, *,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from indexmill.jobs.bench.lsh import tree as lsh_tree
+from indexmill.jobs.bench.lsh import tree
 from indexmill.jobs.bench.lsh.nearest import insert, squared_distance
 
 #: m: dimensions of the projection; what the paper on E2LSH on storage found best for all its sets.
@@ -40,9 +40,9 @@ class Srs:
     def __init__(self, vectors: Any, seed: int = 1, dimensions: int = DIMENSIONS) -> None:
         random = np.random.default_rng(seed)
         self.directions = random.standard_normal((vectors.shape[1], dimensions)).astype(np.float32)
-        self.tree = lsh_tree.build(_project(vectors, self.directions))
+        self.tree = tree.build(_project(vectors, self.directions))
         self.vectors = np.ascontiguousarray(vectors[self.tree.rows])
-        self.front = lsh_tree.front(self.tree)
+        self.front = tree.front(self.tree)
 
     @property
     def bytes_held(self) -> int:
@@ -77,19 +77,19 @@ def _project(vectors: Any, directions: Any) -> Any:
 
 @njit(cache=True)
 def _search(
-    vectors: Any, tree: Any, front: Any, queries: Any, projected: Any, k: int, most: int, stop: float
+    vectors: Any, leaves: Any, front: Any, queries: Any, projected: Any, k: int, most: int, stop: float
 ) -> Any:
     n_queries = len(queries)
     rows, measured = np.full((n_queries, k), -1, np.int64), np.zeros(n_queries, np.int64)
     for i in range(n_queries):
         distances = np.full(k, np.inf, np.float32)
-        lsh_tree.begin(front, tree, projected[i])
+        tree.begin(front, leaves, projected[i])
         while measured[i] < most:
-            place, apart = lsh_tree.advance(front, tree, projected[i])
+            place, apart = tree.advance(front, leaves, projected[i])
             if place < 0 or apart >= stop * distances[-1]:
                 break
             measured[i] += 1
-            insert(distances, rows[i], squared_distance(vectors[place], queries[i]), tree.rows[place])
+            insert(distances, rows[i], squared_distance(vectors[place], queries[i]), leaves.rows[place])
     return rows, measured
 
 

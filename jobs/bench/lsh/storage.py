@@ -21,7 +21,7 @@ from indexmill.jobs.bench.common.intervals import over_rounds
 from indexmill.jobs.bench.common.serving import measured
 from indexmill.jobs.bench.lsh.space import STORAGE, Searcher, Space
 from indexmill.jobs.bench.lsh.tables import INFLIGHT
-from indexmill.jobs.bench.lsh.tune import KS, Row
+from indexmill.jobs.bench.lsh.tune import Row
 from indexmill.jobs.bench.sift1m.device_limit import InFlight
 from indexmill.jobs.devices.machine import REPOSITORY
 from indexmill.pipeline.cost.device import latency_seconds
@@ -37,7 +37,7 @@ SECONDS = 2.0
 DEPTH = 128
 #: Queries that a thread interleaves where reads take a few microseconds: more only push each other out of its cache.
 FEW_IN_FLIGHT = 4
-#: What the paper's lightest interface drives.
+#: Device that the paper's lightest interface drives.
 PROFILE = REPOSITORY / "pipeline" / "devices" / "xlfdd.json"
 #: Share of the pages of buckets, and of those of pointers, that the queries of a cold search may touch, so that few are
 #: met twice; queries at least; cold searches, of other queries each; how often they are searched with reads in flight.
@@ -49,14 +49,10 @@ def measure(space: Space) -> dict[str, Any]:
     """Measure memory, io_uring, mmap one read after the other on cold pages, and the bare disk, in turns."""
     found: dict[str, Any] = {"inflight": INFLIGHT, "depth": DEPTH}
     with Searcher(space.data(NAME), space.out / "storage.log") as searcher:
-        for k in KS:
-            best = space.fastest(NAME, k, "storage")
-            if best is not None:
-                shape, candidates = best
-                index = space.ensure(NAME, space.data(NAME), shape)
-                rounds = [_round(searcher, index, candidates, k) for _ in range(ROUNDS)]
-                figures = {name: over_rounds([done[name] for done in rounds]) for name in _FIGURES}
-                found[f"k{k}"] = {"index": shape.name, "candidates": candidates, "rounds": rounds, **figures}
+        for k, shape, index, candidates in space.tuned(NAME, "storage"):
+            rounds = [_round(searcher, index, candidates, k) for _ in range(ROUNDS)]
+            figures = {name: over_rounds([done[name] for done in rounds]) for name in _FIGURES}
+            found[f"k{k}"] = {"index": shape.name, "candidates": candidates, "rounds": rounds, **figures}
     return found
 
 
@@ -136,12 +132,8 @@ def simulated(space: Space) -> dict[str, Any]:
         Searcher(space.data(NAME), space.out / "memory.log") as ours,
         Searcher(space.data(NAME), space.out / "simulated.log") as device,
     ):
-        for k in KS:
-            best = space.fastest(NAME, k, "storage")
-            if best is None:
-                continue
-            shape, candidates = best
-            index = str(space.ensure(NAME, space.data(NAME), shape))
+        for k, _, path, candidates in space.tuned(NAME, "storage"):
+            index = str(path)
             search = {"candidates": candidates, "threads": 1}
             rounds = []
             for _ in range(SIMULATED_ROUNDS + 1):
@@ -170,14 +162,10 @@ def synchronous(space: Space) -> dict[str, Any]:
     write_profile(serial, one_by_one(read_profile(profile_path(DEVICE))))
     found: dict[str, Any] = {"device": DEVICE}
     with Searcher(space.data(NAME), space.out / "synchronous.log") as searcher:
-        for k in KS:
-            best = space.fastest(NAME, k, "storage")
-            if best is not None:
-                shape, candidates = best
-                index = space.ensure(NAME, space.data(NAME), shape)
-                rounds = [_both_ways(searcher, index, serial, candidates, k) for _ in range(SYNC_ROUNDS)]
-                ratio = over_rounds([one["sync_us"] / one["async_us"] for one in rounds])
-                found[f"k{k}"] = {"index": shape.name, "rounds": rounds, "ratio": ratio}
+        for k, shape, index, candidates in space.tuned(NAME, "storage"):
+            rounds = [_both_ways(searcher, index, serial, candidates, k) for _ in range(SYNC_ROUNDS)]
+            ratio = over_rounds([one["sync_us"] / one["async_us"] for one in rounds])
+            found[f"k{k}"] = {"index": shape.name, "rounds": rounds, "ratio": ratio}
     return found
 
 

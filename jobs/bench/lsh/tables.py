@@ -76,10 +76,5 @@ def insertions(space: Space) -> dict[str, Any]:
         shutil.rmtree(index)
         index.with_suffix(".build.json").unlink()
     best = max(runs, key=lambda run: float(run["per_s"]))
-    return {
-        "workers": THREADS,
-        "memory": BUILD_MEMORY,
-        "runs": runs,
-        "per_s": best["per_s"],
-        "tables_per_s": best["tables_per_s"],
-    }
+    rates = {name: best[name] for name in ("per_s", "tables_per_s")}
+    return {"workers": THREADS, "memory": BUILD_MEMORY, "runs": runs, **rates}

@@ -36,7 +36,7 @@ class Tree(NamedTuple):
 
 
 class Front(NamedTuple):
-    """What a traversal holds.
+    """State of a traversal.
 
     Attributes
     ----------

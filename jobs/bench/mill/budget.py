@@ -13,7 +13,7 @@ from indexmill.jobs.bench.mill.space import BUDGETS, Mill
 
 #: Most shards that a vector is in, for the bound of scratch: fanout x input + 2 x output.
 FANOUT = 2
-#: What the kernel's limit leaves for page cache above a budget, which counts none.
+#: Bytes that the kernel's limit leaves for page cache above a budget, which counts none.
 ALLOWANCE = 256 << 20
 
 

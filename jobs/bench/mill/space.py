@@ -21,7 +21,7 @@ _WARM_UP_ROWS = 2000
 
 @dataclass
 class Mill:
-    """What parts work on: the run, and the sets of `BUDGETS`."""
+    """The run, and the sets of `BUDGETS`: parts work on them."""
 
     run: Run
     sets: dict[str, Dataset]
@@ -29,7 +29,7 @@ class Mill:
 
     @property
     def out(self) -> Path:
-        """Where indexes are built."""
+        """Folder of the indexes."""
         return self.run.out
 
     def job(self, data: str, kind: str, **others: Any) -> Job:

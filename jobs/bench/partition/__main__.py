@@ -14,18 +14,14 @@ from typing import Any
 
 from indexmill.jobs.bench.common import generate
 from indexmill.jobs.bench.common.benchmark import ROUNDS_OPTION, Benchmark, Target
-from indexmill.jobs.bench.common.curves import key, ratio, value_at
+from indexmill.jobs.bench.common.curves import key, ratio
 from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.parameters import SEED, THREADS
-from indexmill.jobs.bench.partition import ablations, pq
-from indexmill.jobs.bench.partition import builds as partition_builds
-from indexmill.jobs.bench.partition.builds import BUILDERS, SETS, SHAPES, Builds
+from indexmill.jobs.bench.partition import ablations, builds, pq
+from indexmill.jobs.bench.partition.builds import BUILDERS, RECALLS, SETS, SHAPES, Builds, quality
 from indexmill.jobs.bench.programs import diskann, graph_quality, peers
 
 ROUNDS = 3
-#: Recalls at which distances are compared, and the list sizes searched until the larger one is passed.
-RECALLS = (0.95, 0.99)
-LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100, 120, 160, 220, 300, 400, 600, 800)
 #: Vectors that growth is measured on; of a trial with --rows N the same shares of 2 N.
 SIZES = (250_000, 500_000, 1_000_000, 2_000_000)
 
@@ -37,18 +33,18 @@ def case(space: Builds, name: str, max_degree: int, list_size: int) -> dict[str,
     peers.make_environments(space.out)
     found: dict[str, Any] = {"set": name, "max_degree": max_degree, "list_size": list_size}
     found |= _ours(space, data, shape)
-    found["memory"] = partition_builds.memory(space, data.base, "partition", *shape)
+    found["memory"] = builds.memory(space, data.base, "partition", *shape)
     entry = graph_quality.read_ours(space.index("vamana")).start
     others = peers.PROGRAMS[:1] if shape == SHAPES[0] else peers.PROGRAMS
     for peer in others:
-        before = partition_builds.calibration(data)
+        before = builds.calibration(data)
         if shape == SHAPES[0]:
             cost, graph = peers.build_diskann_index(data, space.out)
         else:
             cost, graph = peers.build(peer, data, space.out, *shape, entry)
-        cost["calibration_s"] = [before, partition_builds.calibration(data)]
+        cost["calibration_s"] = [before, builds.calibration(data)]
         cost["mean_degree"] = float(graph.degrees.mean())
-        found[peer] = cost | _quality(data, graph)
+        found[peer] = cost | quality(data, graph)
     found["ratios"] = {
         builder: {
             side: _ratios(found[builder], found[side]) for side in ("vamana", *others) if side != builder
@@ -68,36 +64,34 @@ def growth(space: Builds) -> dict[str, Any]:
     data = Dataset(space.out / "growth")
     data.folder.mkdir(exist_ok=True)
     generate.write(data.base, generate.Manifold(SEED), generate.BASE, sizes[-1], THREADS)
-    partition_builds.warm_up(space, data)
-    before = partition_builds.calibration(data)
+    builds.warm_up(space, data)
+    before = builds.calibration(data)
     rows = []
     for n in sizes:
         base = space.first(data, n)
-        made = [partition_builds.build(space, base, "partition", *SHAPES[0]) for _ in range(space.rounds)]
-        rows.append({"n": n, **partition_builds.medians(made)})
+        made = [builds.build(space, base, "partition", *SHAPES[0]) for _ in range(space.rounds)]
+        rows.append({"n": n, **builds.medians(made)})
         base.unlink()
-    drift = [before, partition_builds.calibration(data)]
+    drift = [before, builds.calibration(data)]
     shutil.rmtree(data.folder)
     space.remove()
-    exponents = {
-        f"{name}_exponent": partition_builds.exponent(rows, f"{name}_s") for name in ("graph", "index")
-    }
+    exponents = {f"{name}_exponent": builds.exponent(rows, f"{name}_s") for name in ("graph", "index")}
     return {"rows": rows, "calibration_s": drift} | exponents
 
 
 def _ours(space: Builds, data: Dataset, shape: tuple[int, int]) -> dict[str, Any]:
     """Build in turns, with vamana once where only the first builder is compared; medians, and distances."""
-    partition_builds.warm_up(space, data)
-    before = partition_builds.calibration(data)
+    builds.warm_up(space, data)
+    before = builds.calibration(data)
     runs: dict[str, list[dict[str, Any]]] = {builder: [] for builder in BUILDERS}
     for done in range(space.rounds):
         for builder in BUILDERS if done == 0 or shape == SHAPES[0] else BUILDERS[:1]:
-            runs[builder].append(partition_builds.build(space, data.base, builder, *shape))
-    drift = [before, partition_builds.calibration(data)]
+            runs[builder].append(builds.build(space, data.base, builder, *shape))
+    drift = [before, builds.calibration(data)]
     found: dict[str, Any] = {}
     for builder in BUILDERS:
-        quality = _quality(data, graph_quality.read_ours(space.index(builder)))
-        found[builder] = partition_builds.medians(runs[builder]) | {"calibration_s": drift} | quality
+        graph = graph_quality.read_ours(space.index(builder))
+        found[builder] = builds.medians(runs[builder]) | {"calibration_s": drift} | quality(data, graph)
     return found
 
 
@@ -107,12 +101,7 @@ def _ratios(mine: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return seconds | {"distances": distances}
 
 
-def _quality(data: Dataset, graph: diskann.Graph) -> dict[str, Any]:
-    rows = graph_quality.curve(data, graph, LIST_SIZES, RECALLS[-1])
-    return {"distances": {key(at): value_at(rows, "distances", at) for at in RECALLS}, "rows": rows}
-
-
-#: What seconds are compared, and the most they may be, by case, builder and the other side.
+#: Case, builder, the other side, which of their seconds are compared, and the greatest ratio.
 _SECONDS = (
     ("sift1m-R32", "vamana", "diskann", "index", 0.5),
     ("sift1m-R32", "partition", "diskann", "index", 0.2),

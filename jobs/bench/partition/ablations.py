@@ -11,25 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexmill.jobs.bench.common.curves import (
-    COARSE_SIZES,
-    coarse_sweep,
-    key,
-    ratio,
-    sizes_at,
-    trial,
-    value_at,
-)
+from indexmill.jobs.bench.common.curves import LONG_SIZES, coarse_sweep, ratio, sizes_at, trial
 from indexmill.jobs.bench.common.dataset import Dataset, first_rows
 from indexmill.jobs.bench.common.intervals import Curve, curve, curve_ratios, figures_at
 from indexmill.jobs.bench.common.process import PeakScratch, indexmill, run_measured
-from indexmill.jobs.bench.partition.builds import SHAPES, WARM_UP_ROWS, Builds, graph_seconds, job
+from indexmill.jobs.bench.partition.builds import SHAPES, WARM_UP_ROWS, Builds, graph_seconds, job, quality
 from indexmill.jobs.bench.programs import graph_quality, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 
-#: Recalls at which distances of searches in memory are compared, and list sizes searched until the larger is passed.
-GRAPH_RECALLS = (0.95, 0.99)
-LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100, 120, 160, 220, 300, 400, 600, 800)
 POLICIES = ("page", "pipeline")
 
 
@@ -118,16 +107,12 @@ def _variant(
     space: Builds, data: Dataset, options: dict[str, Any], reads: bool
 ) -> tuple[dict[str, Any], dict[str, Curve]]:
     """Return what a variant costs, and its page reads query by query for each policy."""
-    place, asked, log = (
-        Workspace(data, space.out),
-        _asked(space, data.base, options),
-        space.out / "ablation.log",
-    )
+    place, log = Workspace(data, space.out), space.out / "ablation.log"
+    asked = _asked(space, data.base, options)
     index, work = place.index("ablation"), asked["work"]
     with PeakScratch(work) as scratch:
         usage = run_measured(indexmill("build", **asked), log)
     seconds = ours.stage_seconds(index)
-    rows = graph_quality.curve(data, graph_quality.read_ours(index), LIST_SIZES, GRAPH_RECALLS[-1])
     made: dict[str, Any] = {
         **usage.to_dict(),
         "options": {name: str(value) for name, value in options.items()},
@@ -135,17 +120,16 @@ def _variant(
         "graph_s": graph_seconds(seconds),
         "scratch_bytes": scratch.bytes,
         "mean_degree": ours.manifest(index)["graph"]["mean_degree"],
-        "distances": {key(at): value_at(rows, "distances", at) for at in GRAPH_RECALLS},
+        "distances": quality(data, graph_quality.read_ours(index))["distances"],
     }
     curves = {}
     if reads:
         asked |= {"order": "star", "out": place.index("ablation-star")}
         run_measured(indexmill("build", **asked), log)
-        sizes = (*COARSE_SIZES, 320, 448, 640, 896)
         with ours.Ours(place) as searcher:
             for policy in POLICIES:
                 search = searcher.search("ablation-star", ours.lockstep(policy, "navigation"))
-                found = trial(search, sizes_at(coarse_sweep(search, sizes=sizes)), "report")
+                found = trial(search, sizes_at(coarse_sweep(search, sizes=LONG_SIZES)), "report")
                 curves[policy] = curve([found], "pages_read")
         made["pages_read"] = {policy: figures_at(found) for policy, found in curves.items()}
         shutil.rmtree(place.index("ablation-star"))

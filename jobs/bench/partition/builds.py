@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from indexmill.jobs.bench.common.curves import key, value_at
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin, write_bin
 from indexmill.jobs.bench.common.parameters import (
     ALPHA,
@@ -23,7 +24,8 @@ from indexmill.jobs.bench.common.parameters import (
     THREADS,
 )
 from indexmill.jobs.bench.common.process import indexmill, run_measured
-from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.programs import graph_quality, ours
+from indexmill.jobs.bench.programs.diskann import Graph
 
 BUILDERS = ("partition", "vamana")
 #: R and L of the cases: indexes on disk, and graphs as libraries keep them in memory, whose lists are not saturated.
@@ -31,6 +33,9 @@ SHAPES = ((32, 75), (64, 128))
 SETS = ("sift1m", "text40k")
 #: Rows of the builds that compile the kernels beforehand.
 WARM_UP_ROWS = 3000
+#: Recalls at which distances of searches in memory are compared, and list sizes searched until the larger is passed.
+RECALLS = (0.95, 0.99)
+LIST_SIZES = (10, 15, 20, 25, 30, 35, 40, 50, 60, 80, 100, 120, 160, 220, 300, 400, 600, 800)
 #: Stages that are not the graph's.
 _OTHERS = (
     "ingest", "sample", "cluster", "order", "entries", "encode", "navigation", "pack", "emit", "certify", "publish",
@@ -39,7 +44,7 @@ _OTHERS = (
 
 @dataclass(frozen=True)
 class Builds:
-    """What parts work on.
+    """Sets, places and rounds of the builds.
 
     Attributes
     ----------
@@ -58,7 +63,7 @@ class Builds:
     rows: int | None = None
 
     def index(self, builder: str) -> Path:
-        """Where that builder's index is, the latest."""
+        """Directory of that builder's latest index."""
         return self.out / f"partition-bench-{builder}"
 
     def remove(self) -> None:
@@ -142,6 +147,12 @@ def warm_up(space: Builds, data: Dataset) -> None:
     for builder in BUILDERS:
         build(space, base, builder, *SHAPES[0])
     base.unlink()
+
+
+def quality(data: Dataset, graph: Graph) -> dict[str, Any]:
+    """Search a graph in memory; return the rows, and distances at each of `RECALLS`."""
+    rows = graph_quality.curve(data, graph, LIST_SIZES, RECALLS[-1])
+    return {"distances": {key(at): value_at(rows, "distances", at) for at in RECALLS}, "rows": rows}
 
 
 def exponent(rows: list[dict[str, Any]], name: str) -> float:

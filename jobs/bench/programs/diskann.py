@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -13,28 +12,23 @@ import numpy as np
 
 from indexmill.jobs.bench.common import environment
 from indexmill.jobs.bench.common.curves import Half, Row, Search
-from indexmill.jobs.bench.common.parameters import (
-    BUILD_LIST_SIZE,
-    BUILD_MEMORY,
-    MAX_DEGREE,
-    PQ_BYTES,
-    THREADS,
-)
+from indexmill.jobs.bench.common.parameters import BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, THREADS
 from indexmill.jobs.bench.common.process import module, run_measured
-from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.common.record import read_json
+from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: Last release of the C++ DiskANN's Python package, and the numpy it was compiled for.
 PACKAGES = ("diskannpy==0.7.0", "numpy==1.25.0")
 _SECTOR = 4096
-#: What its page reads are, for the record.
+#: Definition of its page reads, for the record.
 COUNTED = "read_bytes of /proc/self/io of the searching process / 4,096"
 #: Seconds after a batch in which idle OpenMP threads may still spin: Intel's, which it has, do so for 0.2.
 _SPIN_SECONDS = 0.3
 
 
-class DiskAnn:
+class DiskAnn(Asking):
     """A process that searches `index`, by default DiskANN's own, with up to `threads` threads."""
 
     def __init__(self, space: Workspace, threads: int = THREADS, index: Path | None = None) -> None:
@@ -43,12 +37,6 @@ class DiskAnn:
         command = module(python(space), "programs.diskann_serve", index, space.data.folder)
         log = space.out / f"{index.name}-search-{threads}.log"
         self.session = Session([*command, threads, DISKANN_WIDTH], log, _SPIN_SECONDS)
-
-    def __enter__(self) -> DiskAnn:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.session.close()
 
     def search(self, way: str = "batch") -> Search:
         """Return the search of one half of the queries, in one batch or a call for each (``single``)."""
@@ -98,20 +86,20 @@ def build(space: Workspace) -> dict[str, Any]:
         If it fails, or its codes have another size than ours.
     """
     shutil.rmtree(space.diskann_index, ignore_errors=True)
-    memory_gib = BUILD_MEMORY.removesuffix("GiB")
-    numbers = (PQ_BYTES, MAX_DEGREE, BUILD_LIST_SIZE, THREADS, memory_gib)
-    command = module(python(space), "programs.diskann_build", space.data.base, space.diskann_index)
+    shape = (MAX_DEGREE, BUILD_LIST_SIZE, THREADS)
+    places = (space.data.base, space.diskann_index)
+    command = module(python(space), "programs.peers_build", "diskann-disk", *places, *shape)
     log = space.out / "diskann-build.log"
-    usage = run_measured([*command, *numbers], log)
+    usage = run_measured(command, log)
     pq_bytes = int(np.fromfile(space.diskann_index / "ann_pq_compressed.bin", "<u4", 2)[1])
     if pq_bytes != PQ_BYTES:
         raise RuntimeError(
             f"DiskANN chose {pq_bytes} bytes a code, not {PQ_BYTES}; the comparison would be unfair"
         )
-    call = json.loads((space.diskann_index / "call.json").read_text())
+    call_s = read_json(space.diskann_index / "call.json")["build_s"]
     index_bytes = (space.diskann_index / "ann_disk.index").stat().st_size
     sizes = {"pq_bytes": pq_bytes, "graph_file_bytes": index_bytes}
-    return {**usage.to_dict(), **call, **_told_seconds(log), **sizes}
+    return {**usage.to_dict(), "call_s": call_s, **_told_seconds(log), **sizes}
 
 
 def _told_seconds(log: Path) -> dict[str, float]:

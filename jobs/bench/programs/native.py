@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
+from indexmill.jobs.bench.common.process import output_of
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.devices.machine import REPOSITORY
 
@@ -48,16 +48,9 @@ def c_example(space: Workspace) -> Path:
     paths = [f"-I{include}", f"-L{out}", f"-Wl,-rpath,{out}"]
     program, source = out / "search", READER / "capi" / "examples" / "search.c"
     compiler = os.environ.get("CC", "cc")
-    _run([compiler, "-std=c11", "-O2", source, *paths, "-lindexmill", "-o", program], READER)
+    output_of([compiler, "-std=c11", "-O2", source, *paths, "-lindexmill", "-o", program], READER)
     return program
 
 
 def _cargo(package: str) -> None:
-    _run(["cargo", "build", "--quiet", "--release", "--locked", "-p", package], READER)
-
-
-def _run(command: list[object], folder: Path) -> None:
-    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        shown = " ".join(map(str, command))
-        raise RuntimeError(f"exit code {done.returncode} of: {shown}\n{done.stderr[-3000:]}")
+    output_of(["cargo", "build", "--quiet", "--release", "--locked", "-p", package], READER)

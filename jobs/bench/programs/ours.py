@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from dataclasses import asdict, dataclass
@@ -19,8 +18,9 @@ from indexmill.jobs.bench.common.parameters import (
     SEED,
     THREADS,
 )
-from indexmill.jobs.bench.common.process import Usage, indexmill, module, run_measured
-from indexmill.jobs.bench.common.session import Session
+from indexmill.jobs.bench.common.process import Usage, module, run_indexmill
+from indexmill.jobs.bench.common.record import read_json
+from indexmill.jobs.bench.common.session import Asking, Session
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 #: It fails where the kernel has no io_uring, instead of measuring something else.
@@ -56,7 +56,7 @@ def lockstep(policy: str, entry: str, **others: Any) -> Setting:
     return Setting(policy, entry, **{**width, **others})
 
 
-class Ours:
+class Ours(Asking):
     """A process that searches our indexes (`ours_serve`).
 
     Parameters
@@ -72,12 +72,6 @@ class Ours:
         self.session = Session(
             command if native is None else [*command, str(native)], space.out / "ours-search.log"
         )
-
-    def __enter__(self) -> Ours:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.session.close()
 
     def question(
         self,
@@ -109,7 +103,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Shape:
-    """What one index of a workspace may have that others have not.
+    """Parameters in which the indexes of a workspace differ.
 
     Attributes
     ----------
@@ -132,12 +126,18 @@ class Shape:
 
 def build(space: Workspace, base: Path, out: Path, shape: Shape, work: Path, **options: object) -> Usage:
     """Build an index of `base`; stages that `work` holds are not repeated."""
-    command = indexmill(
-        "build", input=base, out=out, kind="graph", builder="vamana", R=shape.max_degree, L=BUILD_LIST_SIZE,
-        alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order, node_dtype="same", metric="l2", entries=shape.entries,
-        seed=SEED, memory=BUILD_MEMORY, workers=THREADS, executor="local", work=work, force=True, json=True, **options,
+    return run_indexmill(
+        space.out / f"{out.name}-build.log", "build", input=base, out=out, kind="graph", builder="vamana",
+        R=shape.max_degree, L=BUILD_LIST_SIZE, alpha=ALPHA, pq_bytes=shape.pq_bytes, order=shape.order,
+        node_dtype="same", metric="l2", entries=shape.entries, seed=SEED, memory=BUILD_MEMORY, workers=THREADS,
+        executor="local", work=work, **options,
     )  # fmt: skip
-    return run_measured(command, space.out / f"{out.name}-build.log")
+
+
+def build_lists(base: Path, index: Path, lists: int, **options: object) -> Usage:
+    """Build an index of inverted lists of `base`."""
+    log = index.with_suffix(".log")
+    return run_indexmill(log, "build", kind="ivf", input=base, out=index, lists=lists, **options)
 
 
 def build_fresh(space: Workspace, base: Path, out: Path, order: str, work: Path) -> Usage:
@@ -173,14 +173,12 @@ def _is_built(path: Path, space: Workspace, shape: Shape) -> bool:
 
 def manifest(index: Path) -> dict[str, Any]:
     """Read an index's manifest."""
-    found: dict[str, Any] = json.loads((index / "manifest.json").read_text())
-    return found
+    return read_json(index / "manifest.json")
 
 
 def run_facts(index: Path) -> dict[str, Any]:
-    """Read what building an index cost from its run.json."""
-    found: dict[str, Any] = json.loads((index / "run.json").read_text())
-    return found
+    """Read the costs of building an index from its run.json."""
+    return read_json(index / "run.json")
 
 
 def stage_seconds(index: Path) -> dict[str, float]:

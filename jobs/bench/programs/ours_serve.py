@@ -24,8 +24,8 @@ import numpy as np
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_both, read_bin
 from indexmill.jobs.bench.common.serving import make_row, measured, serve
 
-#: Counters that are kept of each query, with their names in rows; of the others the means are.
-_EACH = {"pages_read": "pages_read", "hops": "hops", "latency_us": "latency_us"}
+#: Counters that are kept of each query; of the others the means are.
+_EACH = ("pages_read", "hops", "latency_us")
 _MEANS = (
     "bytes_read", "bytes_used", "distances", "code_distances", "expansions", "page_heap_hits", "io_wait_us",
 )  # fmt: skip
@@ -66,33 +66,21 @@ def search(index: Any, data: Dataset, question: dict[str, Any]) -> dict[str, Any
     first, last, times = question["first"], question["last"], question["times"]
     queries = np.ascontiguousarray(read_bin(data.query)[first:last])
     options = {"L": question["size"], **question["setting"]}
-    if question["way"] == "single":
-        return _search_single(index, data, queries, options, question)
-    asked = np.tile(queries, (times, 1))
+    single = question["way"] == "single"
+    asked = queries if single else [np.tile(queries, (times, 1))]
+    calls, found = [], []
     with measured() as cost:
-        found = index.search(asked, K, **options)
-    once = slice(0, last - first)
-    each = {new: found.counters[name][once] for name, new in _EACH.items()}
-    means = {name: float(np.mean(found.counters[name])) for name in _MEANS}
-    hits = count_both(found.vector_ids[once], data, first, last)
-    return make_row(question["size"], cost, times, {**hits, **each}, **means)
-
-
-def _search_single(
-    index: Any, data: Dataset, queries: Any, options: dict[str, Any], question: dict[str, Any]
-) -> dict[str, Any]:
-    calls, results = [], []
-    with measured() as cost:
-        for query in queries:
+        for one in asked:
             began = time.perf_counter()
-            results.append(index.search(query, K, **options))
+            found.append(index.search(one, K, **options))
             calls.append(1e6 * (time.perf_counter() - began))
-    each: dict[str, Any] = {
-        new: np.concatenate([one.counters[name] for one in results]) for name, new in _EACH.items()
-    }
-    found = np.concatenate([one.vector_ids for one in results])
-    hits = count_both(found, data, question["first"], question["last"])
-    return make_row(question["size"], cost, 1, {**hits, **each, "call_us": np.array(calls)})
+    once = slice(0, last - first)
+    hits = count_both(np.concatenate([one.vector_ids for one in found])[once], data, first, last)
+    each = {name: np.concatenate([one.counters[name] for one in found])[once] for name in _EACH}
+    if single:
+        return make_row(question["size"], cost, 1, {**hits, **each, "call_us": np.array(calls)})
+    means = {name: float(np.mean(found[0].counters[name])) for name in _MEANS}
+    return make_row(question["size"], cost, times, {**hits, **each}, **means)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Graphs that other programs build in memory: what that costs, and the lists that they saved."""
+"""Graphs that other programs build in memory: their costs, and the lists that they saved."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from indexmill.jobs.bench.common.dataset import Dataset
 from indexmill.jobs.bench.common.environment import make_environment
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import module, run_measured
+from indexmill.jobs.bench.common.record import read_json
 from indexmill.jobs.bench.programs import diskann
 from indexmill.jobs.bench.programs.diskann import Graph
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -30,13 +30,9 @@ _ENVIRONMENTS = {
     "hnswlib": ("peers-env", PACKAGES),
 }
 #: Size of hnswlib's header; where it has the number of vertices, their size, and where a label is in one.
+_HNSW_FIELDS = ["n", "vertex_bytes", "label_at", "max_degree"]
 _HNSW_HEADER = np.dtype(
-    {
-        "names": ["n", "vertex_bytes", "label_at", "max_degree"],
-        "formats": ["<u8", "<u8", "<u8", "<u8"],
-        "offsets": [16, 24, 32, 64],
-        "itemsize": 96,
-    }
+    {"names": _HNSW_FIELDS, "formats": ["<u8"] * 4, "offsets": [16, 24, 32, 64], "itemsize": 96}
 )
 #: Vertices of hnswlib that are read at a time.
 _BLOCK = 1 << 16
@@ -73,7 +69,7 @@ def build(
         python, "programs.peers_build", program, data.base, folder, max_degree, list_size, THREADS
     )
     usage = run_measured(command, folder.with_suffix(".log"))
-    call: dict[str, float] = json.loads((folder / "call.json").read_text())
+    call = read_json(folder / "call.json")
     graph = _read(program, folder, data, entry)
     shutil.rmtree(folder)
     return {**usage.to_dict(), **call, "graph_s": call["build_s"], "index_s": round(usage.wall_s, 3)}, graph
@@ -120,14 +116,8 @@ def read_hnswlib(path: Path, entry: int) -> Graph:
     """
     header = np.fromfile(path, _HNSW_HEADER, 1)[0]
     n, size, label_at, degree = (int(header[name]) for name in header.dtype.names)
-    vertex = np.dtype(
-        {
-            "names": ["degree", "neighbours", "label"],
-            "formats": ["<u2", ("<u4", degree), "<u8"],
-            "offsets": [0, 4, label_at],
-            "itemsize": size,
-        }
-    )
+    names, formats = ["degree", "neighbours", "label"], ["<u2", ("<u4", degree), "<u8"]
+    vertex = np.dtype({"names": names, "formats": formats, "offsets": [0, 4, label_at], "itemsize": size})
     vertices = np.memmap(path, vertex, "r", _HNSW_HEADER.itemsize, n)
     labels = np.array(vertices["label"])
     if not np.array_equal(np.sort(labels), np.arange(n)):

@@ -44,7 +44,7 @@ class Workspace:
         return self.data.both_halves()
 
     def earlier(self, part: str) -> dict[str, Any] | None:
-        """What an earlier part measured; None if it has not run."""
+        """Return the figures of an earlier part; None if it has not run."""
         found: dict[str, Any] | None = record.load(self.results).get("parts", {}).get(part)
         return found
 

@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.jobs.bench.common.curves import (
-    RECALL,
-    Round,
-    coarse_sweep,
-    key,
-    sizes_at,
-    trial,
-)
+from indexmill.jobs.bench.common.curves import RECALL, Round, coarse_sweep, key, sizes_at, trial
 from indexmill.jobs.bench.common.intervals import ratios_at, short
 from indexmill.jobs.bench.programs import ours
 from indexmill.jobs.bench.programs.ours import Setting

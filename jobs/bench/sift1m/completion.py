@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 
 from indexmill.jobs.bench.common import curves
-from indexmill.jobs.bench.common.curves import (
-    Row,
-    Search,
-    in_turns,
-    tuned_sizes,
-)
+from indexmill.jobs.bench.common.curves import Row, Search, in_turns, tuned_sizes
 from indexmill.jobs.bench.common.intervals import medians_at, ratios_at, short
 from indexmill.jobs.bench.programs import diskann, ours
 from indexmill.jobs.bench.programs.ours import DISKANN_WIDTH, Setting

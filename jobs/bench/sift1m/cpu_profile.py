@@ -1,11 +1,10 @@
-"""Where the CPU time of a search goes, by the kernel's profiler (``perf``) and the lines that addresses belong to."""
+"""CPU time of a search by its purpose, from the kernel's profiler (``perf``) and the source lines of addresses."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import struct
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from indexmill.jobs.bench.common.curves import Half
+from indexmill.jobs.bench.common.process import output_of
 from indexmill.jobs.bench.programs import native
 from indexmill.jobs.bench.programs.ours import Ours, Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
@@ -54,20 +54,8 @@ def measure(space: Workspace, index: str, setting: Setting, size: int) -> dict[s
         pid = searcher.session.child.pid
         ranges = load_ranges(pid, library)
         searcher.session.send(**searcher.question(index, setting, size, half, times=times))
-        record = [
-            "perf",
-            "record",
-            "-q",
-            "-e",
-            "cpu-clock",
-            "-F",
-            str(_RATE),
-            "-o",
-            str(data),
-            "-p",
-            str(pid),
-        ]
-        subprocess.run([*record, "--", "sleep", str(SECONDS)], capture_output=True, check=True)
+        record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", _RATE, "-o", data, "-p", pid]
+        output_of([*record, "--", "sleep", SECONDS])
         searcher.session.receive()
     samples = _samples(data)
     data.unlink()
@@ -81,10 +69,8 @@ def measure(space: Workspace, index: str, setting: Setting, size: int) -> dict[s
 
 def _samples(data: Path) -> Counter[tuple[int, str, str]]:
     """Count samples by address, symbol and library."""
-    command = ["perf", "script", "-i", str(data), "-F", "ip,sym,dso"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: Counter[tuple[int, str, str]] = Counter()
-    for line in done.stdout.splitlines():
+    for line in output_of(["perf", "script", "-i", data, "-F", "ip,sym,dso"]).splitlines():
         if sample := _SAMPLE.match(line):
             found[int(sample[1], 16), sample[2], sample[3]] += 1
     return found
@@ -129,7 +115,7 @@ class Frame:
 
 
 def load_ranges(pid: int, library: Path) -> list[tuple[int, int, int]]:
-    """Where a process has the parts of `library`: first address, end, offset in the file."""
+    """Places of the parts of `library` in a process: first address, end, offset in the file."""
     found = []
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         fields = line.split(maxsplit=5)
@@ -165,16 +151,10 @@ def frames(library: Path, addresses: Iterable[int]) -> dict[int, list[Frame]]:
         If addr2line fails.
     """
     wanted = sorted(set(addresses))
-    done = subprocess.run(
-        ["addr2line", "-e", str(library), "-a", "-i", "-f", "-C"],
-        input="".join(f"{address:#x}\n" for address in wanted),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(f"addr2line: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    command = ["addr2line", "-e", library, "-a", "-i", "-f", "-C"]
+    text = output_of(command, given="".join(f"{address:#x}\n" for address in wanted))
     found: dict[int, list[Frame]] = {}
-    lines = iter(done.stdout.splitlines())
+    lines = iter(text.splitlines())
     address = 0
     for line in lines:
         if line.startswith("0x"):

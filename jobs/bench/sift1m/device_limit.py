@@ -22,7 +22,7 @@ WIDTHS = (1, 2, 4)
 IN_FLIGHT = (32, 64, 128)
 ROUNDS = 5
 SECONDS = 2.0
-#: How often a trial searches the queries: once is over before the device is busy for long.
+#: Times that a trial searches the queries: once is over before the device is busy for long.
 TRIAL_TIMES = 3
 #: Of which the record has the median over the rounds.
 _FIGURES = ("reads_per_s", "in_flight", "share", "share_of_limit", "cores_busy", "cores_idle")

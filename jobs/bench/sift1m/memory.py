@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import Any
 
 from indexmill.jobs.bench.common.dataset import K, read_bin
 from indexmill.jobs.bench.common.parameters import PQ_BYTES, THREADS
+from indexmill.jobs.bench.common.process import output_of
 from indexmill.jobs.bench.programs import native, ours
 from indexmill.jobs.bench.programs.workspace import Workspace
 from indexmill.jobs.bench.sift1m.qps import ORDER
 
 #: L of the search, about recall 0.95.
 SIZE = 64
-#: What a search may need beside codes and entry structures.
+#: Bytes that a search may need beside codes and entry structures.
 ALLOWANCE = 64 * 2**20
 #: Bytes of a big-ann file before its vectors.
 _HEADER_BYTES = 8
@@ -31,13 +31,10 @@ def measure(space: Workspace) -> dict[str, Any]:
     """
     index, program = space.index(ours.ensure(space, ORDER)), native.c_example(space)
     options = [f"k={K}", f"L={SIZE}", f"threads={THREADS}", f"skip={_HEADER_BYTES}"]
-    command = [str(program), str(index), str(space.data.query), *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    told = _PEAK.search(done.stdout)
-    if done.returncode or told is None:
-        raise RuntimeError(
-            f"exit code {done.returncode} of: {' '.join(command)}\n{done.stdout[-500:]}\n{done.stderr[-2000:]}"
-        )
+    command = [program, index, space.data.query, *options]
+    told = _PEAK.search(text := output_of(command))
+    if told is None:
+        raise RuntimeError(f"{program}: told no peak memory: {text[-500:]}")
     peak, held = (float(value) * 2**20 for value in told.groups())
     codes = space.data.shape()[0] * PQ_BYTES
     entries = sum((index / name).stat().st_size for name in ("entries.imx", "navigation.imx"))

@@ -20,7 +20,7 @@ from indexmill.jobs.bench.programs.ours import POLICIES, SEARCH_ENTRIES, Setting
 from indexmill.jobs.bench.programs.workspace import Workspace
 
 ORDERS = ("identity", "star")
-#: What the headline figure is of: the order and setting that `indexmill` uses when nothing is said.
+#: Order and setting of the headline figure: those that `indexmill` uses when nothing is said.
 HEADLINE = ("star", "pipeline", "navigation")
 #: The layout is judged by the paper's page search from the same entry in both orders.
 LAYOUT = ("page", "navigation")

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from indexmill.jobs.score import figure
+from indexmill.jobs.score.figure import COLOURS, MARKERS, to_axis
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _DIM, _PALE = "#222222", "#555555", "#d9d9d9"
+#: Width of a panel and height of a figure, in inches.
+_WIDTH, _HEIGHT = 6.2, 4.4
 #: Nothing is drawn beyond this share of misses, or of reads that are still to come.
 _LEAST = 1e-5
 _RECALL_TICKS = (0.8, 0.85, 0.9, 0.95, 0.98, 0.99)
@@ -29,7 +33,6 @@ class Line:
     shares: Sequence[float]
     costs: Sequence[float]
     look: int
-    marker: bool = True
 
 
 def write_all(record: dict[str, Any], folder: Path) -> None:
@@ -60,35 +63,28 @@ def _searches(reads: dict[str, Any], qps: dict[str, Any]) -> Figure:
         _line(label, _medians([done[name] for done in qps["rounds"]]), "qps", look)
         for name, (label, look) in names.items()
     ]
-    figure = _figure(2)
-    left, right = figure.subplots(1, 2)
+    made = figure.new_figure(2 * _WIDTH, _HEIGHT)
+    left, right = made.subplots(1, 2)
     _draw(left, "Page reads", "a query, fewer is better", "recall@10", pages)
-    _draw(
-        right,
-        "Throughput",
-        f"queries a second with {qps['threads']} threads, more is better",
-        "recall@10",
-        rates,
-    )
-    return figure
+    note = f"queries a second with {qps['threads']} threads, more is better"
+    _draw(right, "Throughput", note, "recall@10", rates)
+    return made
 
 
 def _completion(part: dict[str, Any]) -> Figure:
     """AIO-ANN Figure 5: recall@10 and recall@1 against queries a second."""
     looks = {"DiskANN": 1, "beam": 5, "completion": 2, "pipeline": 0}
-    figure = _figure(2)
-    for axes, (k, name) in zip(figure.subplots(1, 2), ((10, "recall"), (1, "recall1")), strict=True):
+    made = figure.new_figure(2 * _WIDTH, _HEIGHT)
+    for axes, (k, name) in zip(made.subplots(1, 2), ((10, "recall"), (1, "recall1")), strict=True):
         lines = [_line(label, part["curves"][label], "qps", look, name) for label, look in looks.items()]
         _draw(axes, f"Recall@{k}", f"queries a second, {part['threads']} threads", f"recall@{k}", lines)
-    return figure
+    return made
 
 
 def _read_times(reads: list[dict[str, Any]]) -> Figure:
     """AIO-ANN Figure 2: the share of reads done after so many microseconds."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    figure = _figure(1)
-    axes = figure.subplots()
+    made = figure.new_figure(_WIDTH, _HEIGHT)
+    axes = made.subplots()
     axes.set_xscale("log")
     for look, one in enumerate(reads):
         shares, times = zip(*one["curve"], strict=True)
@@ -98,34 +94,19 @@ def _read_times(reads: list[dict[str, Any]]) -> Figure:
             f"{one['depth']}", (times[at], _place(shares)[at]), xytext=(7, -3),
             textcoords="offset points", color=_colour(look), fontweight="bold",
         )  # fmt: skip
-    axes.axvline(100, color=_DIM, linewidth=0.8, linestyle=(0, (1, 1.5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    _dress(
-        axes,
-        "Time of a random 4 KiB read",
-        "share of the reads that are done; lines by reads in flight",
-        "microseconds",
-    )
+    axes.axvline(100, color=figure.DIM, linewidth=0.8, linestyle=(0, (1, 1.5)))
+    figure.plain_numbers(axes.xaxis)
+    note = "share of the reads that are done; lines by reads in flight"
+    figure.dress(axes, "Time of a random 4 KiB read", note, "microseconds")
     _name_shares(axes.yaxis, _SHARE_TICKS)
     axes.set_ylim(0, -np.log10(_LEAST))
-    return figure
+    return made
 
 
-def _figure(panels: int) -> Figure:
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
-    return Figure(figsize=(6.2 * panels, 4.4), layout=layout)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    import matplotlib as mpl
-
-    with mpl.rc_context({"svg.hashsalt": path.name, "axes.unicode_minus": False}):
-        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-        figure.savefig(path.with_suffix(".png"), dpi=160, metadata={"Software": None})
+def _save(made: Figure, path: Path) -> None:
+    with figure.style(path.name):
+        for suffix in (".svg", ".png"):
+            figure.save(made, path.with_suffix(suffix))
 
 
 def _line(label: str, rows: Sequence[dict[str, Any]], cost: str, look: int, recall: str = "recall") -> Line:
@@ -143,9 +124,7 @@ def _medians(rounds: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]
 
 def _draw(axes: Axes, title: str, note: str, below: str, lines: Sequence[Line]) -> None:
     """Draw costs on a log axis against recall, where each tenfold drop of the misses has the same room."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    from indexmill.jobs.score.plot_sweep import MARKERS, spread
+    from matplotlib.ticker import LogLocator
 
     axes.set_yscale("log")
     for line in lines:
@@ -154,51 +133,25 @@ def _draw(axes: Axes, title: str, note: str, below: str, lines: Sequence[Line]) 
             marker=MARKERS[line.look % len(MARKERS)], markersize=5,
         )  # fmt: skip
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    _dress(axes, title, note, below)
+    figure.plain_numbers(axes.yaxis)
+    figure.dress(axes, title, note, below)
     _name_shares(axes.xaxis, _RECALL_TICKS)
-    to_share = axes.transData + axes.transAxes.inverted()
     ends = [(float(_place(line.shares)[-1]), line.costs[-1]) for line in lines]
-    heights = [float(to_share.transform(end)[1]) for end in ends]
-    for line, end, height in zip(lines, ends, spread(heights, _LABEL_GAP), strict=True):
-        axes.annotate(
-            line.label, end, xytext=(1.03, height), textcoords="axes fraction", va="center",
-            color=_colour(line.look), fontweight="bold", fontsize=9,
-            arrowprops={"arrowstyle": "-", "color": _colour(line.look), "alpha": 0.5, "linewidth": 0.8},
-        )  # fmt: skip
-
-
-def _dress(axes: Axes, title: str, note: str, below: str) -> None:
-    axes.set_title(title, loc="left", fontweight="bold", color=_INK, pad=24)
-    axes.text(0, 1.03, note, transform=axes.transAxes, fontsize=9, color=_DIM)
-    axes.set_xlabel(below, color=_INK)
-    axes.tick_params(colors=_INK, length=0, labelsize=9)
-    axes.grid(visible=True, color=_PALE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "bottom")
-        spine.set_color(_INK)
+    names = [(line.label, _colour(line.look), end) for line, end in zip(lines, ends, strict=True)]
+    figure.label_ends(axes, names, _LABEL_GAP, shrink=2)
 
 
 def _name_shares(axis: Any, ticks: Sequence[float]) -> None:
     """Name those shares that lie within the axis."""
-    from matplotlib.ticker import FixedFormatter, FixedLocator
-
     low, high = axis.get_view_interval()
-    shown = [tick for tick in ticks if low <= _place([tick])[0] <= high]
-    axis.set_major_locator(FixedLocator(_place(shown).tolist()))
-    axis.set_major_formatter(FixedFormatter([f"{tick:g}" for tick in shown]))
+    names = {float(_place([tick])[0]): f"{tick:g}" for tick in ticks}
+    figure.name_places(axis, {place: name for place, name in names.items() if low <= place <= high})
 
 
 def _place(shares: Sequence[float]) -> Any:
     """Place of shares on an axis: 0.9 at 1, 0.99 at 2."""
-    from indexmill.jobs.score.plot_sweep import to_axis
-
     return to_axis(shares, _LEAST)
 
 
 def _colour(look: int) -> str:
-    from indexmill.jobs.score.plot import COLOURS
-
     return COLOURS[look % len(COLOURS)]

@@ -17,8 +17,8 @@ import numpy as np
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.jobs.bench.common.benchmark import Benchmark, Run, Target
 from indexmill.jobs.bench.common.dataset import K, read_bin
-from indexmill.jobs.bench.common.process import indexmill, run_measured
-from indexmill.jobs.bench.split import paper as split_paper
+from indexmill.jobs.bench.programs import ours
+from indexmill.jobs.bench.split import paper
 from indexmill.pipeline.join.join import run_join
 from indexmill.pipeline.join.options import JoinOptions
 from indexmill.pipeline.join.plan import plan_join
@@ -61,36 +61,26 @@ def _index(space: Run) -> Path:
     batch = (space.rows or ROWS) // BATCHES
     if not (index / "manifest.json").exists() or IvfFiles(index).batch_sizes() != [batch] * BATCHES:
         np.save(base, read_bin(space.sets["sift1m"].base)[: batch * BATCHES])
-        command = indexmill(
-            "build",
-            kind="ivf",
-            input=base,
-            lists=LISTS,
-            out=index,
-            batch_vectors=batch,
-            force=True,
-            json=True,
-        )
-        run_measured(command, index.with_suffix(".log"))
+        ours.build_lists(base, index, LISTS, batch_vectors=batch)
         base.unlink()
     return index
 
 
 def _crews(index: Path, queries: Any) -> dict[str, list[Worker]]:
     """Return the paper's workers with rates such that its host takes `HOST_SECONDS` for these batches and queries."""
-    rates = split_paper.fit_rates()
+    rates = paper.fit_rates()
     probe = [Worker("unit", 1.0, 1.0, overlap=False)]
     (share,) = plan_join(queries, index, JoinOptions(K, NPROBE, platform=probe)).shares
     n_bytes = sum(entry.bytes for entry in IvfFiles(index).batches) / 1e6
     compares = share.seconds - n_bytes  # of which the unit worker does a million a second
-    paper = split_paper.costs(1e9, 1, 1)
-    host, drive = (split_paper.crew(rates, DRIVES, kind)[0] for kind in ("host", "drives"))
-    whole = host.load_seconds(paper.n_bytes[0]) + host.search_seconds(paper.compares[0])
+    whole_set = paper.costs(1e9, 1, 1)
+    host, drive = (paper.crew(rates, DRIVES, kind)[0] for kind in ("host", "drives"))
+    whole = host.load_seconds(whole_set.n_bytes[0]) + host.search_seconds(whole_set.compares[0])
 
     def slowed(worker: Worker, name: str) -> Worker:
         scale = HOST_SECONDS / whole
-        load = n_bytes / (scale * worker.load_seconds(paper.n_bytes[0]))
-        compare = compares / (scale * worker.search_seconds(paper.compares[0]))
+        load = n_bytes / (scale * worker.load_seconds(whole_set.n_bytes[0]))
+        compare = compares / (scale * worker.search_seconds(whole_set.compares[0]))
         return replace(worker, name=name, load_mb_s=load, compare_m_s=compare, throttle=True)
 
     drives = [slowed(drive, f"drive-{i}") for i in range(DRIVES)]
@@ -115,31 +105,27 @@ def _run(space: Run, index: Path, queries: Any, crew: list[Worker]) -> dict[str,
 
 def simulated(space: Run) -> dict[str, Any]:
     """Simulate the paper's platform at its size."""
-    rates = split_paper.fit_rates()
+    rates = paper.fit_rates()
     return {
         "host_compare_m_s": rates.host,
         "drive_compare_m_s": rates.drive,
-        "virtual_memory": split_paper.virtual_memory(rates, 5e7, 0.25),
-        "scaling": split_paper.scaling(rates, 5e7),
-        "hybrids": split_paper.hybrids(rates),
-        "energy": split_paper.energy(rates),
+        "virtual_memory": paper.virtual_memory(rates, 5e7, 0.25),
+        "scaling": paper.scaling(rates, 5e7),
+        "hybrids": paper.hybrids(rates),
+        "energy": paper.energy(rates),
     }
 
+
+TARGETS = (
+    Target("queries a second, host and 8 emulated drives over the host", "emulated.hybrid_to_host", ">=", 1.6, "x"),
+    Target("first worker done before the last one, share of the time", "emulated.spread", "<=", 0.10),
+    Target("worker's time off its plan by at most, share of it", "emulated.off", "<=", 0.10),
+)  # fmt: skip
 
 BENCHMARK = Benchmark[Run](
     "split",
     {"emulated": emulated, "simulated": simulated},
-    (
-        Target(
-            "queries a second, host and 8 emulated drives over the host",
-            "emulated.hybrid_to_host",
-            ">=",
-            1.6,
-            "x",
-        ),
-        Target("first worker done before the last one, share of the time", "emulated.spread", "<=", 0.10),
-        Target("worker's time off its plan by at most, share of it", "emulated.off", "<=", 0.10),
-    ),
+    TARGETS,
     parameters={"lists": LISTS, "nprobe": NPROBE, "batches": BATCHES, "k": K},
 )
 

@@ -100,17 +100,8 @@ def assign(options: Assign) -> None:
         source = open_source(options.inputs, column=options.column)
         leaders = n_leaders(source.n_vectors, source.dim * source.dtype.itemsize, options.leaf)
     one_of(options.index, INDEXES, "--index")
-    setting = Setting(
-        leaders,
-        sizes,
-        paths,
-        threads,
-        options.rounds,
-        options.seed,
-        options.index,
-        options.depth,
-        options.beam,
-    )
+    found_by = options.index, options.depth, options.beam
+    setting = Setting(leaders, sizes, paths, threads, options.rounds, options.seed, *found_by)
     with stderr_progress() as progress:
         record = make_record(lambda: open_source(options.inputs, column=options.column), setting, progress)
     if options.out is not None:

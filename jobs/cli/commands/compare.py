@@ -62,7 +62,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """How the indexes are searched."""
+    """Searches of the indexes."""
 
     PANEL: ClassVar = "Search"
     sizes: Annotated[
@@ -138,14 +138,8 @@ def command(options: Options) -> None:
     contenders = open_contenders(options.indexes, engine)
     reference = contenders[0].index
     query_set = _queries(reference, asked, options.sampled, sweep.threads)
-    setting = Setting(
-        asked.k,
-        policies[0],
-        one_of(sweep.entry, ENTRIES, "--entry"),
-        sweep.threads,
-        sweep.beam_width,
-        sweep.inflight,
-    )
+    entry = one_of(sweep.entry, ENTRIES, "--entry")
+    setting = Setting(asked.k, policies[0], entry, sweep.threads, sweep.beam_width, sweep.inflight)
     found = run_comparison(contenders, query_set, policies, list_sizes, setting, sweep.repeat)
     result = found.result
     verdicts: list[Verdict] = []

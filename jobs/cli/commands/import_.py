@@ -85,17 +85,9 @@ class Imported:
         if self.out is None:
             raise ConfigError("--out: missing; name the directory to write")
         how = import_options(
-            self.out,
-            self.ids,
-            self.id_column,
-            self.memory,
-            metric=self.metric,
-            pq_bytes=pq_bytes,
-            order=self.order,
-            repair=self.repair,
-            workers=self.workers,
-            force=self.force,
-        )
+            self.out, self.ids, self.id_column, self.memory, metric=self.metric, pq_bytes=pq_bytes, order=self.order,
+            repair=self.repair, workers=self.workers, force=self.force,
+        )  # fmt: skip
         index = open_foreign(program, path, dtype, pq_bytes)
         with stderr_progress() as progress:
             manifest = run_imported(index, how, progress)

@@ -26,7 +26,7 @@ EXAMPLES = examples(
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How the join is to go: the fields of `JoinRequest`."""
+    """The fields of `JoinRequest`."""
 
     k: K = 10
     nprobe: Annotated[

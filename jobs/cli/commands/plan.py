@@ -35,7 +35,7 @@ MOST_QUERIES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class OfAnIndex:
-    """What is asked of an index that was built."""
+    """Demands on an index that was built."""
 
     PANEL: ClassVar = "Searches, where JOB is an index"
     device: Annotated[
@@ -183,10 +183,6 @@ def _show(console: Console, spec: BuildSpec, plan: Plan) -> None:
         console.print(f"{name:<13}{value}", soft_wrap=True)
     table = plain_table("", ["stage", "seconds", "memory", "scratch"])
     for name, stage in plan.stages.items():
-        cells = [
-            f"{stage.seconds:,.1f}",
-            human_bytes(stage.memory_bytes),
-            human_bytes(stage.scratch_bytes),
-        ]
+        cells = [f"{stage.seconds:,.1f}", human_bytes(stage.memory_bytes), human_bytes(stage.scratch_bytes)]
         add_row(table, [name, *cells])
     console.print(table)

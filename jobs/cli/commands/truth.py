@@ -55,24 +55,14 @@ def command(options: Options) -> None:
     began = time.perf_counter()
     with stderr_progress() as progress:
         truth = truth_of(
-            [options.base],
-            options.queries,
-            k=options.k,
-            metric=options.metric,
-            column=options.column,
-            memory=options.memory,
-            workers=options.workers,
-            progress=progress,
-        )
+            [options.base], options.queries, k=options.k, metric=options.metric, column=options.column,
+            memory=options.memory, workers=options.workers, progress=progress,
+        )  # fmt: skip
     write_truth(options.out, truth)
     n_queries, found = truth.ids.shape
     seconds = time.perf_counter() - began
     if options.json_:
-        print(
-            json.dumps(
-                {"out": str(options.out), "queries": n_queries, "k": found, "seconds": round(seconds, 3)},
-                indent=2,
-            )
-        )
+        facts = {"out": str(options.out), "queries": n_queries, "k": found, "seconds": round(seconds, 3)}
+        print(json.dumps(facts, indent=2))
     else:
         print(f"{options.out}: the {found} nearest of {n_queries:,} queries, {seconds:.1f} s")

@@ -23,7 +23,7 @@ EXAMPLES = examples(
     "indexmill tune base.u8bin --max-memory 40MB -R 32 --effort low --json",
     "indexmill tune job.toml --target-recall 0.98",
 )
-#: Where the recommended job builds its index, unless a job file says so.
+#: Suffix of the index that the recommended job builds, unless a job file names one.
 INDEX_SUFFIX = ".index"
 
 
@@ -39,7 +39,7 @@ class TunedJob(JobOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is asked of searches."""
+    """Demands on searches."""
 
     PANEL: ClassVar = "Searches"
     target_recall: Annotated[
@@ -116,16 +116,8 @@ def command(options: Options) -> None:
     if options.out is not None:
         check_writable(options.out, options.force)
     asked = None if wanted.queries is None else read_queries(wanted.queries, spec.column)
-    request = tune_request(
-        spec,
-        wanted.target_recall,
-        wanted.k,
-        wanted.max_reads,
-        wanted.max_memory,
-        wanted.effort,
-        asked,
-        options.work,
-    )
+    limits = wanted.max_reads, wanted.max_memory
+    request = tune_request(spec, wanted.target_recall, wanted.k, *limits, wanted.effort, asked, options.work)
     with stderr_progress() as progress:
         report = run_tune(request, open_input(spec), progress)
     if options.json_:

@@ -39,19 +39,14 @@ def command(options: Options) -> None:
         if not damages:  # the native reader must never be content with a manifest that cannot be read
             damages.append(str(error))
     if options.json_:
-        print(
-            json.dumps(
-                {"index": str(options.index), "sound": not damages, **checked, "damages": damages}, indent=2
-            )
-        )
+        facts = {"index": str(options.index), "sound": not damages, **checked, "damages": damages}
+        print(json.dumps(facts, indent=2))
     elif not damages:
         print(f"{options.index}: sound; {checked['files']} files, {human_bytes(checked['bytes'])} checked")
     else:
         for damage in damages:
             print(f"damaged: {damage}", file=sys.stderr)
-        print(
-            f"error: {options.index}: {len(damages)} damaged; copy it again from its source or rebuild it",
-            file=sys.stderr,
-        )
+        advice = "copy it again from its source or rebuild it"
+        print(f"error: {options.index}: {len(damages)} damaged; {advice}", file=sys.stderr)
     if damages:
         raise typer.Exit(FormatError.exit_code)

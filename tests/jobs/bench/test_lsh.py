@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexmill.jobs.bench.common import disk, record
+from indexmill.jobs.bench.common import disk, process, record
 from indexmill.jobs.bench.common.benchmark import Run
 from indexmill.jobs.bench.common.dataset import Dataset, facts, write_bin, write_truth
 from indexmill.jobs.bench.common.process import Usage
@@ -285,7 +285,7 @@ def test_an_index_is_built_again_when_it_is_asked_for_otherwise(
         asked.append(int(command[command.index("--n-tables") + 1]))
         return Usage(2.0, 3.0, 4)
 
-    monkeypatch.setattr(lsh_space, "run_measured", build)
+    monkeypatch.setattr(process, "run_measured", build)
     data = space.data("sift1m")
     for n_tables in (2, 2, 3):
         index = space.ensure("sift1m", data, Shape("other", {"n_tables": n_tables}))

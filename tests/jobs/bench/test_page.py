@@ -29,7 +29,15 @@ def shown(path: str, mark: str) -> str:
     return text.split(f"<!-- {mark}: begin -->")[1].split(f"<!-- {mark}: end -->")[0].strip()
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+#: Benchmarks whose tables only the command prints: guides quote some of their figures.
+UNSHOWN = {"append", "cost", "exported", "imported"}
+
+
+def test_all_benchmarks_but_those_that_guides_quote_have_a_page() -> None:
+    assert {name for name in FOLDERS if not benchmark(name).shown} == UNSHOWN
+
+
+@pytest.mark.parametrize("name", [name for name in FOLDERS if name not in UNSHOWN])
 def test_pages_show_the_record_that_they_name(name: str) -> None:
     one = benchmark(name)
     source = None
@@ -44,6 +52,14 @@ def test_pages_show_the_record_that_they_name(name: str) -> None:
         )  # the README's table is of the record that the page before it names
         assert source is not None
         assert text == one.render(record.load(REPOSITORY / source), source, page.template).strip()
+
+
+@pytest.mark.parametrize("path", sorted(record.RECORDS.glob("*.json")), ids=lambda path: path.stem)
+def test_tables_of_every_record_are_written(path: Path) -> None:
+    found = record.load(path)
+    name = found["benchmark"].split("-")[0]
+    tables = benchmark(name).render(found, path.name)
+    assert sum(line.startswith("|") for line in tables.splitlines()) > 3
 
 
 @pytest.mark.parametrize("name", FOLDERS)

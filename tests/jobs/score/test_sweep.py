@@ -12,7 +12,8 @@ import pytest
 
 from indexmill.formats.errors import ConfigError, OutputExistsError
 from indexmill.jobs.console.tables import stdout_console
-from indexmill.jobs.score.plot_sweep import curves, save_sweep, spread, to_axis
+from indexmill.jobs.score.figure import spread, to_axis
+from indexmill.jobs.score.plot_sweep import curves, save_sweep
 from indexmill.jobs.score.sweep import default_sizes, output_paths, write_table
 from indexmill.jobs.score.table import score_table
 
