@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use indexmill_core::graph::Filter;
 
-use crate::error::{attempt, guard};
+use crate::error::guard;
 use crate::index::ImIndex;
-use crate::pointers::{Room, array, borrow};
+use crate::pointers::{Room, array, borrow, release};
 
 /// A set of vectors, for ImSearchParams.allow.
 pub struct ImFilter {
@@ -64,12 +64,6 @@ pub unsafe extern "C" fn im_filter_count(filter: *const ImFilter) -> i64 {
 /// `filter` is null or comes from im_filter_new and was not released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_filter_free(filter: *mut ImFilter) {
-    // Void to C: a panic in here is caught, and there is no one to tell.
-    let _: Result<(), i32> = attempt(|| {
-        if !filter.is_null() {
-            // SAFETY: made by Box::into_raw in im_filter_new, released once.
-            drop(unsafe { Box::from_raw(filter) });
-        }
-        Ok(())
-    });
+    // SAFETY: null, or made by Box::into_raw in im_filter_new, released once.
+    unsafe { release(filter) }
 }

@@ -9,7 +9,7 @@ use indexmill_core::{Error, Index};
 
 use crate::error::{attempt, guard};
 use crate::filter::ImFilter;
-use crate::pointers::{Room, borrow, text};
+use crate::pointers::{Room, borrow, release, text};
 use crate::stats::Tally;
 
 /// An opened index.
@@ -87,14 +87,8 @@ pub unsafe extern "C" fn im_verify(path: *const c_char) -> i32 {
 /// `index` is null or comes from im_open and was not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_close(index: *mut ImIndex) {
-    // Void to C: a panic in here is caught, and there is no one to tell.
-    let _: Result<(), i32> = attempt(|| {
-        if !index.is_null() {
-            // SAFETY: made by Box::into_raw in im_open, closed once.
-            drop(unsafe { Box::from_raw(index) });
-        }
-        Ok(())
-    });
+    // SAFETY: null, or made by Box::into_raw in im_open, closed once.
+    unsafe { release(index) }
 }
 
 /// Returns how pages are read: "io_uring", "pread" or another engine's name; null, with a message, if `index` is null.

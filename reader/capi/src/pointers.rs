@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 use std::slice;
 
-use crate::error::Failure;
+use crate::error::{Failure, attempt};
 
 /// Refuses a null or misaligned pointer.
 fn check<T>(name: &str, pointer: *const T) -> Result<(), Failure> {
@@ -55,6 +55,21 @@ pub unsafe fn text<'a>(name: &str, pointer: *const c_char) -> Result<&'a str, Fa
     // SAFETY: not null, and zero-terminated by the contract.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|e| Failure::invalid(format!("{name}: expected UTF-8 text: {e}; convert it")))
+}
+
+/// Releases what a caller got from us; null is ignored.
+///
+/// # Safety
+/// `pointer` is null or made by Box::into_raw and not released yet.
+pub unsafe fn release<T>(pointer: *mut T) {
+    // Void to C: a panic in here is caught, and there is no one to tell.
+    let _: Result<(), i32> = attempt(|| {
+        if !pointer.is_null() {
+            // SAFETY: by the contract.
+            drop(unsafe { Box::from_raw(pointer) });
+        }
+        Ok(())
+    });
 }
 
 /// Room for values that a call returns, checked before the work is done.

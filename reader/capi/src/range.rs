@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
-use crate::error::{attempt, guard};
+use crate::error::guard;
 use crate::index::ImIndex;
 use crate::params::{ImSearchParams, core_params};
-use crate::pointers::{Room, borrow};
+use crate::pointers::{Room, borrow, release};
 use crate::search::{ImCounters, core_queries, result_ids};
 
 /// Answers to a range search; those of query q are at `starts[q]..starts[q + 1]` of `ids` and `scores`, nearest first.
@@ -90,14 +90,8 @@ pub unsafe extern "C" fn im_range_search(
 /// `result` is null or comes from im_range_search and was not released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn im_range_free(result: *mut ImRangeResult) {
-    // Void to C: a panic in here is caught, and there is no one to tell.
-    let _: Result<(), i32> = attempt(|| {
-        if !result.is_null() {
-            // SAFETY: the first field of an Owner that im_range_search made, released once.
-            drop(unsafe { Box::from_raw(result.cast::<Owner>()) });
-        }
-        Ok(())
-    });
+    // SAFETY: null, or the first field of an Owner that im_range_search made, released once.
+    unsafe { release(result.cast::<Owner>()) }
 }
 
 impl Owner {

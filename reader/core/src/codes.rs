@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::bytes::{f32s, u32s};
 use crate::distance::{TABLE_WIDTH, kernels, prefetch_row, score_codes};
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::{collect, reserve};
 use crate::pagefile::PageFile;
 
 /// A product quantizer in memory: `1024 * dim` bytes.
@@ -115,8 +115,7 @@ impl Rotation {
         let bytes = dim.saturating_mul(dim).saturating_mul(4);
         let raw = file.read_section(&file.section("rotation", Some(bytes))?, checksums)?;
         let dim = dim as usize;
-        let mut rows: Vec<f32> = reserve(&file.path, dim * dim)?;
-        rows.extend(f32s(&raw));
+        let rows = collect(&file.path, dim * dim, f32s(&raw))?;
         for (i, row) in rows.chunks_exact(dim).enumerate() {
             let length: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
             let sound = (length - 1.0).abs() <= Self::LENGTH_ERROR; // NaN is not
@@ -140,8 +139,7 @@ impl Codes {
     /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
     pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
         let file = PageFile::open(path, b"CODE")?;
-        file.field_in("n_vertices", n..=n)?;
-        file.field_in("dim", dim..=dim)?;
+        file.expect_fields([("n_vertices", n), ("dim", dim)])?;
         let checksums = file.load_checksums()?;
         let rotation = Rotation::read(&file, &checksums, dim)?;
         let pivots = if rotation.is_some() { "rotated_pivots" } else { "pivots" };

@@ -20,6 +20,13 @@ pub fn reserve<T>(path: &Path, capacity: usize) -> Result<Vec<T>> {
     Ok(vec)
 }
 
+/// The `n` values that an iterator gives, or an error where memory does not allow them.
+pub fn collect<T>(path: &Path, n: usize, values: impl Iterator<Item = T>) -> Result<Vec<T>> {
+    let mut vec = reserve(path, n)?;
+    vec.extend(values);
+    Ok(vec)
+}
+
 /// The error for memory that the system refuses.
 fn refused(path: &Path, bytes: usize) -> Error {
     Error::Config(format!("{}: the system refused {bytes} bytes of memory; use a machine with more", path.display()))

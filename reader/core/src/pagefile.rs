@@ -11,7 +11,7 @@ use crate::bytes::{u16_at, u32_at, u32s, u64_at};
 use crate::checksum;
 use crate::error::{Error, Result};
 use crate::file_id::FileId;
-use crate::memory::{Region, reserve};
+use crate::memory::{Region, collect, reserve};
 
 /// Unit of reading, of addressing and of checksums.
 pub use crate::memory::PAGE_BYTES;
@@ -247,6 +247,11 @@ impl PageFile {
         Ok(value)
     }
 
+    /// Refuses other values of the fields.
+    pub fn expect_fields<const N: usize>(&self, fields: [(&str, u64); N]) -> Result<()> {
+        fields.into_iter().try_for_each(|(name, want)| self.field_in(name, want..=want).map(drop))
+    }
+
     /// A section, which must be `payload` bytes long (any length if `None`).
     pub fn section(&self, name: &str, payload: Option<u64>) -> Result<Section> {
         let place = || format!("section {name:?} in the header");
@@ -272,9 +277,8 @@ impl PageFile {
             let expected = format!("CRC32C {:08x}", self.footer_crc);
             return Err(Error::corrupt(&self.path, "section \"crc\"", expected, format!("{got:08x}")));
         }
-        let mut checksums: Vec<u32> = reserve(&self.path, section.payload as usize / 4)?;
-        checksums.extend(u32s(&raw[..section.payload as usize]));
-        Ok(checksums)
+        let payload = section.payload as usize;
+        collect(&self.path, payload / 4, u32s(&raw[..payload]))
     }
 
     /// Reads one page (counted from the start of the file) and checks it.

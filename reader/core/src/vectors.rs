@@ -51,11 +51,11 @@ impl Vectors {
         let vector_bytes = (dim * dtype.bytes()).next_multiple_of(4);
         let (rows_per_page, pages_per_row) =
             (PAGE_BYTES as u64 / vector_bytes, vector_bytes.div_ceil(PAGE_BYTES as u64));
-        for (name, want) in
-            [("vector_bytes", vector_bytes), ("rows_per_page", rows_per_page), ("pages_per_row", pages_per_row)]
-        {
-            file.field_in(name, want..=want)?;
-        }
+        file.expect_fields([
+            ("vector_bytes", vector_bytes),
+            ("rows_per_page", rows_per_page),
+            ("pages_per_row", pages_per_row),
+        ])?;
         let pages = if rows_per_page > 0 { n.div_ceil(rows_per_page) } else { n.saturating_mul(pages_per_row) };
         let section = file.section("vectors", Some(pages.saturating_mul(PAGE_BYTES as u64)))?;
         let mut vectors = Vectors {

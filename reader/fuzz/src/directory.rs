@@ -12,12 +12,7 @@ use crate::queries::{Made, check_rows};
 pub fn verify(data: &[u8]) -> Result<()> {
     let (flags, data) = split_flags(data);
     let scratch = write_parts(&PARTS, flags, data);
-    let damages = indexmill_core::verify::verify(&scratch.0);
-    let directory = scratch.0.to_string_lossy();
-    assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
-    if let Some(first) = damages.into_iter().next() {
-        return Err(Error::Corrupt(first));
-    }
+    first_damage(&scratch.0)?;
     let index = Index::open(&scratch.0, "pread").expect("a verified index opens");
     let all = index.graph.layout.n_vertices as usize;
     search_all(
@@ -26,6 +21,14 @@ pub fn verify(data: &[u8]) -> Result<()> {
     )
     .expect("a verified index can be searched");
     Ok(())
+}
+
+/// Refuses a damaged directory; every damage must name a file in it.
+pub fn first_damage(path: &Path) -> Result<()> {
+    let damages = indexmill_core::verify::verify(path);
+    let directory = path.to_string_lossy();
+    assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
+    damages.into_iter().next().map_or(Ok(()), |first| Err(Error::Corrupt(first)))
 }
 
 /// Searches a directory in which all checksums, digests and sizes fit, so that other faults reach the decoders and the

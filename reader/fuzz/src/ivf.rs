@@ -2,9 +2,9 @@
 
 use indexmill_core::ivf::IvfParams;
 use indexmill_core::ivf::centroids::Centroids;
-use indexmill_core::verify::verify;
 use indexmill_core::{Error, IvfIndex, Result};
 
+use crate::directory::first_damage;
 use crate::input::{FITTED, IVF_PARTS, named, write_page_file, write_parts};
 use crate::queries::{Made, check_rows};
 
@@ -27,9 +27,7 @@ pub fn ivf(data: &[u8]) -> Result<()> {
         return Err(Error::Input("an input shorter than its parameters".into()));
     };
     let scratch = write_parts(&IVF_PARTS, FITTED, parts);
-    let damages = verify(&scratch.0);
-    let directory = scratch.0.to_string_lossy();
-    assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
+    let verdict = first_damage(&scratch.0);
     let params = IvfParams {
         k: k.into(),
         nprobe: nprobe.into(),
@@ -42,11 +40,7 @@ pub fn ivf(data: &[u8]) -> Result<()> {
         let index = named(&scratch.0, IvfIndex::open(&scratch.0, engine))?;
         named(&scratch.0, search(&index, &params, seed))
     });
-    if let Some(first) = damages.into_iter().next() {
-        outcome.into_iter().collect::<Result<()>>()?;
-        return Err(Error::Corrupt(first));
-    }
-    outcome.into_iter().collect()
+    outcome.into_iter().collect::<Result<()>>().and(verdict)
 }
 
 /// Searches for a few vectors and checks the answers.

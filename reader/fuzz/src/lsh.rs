@@ -3,9 +3,9 @@
 use indexmill_core::lsh::functions::Functions;
 use indexmill_core::lsh::{InMemory, LshParams};
 use indexmill_core::vectors::Vectors;
-use indexmill_core::verify::verify;
 use indexmill_core::{Error, LshIndex, Result};
 
+use crate::directory::first_damage;
 use crate::input::{FITTED, LSH_PARTS, named, write_page_file, write_parts};
 use crate::queries::{Made, check_rows};
 
@@ -57,9 +57,7 @@ pub fn lsh(data: &[u8]) -> Result<()> {
         return Err(Error::Input("an input shorter than its parameters".into()));
     };
     let scratch = write_parts(&LSH_PARTS, FITTED, parts);
-    let damages = verify(&scratch.0);
-    let directory = scratch.0.to_string_lossy();
-    assert!(damages.iter().all(|text| text.contains(&*directory)), "damages that name no file: {damages:?}");
+    let verdict = first_damage(&scratch.0);
     let params = LshParams {
         k: k.into(),
         candidates: (candidates > 0).then_some(candidates.into()),
@@ -76,11 +74,7 @@ pub fn lsh(data: &[u8]) -> Result<()> {
         let index = named(&scratch.0, LshIndex::open(&scratch.0, engine, held))?;
         named(&scratch.0, search(&index, &params, seed))
     });
-    if let Some(first) = damages.into_iter().next() {
-        outcome.into_iter().collect::<Result<()>>()?;
-        return Err(Error::Corrupt(first));
-    }
-    outcome.into_iter().collect()
+    outcome.into_iter().collect::<Result<()>>().and(verdict)
 }
 
 /// Searches for a few vectors and checks the answers.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use indexmill_core::manifest::{self, Manifest};
+use indexmill_core::manifest;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -26,9 +26,9 @@ pub fn unlocked<T: Send>(
     }
 }
 
-/// What a manifest says of metadata.parquet.
-pub fn metadata_sha256(manifest: &Manifest) -> Option<&str> {
-    manifest.files.iter().find(|file| file.name == "metadata.parquet").map(|file| file.sha256.as_str())
+/// A count that a caller gave; negative numbers become 0, which the core refuses.
+pub fn count(x: i64) -> usize {
+    usize::try_from(x).unwrap_or(0)
 }
 
 /// One message for each damage in the index at `path`; empty if it is sound.

@@ -7,7 +7,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::errors;
+use crate::calls::{count, unlocked};
 
 /// Reads random blocks of the file or device at `path`; negative numbers become 0, which the core refuses.
 #[pyfunction]
@@ -20,19 +20,8 @@ pub fn measure_device(
     seconds: f64,
     seed: u64,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let count = |x: i64| usize::try_from(x).unwrap_or(0);
     let load = Load { block_bytes: count(block_bytes), depth: count(depth), threads: count(threads), seconds, seed };
-    let mut signal = None;
-    let measured = py.detach(|| {
-        measure(&path, &load, &mut || {
-            signal = Python::attach(|py| py.check_signals().err());
-            signal.is_some()
-        })
-    });
-    if let Some(raised) = signal {
-        return Err(raised);
-    }
-    let measured = measured.map_err(|e| errors::to_python(py, &e))?;
+    let measured = unlocked(py, |stop| measure(&path, &load, stop))?;
     let dict = PyDict::new(py);
     dict.set_item("reads", measured.reads)?;
     dict.set_item("elapsed_s", measured.elapsed_s)?;

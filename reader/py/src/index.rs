@@ -6,15 +6,15 @@ use std::sync::Arc;
 use indexmill_core::Index as CoreIndex;
 use indexmill_core::graph::Filter as CoreFilter;
 use indexmill_core::graph::{Entry, Policy, SearchParams};
-use indexmill_core::search::Queries;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::calls::{metadata_sha256, unlocked};
+use crate::calls::{count, unlocked};
+use crate::class::index_class;
 use crate::errors;
-use crate::queries::Block;
-use crate::results::{columns, counters, rows, user_ids};
+use crate::queries::with_queries;
+use crate::results::{columns, counters, rows};
 
 /// An opened index; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -38,30 +38,21 @@ impl Filter {
 
 /// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
 #[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct Options<'py> {
-    #[pyo3(item)]
     k: i64,
-    #[pyo3(item)]
     search_list_size: i64,
-    #[pyo3(item)]
     beam_width: i64,
-    #[pyo3(item)]
     policy: String,
-    #[pyo3(item)]
     entry: String,
-    #[pyo3(item)]
     threads: i64,
-    #[pyo3(item)]
     inflight: i64,
-    #[pyo3(item)]
     deterministic: bool,
-    #[pyo3(item)]
     allow: Option<PyRef<'py, Filter>>,
 }
 
 impl Options<'_> {
     fn params(&self) -> indexmill_core::Result<SearchParams> {
-        let count = |x: i64| usize::try_from(x).unwrap_or(0);
         Ok(SearchParams {
             k: count(self.k),
             list_size: count(self.search_list_size),
@@ -76,105 +67,32 @@ impl Options<'_> {
     }
 }
 
-#[pymethods]
-impl Index {
+index_class! {
+    Index(index) {
+        n_vertices: u32 = index.graph.layout.n_vertices;
+        dim: usize = index.graph.user_dim();
+        dtype: &'static str = index.graph.layout.dtype.name();
+        query_dtype: &'static str = index.graph.layout.dtype.query_name();
+        metric: &'static str = index.graph.metric.name();
+        max_degree: usize = index.graph.layout.max_degree;
+        node_bytes: usize = index.graph.layout.node_bytes;
+        nodes_per_page: u32 = match &index.graph.layout {
+            layout if layout.pages_per_block > 1 => 0,
+            layout => layout.nodes_per_block,
+        };
+        pages_per_node: u32 = index.graph.layout.pages_per_block;
+        n_entries: usize = index.entries.len();
+        n_navigation: usize = index.navigation.as_ref().map_or(0, |navigation| navigation.len());
+        memory_bytes: u64 = index.memory_bytes();
+        n_chunks: usize = index.codes.n_chunks();
+    }
+
     /// Opens the index in directory `path`.
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto"))]
     fn open(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
         let opened = py.detach(|| CoreIndex::open(&path, engine));
         opened.map(|inner| Index { inner }).map_err(|e| errors::to_python(py, &e))
-    }
-
-    #[getter]
-    fn n_vertices(&self) -> u32 {
-        self.inner.graph.layout.n_vertices
-    }
-
-    #[getter]
-    fn dim(&self) -> usize {
-        self.inner.graph.user_dim()
-    }
-
-    #[getter]
-    fn dtype(&self) -> &'static str {
-        self.inner.graph.layout.dtype.name()
-    }
-
-    #[getter]
-    fn query_dtype(&self) -> &'static str {
-        self.inner.graph.layout.dtype.query_name()
-    }
-
-    #[getter]
-    fn metric(&self) -> &'static str {
-        self.inner.graph.metric.name()
-    }
-
-    #[getter]
-    fn max_degree(&self) -> usize {
-        self.inner.graph.layout.max_degree
-    }
-
-    #[getter]
-    fn node_bytes(&self) -> usize {
-        self.inner.graph.layout.node_bytes
-    }
-
-    #[getter]
-    fn nodes_per_page(&self) -> u32 {
-        let layout = &self.inner.graph.layout;
-        if layout.pages_per_block > 1 { 0 } else { layout.nodes_per_block }
-    }
-
-    #[getter]
-    fn pages_per_node(&self) -> u32 {
-        self.inner.graph.layout.pages_per_block
-    }
-
-    #[getter]
-    fn n_entries(&self) -> usize {
-        self.inner.entries.len()
-    }
-
-    #[getter]
-    fn n_navigation(&self) -> usize {
-        self.inner.navigation.as_ref().map_or(0, |navigation| navigation.len())
-    }
-
-    #[getter]
-    fn memory_bytes(&self) -> u64 {
-        self.inner.memory_bytes()
-    }
-
-    #[getter]
-    fn n_chunks(&self) -> usize {
-        self.inner.codes.n_chunks()
-    }
-
-    #[getter]
-    fn id_type(&self) -> &'static str {
-        self.inner.ids.id_type.name()
-    }
-
-    #[getter]
-    fn engine(&self) -> &'static str {
-        self.inner.engine_name()
-    }
-
-    #[getter]
-    fn engine_note(&self) -> Option<String> {
-        self.inner.engine_note()
-    }
-
-    #[getter]
-    fn build_id(&self) -> &str {
-        &self.inner.manifest.build_id
-    }
-
-    #[getter]
-    fn metadata_sha256(&self) -> Option<&str> {
-        metadata_sha256(&self.inner.manifest)
     }
 
     /// Finds the k nearest vertices of each query, and says what each query did, if `trace` is wanted.
@@ -187,13 +105,11 @@ impl Index {
         trace: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
-        let queries = Block::extract(py, queries, self.query_dtype())?;
-        let n = queries.shape()[0];
-        let (output, events) = self.run(py, &queries, |index, queries, stop| match trace {
-            true => index.search_traced(queries, &params, stop).map(|(output, events)| (output, Some(events))),
-            false => index.search(queries, &params, stop).map(|output| (output, None)),
+        let (output, events) = with_queries(py, queries, self.query_dtype(), |queries, stop| match trace {
+            true => self.inner.search_traced(queries, &params, stop).map(|(output, events)| (output, Some(events))),
+            false => self.inner.search(queries, &params, stop).map(|output| (output, None)),
         })?;
-        let dict = counters(py, &output.counters)?;
+        let (dict, n) = (counters(py, &output.counters)?, output.counters.len());
         if let Some(events) = events {
             dict.set_item("trace", columns(py, &events)?)?;
         }
@@ -212,9 +128,9 @@ impl Index {
         options: Options<'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
-        let queries = Block::extract(py, queries, self.query_dtype())?;
-        let output =
-            self.run(py, &queries, |index, queries, stop| index.range_search(queries, radius, &params, stop))?;
+        let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
+            self.inner.range_search(queries, radius, &params, stop)
+        })?;
         let dict = counters(py, &output.counters)?;
         dict.set_item("starts", PyArray1::from_iter(py, output.starts.iter().map(|&start| start as i64)))?;
         dict.set_item("slots", PyArray1::from_vec(py, output.slots))?;
@@ -233,12 +149,12 @@ impl Index {
     /// The same index as if the vertex in slot `order[s]` lived in slot s.
     fn remapped(&self, py: Python<'_>, order: PyReadonlyArray1<'_, u32>) -> PyResult<Self> {
         let order = order.as_slice().map_err(|_| errors::input(py, "order: expected a contiguous array".to_owned()))?;
-        self.unlocked(py, |index, stop| index.remapped(order, stop)).map(|inner| Index { inner })
+        unlocked(py, |stop| self.inner.remapped(order, stop)).map(|inner| Index { inner })
     }
 
     /// Caches the blocks around the entry vertices; returns the number of blocks and their bytes.
     fn cache_around_entries(&self, py: Python<'_>, bytes: usize) -> PyResult<(usize, usize)> {
-        let made = self.unlocked(py, |index, stop| index.cache_around_entries(bytes, stop))?;
+        let made = unlocked(py, |stop| self.inner.cache_around_entries(bytes, stop))?;
         Ok((made.len(), made.bytes()))
     }
 
@@ -251,41 +167,9 @@ impl Index {
         bytes: usize,
     ) -> PyResult<(usize, usize)> {
         let params = options.params().map_err(|e| errors::to_python(py, &e))?;
-        let queries = Block::extract(py, queries, self.query_dtype())?;
-        let made =
-            self.run(py, &queries, |index, queries, stop| index.cache_from_queries(queries, &params, bytes, stop))?;
+        let made = with_queries(py, queries, self.query_dtype(), |queries, stop| {
+            self.inner.cache_from_queries(queries, &params, bytes, stop)
+        })?;
         Ok((made.len(), made.bytes()))
-    }
-
-    /// User ids of a 1-D int64 array of slots.
-    fn user_ids<'py>(&self, py: Python<'py>, slots: PyReadonlyArray1<'py, i64>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        user_ids(py, &self.inner.ids, self.n_vertices(), slots)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Index {} of {} vectors>", &self.build_id()[..12], self.n_vertices())
-    }
-}
-
-impl Index {
-    /// Calls `search` with the queries, as [`Index::unlocked`] does.
-    fn run<T: Send>(
-        &self,
-        py: Python<'_>,
-        queries: &Block<'_>,
-        search: impl FnOnce(&CoreIndex, &Queries<'_>, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
-    ) -> PyResult<T> {
-        let values = queries.values(py)?;
-        let queries = Queries { values, n: queries.shape()[0], dim: queries.shape()[1] };
-        self.unlocked(py, |index, stop| search(index, &queries, stop))
-    }
-
-    /// Calls `work` as [`unlocked`] does.
-    fn unlocked<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&CoreIndex, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
-    ) -> PyResult<T> {
-        unlocked(py, |stop| work(&self.inner, stop))
     }
 }

@@ -7,9 +7,29 @@ use std::cell::RefCell;
 use indexmill_core::distance::block::{Lists, Panels, Rows, level};
 use indexmill_core::distance::{TABLE_WIDTH, kernels, prefetch_row, prune, score_codes};
 
-/// Defines a gather kernel for rows of one type.
+thread_local! {
+    /// A query as floats.
+    static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `gather` with a query as it is.
+fn given<T>(query: *const T, _: usize, gather: impl FnOnce(*const T)) {
+    gather(query);
+}
+
+/// Calls `gather` with a query of `dim` binary16 components as floats.
+unsafe fn widened(query: *const u16, dim: usize, gather: impl FnOnce(*const f32)) {
+    WIDE.with_borrow_mut(|wide| {
+        wide.resize(dim, 0.0);
+        // SAFETY: the caller vouches for `dim` components, and there is room for as many floats.
+        unsafe { (kernels().widen_f16)(query, dim, wide.as_mut_ptr()) };
+        gather(wide.as_ptr());
+    });
+}
+
+/// Defines a gather kernel for rows of one type, which takes its query by `$query`.
 macro_rules! gather {
-    ($name:ident, $kernel:ident, $t:ty, $what:literal) => {
+    ($name:ident, $kernel:ident, $t:ty, $query:ident, $what:literal) => {
         #[doc = $what]
         ///
         /// # Safety
@@ -23,55 +43,21 @@ macro_rules! gather {
             n_ids: i64,
             out: *mut f32,
         ) {
-            // SAFETY: the caller's contract.
-            unsafe { (kernels().$kernel)(query, base, dim.max(0) as usize, ids, n_ids.max(0) as usize, out) }
-        }
-    };
-}
-
-gather!(im_l2_gather_f32, gather_l2_f32, f32, "`out[i] = |query - base[ids[i]]|^2` for float32 rows.");
-gather!(im_l2_gather_u8, gather_l2_u8, u8, "`out[i] = |query - base[ids[i]]|^2` for uint8 rows.");
-gather!(im_l2_gather_i8, gather_l2_i8, i8, "`out[i] = |query - base[ids[i]]|^2` for int8 rows.");
-gather!(im_ip_gather_f32, gather_ip_f32, f32, "`out[i] = query . base[ids[i]]` for float32 rows.");
-gather!(im_ip_gather_u8, gather_ip_u8, u8, "`out[i] = query . base[ids[i]]` for uint8 rows.");
-gather!(im_ip_gather_i8, gather_ip_i8, i8, "`out[i] = query . base[ids[i]]` for int8 rows.");
-
-/// Defines a gather kernel for binary16 rows, which widens the query first.
-macro_rules! gather_halves {
-    ($name:ident, $kernel:ident, $what:literal) => {
-        #[doc = $what]
-        ///
-        /// # Safety
-        /// `query` points to `dim` components, `ids` and `out` to `n_ids` values, and every id is a row of `base`.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            query: *const u16,
-            base: *const u16,
-            dim: i64,
-            ids: *const u32,
-            n_ids: i64,
-            out: *mut f32,
-        ) {
             let (dim, n) = (dim.max(0) as usize, n_ids.max(0) as usize);
-            WIDE.with_borrow_mut(|wide| {
-                wide.resize(dim, 0.0);
-                // SAFETY: the caller's contract, and room for `dim` floats.
-                unsafe {
-                    (kernels().widen_f16)(query, dim, wide.as_mut_ptr());
-                    (kernels().$kernel)(wide.as_ptr(), base, dim, ids, n, out);
-                }
-            });
+            // SAFETY: the caller's contract.
+            unsafe { $query(query, dim, |query| (kernels().$kernel)(query, base, dim, ids, n, out)) }
         }
     };
 }
 
-thread_local! {
-    /// A query as floats.
-    static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
-
-gather_halves!(im_l2_gather_f16, gather_l2_f16, "`out[i] = |query - base[ids[i]]|^2` for binary16 rows.");
-gather_halves!(im_ip_gather_f16, gather_ip_f16, "`out[i] = query . base[ids[i]]` for binary16 rows.");
+gather!(im_l2_gather_f32, gather_l2_f32, f32, given, "`out[i] = |query - base[ids[i]]|^2` for float32 rows.");
+gather!(im_l2_gather_f16, gather_l2_f16, u16, widened, "`out[i] = |query - base[ids[i]]|^2` for binary16 rows.");
+gather!(im_l2_gather_u8, gather_l2_u8, u8, given, "`out[i] = |query - base[ids[i]]|^2` for uint8 rows.");
+gather!(im_l2_gather_i8, gather_l2_i8, i8, given, "`out[i] = |query - base[ids[i]]|^2` for int8 rows.");
+gather!(im_ip_gather_f32, gather_ip_f32, f32, given, "`out[i] = query . base[ids[i]]` for float32 rows.");
+gather!(im_ip_gather_f16, gather_ip_f16, u16, widened, "`out[i] = query . base[ids[i]]` for binary16 rows.");
+gather!(im_ip_gather_u8, gather_ip_u8, u8, given, "`out[i] = query . base[ids[i]]` for uint8 rows.");
+gather!(im_ip_gather_i8, gather_ip_i8, i8, given, "`out[i] = query . base[ids[i]]` for int8 rows.");
 
 /// `out[i]`: the distance of code `ids[i]` by a table of 256 floats for each of `n_chunks` chunks.
 ///

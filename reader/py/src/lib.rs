@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod calls;
+mod class;
 mod device;
 mod errors;
 mod index;

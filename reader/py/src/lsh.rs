@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use indexmill_core::LshIndex as CoreIndex;
 use indexmill_core::lsh::{InMemory, LshMemory, LshParams};
-use indexmill_core::search::Queries;
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
-use pyo3::types::{IntoPyDict, PyDict};
+use pyo3::types::PyDict;
 
-use crate::calls::{metadata_sha256, unlocked};
+use crate::calls::count;
+use crate::class::index_class;
 use crate::errors;
-use crate::queries::Block;
-use crate::results::{add_found, arrays_of, user_ids};
+use crate::queries::with_queries;
+use crate::results::{arrays_of, dict_of, with_found};
 
 /// An opened index of kind "lsh"; safe to search from several threads at once.
 #[pyclass(frozen, module = "indexmill.reader._native")]
@@ -22,22 +22,17 @@ pub struct LshIndex {
 
 /// Arguments of a search besides the queries; negative numbers become 0, which the core refuses.
 #[derive(FromPyObject)]
+#[pyo3(from_item_all)]
 pub struct LshOptions {
-    #[pyo3(item)]
     k: i64,
-    #[pyo3(item)]
     candidates: Option<i64>,
-    #[pyo3(item)]
     probes: Option<i64>,
-    #[pyo3(item)]
     threads: i64,
-    #[pyo3(item)]
     inflight: i64,
 }
 
 impl LshOptions {
     fn params(&self) -> LshParams {
-        let count = |x: i64| usize::try_from(x).unwrap_or(0);
         LshParams {
             k: count(self.k),
             candidates: self.candidates.map(|x| u64::try_from(x).unwrap_or(0)),
@@ -49,8 +44,21 @@ impl LshOptions {
     }
 }
 
-#[pymethods]
-impl LshIndex {
+index_class! {
+    LshIndex(index) {
+        n_vectors: u32 = index.functions.n_vectors;
+        dim: usize = index.user_dim();
+        dtype: &'static str = index.vectors.dtype.name();
+        query_dtype: &'static str = index.vectors.dtype.query_name();
+        metric: &'static str = index.vectors.metric.name();
+        n_functions: usize = index.functions.n_functions;
+        n_tables: usize = index.functions.n_tables;
+        candidates: u64 = index.functions.candidates;
+        probes: usize = index.functions.probes;
+        ratio: f64 = index.functions.ratio;
+        block_bytes: usize = index.functions.block_bytes;
+    }
+
     /// Opens the index in directory `path`.
     #[staticmethod]
     #[pyo3(signature = (path, engine = "auto", vectors_in_memory = true, tables_in_memory = false))]
@@ -67,103 +75,14 @@ impl LshIndex {
     }
 
     #[getter]
-    fn n_vectors(&self) -> u32 {
-        self.inner.functions.n_vectors
-    }
-
-    #[getter]
-    fn dim(&self) -> usize {
-        self.inner.user_dim()
-    }
-
-    #[getter]
-    fn dtype(&self) -> &'static str {
-        self.inner.vectors.dtype.name()
-    }
-
-    #[getter]
-    fn query_dtype(&self) -> &'static str {
-        self.inner.vectors.dtype.query_name()
-    }
-
-    #[getter]
-    fn metric(&self) -> &'static str {
-        self.inner.vectors.metric.name()
-    }
-
-    #[getter]
-    fn n_functions(&self) -> usize {
-        self.inner.functions.n_functions
-    }
-
-    #[getter]
-    fn n_tables(&self) -> usize {
-        self.inner.functions.n_tables
-    }
-
-    #[getter]
-    fn candidates(&self) -> u64 {
-        self.inner.functions.candidates
-    }
-
-    #[getter]
-    fn probes(&self) -> usize {
-        self.inner.functions.probes
-    }
-
-    #[getter]
-    fn ratio(&self) -> f64 {
-        self.inner.functions.ratio
-    }
-
-    #[getter]
     fn radii<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
         PyArray1::from_slice(py, &self.inner.functions.radii)
-    }
-
-    #[getter]
-    fn block_bytes(&self) -> usize {
-        self.inner.functions.block_bytes
     }
 
     /// Bytes that the index holds between searches, by what they hold.
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.inner.memory();
-        [
-            ("vectors", vectors),
-            ("functions", functions),
-            ("bitmap", bitmap),
-            ("tables", tables),
-            ("ids", ids),
-            ("buckets", buckets),
-        ]
-        .into_py_dict(py)
-    }
-
-    #[getter]
-    fn id_type(&self) -> &'static str {
-        self.inner.ids.id_type.name()
-    }
-
-    #[getter]
-    fn engine(&self) -> &'static str {
-        self.inner.engine_name()
-    }
-
-    #[getter]
-    fn engine_note(&self) -> Option<String> {
-        self.inner.engine_note()
-    }
-
-    #[getter]
-    fn build_id(&self) -> &str {
-        &self.inner.manifest.build_id
-    }
-
-    #[getter]
-    fn metadata_sha256(&self) -> Option<&str> {
-        metadata_sha256(&self.inner.manifest)
+        dict_of!(py, LshMemory { vectors, functions, bitmap, tables, ids, buckets } = self.inner.memory())
     }
 
     /// Finds k near vectors of each query.
@@ -174,35 +93,14 @@ impl LshIndex {
         options: LshOptions,
     ) -> PyResult<Bound<'py, PyDict>> {
         let params = options.params();
-        let queries = Block::extract(py, queries, self.query_dtype())?;
-        let (n, dim) = (queries.shape()[0], queries.shape()[1]);
-        let queries = Queries { values: queries.values(py)?, n, dim };
-        let output = unlocked(py, |stop| self.inner.search(&queries, &params, stop))?;
-        let found = arrays_of!(
-            py,
-            &output.counters,
-            table_reads,
-            block_reads,
-            blocks,
-            vector_reads,
-            bytes_read,
-            radii,
-            entries,
-            candidates,
-            distances,
-            latency_us,
-            io_wait_us,
+        let output = with_queries(py, queries, self.query_dtype(), |queries, stop| {
+            self.inner.search(queries, &params, stop)
+        })?;
+        let counters = arrays_of!(
+            py, &output.counters,
+            table_reads, block_reads, blocks, vector_reads, bytes_read, radii, entries, candidates, distances,
+            latency_us, io_wait_us
         );
-        add_found(&found, output, n)?;
-        Ok(found)
-    }
-
-    /// User ids of a 1-D int64 array of slots.
-    fn user_ids<'py>(&self, py: Python<'py>, slots: PyReadonlyArray1<'py, i64>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        user_ids(py, &self.inner.ids, self.n_vectors(), slots)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<LshIndex {} of {} vectors>", &self.build_id()[..12], self.n_vectors())
+        with_found(counters, output)
     }
 }

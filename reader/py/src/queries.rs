@@ -1,53 +1,40 @@
 //! Queries as they come from Python.
 
-use indexmill_core::search::Values;
-use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
+use indexmill_core::search::{Queries, Values};
+use numpy::{Element, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
+use crate::calls::unlocked;
 use crate::errors;
 
-/// A 2-D array of queries in one of the types the core takes.
-pub enum Block<'py> {
-    Float32(PyReadonlyArray2<'py, f32>),
-    Uint8(PyReadonlyArray2<'py, u8>),
-    Int8(PyReadonlyArray2<'py, i8>),
+/// Calls `search` with `queries`, a 2-D array in one of the types that the core takes, as [`unlocked`] does; `want` is
+/// the type that a message asks for.
+pub fn with_queries<T: Send>(
+    py: Python<'_>,
+    queries: &Bound<'_, PyAny>,
+    want: &str,
+    search: impl FnOnce(&Queries<'_>, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
+) -> PyResult<T> {
+    if let Ok(array) = queries.extract() {
+        return with_array(py, &array, Values::Float32, search);
+    }
+    if let Ok(array) = queries.extract() {
+        return with_array(py, &array, Values::Uint8, search);
+    }
+    if let Ok(array) = queries.extract() {
+        return with_array(py, &array, Values::Int8, search);
+    }
+    Err(errors::input(py, format!("queries: expected a 2-D {want} array, got another type or shape; convert them")))
 }
 
-impl<'py> Block<'py> {
-    /// Takes `queries` as they are; `want` is the type that a message asks for.
-    pub fn extract(py: Python<'py>, queries: &Bound<'py, PyAny>, want: &str) -> PyResult<Self> {
-        if let Ok(array) = queries.extract() {
-            return Ok(Block::Float32(array));
-        }
-        if let Ok(array) = queries.extract() {
-            return Ok(Block::Uint8(array));
-        }
-        if let Ok(array) = queries.extract() {
-            return Ok(Block::Int8(array));
-        }
-        Err(errors::input(py, format!("queries: expected a 2-D {want} array, got another type or shape; convert them")))
-    }
-
-    /// Queries and dimensions.
-    pub fn shape(&self) -> &[usize] {
-        match self {
-            Block::Float32(array) => array.shape(),
-            Block::Uint8(array) => array.shape(),
-            Block::Int8(array) => array.shape(),
-        }
-    }
-
-    /// The components, one query after the other.
-    pub fn values(&self, py: Python<'_>) -> PyResult<Values<'_>> {
-        Ok(match self {
-            Block::Float32(array) => Values::Float32(contiguous(py, array)?),
-            Block::Uint8(array) => Values::Uint8(contiguous(py, array)?),
-            Block::Int8(array) => Values::Int8(contiguous(py, array)?),
-        })
-    }
-}
-
-fn contiguous<'a, T: numpy::Element>(py: Python<'_>, array: &'a PyReadonlyArray2<'_, T>) -> PyResult<&'a [T]> {
+fn with_array<'a, X: Element, T: Send>(
+    py: Python<'_>,
+    array: &'a PyReadonlyArray2<'_, X>,
+    values: impl FnOnce(&'a [X]) -> Values<'a>,
+    search: impl FnOnce(&Queries<'_>, &mut dyn FnMut() -> bool) -> indexmill_core::Result<T> + Send,
+) -> PyResult<T> {
     let message = "queries: expected a C-contiguous array, got strides; pass numpy.ascontiguousarray(queries)";
-    array.as_slice().map_err(|_| errors::input(py, message.to_owned()))
+    let components = array.as_slice().map_err(|_| errors::input(py, message.to_owned()))?;
+    let queries = Queries { values: values(components), n: array.shape()[0], dim: array.shape()[1] };
+    unlocked(py, |stop| search(&queries, stop))
 }

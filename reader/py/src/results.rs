@@ -19,11 +19,21 @@ macro_rules! arrays_of {
 }
 pub(crate) use arrays_of;
 
-/// Adds slots and scores of `n` queries to their counters.
-pub fn add_found<C>(counters: &Bound<'_, PyDict>, output: Output<C>, n: usize) -> PyResult<()> {
-    let py = counters.py();
+/// A dictionary with every field of a struct of the core, by name.
+macro_rules! dict_of {
+    ($py:expr, $type:ident { $($field:ident),+ $(,)? } = $value:expr) => {{
+        let $type { $($field),+ } = $value;
+        pyo3::types::IntoPyDict::into_py_dict([$((stringify!($field), $field)),+], $py)
+    }};
+}
+pub(crate) use dict_of;
+
+/// Adds slots and scores of queries to their counters.
+pub fn with_found<'py, C>(counters: Bound<'py, PyDict>, output: Output<C>) -> PyResult<Bound<'py, PyDict>> {
+    let (py, n) = (counters.py(), output.counters.len());
     counters.set_item("slots", rows(py, output.slots, n, output.k)?)?;
-    counters.set_item("scores", rows(py, output.scores, n, output.k)?)
+    counters.set_item("scores", rows(py, output.scores, n, output.k)?)?;
+    Ok(counters)
 }
 
 /// One array for each counter.

@@ -4,33 +4,10 @@ use std::arch::x86_64::*;
 
 use super::convert::{self, portable_kernels};
 use super::gather::gather_kernels;
-use super::level::{FLOAT_PANEL, Kernels, in_blocks};
+use super::level::{FLOAT_PANEL, Kernels, in_blocks, kernels_of_module};
 
 /// Kernels for CPUs with AVX2, FMA and F16C.
-pub static KERNELS: Kernels = Kernels {
-    name: "avx2",
-    l2_f32,
-    l2_f16,
-    l2_u8,
-    l2_i8,
-    ip_f32,
-    ip_f16,
-    ip_u8,
-    ip_i8,
-    gather_l2_f32,
-    gather_l2_f16,
-    gather_l2_u8,
-    gather_l2_i8,
-    gather_ip_f32,
-    gather_ip_f16,
-    gather_ip_u8,
-    gather_ip_i8,
-    widen_f16,
-    unscale_u8,
-    unscale_u16,
-    add_squares,
-    least_l2_f32,
-};
+pub static KERNELS: Kernels = kernels_of_module!("avx2");
 
 /// Floats of one turn of the loop: four registers of eight.
 const TURN: usize = 32;
@@ -45,8 +22,9 @@ fn add_lanes(acc: [__m256; 4]) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
+/// Defines a distance: the sum of the products of `$factors`, lane by lane.
 macro_rules! float_kernel {
-    ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+    ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident| $factors:expr) => {
         #[inline]
         #[target_feature(enable = "avx2,fma,f16c")]
         unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
@@ -54,23 +32,25 @@ macro_rules! float_kernel {
             let whole = dim - dim % TURN;
             let mut i = 0;
             while i < whole {
-                for (r, $acc) in acc.iter_mut().enumerate() {
+                for (r, acc) in acc.iter_mut().enumerate() {
                     // SAFETY: i + 8 * r + 8 <= i + 32 <= dim.
                     let ($x, $y) = unsafe { (_mm256_loadu_ps(a.add(i + 8 * r)), $load(b.add(i + 8 * r))) };
-                    *$acc = $step;
+                    let [f, g] = $factors;
+                    *acc = _mm256_fmadd_ps(f, g, *acc);
                 }
                 i += TURN;
             }
             if whole < dim {
                 let rest = dim - whole;
-                for (r, $acc) in acc.iter_mut().enumerate() {
+                for (r, acc) in acc.iter_mut().enumerate() {
                     let n = rest.saturating_sub(8 * r).min(8);
                     // SAFETY: lanes beyond the first n are not read.
                     let ($x, $y) = unsafe {
                         (first_floats(a.wrapping_add(whole + 8 * r), n), $load_first(b.wrapping_add(whole + 8 * r), n))
                     };
                     // Other lanes stay: adding zero would turn -0.0 into +0.0.
-                    *$acc = _mm256_blendv_ps(*$acc, $step, _mm256_castsi256_ps(first_lanes(n)));
+                    let [f, g] = $factors;
+                    *acc = _mm256_blendv_ps(*acc, _mm256_fmadd_ps(f, g, *acc), _mm256_castsi256_ps(first_lanes(n)));
                 }
             }
             add_lanes(acc)
@@ -113,16 +93,10 @@ unsafe fn first_halves(from: *const u16, n: usize) -> __m256 {
     }
 }
 
-float_kernel!(l2_f32, f32, _mm256_loadu_ps, first_floats, |x, y, acc| {
-    let d = _mm256_sub_ps(x, y);
-    _mm256_fmadd_ps(d, d, *acc)
-});
-float_kernel!(l2_f16, u16, halves, first_halves, |x, y, acc| {
-    let d = _mm256_sub_ps(x, y);
-    _mm256_fmadd_ps(d, d, *acc)
-});
-float_kernel!(ip_f32, f32, _mm256_loadu_ps, first_floats, |x, y, acc| _mm256_fmadd_ps(x, y, *acc));
-float_kernel!(ip_f16, u16, halves, first_halves, |x, y, acc| _mm256_fmadd_ps(x, y, *acc));
+float_kernel!(l2_f32, f32, _mm256_loadu_ps, first_floats, |x, y| [_mm256_sub_ps(x, y); 2]);
+float_kernel!(l2_f16, u16, halves, first_halves, |x, y| [_mm256_sub_ps(x, y); 2]);
+float_kernel!(ip_f32, f32, _mm256_loadu_ps, first_floats, |x, y| [x, y]);
+float_kernel!(ip_f16, u16, halves, first_halves, |x, y| [x, y]);
 
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -132,8 +106,9 @@ fn add_integers(sum: __m256i) -> i32 {
     _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b01>(two)))
 }
 
+/// Defines a distance: the sum of the products of `$factors`, pair by pair and block by block.
 macro_rules! integer_kernel {
-    ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $madd:expr, |$p:ident, $q:ident| $term:expr) => {
+    ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $factors:expr, |$p:ident, $q:ident| $rest:expr) => {
         #[inline]
         #[target_feature(enable = "avx2")]
         unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
@@ -149,7 +124,8 @@ macro_rules! integer_kernel {
                             $widen(_mm_loadu_si128(b.add(i + 16 * r).cast())),
                         )
                     };
-                    *sum = _mm256_add_epi32(*sum, $madd);
+                    let [f, g] = $factors;
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(f, g));
                 }
                 i += 32;
             }
@@ -157,7 +133,8 @@ macro_rules! integer_kernel {
             while i < len {
                 // SAFETY: i < len.
                 let ($p, $q) = unsafe { (*a.add(i) as i32, *b.add(i) as i32) };
-                total += $term;
+                let [f, g] = $rest;
+                total += f * g;
                 i += 1;
             }
             total
@@ -170,30 +147,10 @@ macro_rules! integer_kernel {
     };
 }
 
-integer_kernel!(
-    l2_u8,
-    l2_u8_block,
-    u8,
-    _mm256_cvtepu8_epi16,
-    |x, y| {
-        let d = _mm256_sub_epi16(x, y);
-        _mm256_madd_epi16(d, d)
-    },
-    |p, q| (p - q) * (p - q)
-);
-integer_kernel!(
-    l2_i8,
-    l2_i8_block,
-    i8,
-    _mm256_cvtepi8_epi16,
-    |x, y| {
-        let d = _mm256_sub_epi16(x, y);
-        _mm256_madd_epi16(d, d)
-    },
-    |p, q| (p - q) * (p - q)
-);
-integer_kernel!(ip_u8, ip_u8_block, u8, _mm256_cvtepu8_epi16, |x, y| _mm256_madd_epi16(x, y), |p, q| p * q);
-integer_kernel!(ip_i8, ip_i8_block, i8, _mm256_cvtepi8_epi16, |x, y| _mm256_madd_epi16(x, y), |p, q| p * q);
+integer_kernel!(l2_u8, l2_u8_block, u8, _mm256_cvtepu8_epi16, |x, y| [_mm256_sub_epi16(x, y); 2], |p, q| [p - q; 2]);
+integer_kernel!(l2_i8, l2_i8_block, i8, _mm256_cvtepi8_epi16, |x, y| [_mm256_sub_epi16(x, y); 2], |p, q| [p - q; 2]);
+integer_kernel!(ip_u8, ip_u8_block, u8, _mm256_cvtepu8_epi16, |x, y| [x, y], |p, q| [p, q]);
+integer_kernel!(ip_i8, ip_i8_block, i8, _mm256_cvtepi8_epi16, |x, y| [x, y], |p, q| [p, q]);
 
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {

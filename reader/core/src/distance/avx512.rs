@@ -4,33 +4,10 @@ use std::arch::x86_64::*;
 
 use super::convert::portable_kernels;
 use super::gather::gather_kernels;
-use super::level::{FLOAT_PANEL, Kernels, in_blocks};
+use super::level::{FLOAT_PANEL, Kernels, in_blocks, kernels_of_module};
 
 /// Kernels for CPUs with AVX-512 F, BW and VL.
-pub static KERNELS: Kernels = Kernels {
-    name: "avx512",
-    l2_f32,
-    l2_f16,
-    l2_u8,
-    l2_i8,
-    ip_f32,
-    ip_f16,
-    ip_u8,
-    ip_i8,
-    gather_l2_f32,
-    gather_l2_f16,
-    gather_l2_u8,
-    gather_l2_i8,
-    gather_ip_f32,
-    gather_ip_f16,
-    gather_ip_u8,
-    gather_ip_i8,
-    widen_f16,
-    unscale_u8,
-    unscale_u16,
-    add_squares,
-    least_l2_f32,
-};
+pub static KERNELS: Kernels = kernels_of_module!("avx512");
 
 /// Adds lanes by halves: register 0 holds lanes 0..16, register 1 lanes 16..32.
 #[inline]
@@ -44,8 +21,9 @@ fn add_lanes(acc: [__m512; 2]) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
 }
 
+/// Defines a distance: the sum of the products of `$factors`, lane by lane.
 macro_rules! float_kernel {
-    ($name:ident, $t:ty, $load:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+    ($name:ident, $t:ty, $load:ident, |$x:ident, $y:ident| $factors:expr) => {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
@@ -53,16 +31,17 @@ macro_rules! float_kernel {
             let whole = dim - dim % 32;
             let mut i = 0;
             while i < whole {
-                for (r, $acc) in acc.iter_mut().enumerate() {
+                for (r, acc) in acc.iter_mut().enumerate() {
                     // SAFETY: i + 16 * r + 16 <= i + 32 <= dim.
                     let ($x, $y) = unsafe { (_mm512_loadu_ps(a.add(i + 16 * r)), $load(u16::MAX, b.add(i + 16 * r))) };
-                    *$acc = $step;
+                    let [f, g] = $factors;
+                    *acc = _mm512_fmadd_ps(f, g, *acc);
                 }
                 i += 32;
             }
             if whole < dim {
                 let mask = (1u32 << (dim - whole)) - 1;
-                for (r, $acc) in acc.iter_mut().enumerate() {
+                for (r, acc) in acc.iter_mut().enumerate() {
                     let lanes = (mask >> (16 * r)) as __mmask16;
                     // SAFETY: masked lanes are not read.
                     let ($x, $y) = unsafe {
@@ -72,7 +51,8 @@ macro_rules! float_kernel {
                         )
                     };
                     // Other lanes stay: adding zero would turn -0.0 into +0.0.
-                    *$acc = _mm512_mask_mov_ps(*$acc, lanes, $step);
+                    let [f, g] = $factors;
+                    *acc = _mm512_mask_mov_ps(*acc, lanes, _mm512_fmadd_ps(f, g, *acc));
                 }
             }
             add_lanes(acc)
@@ -96,19 +76,14 @@ unsafe fn halves(lanes: __mmask16, from: *const u16) -> __m512 {
     _mm512_cvtph_ps(unsafe { _mm256_maskz_loadu_epi16(lanes, from.cast()) })
 }
 
-float_kernel!(l2_f32, f32, floats, |x, y, acc| {
-    let d = _mm512_sub_ps(x, y);
-    _mm512_fmadd_ps(d, d, *acc)
-});
-float_kernel!(l2_f16, u16, halves, |x, y, acc| {
-    let d = _mm512_sub_ps(x, y);
-    _mm512_fmadd_ps(d, d, *acc)
-});
-float_kernel!(ip_f32, f32, floats, |x, y, acc| _mm512_fmadd_ps(x, y, *acc));
-float_kernel!(ip_f16, u16, halves, |x, y, acc| _mm512_fmadd_ps(x, y, *acc));
+float_kernel!(l2_f32, f32, floats, |x, y| [_mm512_sub_ps(x, y); 2]);
+float_kernel!(l2_f16, u16, halves, |x, y| [_mm512_sub_ps(x, y); 2]);
+float_kernel!(ip_f32, f32, floats, |x, y| [x, y]);
+float_kernel!(ip_f16, u16, halves, |x, y| [x, y]);
 
+/// Defines a distance: the sum of the products of `$factors`, pair by pair and block by block.
 macro_rules! integer_kernel {
-    ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $madd:expr) => {
+    ($name:ident, $block:ident, $t:ty, $widen:ident, |$x:ident, $y:ident| $factors:expr) => {
         #[inline]
         #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
         unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
@@ -124,7 +99,8 @@ macro_rules! integer_kernel {
                             $widen(_mm256_loadu_si256(b.add(i + 32 * r).cast())),
                         )
                     };
-                    *sum = _mm512_add_epi32(*sum, $madd);
+                    let [f, g] = $factors;
+                    *sum = _mm512_add_epi32(*sum, _mm512_madd_epi16(f, g));
                 }
                 i += 64;
             }
@@ -139,7 +115,8 @@ macro_rules! integer_kernel {
                             $widen(_mm256_maskz_loadu_epi8(lanes, b.wrapping_add(whole + 32 * r).cast())),
                         )
                     };
-                    *sum = _mm512_add_epi32(*sum, $madd);
+                    let [f, g] = $factors;
+                    *sum = _mm512_add_epi32(*sum, _mm512_madd_epi16(f, g));
                 }
             }
             _mm512_reduce_add_epi32(_mm512_add_epi32(sums[0], sums[1]))
@@ -152,16 +129,10 @@ macro_rules! integer_kernel {
     };
 }
 
-integer_kernel!(l2_u8, l2_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| {
-    let d = _mm512_sub_epi16(x, y);
-    _mm512_madd_epi16(d, d)
-});
-integer_kernel!(l2_i8, l2_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| {
-    let d = _mm512_sub_epi16(x, y);
-    _mm512_madd_epi16(d, d)
-});
-integer_kernel!(ip_u8, ip_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| _mm512_madd_epi16(x, y));
-integer_kernel!(ip_i8, ip_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| _mm512_madd_epi16(x, y));
+integer_kernel!(l2_u8, l2_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| [_mm512_sub_epi16(x, y); 2]);
+integer_kernel!(l2_i8, l2_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| [_mm512_sub_epi16(x, y); 2]);
+integer_kernel!(ip_u8, ip_u8_block, u8, _mm512_cvtepu8_epi16, |x, y| [x, y]);
+integer_kernel!(ip_i8, ip_i8_block, i8, _mm512_cvtepi8_epi16, |x, y| [x, y]);
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 unsafe fn widen_f16(codes: *const u16, dim: usize, out: *mut f32) {

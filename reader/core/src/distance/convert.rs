@@ -54,20 +54,20 @@ pub unsafe fn add_squares_portable(x: f32, centres: *const f32, n: usize, sums: 
 
 /// Defines the kernels of a level that the compiler makes of portable code.
 macro_rules! portable_kernels {
-    (#[$attribute:meta]) => {
-        #[$attribute]
+    ($(#[$attribute:meta])?) => {
+        $(#[$attribute])?
         unsafe fn unscale_u8(codes: *const u8, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::convert::unscale_portable(codes, min, step, dim, out) }
         }
 
-        #[$attribute]
+        $(#[$attribute])?
         unsafe fn unscale_u16(codes: *const u16, min: *const f32, step: *const f32, dim: usize, out: *mut f32) {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::convert::unscale_portable(codes, min, step, dim, out) }
         }
 
-        #[$attribute]
+        $(#[$attribute])?
         unsafe fn add_squares(x: f32, centres: *const f32, n: usize, sums: *mut f32) {
             // SAFETY: the caller's contract is the same.
             unsafe { $crate::distance::convert::add_squares_portable(x, centres, n, sums) }

@@ -83,3 +83,34 @@ macro_rules! in_blocks {
     }};
 }
 pub(crate) use in_blocks;
+
+/// The kernels of the module that asks, by their names.
+macro_rules! kernels_of_module {
+    ($name:literal) => {
+        $crate::distance::level::Kernels {
+            name: $name,
+            l2_f32,
+            l2_f16,
+            l2_u8,
+            l2_i8,
+            ip_f32,
+            ip_f16,
+            ip_u8,
+            ip_i8,
+            gather_l2_f32,
+            gather_l2_f16,
+            gather_l2_u8,
+            gather_l2_i8,
+            gather_ip_f32,
+            gather_ip_f16,
+            gather_ip_u8,
+            gather_ip_i8,
+            widen_f16,
+            unscale_u8,
+            unscale_u16,
+            add_squares,
+            least_l2_f32,
+        }
+    };
+}
+pub(crate) use kernels_of_module;

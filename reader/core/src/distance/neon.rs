@@ -6,33 +6,10 @@ use std::arch::asm;
 use super::convert::{self, portable_kernels};
 use super::gather::gather_kernels;
 use super::least;
-use super::level::{FLOAT_PANEL, Kernels, in_blocks};
+use super::level::{FLOAT_PANEL, Kernels, in_blocks, kernels_of_module};
 
 /// Kernels for 64-bit ARM.
-pub static KERNELS: Kernels = Kernels {
-    name: "neon",
-    l2_f32,
-    l2_f16,
-    l2_u8,
-    l2_i8,
-    ip_f32,
-    ip_f16,
-    ip_u8,
-    ip_i8,
-    gather_l2_f32,
-    gather_l2_f16,
-    gather_l2_u8,
-    gather_l2_i8,
-    gather_ip_f32,
-    gather_ip_f16,
-    gather_ip_u8,
-    gather_ip_i8,
-    widen_f16,
-    unscale_u8,
-    unscale_u16,
-    add_squares,
-    least_l2_f32,
-};
+pub static KERNELS: Kernels = kernels_of_module!("neon");
 
 /// Floats of one turn of the loop: eight registers of four.
 const TURN: usize = 32;
@@ -68,8 +45,9 @@ fn first_lanes(n: usize) -> uint32x4_t {
     vcltq_u32(unsafe { vld1q_u32(LANES.as_ptr()) }, vdupq_n_u32(n as u32))
 }
 
+/// Defines a distance: the sum of the products of `$factors`, lane by lane.
 macro_rules! float_kernel {
-    ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident, $acc:ident| $step:expr) => {
+    ($name:ident, $t:ty, $load:ident, $load_first:ident, |$x:ident, $y:ident| $factors:expr) => {
         #[inline]
         #[target_feature(enable = "neon")]
         unsafe fn $name(a: *const f32, b: *const $t, dim: usize) -> f32 {
@@ -77,38 +55,35 @@ macro_rules! float_kernel {
             let whole = dim - dim % TURN;
             let mut i = 0;
             while i < whole {
-                for (r, $acc) in acc.iter_mut().enumerate() {
+                for (r, acc) in acc.iter_mut().enumerate() {
                     // SAFETY: i + 4 * r + 4 <= i + 32 <= dim.
                     let ($x, $y) = unsafe { (vld1q_f32(a.add(i + 4 * r)), $load(b.add(i + 4 * r))) };
-                    *$acc = $step;
+                    let [f, g] = $factors;
+                    *acc = vfmaq_f32(*acc, f, g);
                 }
                 i += TURN;
             }
-            for (r, $acc) in acc.iter_mut().enumerate().take((dim - whole).div_ceil(4)) {
+            for (r, acc) in acc.iter_mut().enumerate().take((dim - whole).div_ceil(4)) {
                 let at = whole + 4 * r;
                 let lanes = (dim - at).min(4);
                 // SAFETY: at + lanes <= dim.
                 let ($x, $y) = unsafe { (first_floats(a.add(at), lanes), $load_first(b.add(at), lanes)) };
-                *$acc = vbslq_f32(first_lanes(lanes), $step, *$acc);
+                let [f, g] = $factors;
+                *acc = vbslq_f32(first_lanes(lanes), vfmaq_f32(*acc, f, g), *acc);
             }
             add_lanes(acc)
         }
     };
 }
 
-float_kernel!(l2_f32, f32, vld1q_f32, first_floats, |x, y, acc| {
-    let d = vsubq_f32(x, y);
-    vfmaq_f32(*acc, d, d)
-});
-float_kernel!(l2_f16, u16, halves, first_halves, |x, y, acc| {
-    let d = vsubq_f32(x, y);
-    vfmaq_f32(*acc, d, d)
-});
-float_kernel!(ip_f32, f32, vld1q_f32, first_floats, |x, y, acc| vfmaq_f32(*acc, x, y));
-float_kernel!(ip_f16, u16, halves, first_halves, |x, y, acc| vfmaq_f32(*acc, x, y));
+float_kernel!(l2_f32, f32, vld1q_f32, first_floats, |x, y| [vsubq_f32(x, y); 2]);
+float_kernel!(l2_f16, u16, halves, first_halves, |x, y| [vsubq_f32(x, y); 2]);
+float_kernel!(ip_f32, f32, vld1q_f32, first_floats, |x, y| [x, y]);
+float_kernel!(ip_f16, u16, halves, first_halves, |x, y| [x, y]);
 
+/// Defines a distance: the sum of the products of `$factors`, pair by pair and block by block.
 macro_rules! integer_kernel {
-    ($name:ident, $block:ident, $t:ty, $load:ident, |$x:ident, $y:ident| $factors:expr, |$p:ident, $q:ident| $term:expr) => {
+    ($name:ident, $block:ident, $t:ty, $load:ident, |$x:ident, $y:ident| $factors:expr, |$p:ident, $q:ident| $rest:expr) => {
         #[inline]
         #[target_feature(enable = "neon")]
         unsafe fn $block(a: *const $t, b: *const $t, len: usize) -> i32 {
@@ -118,7 +93,7 @@ macro_rules! integer_kernel {
             while i < whole {
                 // SAFETY: i + 16 <= len.
                 let ($x, $y) = unsafe { ($load(a.add(i)), $load(b.add(i))) };
-                let (f, g) = $factors;
+                let [f, g] = $factors;
                 // A product is at most 255 * 255 and fits 16 bits; pairs of them are added in 32.
                 sums[0] = vpadalq_u16(sums[0], vmull_u8(vget_low_u8(f), vget_low_u8(g)));
                 sums[1] = vpadalq_u16(sums[1], vmull_high_u8(f, g));
@@ -128,7 +103,8 @@ macro_rules! integer_kernel {
             while i < len {
                 // SAFETY: i < len.
                 let ($p, $q) = unsafe { (*a.add(i) as i32, *b.add(i) as i32) };
-                total += $term;
+                let [f, g] = $rest;
+                total += f * g;
                 i += 1;
             }
             total
@@ -141,30 +117,10 @@ macro_rules! integer_kernel {
     };
 }
 
-integer_kernel!(
-    l2_u8,
-    l2_u8_block,
-    u8,
-    vld1q_u8,
-    |x, y| {
-        let d = vabdq_u8(x, y);
-        (d, d)
-    },
-    |p, q| (p - q) * (p - q)
-);
-integer_kernel!(
-    l2_i8,
-    l2_i8_block,
-    i8,
-    vld1q_s8,
-    |x, y| {
-        // Up to 255, so the bits are those of an unsigned byte.
-        let d = vreinterpretq_u8_s8(vabdq_s8(x, y));
-        (d, d)
-    },
-    |p, q| (p - q) * (p - q)
-);
-integer_kernel!(ip_u8, ip_u8_block, u8, vld1q_u8, |x, y| (x, y), |p, q| p * q);
+integer_kernel!(l2_u8, l2_u8_block, u8, vld1q_u8, |x, y| [vabdq_u8(x, y); 2], |p, q| [p - q; 2]);
+// Up to 255, so the bits are those of an unsigned byte.
+integer_kernel!(l2_i8, l2_i8_block, i8, vld1q_s8, |x, y| [vreinterpretq_u8_s8(vabdq_s8(x, y)); 2], |p, q| [p - q; 2]);
+integer_kernel!(ip_u8, ip_u8_block, u8, vld1q_u8, |x, y| [x, y], |p, q| [p, q]);
 
 #[inline]
 #[target_feature(enable = "neon")]

@@ -1,34 +1,12 @@
 //! The portable level: plain loops that define what the other levels must return.
 
+use super::convert::{half_to_f32, portable_kernels, widen_f16_portable as widen_f16};
 use super::gather::gather_kernels;
-use super::level::{Kernels, in_blocks};
-use super::{convert, least};
+use super::least::least_l2_f32_portable as least_l2_f32;
+use super::level::{Kernels, in_blocks, kernels_of_module};
 
 /// Kernels without any instruction-set requirement.
-pub static KERNELS: Kernels = Kernels {
-    name: "scalar",
-    l2_f32,
-    l2_f16,
-    l2_u8,
-    l2_i8,
-    ip_f32,
-    ip_f16,
-    ip_u8,
-    ip_i8,
-    gather_l2_f32,
-    gather_l2_f16,
-    gather_l2_u8,
-    gather_l2_i8,
-    gather_ip_f32,
-    gather_ip_f16,
-    gather_ip_u8,
-    gather_ip_i8,
-    widen_f16: convert::widen_f16_portable,
-    unscale_u8: convert::unscale_portable::<u8>,
-    unscale_u16: convert::unscale_portable::<u16>,
-    add_squares: convert::add_squares_portable,
-    least_l2_f32: least::least_l2_f32_portable,
-};
+pub static KERNELS: Kernels = kernels_of_module!("scalar");
 
 const LANES: usize = 32;
 
@@ -60,9 +38,9 @@ macro_rules! float_kernel {
 }
 
 float_kernel!(l2_f32, f32, f32::from, |x, y, lane| (x - y).mul_add(x - y, lane));
-float_kernel!(l2_f16, u16, convert::half_to_f32, |x, y, lane| (x - y).mul_add(x - y, lane));
+float_kernel!(l2_f16, u16, half_to_f32, |x, y, lane| (x - y).mul_add(x - y, lane));
 float_kernel!(ip_f32, f32, f32::from, |x, y, lane| x.mul_add(y, lane));
-float_kernel!(ip_f16, u16, convert::half_to_f32, |x, y, lane| x.mul_add(y, lane));
+float_kernel!(ip_f16, u16, half_to_f32, |x, y, lane| x.mul_add(y, lane));
 
 macro_rules! integer_kernel {
     ($name:ident, $block:ident, $t:ty, |$x:ident, $y:ident| $term:expr) => {
@@ -86,4 +64,5 @@ integer_kernel!(l2_i8, l2_i8_block, i8, |x, y| (x - y) * (x - y));
 integer_kernel!(ip_u8, ip_u8_block, u8, |x, y| x * y);
 integer_kernel!(ip_i8, ip_i8_block, i8, |x, y| x * y);
 
+portable_kernels!();
 gather_kernels!();

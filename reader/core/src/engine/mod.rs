@@ -31,7 +31,7 @@ pub use profile::{Model, Profile};
 
 pub(crate) use contract::Engine;
 pub(crate) use file::{Access, DataFile};
-pub(crate) use source::{MEMORY, Source, Storage};
+pub(crate) use source::{MEMORY, Source, Start, Storage};
 pub(crate) use synchronous::Fill;
 
 #[cfg(test)]

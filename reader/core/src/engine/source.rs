@@ -26,12 +26,19 @@ pub enum Source<T> {
     Storage(Storage),
 }
 
-impl Storage {
+/// What starts engines.
+pub trait Start: Sync {
     /// An engine with `slots` buffers of `slot_bytes` each, for the calling thread.
-    pub fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
+    fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>>;
+}
+
+impl Start for Storage {
+    fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
         self.engine.start(&self.file, slots, slot_bytes)
     }
+}
 
+impl Storage {
     /// Why reading is not as fast as it could be, if so; a search may add reasons.
     pub fn note(&self) -> Option<String> {
         let notes: Vec<String> = self.engine.notes().chain(self.file.buffered_because.clone()).collect();
@@ -71,9 +78,10 @@ impl<T> Source<T> {
             Source::Storage(_) => None,
         }
     }
+}
 
-    /// An engine for the calling thread, as [`Storage::start`].
-    pub fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
+impl<T: Sync> Start for Source<T> {
+    fn start(&self, slots: usize, slot_bytes: usize) -> Result<Box<dyn Engine>> {
         match self {
             Source::Memory(_) => Ok(Box::new(NoEngine)),
             Source::Storage(storage) => storage.start(slots, slot_bytes),

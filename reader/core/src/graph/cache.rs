@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::file::{Graph, Layout};
 use crate::bytes::u32s;
-use crate::engine::{Engine, Storage};
+use crate::engine::{Engine, Start, Storage};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::pagefile::PAGE_BYTES;

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::bytes::{f32s, u32s};
 use crate::distance::kernels;
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::collect;
 use crate::pagefile::PageFile;
 
 /// Entry vertices in memory: `4 * n_entries * (dim + 1)` bytes.
@@ -24,15 +24,13 @@ impl Entries {
     /// Reads the whole file and checks every page and value; `n` and `dim` are those of the graph.
     pub fn open(path: &Path, n: u64, dim: u64) -> Result<Self> {
         let file = PageFile::open(path, b"ENTR")?;
-        file.field_in("n_vertices", n..=n)?;
-        file.field_in("dim", dim..=dim)?;
+        file.expect_fields([("n_vertices", n), ("dim", dim)])?;
         let medoid = file.field_in("medoid", 0..=n - 1)?;
         let c = file.field_in("n_entries", 1..=u64::from(u32::MAX))?;
         let checksums = file.load_checksums()?;
         let bytes = c.checked_mul(dim).and_then(|x| x.checked_mul(4)).unwrap_or(u64::MAX);
         let raw = file.read_section(&file.section("centroids", Some(bytes))?, &checksums)?;
-        let mut centroids: Vec<f32> = reserve(path, raw.len() / 4)?;
-        centroids.extend(f32s(&raw));
+        let centroids = collect(path, raw.len() / 4, f32s(&raw))?;
         if let Some(at) = centroids.iter().position(|x| !x.is_finite()) {
             return Err(Error::corrupt(path, format!("centroid {}", at as u64 / dim), "finite numbers", centroids[at]));
         }

@@ -188,11 +188,11 @@ fn read_layout(file: &PageFile, metric: Metric, dtype: Dtype) -> Result<Layout> 
     let node_bytes = vector_bytes + 4 + 4 * max_degree;
     let page_bytes = PAGE_BYTES as u64;
     let (nodes_per_page, pages_per_node) = (page_bytes / node_bytes, node_bytes.div_ceil(page_bytes));
-    for (name, want) in
-        [("node_bytes", node_bytes), ("nodes_per_page", nodes_per_page), ("pages_per_node", pages_per_node)]
-    {
-        file.field_in(name, want..=want)?;
-    }
+    file.expect_fields([
+        ("node_bytes", node_bytes),
+        ("nodes_per_page", nodes_per_page),
+        ("pages_per_node", pages_per_node),
+    ])?;
     let pages = if nodes_per_page > 0 { n.div_ceil(nodes_per_page) } else { n.saturating_mul(pages_per_node) };
     let section = file.section("nodes", Some(pages.saturating_mul(page_bytes)))?;
     Ok(Layout {

@@ -41,7 +41,7 @@ pub struct Index {
     pub ids: Ids,
     pub(crate) storage: Storage,
     /// Search states of finished calls, for the next call on the same thread.
-    pub(crate) idle: Mutex<Vec<Worker<QueryState>>>,
+    pub(super) idle: Mutex<Vec<Worker<QueryState>>>,
     /// Blocks of hot vertices.
     pub(crate) cache: RwLock<Option<Arc<Cache>>>,
     /// All nodes, once a view was made; its views share them.

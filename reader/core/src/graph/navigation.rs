@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::bytes::u32s;
 use crate::codes::Codes;
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::collect;
 use crate::pagefile::{PageFile, Section};
 use crate::search::candidates::Candidates;
 use crate::search::nearest::{distance_of, key, slot_of};
@@ -53,9 +53,7 @@ impl Navigation {
         let checksums = file.load_checksums()?;
         let load = |section: Result<Section>| -> Result<Vec<u32>> {
             let raw = file.read_section(&section?, &checksums)?;
-            let mut values = reserve(path, raw.len() / 4)?;
-            values.extend(u32s(&raw));
-            Ok(values)
+            collect(path, raw.len() / 4, u32s(&raw))
         };
         let (slots, offsets, neighbours) = (load(slots)?, load(offsets)?, load(neighbours)?);
         let navigation = Navigation { build_id: file.header.build_id, slots, entry, offsets, neighbours };

@@ -6,29 +6,46 @@ use super::hops::Hop;
 use super::params::Policy;
 use super::pipeline::Pipeline;
 use super::results::{Counters, Goal};
-use super::shared::Shared;
+use super::shared::{Notes, Shared};
 use super::trace::{self, Event};
-use super::walk::{Read, Walk};
+use super::walk::Walk;
 use crate::error::Result;
+use crate::search::answers::Answers;
 use crate::search::nearest::slot_of;
-use crate::search::task::Step;
+use crate::search::task::{Query, Step, Times};
 
 /// Results for which an idle query state keeps memory.
 const KEPT_RESULTS: usize = 1 << 14;
 
 /// State of one query, reused for the next. Memory: that of its parts.
 #[derive(Default)]
-pub(crate) struct QueryState {
+pub(super) struct QueryState {
     walk: Walk,
     hop: Hop,
     pipeline: Pipeline,
     previous: Vec<u32>,
+    /// Blocks read, if they are noted.
+    blocks: Vec<u32>,
     sorted: Vec<u64>,
 }
 
-impl QueryState {
+/// What one thread found.
+#[derive(Default)]
+pub(super) struct Found {
+    pub answers: Answers<Counters>,
+    /// Blocks read, if they are noted.
+    pub blocks: Vec<u32>,
+    /// Events, if they are noted, and the end of each query's.
+    pub events: Vec<Event>,
+    pub event_ends: Vec<usize>,
+}
+
+impl Query for QueryState {
+    type Shared<'a> = Shared<'a>;
+    type Answers = Found;
+
     /// Takes query `i` and finds where to start.
-    pub(super) fn start(&mut self, shared: &Shared<'_>, i: usize) {
+    fn start(&mut self, shared: &Shared<'_>, i: usize) {
         self.walk.start(shared, i, &self.previous);
         self.hop.reset();
         self.pipeline.reset(shared);
@@ -36,7 +53,7 @@ impl QueryState {
 
     /// Releases what an idle state need not hold: the cache, which may be replaced, and the memory of an unusually long
     /// search.
-    pub(super) fn shrink(&mut self) {
+    fn shrink(&mut self) {
         if self.walk.pages.is_large() || self.sorted.capacity() > KEPT_RESULTS {
             *self = QueryState { previous: std::mem::take(&mut self.previous), ..QueryState::default() };
         }
@@ -44,13 +61,14 @@ impl QueryState {
         self.walk.traversal.events = None;
     }
 
-    /// Forgets the results of the last query.
-    pub(super) fn forget_previous(&mut self) {
-        self.previous.clear();
+    /// Forgets the results of the last query, on which a deterministic search must not depend.
+    fn admit(&mut self, shared: &Shared<'_>) {
+        if shared.params.deterministic {
+            self.previous.clear();
+        }
     }
 
-    /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
-    pub(super) fn advance<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
+    fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
         loop {
             let step = match shared.params.policy {
                 Policy::Pipeline => self.pipeline.advance(&mut self.walk, shared, &buffer)?,
@@ -62,6 +80,45 @@ impl QueryState {
         }
     }
 
+    fn submit(&mut self, shared: &Shared<'_>, mut queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
+        let layout = &shared.graph.layout;
+        for read in self.walk.reads.drain(..) {
+            queue(read.buffer, layout.page_of(read.block), layout.block_bytes())?;
+            if shared.notes == Notes::Blocks {
+                self.blocks.push(read.block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Uses the time in which reads are in flight: builds the distance table, measures, expands pages.
+    fn overlap<'b>(&mut self, shared: &Shared<'_>, _: impl Fn(usize) -> &'b [u8]) -> Result<bool> {
+        self.hop.overlap(&mut self.walk, shared).map(|()| false)
+    }
+
+    fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
+        match shared.params.policy {
+            Policy::Pipeline => Ok(self.pipeline.arrive(i)),
+            _ => self.hop.arrive(&mut self.walk, shared, i, bytes),
+        }
+    }
+
+    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, found: &mut Found) {
+        self.walk.traversal.results.drain_sorted(&mut self.sorted);
+        self.previous.clear();
+        self.previous.extend(self.sorted.iter().take(shared.plan.list_size).map(|&key| slot_of(key)));
+        let Times { latency_us, io_wait_us } = times;
+        let counters = Counters { latency_us, io_wait_us, ..self.walk.traversal.counters };
+        found.answers.add(i, &self.sorted, shared.graph.metric, counters);
+        found.blocks.append(&mut self.blocks);
+        if let Some(events) = &self.walk.traversal.events {
+            trace::finish(events, shared.params.policy, &mut found.events);
+        }
+        found.event_ends.push(found.events.len());
+    }
+}
+
+impl QueryState {
     /// A range search doubles its candidates while more than half of them are within the radius. Expanded vertices are
     /// not expanded again. Only the candidates of a scan are all allowed by the filter.
     fn widen(&mut self, shared: &Shared<'_>) -> bool {
@@ -74,38 +131,5 @@ impl QueryState {
         }
         t.candidates.grow(n.min(2 * capacity));
         true
-    }
-
-    /// Reads that were chosen since the last call.
-    pub(super) fn take_reads(&mut self) -> std::vec::Drain<'_, Read> {
-        self.walk.reads.drain(..)
-    }
-
-    /// Uses the time in which reads are in flight: builds the distance table, measures, expands pages.
-    pub(super) fn overlap(&mut self, shared: &Shared<'_>) -> Result<()> {
-        self.hop.overlap(&mut self.walk, shared)
-    }
-
-    /// Takes the read into buffer `i` with content `bytes`; true if [`QueryState::advance`] can continue.
-    pub(super) fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
-        match shared.params.policy {
-            Policy::Pipeline => Ok(self.pipeline.arrive(i)),
-            _ => self.hop.arrive(&mut self.walk, shared, i, bytes),
-        }
-    }
-
-    /// The keys of the results, nearest first, and what the query cost.
-    pub(super) fn finish(&mut self, shared: &Shared<'_>) -> (&[u64], Counters) {
-        self.walk.traversal.results.drain_sorted(&mut self.sorted);
-        self.previous.clear();
-        self.previous.extend(self.sorted.iter().take(shared.plan.list_size).map(|&key| slot_of(key)));
-        (&self.sorted, self.walk.traversal.counters)
-    }
-
-    /// Appends the events of the query that ended, if they are noted.
-    pub(super) fn take_events(&self, shared: &Shared<'_>, out: &mut Vec<Event>) {
-        if let Some(events) = &self.walk.traversal.events {
-            trace::finish(events, shared.params.policy, out);
-        }
     }
 }

@@ -7,38 +7,20 @@
 //! excepted) are the same for every engine, number of threads and number of queries in flight.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::cache::Cache;
 use super::index::Index;
 use super::params::{Entry, SearchParams};
-use super::query::QueryState;
-use super::results::{Counters, Goal, RangeOutput, SearchOutput};
+use super::query::{Found, QueryState};
+use super::results::{Goal, RangeOutput, SearchOutput};
 use super::shared::{Notes, Plan, Shared};
-use super::trace::{Event, Trace};
-use crate::engine::Engine;
+use super::trace::Trace;
 use crate::error::{Error, Result};
 use crate::search::Queries;
-use crate::search::answers::{Answers, Output, places_of};
-use crate::search::task::{Step, Task, Times, Worker};
+use crate::search::answers::{Output, places_of};
+use crate::search::task::Search;
 use crate::search::threads::run;
-
-/// One search of an index.
-struct Search<'a> {
-    index: &'a Index,
-    shared: Shared<'a>,
-}
-
-/// What one thread found.
-#[derive(Default)]
-struct Found {
-    answers: Answers<Counters>,
-    /// Blocks read, if they are noted.
-    blocks: Vec<u32>,
-    /// Events, if they are noted, and the end of each query's.
-    events: Vec<Event>,
-    event_ends: Vec<usize>,
-}
 
 impl Index {
     /// Finds the k nearest vertices of each query, sorted by (distance, slot).
@@ -51,8 +33,8 @@ impl Index {
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<SearchOutput> {
-        let search = Search::new(self, params, queries, Goal::Nearest(params.k))?;
-        search.nearest(interrupted).map(|(output, _)| output)
+        let search = self.prepare(params, queries, Goal::Nearest(params.k))?;
+        self.nearest(&search, interrupted).map(|(output, _)| output)
     }
 
     /// As [`Index::search`], with all events: 20 bytes each, one for each read and cache hit, each distance and each
@@ -63,9 +45,9 @@ impl Index {
         params: &SearchParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(SearchOutput, Trace)> {
-        let mut search = Search::new(self, params, queries, Goal::Nearest(params.k))?;
+        let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
         search.shared.notes = Notes::Events;
-        let (output, parts) = search.nearest(interrupted)?;
+        let (output, parts) = self.nearest(&search, interrupted)?;
         Ok((output, gather_events(queries.n, &parts)))
     }
 
@@ -85,7 +67,7 @@ impl Index {
             return Err(Error::Input("radius: expected a number, got NaN".into()));
         }
         let goal = Goal::Within(self.graph.metric.largest_distance(radius));
-        let parts = Search::new(self, params, queries, goal)?.run(interrupted)?;
+        let parts = found(&self.prepare(params, queries, goal)?, interrupted)?;
         let mut output = gather(queries.n, &parts);
         output.vector_ids = self.vector_ids_of(&output.slots)?;
         Ok(output)
@@ -102,10 +84,10 @@ impl Index {
     ) -> Result<Arc<Cache>> {
         let mut hottest: Vec<(u32, u32)> = Vec::new();
         if Cache::blocks_in(bytes, &self.graph.layout) > 0 {
-            let mut search = Search::new(self, params, queries, Goal::Nearest(params.k))?;
+            let mut search = self.prepare(params, queries, Goal::Nearest(params.k))?;
             (search.shared.cache, search.shared.notes) = (None, Notes::Blocks);
             let mut counts: HashMap<u32, u32> = HashMap::new();
-            for block in search.run(interrupted)?.into_iter().flat_map(|found| found.blocks) {
+            for block in found(&search, interrupted)?.into_iter().flat_map(|found| found.blocks) {
                 *counts.entry(block).or_default() += 1;
             }
             hottest.extend(counts.into_iter().map(|(block, count)| (u32::MAX - count, block)));
@@ -115,6 +97,46 @@ impl Index {
         Ok(self.install(Cache::of_blocks(&self.graph, &self.storage, &blocks, bytes, interrupted)?))
     }
 
+    fn prepare<'a>(
+        &'a self,
+        params: &'a SearchParams,
+        queries: &'a Queries<'a>,
+        goal: Goal,
+    ) -> Result<Search<'a, QueryState>> {
+        let n = self.graph.layout.n_vertices;
+        params.check(n, goal)?;
+        queries.check(&self.graph.stored())?;
+        if params.entry == Entry::Navigation && self.navigation.is_none() {
+            let message = format!("entry \"navigation\": {} has no navigation graph", self.path.display());
+            return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
+        }
+        let plan = match &params.allow {
+            Some(filter) => {
+                filter.check(&self.path, &self.graph)?;
+                Plan::filtered(params.list_size, n, filter.n_allowed())
+            }
+            None => Plan { list_size: params.list_size, scans: false },
+        };
+        let Index { graph, codes, entries, navigation, storage, idle, .. } = self;
+        let (navigation, cache, notes) = (navigation.as_ref(), self.cache(), Notes::Nothing);
+        let shared = Shared { graph, codes, entries, navigation, params, queries, goal, plan, cache, notes };
+        Ok(Search { shared, source: storage, idle, width: params.beam_width, slot_bytes: graph.layout.block_bytes() })
+    }
+
+    /// The answers, and what each thread found.
+    fn nearest(
+        &self,
+        search: &Search<'_, QueryState>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(SearchOutput, Vec<Found>)> {
+        let mut output = Output::allocate(search.shared.queries.n, search.shared.params.k)?;
+        let parts = found(search, interrupted)?;
+        parts.iter().for_each(|part| output.scatter(&part.answers));
+        let vector_ids = self.vector_ids_of(&output.slots)?;
+        let Output { k, slots, scores, counters } = output;
+        Ok((SearchOutput { k, slots, vector_ids, scores, counters }, parts))
+    }
+
     fn vector_ids_of(&self, slots: &[i64]) -> Result<Vec<i64>> {
         let present: Vec<u32> = slots.iter().filter_map(|&s| u32::try_from(s).ok()).collect();
         let mut found = self.ids.vector_ids(&present)?.into_iter();
@@ -122,112 +144,10 @@ impl Index {
     }
 }
 
-impl<'a> Search<'a> {
-    fn new(index: &'a Index, params: &'a SearchParams, queries: &'a Queries<'a>, goal: Goal) -> Result<Self> {
-        let n = index.graph.layout.n_vertices;
-        params.check(n, goal)?;
-        queries.check(&index.graph.stored())?;
-        if params.entry == Entry::Navigation && index.navigation.is_none() {
-            let message = format!("entry \"navigation\": {} has no navigation graph", index.path.display());
-            return Err(Error::Config(format!("{message}; use entry \"centroids\", or build it with one")));
-        }
-        let plan = match &params.allow {
-            Some(filter) => {
-                filter.check(&index.path, &index.graph)?;
-                Plan::filtered(params.list_size, n, filter.n_allowed())
-            }
-            None => Plan { list_size: params.list_size, scans: false },
-        };
-        let Index { graph, codes, entries, navigation, .. } = index;
-        let (navigation, cache, notes) = (navigation.as_ref(), index.cache(), Notes::Nothing);
-        let shared = Shared { graph, codes, entries, navigation, params, queries, goal, plan, cache, notes };
-        Ok(Search { index, shared })
-    }
-
-    fn run(&self, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Found>> {
-        let SearchParams { threads, inflight, .. } = *self.shared.params;
-        run(self, self.shared.queries.n, threads, inflight, interrupted)
-    }
-
-    /// The answers, and what each thread found.
-    fn nearest(&self, interrupted: &mut dyn FnMut() -> bool) -> Result<(SearchOutput, Vec<Found>)> {
-        let mut output = Output::allocate(self.shared.queries.n, self.shared.params.k)?;
-        let parts = self.run(interrupted)?;
-        parts.iter().for_each(|part| output.scatter(&part.answers));
-        let vector_ids = self.index.vector_ids_of(&output.slots)?;
-        let Output { k, slots, scores, counters } = output;
-        Ok((SearchOutput { k, slots, vector_ids, scores, counters }, parts))
-    }
-}
-
-impl Task for Search<'_> {
-    type State = QueryState;
-    type Answers = Found;
-
-    fn idle(&self) -> &Mutex<Vec<Worker<QueryState>>> {
-        &self.index.idle
-    }
-
-    fn width(&self) -> usize {
-        self.shared.params.beam_width
-    }
-
-    fn slot_bytes(&self) -> usize {
-        self.shared.graph.layout.block_bytes()
-    }
-
-    fn start_engine(&self, slots: usize) -> Result<Box<dyn Engine>> {
-        self.index.storage.start(slots, self.slot_bytes())
-    }
-
-    fn admit(&self, state: &mut QueryState) {
-        if self.shared.params.deterministic {
-            state.forget_previous();
-        }
-    }
-
-    fn start(&self, state: &mut QueryState, i: usize) {
-        state.start(&self.shared, i);
-    }
-
-    fn advance<'a>(&self, state: &mut QueryState, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
-        state.advance(&self.shared, buffer)
-    }
-
-    fn submit(
-        &self,
-        state: &mut QueryState,
-        found: &mut Found,
-        mut queue: impl FnMut(usize, u64, usize) -> Result<()>,
-    ) -> Result<()> {
-        for read in state.take_reads() {
-            queue(read.buffer, self.shared.graph.layout.page_of(read.block), self.slot_bytes())?;
-            if self.shared.notes == Notes::Blocks {
-                found.blocks.push(read.block);
-            }
-        }
-        Ok(())
-    }
-
-    fn overlap<'a>(&self, state: &mut QueryState, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
-        state.overlap(&self.shared).map(|()| false)
-    }
-
-    fn arrive(&self, state: &mut QueryState, i: usize, bytes: &[u8]) -> Result<bool> {
-        state.arrive(&self.shared, i, bytes)
-    }
-
-    fn finish(&self, state: &mut QueryState, i: usize, times: Times, found: &mut Found) {
-        let (keys, counters) = state.finish(&self.shared);
-        let Times { latency_us, io_wait_us } = times;
-        found.answers.add(i, keys, self.shared.graph.metric, Counters { latency_us, io_wait_us, ..counters });
-        state.take_events(&self.shared, &mut found.events);
-        found.event_ends.push(found.events.len());
-    }
-
-    fn shrink(state: &mut QueryState) {
-        state.shrink();
-    }
+/// What each thread found.
+fn found(search: &Search<'_, QueryState>, interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Found>> {
+    let SearchParams { threads, inflight, .. } = *search.shared.params;
+    run(search, search.shared.queries.n, threads, inflight, interrupted)
 }
 
 /// Puts the answers of all threads one after the other, in the order of the queries.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{f32s, u32s};
 use crate::codes::Codebook;
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::collect;
 use crate::metric::Metric;
 use crate::pagefile::PageFile;
 use crate::stored::{Dtype, Stored, read_space};
@@ -48,8 +48,7 @@ impl CellGraph {
         let degree = file.field_in("degree", 1..=512)?;
         let entry = file.field_in("entry", 0..=n_lists - 1)? as u32;
         let raw = file.read_section(&file.section("neighbours", Some(4 * n_lists * degree))?, checksums)?;
-        let mut neighbours: Vec<u32> = reserve(&file.path, raw.len() / 4)?;
-        neighbours.extend(u32s(&raw));
+        let neighbours = collect(&file.path, raw.len() / 4, u32s(&raw))?;
         if let Some(at) = neighbours.iter().position(|&cell| u64::from(cell) >= n_lists) {
             let (place, want) = (format!("neighbour {at}"), format!("a list below {n_lists}"));
             return Err(Error::corrupt(&file.path, place, want, neighbours[at]));
@@ -183,8 +182,7 @@ impl Centroids {
 
 fn floats(file: &PageFile, name: &str, n: u64, checksums: &[u32]) -> Result<Vec<f32>> {
     let raw = file.read_section(&file.section(name, Some(4 * n))?, checksums)?;
-    let mut values: Vec<f32> = reserve(&file.path, raw.len() / 4)?;
-    values.extend(f32s(&raw));
+    let values = collect(&file.path, raw.len() / 4, f32s(&raw))?;
     match values.iter().find(|x| !x.is_finite()) {
         Some(got) => Err(Error::corrupt(&file.path, format!("section {name:?}"), "finite numbers", got)),
         None => Ok(values),

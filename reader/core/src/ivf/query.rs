@@ -9,7 +9,8 @@ use super::lists::Lists;
 use super::rerank::Rerank;
 use super::shared::{IvfCounters, Progress, Shared};
 use crate::error::Result;
-use crate::search::task::Step;
+use crate::search::answers::Answers;
+use crate::search::task::{Query, Step, Times};
 
 /// State of one query, reused for the next. Memory: 16 bytes a list probed, 4 a vector of a list that is longer than
 /// one read while it is in flight, 16 a candidate.
@@ -23,9 +24,12 @@ pub(crate) struct QueryState {
     sorted: Vec<u64>,
 }
 
-impl QueryState {
+impl Query for QueryState {
+    type Shared<'a> = Shared<'a>;
+    type Answers = Answers<IvfCounters>;
+
     /// Takes query `i`: chooses its lists and asks for the first ones.
-    pub(super) fn start(&mut self, shared: &Shared<'_>, i: usize) {
+    fn start(&mut self, shared: &Shared<'_>, i: usize) {
         let Progress { query, best, reads, counters } = &mut self.progress;
         let (centroids, params) = (shared.centroids, shared.params);
         query.load(shared.queries, i, centroids.metric);
@@ -37,8 +41,7 @@ impl QueryState {
         self.lists.begin(shared, &self.chosen, &mut self.progress);
     }
 
-    /// Works until reads are needed.
-    pub(super) fn advance(&mut self, shared: &Shared<'_>) -> Result<Step> {
+    fn advance<'b>(&mut self, shared: &Shared<'_>, _: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
         if let Some(lists) = shared.source.held() {
             self.lists.scan_held(shared, lists, &mut self.progress)?;
         }
@@ -48,8 +51,7 @@ impl QueryState {
         Ok(if self.progress.reads.in_flight() > 0 { Step::Wait } else { Step::Done })
     }
 
-    /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`QueryState::advance`] can continue.
-    pub(super) fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
+    fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
         self.progress.reads.arrive();
         if self.rerank.is_active {
             self.rerank.arrive(shared, i, bytes, &mut self.progress)?;
@@ -59,23 +61,18 @@ impl QueryState {
         Ok(self.progress.reads.in_flight() == 0 || self.progress.reads.has_new())
     }
 
-    /// Queues the reads that were asked for since the last call.
-    pub(super) fn submit(
-        &mut self,
-        shared: &Shared<'_>,
-        queue: impl FnMut(usize, u64, usize) -> Result<()>,
-    ) -> Result<()> {
+    fn submit(&mut self, shared: &Shared<'_>, queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
         self.progress.reads.submit(shared.source, queue)
     }
 
-    /// The keys of the results, nearest first, and what the query cost.
-    pub(super) fn finish(&mut self) -> (&[u64], IvfCounters) {
+    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
         self.progress.best.drain_sorted(&mut self.sorted);
-        (&self.sorted, self.progress.counters)
+        let Times { latency_us, io_wait_us } = times;
+        let counters = IvfCounters { latency_us, io_wait_us, ..self.progress.counters };
+        answers.add(i, &self.sorted, shared.centroids.metric, counters);
     }
 
-    /// Gives back the memory of an unusually long search.
-    pub(super) fn shrink(&mut self) {
+    fn shrink(&mut self) {
         if self.lists.is_large() {
             *self = QueryState::default();
         }

@@ -59,7 +59,7 @@ impl Buckets {
     /// Takes header and fields of `file`, which must be those that belong to `functions`.
     pub fn new(file: &PageFile, functions: &Functions) -> Result<Self> {
         let Functions { n_vectors, id_bits, fingerprint_bits, block_bytes, n_tables, .. } = *functions;
-        for (name, want) in [
+        file.expect_fields([
             ("n_vectors", u64::from(n_vectors)),
             ("n_tables", n_tables as u64),
             ("n_radii", functions.n_radii() as u64),
@@ -67,9 +67,7 @@ impl Buckets {
             ("id_bits", id_bits.into()),
             ("fingerprint_bits", fingerprint_bits.into()),
             ("block_bytes", block_bytes as u64),
-        ] {
-            file.field_in(name, want..=want)?;
-        }
+        ])?;
         let n_entries = u64::from(n_vectors) * (n_tables * functions.n_radii()) as u64;
         file.field_in("n_entries", n_entries..=n_entries)?;
         let n_blocks = file.field_in("n_blocks", 1..=(1 << OFFSET_BITS) / block_bytes as u64)?;

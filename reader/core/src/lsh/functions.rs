@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::bytes::{f32s, u64_at};
 use crate::distance::kernels;
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::collect;
 use crate::pagefile::PageFile;
 
 /// Everything that decides in which bucket a vector lies, in memory: `4 L m (dim + r) + 8 L m + 8 r` bytes.
@@ -216,9 +216,7 @@ pub fn floor(t: f64) -> i64 {
 }
 
 fn floats(path: &Path, raw: &[u8]) -> Result<Vec<f32>> {
-    let mut values: Vec<f32> = reserve(path, raw.len() / 4)?;
-    values.extend(f32s(raw));
-    Ok(values)
+    collect(path, raw.len() / 4, f32s(raw))
 }
 
 #[cfg(test)]

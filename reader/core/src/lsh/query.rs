@@ -17,8 +17,9 @@ use super::measure::Measure;
 use super::shared::{Ledger, LshCounters, Shared};
 use crate::error::Result;
 use crate::metric::Metric;
+use crate::search::answers::Answers;
 use crate::search::nearest::distance_of;
-use crate::search::task::Step;
+use crate::search::task::{Query, Step, Times};
 
 /// Met vectors for which an idle query state keeps memory.
 const KEPT_RESULTS: usize = 1 << 14;
@@ -36,9 +37,11 @@ pub(crate) struct QueryState {
     sorted: Vec<u64>,
 }
 
-impl QueryState {
-    /// Takes query `i`.
-    pub(super) fn start(&mut self, shared: &Shared<'_>, i: usize) {
+impl Query for QueryState {
+    type Shared<'a> = Shared<'a>;
+    type Answers = Answers<LshCounters>;
+
+    fn start(&mut self, shared: &Shared<'_>, i: usize) {
         let (vectors, query) = (shared.vectors, &mut self.measure.query);
         query.load(shared.queries, i, vectors.metric);
         self.to_squared = (1.0, 0.0);
@@ -59,8 +62,7 @@ impl QueryState {
         self.lookups.begin_radius(shared, 0, &mut self.ledger);
     }
 
-    /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
-    pub(super) fn advance<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
+    fn advance<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step> {
         loop {
             if self.ledger.reads.in_flight() > 0 {
                 return Ok(Step::Wait);
@@ -87,7 +89,7 @@ impl QueryState {
 
     /// Scans the buckets that have arrived. This comes after every ready query has submitted its reads, because
     /// scanning a bucket may take as long as many reads. True if it leads to further reads.
-    pub(super) fn overlap<'a>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
+    fn overlap<'b>(&mut self, shared: &Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<bool> {
         if self.measure.is_reading {
             return Ok(false);
         }
@@ -95,14 +97,7 @@ impl QueryState {
         Ok(self.ledger.reads.has_new())
     }
 
-    fn scan<'a>(&mut self, shared: &Shared<'_>, buffer: &impl Fn(usize) -> &'a [u8]) -> Result<()> {
-        self.lookups.scan(shared, buffer, &mut self.measure, &mut self.ledger)?;
-        self.measure.held(shared, usize::MAX, &mut self.ledger);
-        Ok(())
-    }
-
-    /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`QueryState::advance`] can continue.
-    pub(super) fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
+    fn arrive(&mut self, shared: &Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool> {
         self.ledger.reads.arrive();
         if self.measure.is_reading {
             self.measure.arrive(shared, i, bytes, &mut self.ledger)?;
@@ -111,27 +106,30 @@ impl QueryState {
         Ok(self.lookups.arrive(shared, i, bytes, &mut self.ledger)? || self.ledger.reads.in_flight() == 0)
     }
 
-    /// Queues the reads that were asked for since the last call.
-    pub(super) fn submit(
-        &mut self,
-        shared: &Shared<'_>,
-        queue: impl FnMut(usize, u64, usize) -> Result<()>,
-    ) -> Result<()> {
+    fn submit(&mut self, shared: &Shared<'_>, queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()> {
         self.ledger.reads.submit(shared.source, queue)
     }
 
-    /// The keys of the results, nearest first, and what the query cost.
-    pub(super) fn finish(&mut self) -> (&[u64], LshCounters) {
+    fn finish(&mut self, shared: &Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers) {
         self.measure.nearest.drain_sorted(&mut self.sorted);
-        (&self.sorted, self.ledger.counters)
+        let Times { latency_us, io_wait_us } = times;
+        let counters = LshCounters { latency_us, io_wait_us, ..self.ledger.counters };
+        answers.add(i, &self.sorted, shared.vectors.metric, counters);
     }
 
-    /// Gives back the memory of an unusually long search.
-    pub(super) fn shrink(&mut self) {
+    fn shrink(&mut self) {
         let n_met = self.ledger.counters.distances as usize;
         if n_met > KEPT_RESULTS || self.lookups.capacity() > KEPT_RESULTS {
             *self = QueryState::default();
         }
+    }
+}
+
+impl QueryState {
+    fn scan<'b>(&mut self, shared: &Shared<'_>, buffer: &impl Fn(usize) -> &'b [u8]) -> Result<()> {
+        self.lookups.scan(shared, buffer, &mut self.measure, &mut self.ledger)?;
+        self.measure.held(shared, usize::MAX, &mut self.ledger);
+        Ok(())
     }
 
     /// Whether the search is over: k vectors are within c R, or no radius or no vector is left.

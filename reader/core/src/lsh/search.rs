@@ -1,17 +1,15 @@
 //! A block of queries on all threads: [`LshIndex::search`].
 
-use std::sync::Mutex;
-
 use super::index::LshIndex;
 use super::params::LshParams;
 use super::query::QueryState;
 use super::shared::{LshCounters, Shared};
-use crate::engine::{Engine, Source};
+use crate::engine::Source;
 use crate::error::Result;
 use crate::pagefile::PAGE_BYTES;
 use crate::search::Queries;
-use crate::search::answers::{Answers, Output};
-use crate::search::task::{Step, Task, Times, Worker};
+use crate::search::answers::Output;
+use crate::search::task::Search;
 use crate::search::threads::run;
 
 /// Reads that a query has in flight at most.
@@ -21,12 +19,6 @@ const MAX_RUN_BYTES: usize = 64 << 10;
 
 /// Answers to a block of queries. A slot is a vector id; -1 where fewer than k vectors were met.
 pub type LshOutput = Output<LshCounters>;
-
-/// One search of an index.
-struct Search<'a> {
-    index: &'a LshIndex,
-    shared: Shared<'a>,
-}
 
 impl LshIndex {
     /// Finds k near vectors of each query, sorted by (distance, slot).
@@ -40,18 +32,16 @@ impl LshIndex {
         params: &LshParams,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<LshOutput> {
-        let search = Search::new(self, queries, params)?;
+        let search = self.prepare(queries, params)?;
         let mut output = Output::allocate(queries.n, params.k)?;
         let inflight = if self.source.held().is_some() { 1 } else { params.inflight };
         let parts = run(&search, queries.n, params.threads, inflight, interrupted)?;
         parts.iter().for_each(|part| output.scatter(part));
         Ok(output)
     }
-}
 
-impl<'a> Search<'a> {
-    fn new(index: &'a LshIndex, queries: &'a Queries<'a>, params: &LshParams) -> Result<Self> {
-        let LshIndex { functions, tables, buckets, vectors, source, .. } = index;
+    fn prepare<'a>(&'a self, queries: &'a Queries<'a>, params: &LshParams) -> Result<Search<'a, QueryState>> {
+        let LshIndex { functions, tables, buckets, vectors, source, idle, .. } = self;
         let (limit, probes) = params.resolve(functions)?;
         queries.check(&vectors.stored())?;
         let unit_bytes = match source {
@@ -59,6 +49,7 @@ impl<'a> Search<'a> {
             Source::Storage(storage) => storage.file.unit_bytes(),
         };
         let most_blocks = limit.div_ceil(buckets.capacity as u64).min((MAX_RUN_BYTES / buckets.block_bytes) as u64);
+        let width = MAX_WIDTH.min(functions.n_tables * (probes + 1));
         let shared = Shared {
             functions,
             tables,
@@ -69,74 +60,24 @@ impl<'a> Search<'a> {
             k: params.k,
             limit,
             probes,
-            width: MAX_WIDTH.min(functions.n_tables * (probes + 1)),
+            width,
             most_blocks: most_blocks as usize,
             unit_bytes,
         };
-        Ok(Search { index, shared })
+        let slot_bytes = slot_bytes(&shared);
+        Ok(Search { shared, source, idle, width, slot_bytes })
     }
 }
 
-impl Task for Search<'_> {
-    type State = QueryState;
-    type Answers = Answers<LshCounters>;
-
-    fn idle(&self) -> &Mutex<Vec<Worker<QueryState>>> {
-        &self.index.idle
-    }
-
-    fn width(&self) -> usize {
-        self.shared.width
-    }
-
-    fn slot_bytes(&self) -> usize {
-        let Shared { source: Source::Storage(storage), buckets, vectors, most_blocks, .. } = &self.shared else {
-            return 0;
-        };
-        let (block_bytes, unit_bytes) = (buckets.block_bytes, storage.file.unit_bytes());
-        // Blocks smaller than a unit begin anywhere in it.
-        let slack = if block_bytes < unit_bytes { unit_bytes } else { 0 };
-        let run_bytes = (most_blocks * block_bytes + slack).next_multiple_of(unit_bytes);
-        let vector_bytes = if vectors.is_in_memory() { 0 } else { vectors.unit_bytes() };
-        PAGE_BYTES.max(run_bytes).max(vector_bytes)
-    }
-
-    fn start_engine(&self, slots: usize) -> Result<Box<dyn Engine>> {
-        self.index.source.start(slots, self.slot_bytes())
-    }
-
-    fn start(&self, state: &mut QueryState, i: usize) {
-        state.start(&self.shared, i);
-    }
-
-    fn advance<'a>(&self, state: &mut QueryState, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step> {
-        state.advance(&self.shared, buffer)
-    }
-
-    fn submit(
-        &self,
-        state: &mut QueryState,
-        _answers: &mut Self::Answers,
-        queue: impl FnMut(usize, u64, usize) -> Result<()>,
-    ) -> Result<()> {
-        state.submit(&self.shared, queue)
-    }
-
-    fn overlap<'a>(&self, state: &mut QueryState, buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
-        state.overlap(&self.shared, buffer)
-    }
-
-    fn arrive(&self, state: &mut QueryState, i: usize, bytes: &[u8]) -> Result<bool> {
-        state.arrive(&self.shared, i, bytes)
-    }
-
-    fn finish(&self, state: &mut QueryState, i: usize, times: Times, answers: &mut Self::Answers) {
-        let (keys, counters) = state.finish();
-        let Times { latency_us, io_wait_us } = times;
-        answers.add(i, keys, self.shared.vectors.metric, LshCounters { latency_us, io_wait_us, ..counters });
-    }
-
-    fn shrink(state: &mut QueryState) {
-        state.shrink();
-    }
+/// Bytes of a buffer: the longest read.
+fn slot_bytes(shared: &Shared<'_>) -> usize {
+    let Shared { source: Source::Storage(storage), buckets, vectors, most_blocks, .. } = shared else {
+        return 0;
+    };
+    let (block_bytes, unit_bytes) = (buckets.block_bytes, storage.file.unit_bytes());
+    // Blocks smaller than a unit begin anywhere in it.
+    let slack = if block_bytes < unit_bytes { unit_bytes } else { 0 };
+    let run_bytes = (most_blocks * block_bytes + slack).next_multiple_of(unit_bytes);
+    let vector_bytes = if vectors.is_in_memory() { 0 } else { vectors.unit_bytes() };
+    PAGE_BYTES.max(run_bytes).max(vector_bytes)
 }

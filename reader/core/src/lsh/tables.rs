@@ -32,14 +32,12 @@ impl Tables {
     /// Takes header and fields of `file`, which must be those that belong to `functions`, and reads the bitmap; all
     /// pointers if they are to be kept in memory.
     pub fn new(file: &PageFile, functions: &Functions, in_memory: bool) -> Result<Self> {
-        for (name, want) in [
+        file.expect_fields([
             ("n_vectors", u64::from(functions.n_vectors)),
             ("n_tables", functions.n_tables as u64),
             ("n_radii", functions.n_radii() as u64),
             ("hash_bits", functions.hash_bits.into()),
-        ] {
-            file.field_in(name, want..=want)?;
-        }
+        ])?;
         let n_entries = functions.n_entries();
         let section = file.section("pointers", Some(n_entries * POINTER_BYTES as u64))?;
         let checksums = file.load_checksums()?;

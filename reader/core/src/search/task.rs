@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Start};
 use crate::error::{Error, Result};
 
 /// How often the caller is asked whether to go on.
@@ -24,9 +24,9 @@ const KEPT_LANES: usize = 16;
 /// What a query does next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// [`Task::submit`], then [`Task::overlap`], then wait for a read, unless `overlap` returns true.
+    /// [`Query::submit`], then [`Query::overlap`], then wait for a read, unless `overlap` returns true.
     Wait,
-    /// Nothing more: [`Task::finish`].
+    /// Nothing more: [`Query::finish`].
     Done,
 }
 
@@ -37,56 +37,52 @@ pub(crate) struct Times {
     pub io_wait_us: f32,
 }
 
-/// A search for a block of queries, shared by its threads.
-pub(crate) trait Task: Sync {
-    /// State of one query, reused for the next.
-    type State: Default + Send;
+/// One query as a state machine that never waits. Its state is reused for the next query.
+pub(crate) trait Query: Default + Send {
+    /// What all queries of one search share.
+    type Shared<'a>: Sync;
     /// What one thread found.
     type Answers: Default + Send;
 
-    /// Workers that the index keeps for later calls.
-    fn idle(&self) -> &Mutex<Vec<Worker<Self::State>>>;
-
-    /// Buffers of one query, and so its most reads in flight.
-    fn width(&self) -> usize;
-
-    /// Bytes of a buffer.
-    fn slot_bytes(&self) -> usize;
-
-    /// An engine for the calling thread.
-    fn start_engine(&self, slots: usize) -> Result<Box<dyn Engine>>;
-
     /// Prepares a state that another search may have used.
-    fn admit(&self, _state: &mut Self::State) {}
+    fn admit(&mut self, _shared: &Self::Shared<'_>) {}
 
     /// Takes query `i`.
-    fn start(&self, state: &mut Self::State, i: usize);
+    fn start(&mut self, shared: &Self::Shared<'_>, i: usize);
 
     /// Works until reads are needed; `buffer(i)` is the content of buffer i after its read arrived.
-    fn advance<'a>(&self, state: &mut Self::State, buffer: impl Fn(usize) -> &'a [u8]) -> Result<Step>;
+    fn advance<'b>(&mut self, shared: &Self::Shared<'_>, buffer: impl Fn(usize) -> &'b [u8]) -> Result<Step>;
 
     /// Calls `queue(buffer, unit, bytes)` for each read that was chosen since the last call.
-    fn submit(
-        &self,
-        state: &mut Self::State,
-        answers: &mut Self::Answers,
-        queue: impl FnMut(usize, u64, usize) -> Result<()>,
-    ) -> Result<()>;
+    fn submit(&mut self, shared: &Self::Shared<'_>, queue: impl FnMut(usize, u64, usize) -> Result<()>) -> Result<()>;
 
-    /// Works while reads are in flight, with `buffer` as in [`Task::advance`]; true if the query can continue before a
+    /// Works while reads are in flight, with `buffer` as in [`Query::advance`]; true if the query can continue before a
     /// read arrives.
-    fn overlap<'a>(&self, _state: &mut Self::State, _buffer: impl Fn(usize) -> &'a [u8]) -> Result<bool> {
+    fn overlap<'b>(&mut self, _shared: &Self::Shared<'_>, _buffer: impl Fn(usize) -> &'b [u8]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Takes the read into buffer `i` with content `bytes`; true if the query can continue.
-    fn arrive(&self, state: &mut Self::State, i: usize, bytes: &[u8]) -> Result<bool>;
+    /// Takes the read into buffer `i`, which fills the front of `bytes`; true if [`Query::advance`] can continue.
+    fn arrive(&mut self, shared: &Self::Shared<'_>, i: usize, bytes: &[u8]) -> Result<bool>;
 
-    /// Adds the results of query `i`.
-    fn finish(&self, state: &mut Self::State, i: usize, times: Times, answers: &mut Self::Answers);
+    /// Adds the results of query `i`, nearest first, and what it cost.
+    fn finish(&mut self, shared: &Self::Shared<'_>, i: usize, times: Times, answers: &mut Self::Answers);
 
-    /// Releases what an idle state need not hold.
-    fn shrink(state: &mut Self::State);
+    /// Releases what an idle state need not hold, such as the memory of an unusually long search.
+    fn shrink(&mut self);
+}
+
+/// A search for a block of queries, shared by its threads.
+pub(crate) struct Search<'a, Q: Query> {
+    pub shared: Q::Shared<'a>,
+    /// Starts the engines of the threads.
+    pub source: &'a dyn Start,
+    /// Workers that the index keeps for later calls.
+    pub idle: &'a Mutex<Vec<Worker<Q>>>,
+    /// Buffers of one query, and so its most reads in flight.
+    pub width: usize,
+    /// Bytes of a buffer.
+    pub slot_bytes: usize,
 }
 
 /// Hands out queries to threads.
@@ -117,9 +113,9 @@ impl Turns {
 }
 
 /// Buffers, engine and query states of one thread, kept between calls.
-pub struct Worker<S> {
+pub struct Worker<Q> {
     engine: Box<dyn Engine>,
-    lanes: Vec<Lane<S>>,
+    lanes: Vec<Lane<Q>>,
     width: usize,
     /// A ring belongs to the thread and process that made it.
     owner: (u32, ThreadId),
@@ -127,8 +123,8 @@ pub struct Worker<S> {
 
 /// A place for one query in flight. Lane i owns buffers `i * width ..`.
 #[derive(Default)]
-struct Lane<S> {
-    state: S,
+struct Lane<Q> {
+    state: Q,
     /// Index of its query; `None` when idle.
     query: Option<usize>,
     clock: Clock,
@@ -158,21 +154,21 @@ pub(crate) type Outcome<A> = std::result::Result<A, Failure>;
 
 /// Answers queries until none is left. Only the calling thread has `interrupted`, which it asks now and then, and keeps
 /// its worker for the next call.
-pub(crate) fn search<T: Task>(
-    task: &T,
+pub(crate) fn answer<Q: Query>(
+    search: &Search<'_, Q>,
     turns: &Turns,
     lanes: usize,
     interrupted: Option<&mut dyn FnMut() -> bool>,
-) -> Outcome<T::Answers> {
-    let mut worker = Worker::take(task, lanes).map_err(|e| {
+) -> Outcome<Q::Answers> {
+    let mut worker = Worker::take(search, lanes).map_err(|e| {
         turns.stop();
         (0, e)
     })?;
-    let mut answers = T::Answers::default();
+    let mut answers = Q::Answers::default();
     let keep = interrupted.is_some();
-    let result = worker.run(task, turns, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
+    let result = worker.run(search, turns, lanes, interrupted.unwrap_or(&mut || false), &mut answers);
     match result {
-        Ok(()) if keep => worker.give_back(task),
+        Ok(()) if keep => worker.give_back(search.idle),
         Ok(()) => {}
         Err(error) => {
             turns.stop();
@@ -182,50 +178,50 @@ pub(crate) fn search<T: Task>(
     Ok(answers)
 }
 
-impl<S: Default> Worker<S> {
+impl<Q: Query> Worker<Q> {
     /// An idle worker that fits, or a new one.
-    fn take<T: Task<State = S>>(task: &T, lanes: usize) -> Result<Self> {
+    fn take(search: &Search<'_, Q>, lanes: usize) -> Result<Self> {
         let owner = (std::process::id(), std::thread::current().id());
-        let (width, slot_bytes) = (task.width(), task.slot_bytes());
+        let &Search { width, slot_bytes, .. } = search;
         let slots = lanes * width;
         let fits = |engine: &dyn Engine| engine.slots() >= slots && engine.slot_bytes() >= slot_bytes;
-        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = search.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = idle.iter().position(|w| w.owner == owner && fits(&*w.engine));
         let kept = fitting.map(|i| idle.swap_remove(i));
         drop(idle);
         let mut worker = match kept {
             Some(worker) => worker,
-            None => Worker { engine: task.start_engine(slots)?, lanes: Vec::new(), width, owner },
+            None => Worker { engine: search.source.start(slots, slot_bytes)?, lanes: Vec::new(), width, owner },
         };
         worker.width = width;
         worker.lanes.resize_with(lanes.max(worker.lanes.len()), Lane::default);
-        worker.lanes.iter_mut().for_each(|lane| task.admit(&mut lane.state));
+        worker.lanes.iter_mut().for_each(|lane| lane.state.admit(&search.shared));
         Ok(worker)
     }
 
     /// Keeps the worker for later calls of this thread, the newest ones first.
-    fn give_back<T: Task<State = S>>(mut self, task: &T) {
+    fn give_back(mut self, idle: &Mutex<Vec<Self>>) {
         self.lanes.truncate(KEPT_LANES);
-        self.lanes.iter_mut().for_each(|lane| T::shrink(&mut lane.state));
-        let mut idle = task.idle().lock().unwrap_or_else(PoisonError::into_inner);
+        self.lanes.iter_mut().for_each(|lane| lane.state.shrink());
+        let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.insert(0, self);
         idle.truncate(MAX_IDLE);
     }
 
-    fn run<T: Task<State = S>>(
+    fn run(
         &mut self,
-        task: &T,
+        search: &Search<'_, Q>,
         turns: &Turns,
         lanes: usize,
         interrupted: &mut dyn FnMut() -> bool,
-        answers: &mut T::Answers,
+        answers: &mut Q::Answers,
     ) -> std::result::Result<(), Failure> {
         let mut asked = Instant::now();
         let (mut ready, mut waiting, mut done) = ((0..lanes).collect::<Vec<_>>(), Vec::new(), Vec::new());
         let mut active = lanes;
         loop {
             for i in std::mem::take(&mut ready) {
-                match self.proceed(task, turns, i, answers)? {
+                match self.proceed(search, turns, i, answers)? {
                     Progress::Waits => waiting.push(i),
                     Progress::Answered => ready.push(i),
                     Progress::Idle => active -= 1,
@@ -233,7 +229,7 @@ impl<S: Default> Worker<S> {
             }
             for i in waiting.drain(..) {
                 let (first, engine, lane) = (i * self.width, &self.engine, &mut self.lanes[i]);
-                let overlapped = task.overlap(&mut lane.state, |b| engine.buffer(first + b));
+                let overlapped = lane.state.overlap(&search.shared, |b| engine.buffer(first + b));
                 if overlapped.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))? {
                     lane.clock.io_wait += lane.clock.waiting.elapsed();
                     ready.push(i);
@@ -253,7 +249,7 @@ impl<S: Default> Worker<S> {
             finished.map_err(of_no_query)?;
             for slot in done.drain(..) {
                 let i = slot / self.width;
-                if self.arrive(task, slot)? && !ready.contains(&i) {
+                if self.arrive(search, slot)? && !ready.contains(&i) {
                     let clock = &mut self.lanes[i].clock;
                     clock.io_wait += clock.waiting.elapsed();
                     ready.push(i);
@@ -277,12 +273,12 @@ impl<S: Default> Worker<S> {
     }
 
     /// Runs a ready lane until it waits for reads or has answered a query.
-    fn proceed<T: Task<State = S>>(
+    fn proceed(
         &mut self,
-        task: &T,
+        search: &Search<'_, Q>,
         turns: &Turns,
         index: usize,
-        answers: &mut T::Answers,
+        answers: &mut Q::Answers,
     ) -> std::result::Result<Progress, Failure> {
         let (first, engine, lane) = (index * self.width, &mut self.engine, &mut self.lanes[index]);
         let query = match lane.query {
@@ -291,14 +287,14 @@ impl<S: Default> Worker<S> {
                 let Some(query) = turns.take() else { return Ok(Progress::Idle) };
                 lane.query = Some(query);
                 lane.clock = Clock::default();
-                task.start(&mut lane.state, query);
+                lane.state.start(&search.shared, query);
                 query
             }
         };
-        match task.advance(&mut lane.state, |i| engine.buffer(first + i)).map_err(|e| (query, e))? {
+        match lane.state.advance(&search.shared, |i| engine.buffer(first + i)).map_err(|e| (query, e))? {
             Step::Wait => {
                 let queue = |buffer, unit, bytes| engine.queue_part(first + buffer, unit, bytes);
-                task.submit(&mut lane.state, answers, queue).map_err(|e| (query, e))?;
+                lane.state.submit(&search.shared, queue).map_err(|e| (query, e))?;
                 // Submitted at once: with the reads of all queries in one submission the device is less evenly busy.
                 engine.flush().map_err(|e| (query, e))?;
                 lane.clock.waiting = Instant::now();
@@ -307,7 +303,7 @@ impl<S: Default> Worker<S> {
             Step::Done => {
                 let latency_us = lane.clock.started.elapsed().as_secs_f32() * 1e6;
                 let times = Times { latency_us, io_wait_us: lane.clock.io_wait.as_secs_f32() * 1e6 };
-                task.finish(&mut lane.state, query, times, answers);
+                lane.state.finish(&search.shared, query, times, answers);
                 lane.query = None;
                 Ok(Progress::Answered)
             }
@@ -315,9 +311,9 @@ impl<S: Default> Worker<S> {
     }
 
     /// Takes a finished read; true if its query can continue.
-    fn arrive<T: Task<State = S>>(&mut self, task: &T, slot: usize) -> std::result::Result<bool, Failure> {
+    fn arrive(&mut self, search: &Search<'_, Q>, slot: usize) -> std::result::Result<bool, Failure> {
         let lane = &mut self.lanes[slot / self.width];
-        let arrived = task.arrive(&mut lane.state, slot % self.width, self.engine.buffer(slot));
+        let arrived = lane.state.arrive(&search.shared, slot % self.width, self.engine.buffer(slot));
         arrived.map_err(|e| (lane.query.unwrap_or(NO_QUERY), e))
     }
 }

@@ -1,0 +1,72 @@
+//! What the classes of all kinds of indexes have in common.
+
+/// Defines the methods of a class around an index of the core, its field `inner`: those of every kind, getters
+/// `name: type = value` (of which the first counts the vectors), and other methods. pyo3 takes them in one piece.
+macro_rules! index_class {
+    (
+        $class:ident($index:ident) {
+            $count:ident: $count_type:ty = $count_value:expr;
+            $($getter:ident: $type:ty = $value:expr;)*
+        }
+        $($method:tt)*
+    ) => {
+        #[pymethods]
+        impl $class {
+            #[getter]
+            fn $count(&self) -> $count_type {
+                let $index = &self.inner;
+                $count_value
+            }
+
+            $(
+                #[getter]
+                fn $getter(&self) -> $type {
+                    let $index = &self.inner;
+                    $value
+                }
+            )*
+
+            #[getter]
+            fn id_type(&self) -> &'static str {
+                self.inner.ids.id_type.name()
+            }
+
+            #[getter]
+            fn engine(&self) -> &'static str {
+                self.inner.engine_name()
+            }
+
+            #[getter]
+            fn engine_note(&self) -> Option<String> {
+                self.inner.engine_note()
+            }
+
+            #[getter]
+            fn build_id(&self) -> &str {
+                &self.inner.manifest.build_id
+            }
+
+            #[getter]
+            fn metadata_sha256(&self) -> Option<&str> {
+                let mut files = self.inner.manifest.files.iter();
+                files.find(|file| file.name == "metadata.parquet").map(|file| file.sha256.as_str())
+            }
+
+            /// User ids of a 1-D int64 array of slots.
+            fn user_ids<'py>(
+                &self,
+                py: Python<'py>,
+                slots: numpy::PyReadonlyArray1<'py, i64>,
+            ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+                $crate::results::user_ids(py, &self.inner.ids, self.$count(), slots)
+            }
+
+            fn __repr__(&self) -> String {
+                format!("<{} {} of {} vectors>", stringify!($class), &self.build_id()[..12], self.$count())
+            }
+
+            $($method)*
+        }
+    };
+}
+pub(crate) use index_class;
