@@ -105,11 +105,7 @@ def _build(
     try:
         with PeakMemory() as memory, StatusFile(progress, store, memory, spec.memory) as status:
             mill = Mill(store, executor, status, keep=size.keep)
-            columns = {
-                "column": spec.column,
-                "id_column": spec.id_column,
-                "metadata": spec.metadata_columns,
-            }
+            columns = {"column": spec.column, "id_column": spec.id_column, "metadata": spec.metadata_columns}
             signature = ingest.signature(source)
             first = ingest_stage(mill, source, spec.parameters.metric, columns, signature, watch.check)
             recipe = size.recipe(mill, first, make_ingest(mill, first))

@@ -37,10 +37,7 @@ class SideColumns:
 
 
 def played(
-    recipe: Callable[[Mill, Stage, InputSummary], Recipe],
-    sizes: dict[str, int],
-    shape: Shape,
-    keep: bool,
+    recipe: Callable[[Mill, Stage, InputSummary], Recipe], sizes: dict[str, int], shape: Shape, keep: bool
 ) -> tuple[int, dict[str, int]]:
     """Play a build through on paper; return the most bytes of its work directory, and the bytes of each stage.
 

@@ -21,12 +21,7 @@ from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates
 from indexmill.pipeline.relayout.edges import pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
-from indexmill.pipeline.relayout.memory import (
-    check_certificate,
-    check_judging,
-    check_memory,
-    threads_within,
-)
+from indexmill.pipeline.relayout.memory import check_certificate, check_judging, check_memory, threads_within
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
 from indexmill.pipeline.relayout.written import INDEX, Judging, certified, measured, write_index, write_pruned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ class GraphSize(Size[GraphShape]):
     shape : GraphShape
         With parameters that say how large shards are.
     """
+
+    before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
 
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
@@ -148,10 +151,7 @@ def needed_scratch(
     shape: GraphShape, side: SideColumns, memory: int, keep: bool
 ) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
-
-    def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-        return graph_recipe(mill, first, summary, shape, memory)
-
+    recipe = partial(graph_recipe, shape=shape, memory=memory)
     return played(recipe, stage_files(shape, side, memory), shape, keep)
 
 

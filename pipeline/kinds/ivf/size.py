@@ -41,6 +41,8 @@ class IvfSize(Size[IvfShape]):
         Centroids to use in place of trained ones.
     """
 
+    before_kernels = Size.before_kernels | {"assign"}
+
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         p = job.parameters
