@@ -38,7 +38,7 @@ from indexmill.pipeline.kinds.scratch import side_columns
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock
-from indexmill.pipeline.mill.record import now, run_record
+from indexmill.pipeline.mill.record import now
 from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
@@ -156,14 +156,7 @@ def _import(
         finally:
             executor.close()
     check_times(index.files, times)
-
-    def record() -> dict[str, Any]:
-        return run_record(
-            started, mill.seconds, options.workers, "local", None, budget, memory.bytes,
-            peak_scratch_bytes=store.peak_bytes,
-        )  # fmt: skip
-
-    return publish_made(recipe, record, out, options.force, progress)
+    return publish_made(recipe, started, memory, "local", out, options.force, progress)
 
 
 def choose_metric(index: ImportedIndex, asked: Metric | None) -> Metric:
