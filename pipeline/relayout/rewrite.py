@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.navigation import in_slot_order
-from indexmill.formats.graph.entries import EntryVertices, write_entries
-from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.entries import EntryVertices
+from indexmill.formats.graph.navigation import Navigation
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
@@ -30,7 +30,7 @@ from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
-from indexmill.pipeline.kinds.graph.emit import record_dtype, write_nodes, write_pages
+from indexmill.pipeline.kinds.graph.emit import record_dtype, write_nodes, write_pages, write_starts
 
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
 #: saves nothing, since everything is read and written once.
@@ -91,9 +91,8 @@ class Rewrite:
             Path(chunk).unlink()
         old = index.entries
         entries = EntryVertices(int(moved[old.medoid]), old.centroids, moved[old.vertices])
-        write_entries(directory / "entries.imx", entries, n)
-        if index.navigation is not None:
-            write_navigation(directory / NAVIGATION_NAME, moved_navigation(index.navigation, moved), n)
+        navigation = None if index.navigation is None else moved_navigation(index.navigation, moved)
+        write_starts(directory, n, entries, navigation)
         users = index.user_ids
         if users is not None:
             users = users.take(pa.array(invert(moved)))

@@ -23,7 +23,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph.codes import Codebook, write_codes
 from indexmill.formats.graph.entries import EntryVertices, write_entries
 from indexmill.formats.graph.file import ScaleArrays, write_graph
-from indexmill.formats.graph.navigation import NAVIGATION_NAME, write_navigation
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
 from indexmill.pipeline.kinds.common.encode import load_codebook
@@ -152,12 +152,9 @@ def emit_task(
     medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
     centroids = np.load(Path(inputs.entries) / "centroids.npy")
     vertices = slots[np.load(Path(inputs.entries) / "vertices.npy")]
-    write_entries(
-        directory / "entries.imx", EntryVertices(int(slots[medoid]), centroids, vertices), len(order)
-    )
-    if inputs.navigation is not None:
-        navigation = load_navigation(Path(inputs.navigation), slots)
-        write_navigation(directory / NAVIGATION_NAME, navigation, len(order))
+    entries = EntryVertices(int(slots[medoid]), centroids, vertices)
+    navigation = None if inputs.navigation is None else load_navigation(Path(inputs.navigation), slots)
+    write_starts(directory, len(order), entries, navigation)
     ids = read_ids(Path(inputs.ingest))
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
     seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()), Path(inputs.ingest))
@@ -187,6 +184,13 @@ def write_pages(
     codes = np.memmap(by_slot, np.uint8, "r", shape=(n, code_bytes))
     write_codes(directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK)))
     by_slot.unlink()
+
+
+def write_starts(directory: Path, n: int, entries: EntryVertices, navigation: Navigation | None) -> None:
+    """Write what searches of `n` nodes start from: ``entries.imx``, and ``navigation.imx`` unless there is none."""
+    write_entries(directory / "entries.imx", entries, n)
+    if navigation is not None:
+        write_navigation(directory / NAVIGATION_NAME, navigation, n)
 
 
 def _scale(summary: InputSummary, node: NodeFormat) -> Scale | None:

@@ -102,11 +102,6 @@ class GraphSize(Size[GraphShape]):
 
 def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
     """Return the bytes in the directory of each stage when it is finished."""
-    regions = {} if shape.region_bytes is None else region_files(shape, memory)
-    return _every_file(shape, side) | regions
-
-
-def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
     p, n, d = shape.parameters, shape.n, shape.dim
     node, sampled = shape.node, navigation_size(p.navigation, n)
     codes, graph = n * min(p.pq_bytes, d), n * 4 * (p.max_degree + 1)
@@ -116,7 +111,7 @@ def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
     cells, _ = expected_shards(shape)
-    return {
+    files = {
         "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,
         "sample": shape.drawn * shape.row_bytes,
         "cluster": cells * 4 * (d + 3),
@@ -139,6 +134,7 @@ def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
         + metadata,
         "certify": 0,  # links to what emit wrote
     }
+    return files if shape.region_bytes is None else files | region_files(shape, memory)
 
 
 def node_bytes(shape: GraphShape) -> int:
