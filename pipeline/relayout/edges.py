@@ -115,8 +115,8 @@ def judged(
     NothingToGain
         If page reads at equal recall do not fall, or by no more than noise.
     """
-    region, seed = ball(points, 0, index.n), index.parameters.seed
-    tuning = tuning_queries(index, judging.given, region, points, judging.queries, seed, threads)
+    region = ball(points, 0, index.n)
+    tuning = tuning_queries(index, judging.given, region, points, judging.queries, threads)
     judge = Judge(points, tuning, threads)
     old = _cost(judge, before, aim=True)
     advance(1)

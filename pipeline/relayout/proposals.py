@@ -94,9 +94,7 @@ def propose(index: OpenedIndex, size: int, run: GenerationRun, scratch: Path) ->
     with run.task("sample"):
         sample = read_sample(index, drawn_slot(index), size, threads)
     with run.stage("propose", 2 + len(types), "proposals") as advance:
-        queries = tuning_queries(
-            index, None, sample.region, sample.points, _EFFORT.queries, index.parameters.seed, threads
-        )
+        queries = tuning_queries(index, None, sample.region, sample.points, _EFFORT.queries, threads)
         judge = Judge(sample.points, queries, threads)
         distances = CodeDistances(index.codes.codebook, sample.codes, queries.compared)
         with _laid_out(sample, scratch, None) as (view, order):

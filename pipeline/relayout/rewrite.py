@@ -30,7 +30,7 @@ from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
-from indexmill.pipeline.kinds.graph.emit import record_dtype, write_nodes, write_pages, write_starts
+from indexmill.pipeline.kinds.graph.emit import NodeRecords, write_pages, write_starts
 
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
 #: saves nothing, since everything is read and written once.
@@ -57,8 +57,8 @@ class Rewrite:
         self, index: OpenedIndex, vector_ids: NDArray[np.uint32], order: NDArray[np.uint32], scratch: Path, memory: int
     ) -> None:  # fmt: skip
         self._index, self._vector_ids, self._order, self._scratch = index, vector_ids, order, scratch
-        code_bytes = len(index.codes.codebook.offsets) - 1
-        self._record_bytes = record_dtype(index.graph.node_format, code_bytes).itemsize
+        self._records = NodeRecords(index.graph.node_format, index.n, len(index.codes.codebook.offsets) - 1)
+        self._record_bytes = self._records.dtype.itemsize
         # tasks, batches and merges are cut to less than `memory` where less is as fast
         self._room = min(memory, FIXED_BYTES + MOST_NARROW * (index.n * self._record_bytes // _SHARE))
 
@@ -128,7 +128,7 @@ class Rewrite:
                 slots, lists = renewed
                 block = NodeBlock(nodes.vectors, slots[lists.neighbours[ids]], lists.degrees[ids])
             chunks.append(str(self._scratch / f"{first}.chunk"))
-            write_nodes(chunks[-1], node, block, codes, moved[first:last], ids, index.n, batch)
+            self._records.write(chunks[-1], block, codes, moved[first:last], ids, batch)
             advance(last - first)
         return chunks
 

@@ -207,7 +207,7 @@ class _Ordering:
         with run.task("sample"):
             trial = Trial(opened, unpacked, size, threads, self.scratch)
         with run.stage("try", len(names), "orders") as advance:
-            choice = choose(opened, trial, names, effort, request.queries, memory, threads, advance)
+            choice = choose(trial, names, effort, request.queries, memory, advance)
         del trial
         give_back()
         if choice.name == CURRENT:
