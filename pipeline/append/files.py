@@ -74,16 +74,10 @@ def write_files(
     files : tuple of FileEntry
     """
     index, n = x.larger, len(x.slots)
-    scale = index.space.scale
     write_graph(
-        directory / "graph.imx",
-        index.space.node,
-        n,
-        index.graph.metric,
-        _nodes(x, advance),
-        max_norm=index.graph.max_norm,
-        scale=None if scale is None else (scale.minimum, scale.step),
-    )
+        directory / "graph.imx", index.space.node, n, index.graph.metric, _nodes(x, advance),
+        max_norm=index.graph.max_norm, scale=index.graph.scale(),
+    )  # fmt: skip
     write_codes(directory / "codes.imx", index.codes.codebook, n, _codes(x))
     entries = EntryVertices(int(x.slots[x.entries.medoid]), x.entries.centroids, x.slots[x.entries.vertices])
     write_starts(directory, n, entries, x.navigation)

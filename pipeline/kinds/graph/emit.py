@@ -143,11 +143,8 @@ def pack_task(
     codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")[first:last]
     vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")[first:last]
     scale = _scale(read_summary(Path(inputs.ingest)), node)
-    block = NodeBlock(
-        vectors if scale is None else scale.encode(vectors),
-        slots[graph.neighbours[first:last]],
-        graph.degrees[first:last],
-    )
+    stored = vectors if scale is None else scale.encode(vectors)
+    block = NodeBlock(stored, slots[graph.neighbours[first:last]], graph.degrees[first:last])
     vertices = np.arange(first, last, dtype=np.uint32)
     records = NodeRecords(node, len(slots), codes.shape[1])
     records.write(out, block, codes, slots[first:last], vertices, batch_bytes)

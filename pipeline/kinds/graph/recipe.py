@@ -74,11 +74,8 @@ class GraphRecipe(Recipe):
 
     def _cluster(self) -> Stage:
         limit, overlap = self.p.shard_vectors, self.p.overlap
-        what = (
-            {"seed": self.p.seed}
-            if limit is None
-            else {"shard_vectors": limit, "overlap": overlap, "seed": self.p.seed}
-        )
+        shards = {} if limit is None else {"shard_vectors": limit, "overlap": overlap}
+        what = {"seed": self.p.seed, **shards}
         return self._call(
             "cluster", cluster.CLUSTER_VERSION, what, [self.ingest, self.sample],
             lambda: (

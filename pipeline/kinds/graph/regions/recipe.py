@@ -59,7 +59,7 @@ class RegionRecipe(GraphRecipe):
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
             "regions", tasks.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.comparable],
-            lambda: (tasks.regions_task, self._rows, files, g.max_degree, g.saturate, g.seed, self._allowance),
+            lambda: (tasks.regions_task, self._rows, files, g.seed, self._allowance),
             cut=self._cut,
         )  # fmt: skip
 
