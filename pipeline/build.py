@@ -10,7 +10,7 @@ from indexmill.formats.sources.source import VectorSource, open_source
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.execution.executors import make_executor
 from indexmill.pipeline.kinds.common import ingest
-from indexmill.pipeline.kinds.common.compute import gpu_facts, settled
+from indexmill.pipeline.kinds.common.compute import settled
 from indexmill.pipeline.kinds.kind import Size
 from indexmill.pipeline.kinds.registry import kind_of, warm_up
 from indexmill.pipeline.kinds.run import ingest_stage, make_ingest, publish_made
@@ -18,7 +18,7 @@ from indexmill.pipeline.mill.inputs import InputWatch
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock
-from indexmill.pipeline.mill.record import now, run_record
+from indexmill.pipeline.mill.record import now
 from indexmill.pipeline.mill.remote import RemoteStore
 from indexmill.pipeline.mill.stages import Mill, stages_of
 from indexmill.pipeline.mill.status import StatusFile
@@ -105,11 +105,7 @@ def _build(
     try:
         with PeakMemory() as memory, StatusFile(progress, store, memory, spec.memory) as status:
             mill = Mill(store, executor, status, keep=size.keep)
-            columns = {
-                "column": spec.column,
-                "id_column": spec.id_column,
-                "metadata": spec.metadata_columns,
-            }
+            columns = {"column": spec.column, "id_column": spec.id_column, "metadata": spec.metadata_columns}
             signature = ingest.signature(source)
             first = ingest_stage(mill, source, spec.parameters.metric, columns, signature, watch.check)
             recipe = size.recipe(mill, first, make_ingest(mill, first))
@@ -120,13 +116,6 @@ def _build(
             mill.make(recipe.certify)
     finally:
         executor.close()
-
-    def record() -> dict[str, Any]:
-        return run_record(
-            started, mill.seconds, spec.workers, spec.executor, gpu_facts(spec.parameters)[0], spec.memory,
-            memory.bytes, peak_scratch_bytes=store.peak_bytes,
-        )  # fmt: skip
-
-    manifest = publish_made(recipe, record, out, spec.force, progress)
+    manifest = publish_made(recipe, started, memory, spec.executor, out, spec.force, progress)
     watch.forget()
     return manifest

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from indexmill.formats.graph.codes import write_codes
-from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.file import write_graph
-from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.navigation import Navigation
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
@@ -23,6 +23,7 @@ from indexmill.formats.index.names import METADATA_NAME
 from indexmill.pipeline.append.addition import Addition
 from indexmill.pipeline.append.scratch import GrowingGraph
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.graph.emit import write_starts
 
 #: Slots of the tail assembled at a time.
 _BLOCK = 65536
@@ -73,21 +74,13 @@ def write_files(
     files : tuple of FileEntry
     """
     index, n = x.larger, len(x.slots)
-    scale = index.space.scale
     write_graph(
-        directory / "graph.imx",
-        index.space.node,
-        n,
-        index.graph.metric,
-        _nodes(x, advance),
-        max_norm=index.graph.max_norm,
-        scale=None if scale is None else (scale.minimum, scale.step),
-    )
+        directory / "graph.imx", index.space.node, n, index.graph.metric, _nodes(x, advance),
+        max_norm=index.graph.max_norm, scale=index.graph.scale(),
+    )  # fmt: skip
     write_codes(directory / "codes.imx", index.codes.codebook, n, _codes(x))
     entries = EntryVertices(int(x.slots[x.entries.medoid]), x.entries.centroids, x.slots[x.entries.vertices])
-    write_entries(directory / "entries.imx", entries, n)
-    if x.navigation is not None:
-        write_navigation(directory / NAVIGATION_NAME, x.navigation, n)
+    write_starts(directory, n, entries, x.navigation)
     _write_ids(x, directory / "ids.imx")
     _write_metadata(x, directory / METADATA_NAME)
     return seal_files(directory, [p.name for p in directory.iterdir()])

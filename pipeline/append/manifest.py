@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
 from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest
-from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.layout.metrics import layout_metrics
+from indexmill.layout.order import Adjacency
 from indexmill.pipeline.append.drift import drift_of
 from indexmill.pipeline.append.files import Extended
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.order import degree_facts
+from indexmill.pipeline.kinds.graph.order import degree_facts, layout_facts
 from indexmill.pipeline.mill.store import software_versions
 
 
@@ -21,7 +19,8 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest of the written files, without a certificate."""
     larger, graph = extended.larger, extended.graph
-    layout = _layout(extended)
+    adjacency = Adjacency(graph.neighbours, graph.degrees)
+    layout = layout_facts(adjacency, extended.order, larger.space.node)
     direct = {parent.manifest.build_id for parent in parents}
     return Manifest(
         kind="graph",
@@ -32,7 +31,7 @@ def manifest_of(
         parameters=dict(larger.manifest.parameters),
         input=_input(extended),
         software=software_versions(),
-        layout=layout,
+        layout={"order": larger.order, **layout},
         graph=degree_facts(graph.degrees),
         drift=drift_of(larger, graph, layout["overlap_ratio"]),
         certificate=None,
@@ -52,14 +51,3 @@ def _input(extended: Extended) -> dict[str, Any]:
         "fingerprint": hashlib.sha256(joined.encode()).hexdigest(),
         **{key: value for key, value in larger.manifest.input.items() if key == "imported"},
     }
-
-
-def _layout(extended: Extended) -> dict[str, Any]:
-    larger, graph = extended.larger, extended.graph
-    node, n = larger.space.node, len(extended.order)
-    fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
-    metrics = layout_metrics(
-        graph.neighbours, graph.degrees, extended.order, max(node.nodes_per_page, 1), fill
-    )
-    rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
-    return {"order": larger.order, **rounded}

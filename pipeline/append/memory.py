@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from indexmill.builders.vamana.build import list_capacity
 from indexmill.builders.vamana.navigation import NAVIGATION_VAMANA
-from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
@@ -35,9 +35,8 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
     """
     n = larger.n + added
     node = larger.graph.node_format
-    each = (
-        _BYTES_PER_VERTEX + larger.codes.codebook.offsets.size
-    )  # a search of the certificate holds the codes
+    # a search of the certificate holds the codes
+    each = _BYTES_PER_VERTEX + larger.codes.codebook.offsets.size
     ids_bytes = larger.ids_bytes * n // larger.n
     tail = n - larger.laid_out
     need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)
@@ -46,8 +45,4 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
         share = len(larger.navigation.slots) / larger.n
         row = larger.space.dtype.itemsize * node.dim
         need += int(n * share) * (row + 4 * list_capacity(NAVIGATION_VAMANA.max_degree) + 140)
-    if need > memory:
-        raise BudgetError(
-            f"memory: {larger.n:,} vectors and {added:,} more take {need:,} bytes beside the page cache, and the "
-            f"budget is {memory:,}; give at least {need:,} bytes with --memory"
-        )
+    check_need(f"{larger.n:,} vectors and {added:,} more take", need, memory)

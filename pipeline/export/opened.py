@@ -14,22 +14,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.errors import ConfigError, CorruptFile, InputError
+from indexmill.formats.errors import ConfigError, CorruptFile
 from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.lists import ExportedLists
 from indexmill.formats.exports.rows import ExportedRows, Ids
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import Target
 from indexmill.formats.exports.targets import TARGETS
-from indexmill.formats.index.manifest import Manifest, check_size, file_sha256, parse_manifest
-from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
+from indexmill.formats.index.manifest import Manifest, check_size, parse_manifest
+from indexmill.formats.index.names import METADATA_NAME
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.ivf.index import IvfFiles, vectors_problems
 from indexmill.formats.ivf.lists import ListReader
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.pipeline.export.metadata import MappedMetadata
-from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.opened import OpenedIndex, check_there, open_metadata
 
 #: Opens an index: what a target sees, with metadata of no columns, and the file of its metadata.
 _Opener = Callable[[ExitStack, Path, Manifest, Ids], tuple[ExportedRows, pq.ParquetFile | None]]
@@ -78,10 +78,7 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
         If a part is damaged.
     """
     path = Path(index)
-    if not (path / MANIFEST_NAME).is_file():
-        raise InputError(
-            f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
-        )
+    check_there(path)
     manifest = parse_manifest(path)
     if manifest.kind not in target.kinds:
         fitting = ", ".join(name for name, one in TARGETS.items() if manifest.kind in one.kinds)
@@ -160,14 +157,8 @@ def _none(vector_ids: NDArray[np.uint32]) -> pa.Table:
 
 
 def _open_metadata(stack: ExitStack, path: Path, manifest: Manifest, n: int) -> pq.ParquetFile | None:
-    """Open metadata.parquet, if there is one, once it is known to be that of the manifest."""
-    stated = next((entry for entry in manifest.files if entry.name == METADATA_NAME), None)
-    if stated is None:
-        return None
-    digest = file_sha256(path / METADATA_NAME)
-    if digest != stated.sha256:
-        raise corrupt(path / METADATA_NAME, "SHA-256", stated.sha256, digest)
-    file = stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
-    if file.metadata.num_rows != n:
+    """Open the metadata of `n` vectors, if there are any."""
+    file = open_metadata(stack, path, manifest)
+    if file is not None and file.metadata.num_rows != n:
         raise corrupt(path / METADATA_NAME, "rows", n, file.metadata.num_rows)
     return file

@@ -19,12 +19,42 @@ from indexmill.formats.graph.entries import read_entries
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, read_navigation
 from indexmill.formats.index.ids import read_ids
-from indexmill.formats.index.manifest import file_sha256, read_manifest
+from indexmill.formats.index.manifest import Manifest, file_sha256, read_manifest
 from indexmill.formats.index.names import MANIFEST_NAME, METADATA_NAME
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.generations.node_space import NodeSpace
 from indexmill.pipeline.kinds.graph.parameters import Parameters
+
+
+def check_there(path: Path) -> None:
+    """Refuse a path without an index.
+
+    Raises
+    ------
+    InputError
+    """
+    if not (path / MANIFEST_NAME).is_file():
+        raise InputError(
+            f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
+        )
+
+
+def open_metadata(stack: ExitStack, path: Path, manifest: Manifest) -> pq.ParquetFile | None:
+    """Open metadata.parquet, if there is one, once it is known to be that of the manifest.
+
+    Raises
+    ------
+    CorruptFile
+        If it is not.
+    """
+    stated = next((entry for entry in manifest.files if entry.name == METADATA_NAME), None)
+    if stated is None:
+        return None
+    digest = file_sha256(path / METADATA_NAME)
+    if digest != stated.sha256:
+        raise corrupt(path / METADATA_NAME, "SHA-256", stated.sha256, digest)
+    return stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
 
 
 class OpenedIndex:
@@ -58,10 +88,7 @@ class OpenedIndex:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path = Path(path)
-        if not (path / MANIFEST_NAME).is_file():
-            raise InputError(
-                f"{path}: no such index; expected a directory with a {MANIFEST_NAME}; check the path"
-            )
+        check_there(path)
         self.manifest = manifest = read_manifest(path)
         try:
             known = {
@@ -73,26 +100,20 @@ class OpenedIndex:
                 path / MANIFEST_NAME, "key 'parameters'", "the parameters of a build", error
             ) from error
         identity = manifest.page_file_build_id
-        names = {entry.name: entry for entry in manifest.files}
         with ExitStack() as stack:
             self.graph = stack.enter_context(GraphFile(path / "graph.imx", identity))
             self.n = n = self.graph.n_vertices
             self.codes = stack.enter_context(CodesFile(path / "codes.imx", identity))
             self.entries = read_entries(path / "entries.imx", identity, n)
             self.navigation = None
-            if NAVIGATION_NAME in names:
+            if any(entry.name == NAVIGATION_NAME for entry in manifest.files):
                 self.navigation = read_navigation(path / NAVIGATION_NAME, identity, n)
             ids = read_ids(path / "ids.imx", identity)
             self._ids: tuple[NDArray[np.uint32], pa.Array | None] | None = ids
             users = ids[1]
             self.id_type = "none" if users is None else str(users.type).removeprefix("large_")
             self.ids_bytes = os.stat(path / "ids.imx").st_size
-            self.metadata = None
-            if METADATA_NAME in names:
-                digest = file_sha256(path / METADATA_NAME)
-                if digest != names[METADATA_NAME].sha256:
-                    raise corrupt(path / METADATA_NAME, "SHA-256", names[METADATA_NAME].sha256, digest)
-                self.metadata = stack.enter_context(pq.ParquetFile(path / METADATA_NAME))
+            self.metadata = open_metadata(stack, path, manifest)
             self._check_agreement()
             self.space = NodeSpace.of(self.graph)
             self._stack = stack.pop_all()

@@ -19,7 +19,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from indexmill.formats.errors import ConfigError
+from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import Manifest, parse_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.pipeline.mill.peak import PeakMemory
@@ -104,6 +104,13 @@ class GenerationRun:
         self.seconds[name] = time.perf_counter() - begun
         self.progress.finish(f"{self.seconds[name]:.1f} s")
 
+    @contextmanager
+    def task(self, name: str) -> Iterator[None]:
+        """Time and show a stage of one step."""
+        with self.stage(name, 1, "tasks") as advance:
+            yield
+            advance(1)
+
     def publish(
         self, directory: Path, manifest: Manifest, replaced: str, facts: dict[str, Any]
     ) -> dict[str, Any]:
@@ -123,15 +130,8 @@ class GenerationRun:
         """
         options = self.options
         record = run_record(
-            self._started,
-            self.seconds,
-            options.workers,
-            "local",
-            None,
-            options.memory,
-            self._memory.bytes,
-            **facts,
-        )
+            self._started, self.seconds, options.workers, "local", None, options.memory, self._memory.bytes, **facts
+        )  # fmt: skip
         with self.stage("publish", len(manifest.files), "files") as advance:
             if self.in_place and parse_manifest(self.out).build_id != replaced:
                 raise ConfigError(
@@ -141,6 +141,28 @@ class GenerationRun:
             advance(len(manifest.files))
         published: dict[str, Any] = json.loads((self.out / MANIFEST_NAME).read_text())
         return published
+
+
+def check_need(what: str, need: int, memory: int, hint: str = "") -> None:
+    """Refuse a run that holds `need` bytes and has `memory`.
+
+    Parameters
+    ----------
+    what : str
+        What holds them, with its verb.
+    hint : str
+        Further advice, beginning with ", or".
+
+    Raises
+    ------
+    BudgetError
+        Naming what is needed.
+    """
+    if need > memory:
+        raise BudgetError(
+            f"memory: {what} {need:,} bytes beside the page cache, and the budget is {memory:,}; give at least "
+            f"{need:,} bytes with --memory{hint}"
+        )
 
 
 def scratch_directory(out: Path, work: str | os.PathLike[str] | None = None, kind: str = "scratch") -> Path:

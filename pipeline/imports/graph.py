@@ -7,7 +7,6 @@ and gone when the import ends, well or not; a killed one starts over.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ import pyarrow as pa
 from indexmill.formats.errors import ConfigError, InputError
 from indexmill.formats.graph.codes import MAX_BYTES
 from indexmill.formats.imports.index import ImportedIndex
+from indexmill.formats.index.manifest import file_sha256
 from indexmill.formats.sources.joined import JoinedSource
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.execution.allocator import hold_little
@@ -38,13 +38,11 @@ from indexmill.pipeline.kinds.scratch import side_columns
 from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress, Silent
 from indexmill.pipeline.mill.publish import check_output, output_lock
-from indexmill.pipeline.mill.record import now, run_record
+from indexmill.pipeline.mill.record import now
 from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.mill.stages import Mill
 from indexmill.pipeline.mill.store import StageStore
 
-#: Bytes hashed at a time.
-_HASHED = 8 << 20
 _LEAST_DEGREE = 2
 #: Vectors looked at, and how far from 1 their lengths may be, where a graph is said to be by cosine.
 _LENGTHS, _LENGTH_SLACK = 100, 0.03
@@ -156,14 +154,7 @@ def _import(
         finally:
             executor.close()
     check_times(index.files, times)
-
-    def record() -> dict[str, Any]:
-        return run_record(
-            started, mill.seconds, options.workers, "local", None, budget, memory.bytes,
-            peak_scratch_bytes=store.peak_bytes,
-        )  # fmt: skip
-
-    return publish_made(recipe, record, out, options.force, progress)
+    return publish_made(recipe, started, memory, "local", out, options.force, progress)
 
 
 def choose_metric(index: ImportedIndex, asked: Metric | None) -> Metric:
@@ -257,14 +248,7 @@ def parameters(index: ImportedIndex, metric: Metric, options: ImportOptions, deg
 
 def fingerprints(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Return name, size and SHA-256 of every file, in order."""
-    found = []
-    for path in files:
-        digest = hashlib.sha256()
-        with open(path, "rb") as file:
-            while block := file.read(_HASHED):
-                digest.update(block)
-            found.append({"name": path.name, "bytes": file.tell(), "sha256": digest.hexdigest()})
-    return found
+    return [{"name": path.name, "bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in files]
 
 
 def times_of(files: Sequence[Path]) -> list[int]:

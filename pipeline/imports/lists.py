@@ -108,10 +108,11 @@ def run_import_lists(
         shape = _shape(shared, memory)
         emitted = scratch / "emit"
         emitted.mkdir()
+        writing = _Writing(index, shared, names, shape)
         with run.stage("lists", n_rows, "rows") as advance:
-            _emit(index, shared, names, shape, emitted, advance)
+            writing.emit(emitted, advance)
         with run.stage("certify", shape.n, "vectors"):
-            certificate = _certify(index, names, scratch, shape, options.workers)
+            certificate = writing.certify(scratch, options.workers)
         manifest = emitted_manifest(shape.parameters, _summary(shared, files, names), emitted)
         kept = {"from": index.kind, "files": files}
         manifest = replace(manifest, input={**manifest.input, "imported": kept}, certificate=certificate)
@@ -233,72 +234,67 @@ def _with_norm(index: ImportedLists, advance: Callable[[int], None]) -> Centroid
     return replace(shared, max_norm=float(np.sqrt(most)))
 
 
-def _emit(
-    index: ImportedLists,
-    shared: Centroids,
-    names: _Names,
-    shape: IvfShape,
-    folder: Path,
-    advance: Callable[[int], None],
-) -> None:
-    """Write the files of the index but its manifest, stamped."""
-    bounds = list(pairwise(shape.batches))
-    for number, (first, last) in enumerate(bounds):
-        sizes = np.zeros(shared.n_lists, np.int64)
-        for one in np.flatnonzero(index.sizes).tolist():
-            ids = names.of(one)
-            sizes[one] = np.count_nonzero((ids >= first) & (ids < last))
-        pieces = _pieces(index, names, longest_first(sizes)[: np.count_nonzero(sizes)], first, last, advance)
-        n_vectors = last - first if shared.copies > 1 else None
-        write_batch(folder / batch_name(number), number, first, sizes, shared.row_bytes, pieces, n_vectors)
-    write_centroids(folder / CENTROIDS_NAME, replace(shared, n_batches=len(bounds)))
-    write_ids(folder / "ids.imx", np.arange(shape.n, dtype=np.uint32), names.user_ids)
-    facts = {
-        "lists": shared.n_lists,
-        "codec": shared.codec,
-        "row_bytes": shared.row_bytes,
-        "batches": [last - first for first, last in bounds],
-    }
-    seal(folder, {"ivf": facts})
+@dataclass(frozen=True)
+class _Writing:
+    """The index that is written from lists of another program; `shared` has what all its batches share."""
 
+    index: ImportedLists
+    shared: Centroids
+    names: _Names
+    shape: IvfShape
 
-def _pieces(
-    index: ImportedLists,
-    names: _Names,
-    lists: NDArray[np.uint32],
-    first: int,
-    last: int,
-    advance: Callable[[int], None],
-) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
-    """Yield ids and rows of some lists, of the vectors `first` to `last`, ids ascending in each list."""
-    for number in lists.tolist():
-        ids = names.of(number)
-        mine = np.flatnonzero((ids >= first) & (ids < last))
-        mine = mine[np.argsort(ids[mine])]
-        for at in range(0, len(mine), _STEP):
-            some = mine[at : at + _STEP]
-            yield ids[some], index.rows(number, some)
-            advance(len(some))
+    def emit(self, folder: Path, advance: Callable[[int], None]) -> None:
+        """Write the files of the index except its manifest, stamped."""
+        shared, bounds = self.shared, list(pairwise(self.shape.batches))
+        for number, (first, last) in enumerate(bounds):
+            sizes = np.zeros(shared.n_lists, np.int64)
+            for one in np.flatnonzero(self.index.sizes).tolist():
+                ids = self.names.of(one)
+                sizes[one] = np.count_nonzero((ids >= first) & (ids < last))
+            pieces = self._pieces(longest_first(sizes)[: np.count_nonzero(sizes)], first, last, advance)
+            n_vectors = last - first if shared.copies > 1 else None
+            write_batch(
+                folder / batch_name(number), number, first, sizes, shared.row_bytes, pieces, n_vectors
+            )
+        write_centroids(folder / CENTROIDS_NAME, replace(shared, n_batches=len(bounds)))
+        write_ids(folder / "ids.imx", np.arange(self.shape.n, dtype=np.uint32), self.names.user_ids)
+        facts = {
+            "lists": shared.n_lists,
+            "codec": shared.codec,
+            "row_bytes": shared.row_bytes,
+            "batches": [last - first for first, last in bounds],
+        }
+        seal(folder, {"ivf": facts})
 
+    def _pieces(
+        self, lists: NDArray[np.uint32], first: int, last: int, advance: Callable[[int], None]
+    ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8]]]:
+        """Yield ids and rows of some lists, of the vectors `first` to `last`, ids ascending in each list."""
+        for number in lists.tolist():
+            ids = self.names.of(number)
+            mine = np.flatnonzero((ids >= first) & (ids < last))
+            mine = mine[np.argsort(ids[mine])]
+            for at in range(0, len(mine), _STEP):
+                some = mine[at : at + _STEP]
+                yield ids[some], self.index.rows(number, some)
+                advance(len(some))
 
-def _certify(
-    index: ImportedLists, names: _Names, scratch: Path, shape: IvfShape, threads: int
-) -> dict[str, Any] | None:
-    """Return the certificate of flat lists; None of codes, whose vectors are not there."""
-    shared = index.shared
-    if shared.codec != "flat":
-        return None
-    vectors = create_npy(scratch / "vectors.npy", np.dtype(shared.dtype), (shape.n, shared.dim))
-    cells = np.full((shape.n, names.copies), NO_CELL, np.uint32)
-    filled = np.zeros(shape.n, np.uint8)
-    for number in np.flatnonzero(index.sizes).tolist():
-        ids = names.of(number)
-        cells[ids, filled[ids]] = number
-        filled[ids] += 1
-        for at in range(0, len(ids), _STEP):
-            places = np.arange(at, min(at + _STEP, len(ids)))
-            vectors[ids[places]] = index.rows(number, places).view(shared.dtype)
-    return certify(vectors, cells, shared.centroids, shape.parameters.seed, threads)
+    def certify(self, scratch: Path, threads: int) -> dict[str, Any] | None:
+        """Return the certificate of flat lists; None of codes, whose vectors are not there."""
+        index, shared, names, n = self.index, self.index.shared, self.names, self.shape.n
+        if shared.codec != "flat":
+            return None
+        vectors = create_npy(scratch / "vectors.npy", np.dtype(shared.dtype), (n, shared.dim))
+        cells = np.full((n, names.copies), NO_CELL, np.uint32)
+        filled = np.zeros(n, np.uint8)
+        for number in np.flatnonzero(index.sizes).tolist():
+            ids = names.of(number)
+            cells[ids, filled[ids]] = number
+            filled[ids] += 1
+            for at in range(0, len(ids), _STEP):
+                places = np.arange(at, min(at + _STEP, len(ids)))
+                vectors[ids[places]] = index.rows(number, places).view(shared.dtype)
+        return certify(vectors, cells, shared.centroids, self.shape.parameters.seed, threads)
 
 
 def _summary(shared: Centroids, files: list[dict[str, Any]], names: _Names) -> InputSummary:

@@ -37,13 +37,7 @@ class ImportRecipe(GraphRecipe):
     """The web of stages behind an imported index; see `GraphRecipe`."""
 
     def __init__(
-        self,
-        mill: Mill,
-        ingest: Stage,
-        summary: InputSummary,
-        shape: GraphShape,
-        memory: int,
-        origin: Origin,
+        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int, origin: Origin
     ) -> None:
         self.origin = origin
         self._found: dict[str, Any] = {}

@@ -18,6 +18,7 @@ from indexmill.formats.imports.index import ImportedCodes, ImportedEntries, Impo
 from indexmill.formats.imports.mapped import damaged_codes
 from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.kinds.common.encode import save_codebook
+from indexmill.pipeline.kinds.graph.tasks import write_facts
 
 GRAPH_VERSION = 1
 CODES_VERSION = 2
@@ -87,8 +88,7 @@ def graph_task(
         added = connect_unreachable(rows_compared, neighbours, degrees, entry, list_size)
     neighbours.flush()
     degrees.flush()
-    facts = {"entry": entry, "edges_added": added, "shards": [n]}
-    (directory / "graph.json").write_text(json.dumps(facts))
+    write_facts(directory, entry, added, [n])
     found = {"unreachable": unreachable, "repaired": bool(added), "dropped_neighbours": dropped}
     (directory / FACTS).write_text(json.dumps(found))
 

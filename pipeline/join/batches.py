@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.builders.lists.rows import PQ, SQ8, Lists, RowFormat, gather_ids, plain_rows
-from indexmill.formats.errors import FormatError
+from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.ivf.batch import BatchFile, ids_offset
 from indexmill.formats.ivf.centroids import Centroids
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile.direct import aligned_buffer, read_section
 from indexmill.formats.pagefile.frame import PAGE_BYTES
+from indexmill.pipeline.mill.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,9 @@ def load_batches(
 
         def start(i: int) -> Future[Loaded | Unread] | None:
             number = next(queue, None)
-            return (
-                None
-                if number is None
-                else thread.submit(_load, index, number, buffers[i % len(buffers)], pace)
-            )
+            if number is None:
+                return None
+            return thread.submit(_load, index, number, buffers[i % len(buffers)], pace)
 
         i, pending = 0, start(0)
         while pending is not None:
@@ -118,6 +117,35 @@ def load_batches(
             del loaded
             if not ahead:
                 pending = start(i)
+
+
+def every_batch(
+    index: IvfFiles, progress: Progress, stage: str, refused: Callable[[int], tuple[str, str]]
+) -> Iterator[Loaded]:
+    """Yield all batches in order, as stage `stage` of `progress`.
+
+    Parameters
+    ----------
+    refused : callable
+        Returns the words before and behind the errors of so many batches that cannot be read.
+
+    Raises
+    ------
+    CorruptFile
+        If batches cannot be read, naming all, once the others were yielded.
+    """
+    unread = []
+    progress.start(stage, len(index.batches), "batches")
+    for batch in load_batches(index, range(len(index.batches))):
+        if isinstance(batch, Unread):
+            unread.append(f"  {batch.error}")
+        else:
+            yield batch
+            progress.advance(1)
+    progress.finish()
+    if unread:
+        before, behind = refused(len(unread))
+        raise CorruptFile("\n".join([before, *unread, behind]))
 
 
 def _load(

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.lists.scan import Nearest, nothing, united
 from indexmill.builders.nearest.panels import NOTHING
-from indexmill.formats.errors import CorruptFile
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.pipeline.join.batches import Loaded, Unread, load_batches
+from indexmill.pipeline.join.batches import Loaded, every_batch
 from indexmill.pipeline.join.queries import Queries
 from indexmill.pipeline.join.search import Search
 from indexmill.pipeline.kinds.common.recall import mean_recall
@@ -51,42 +50,31 @@ def learn_nprobe(
     chosen = np.unique(np.linspace(0, len(queries) - 1, min(SAMPLE, len(queries))).astype(np.int64))
     sample = np.concatenate([queries.block(row, row + 1) for row in chosen.tolist()])
     search = Search(files.centroids, k, files.centroids.n_lists, threads)
-    best, unread = nothing(len(chosen), k), []
+    best = nothing(len(chosen), k)
     ids = cells = np.empty(0, np.uint32)
-    progress.start("learn", len(files.batches), "batches")
-    for batch in load_batches(files, range(len(files.batches))):
-        if isinstance(batch, Unread):
-            unread.append(f"  {batch.error}")
-            continue
+
+    def refused(unread: int) -> tuple[str, str]:
+        return (
+            f"recall: cannot be learnt while batches of {files.path} cannot be read:",
+            "restore these files and run again, or say --nprobe in place of --recall to search the others now",
+        )
+
+    for batch in every_batch(files, progress, "learn", refused):
         found = search.run(batch.lists, sample, None)
         best = united([best, found], k)
         more = _homes(batch, found.ids[np.isin(found.ids, best.ids)])
         ids, cells = np.concatenate([ids, more[0]]), np.concatenate([cells, more[1]])
         kept = np.isin(ids, best.ids)
         ids, cells = ids[kept], cells[kept]
-        progress.advance(1)
-    progress.finish()
-    if unread:
-        raise CorruptFile(
-            f"recall: cannot be learnt while batches of {files.path} cannot be read:\n"
-            + "\n".join(unread)
-            + "\nrestore these files and run again, or say --nprobe in place of --recall to search the others now"
-        )
-    return _fewest(files, sample, best, (ids, cells), recall, threads)
+    order = np.argsort(ids, kind="stable")
+    return _fewest(files, sample, best, ids[order], cells[order], recall, threads)
 
 
 def _fewest(
-    files: IvfFiles,
-    sample: NDArray[Any],
-    best: Nearest,
-    homes: tuple[NDArray[np.uint32], NDArray[np.uint32]],
-    recall: float,
-    threads: int,
-) -> Learnt:
-    """Return the fewest lists that hold enough of the neighbours, given their ids and the lists of each."""
-    ids, cells = homes
-    order = np.argsort(ids, kind="stable")
-    ids, cells = ids[order], cells[order]
+    files: IvfFiles, sample: NDArray[Any], best: Nearest, ids: NDArray[np.uint32], cells: NDArray[np.uint32],
+    recall: float, threads: int,
+) -> Learnt:  # fmt: skip
+    """Return the fewest lists that hold enough of the neighbours, given their ids, ascending, and the list of each."""
     there = best.ids != NOTHING
     wanted = np.where(there, best.ids, ids[0])
     known = np.searchsorted(ids, wanted)

@@ -13,12 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from indexmill.builders.lists.exact import BLOCK_BYTES, QUERY_BLOCK, ExactSearch, exact_query_bytes
 from indexmill.builders.lists.scan import Nearest, nothing, united
-from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError
+from indexmill.formats.errors import BudgetError, ConfigError, InputError
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.truth import Truth
 from indexmill.formats.sources.validate import check_batch
-from indexmill.pipeline.join.batches import Unread, load_batches
+from indexmill.pipeline.join.batches import every_batch
 from indexmill.pipeline.join.memory import Need, check_need, join_need
 from indexmill.pipeline.join.queries import Queries
 from indexmill.pipeline.join.search import Search
@@ -113,28 +113,23 @@ def truth_of_index(
     if memory is not None:
         check_need(files, need, memory)
     block = need.block(DEFAULT_MEMORY if memory is None else memory)
-    best, listener, unread = nothing(len(queries), k), progress or Silent(), []
+    best = nothing(len(queries), k)
+
+    def refused(unread: int) -> tuple[str, str]:
+        return (
+            f"{index}: {unread} of {len(files.batches)} batches cannot be read:",
+            "restore these files and run again",
+        )
+
     with threadpool_limits(1):
         asked.digest()  # looks at all of them before batches are read
         search = Search(shared, k, shared.n_lists, threads, by_distance=True)
-        listener.start("truth", len(files.batches), "batches")
-        for batch in load_batches(files, range(len(files.batches))):
-            if isinstance(batch, Unread):
-                unread.append(f"  {batch.error}")
-                continue
+        for batch in every_batch(files, progress or Silent(), "truth", refused):
             for first in range(0, len(queries), block):
                 part = slice(first, min(first + block, len(queries)))
                 found = search.run(batch.lists, asked.block(part.start, part.stop), None)
                 before = Nearest(best.keys[part], best.ids[part])
                 best.keys[part], best.ids[part] = united([before, found], k)
-            listener.advance(1)
-        listener.finish()
-    if unread:
-        raise CorruptFile(
-            f"{index}: {len(unread)} of {len(files.batches)} batches cannot be read:\n"
-            + "\n".join(unread)
-            + "\nrestore these files and run again"
-        )
     return _as_truth(best)
 
 

@@ -134,11 +134,8 @@ class _Crew:
         done = search.run(
             self._take(i), ahead=worker.overlap, load_pace=loaded, search_pace=searched, advance=self._advance
         )
-        run.batches, run.load_seconds, run.search_seconds = (
-            done.batches,
-            done.load_seconds,
-            done.search_seconds,
-        )
+        run.batches = done.batches
+        run.load_seconds, run.search_seconds = done.load_seconds, done.search_seconds
         return run, done
 
     def _take(self, i: int) -> Iterator[int]:

@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from indexmill.formats.sources.source import VectorSource
-from indexmill.pipeline.kinds.common import memory
 from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
+from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES, workers_bytes
 from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
@@ -80,6 +80,9 @@ class Size(ABC, Generic[S]):
         If the build does not fit, naming the smallest budget that does.
     """
 
+    #: Stages in which a process has no compiled kernels yet.
+    before_kernels: ClassVar[frozenset[str]] = frozenset({"ingest", "sample"})
+
     shape: S
 
     def __init__(self, job: Job, source: VectorSource) -> None:
@@ -129,7 +132,11 @@ class Size(ABC, Generic[S]):
 
     def peak_bytes(self) -> dict[str, int]:
         """Return the memory of all processes during each stage."""
-        return memory.peak_bytes(self.stage_bytes(), self.job.executor, self.job.workers)
+        loaded = LOADED_BYTES + workers_bytes(self.job.executor, self.job.workers)
+        return {
+            name: loaded + own + KERNEL_BYTES * (name not in self.before_kernels)
+            for name, own in self.stage_bytes().items()
+        }
 
     def needed_scratch(self) -> tuple[int, dict[str, int]]:
         """Return the most bytes that the work directory will hold, and those that each stage leaves, in order."""

@@ -12,6 +12,8 @@ from indexmill.pipeline.kinds.common import cluster
 from indexmill.pipeline.kinds.common.certify import read_certificate
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import task_bytes
+from indexmill.pipeline.kinds.common.parameters import KindParameters
+from indexmill.pipeline.kinds.common.record import emitted_manifest
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 
@@ -30,10 +32,13 @@ class Recipe:
 
     Attributes
     ----------
+    p : KindParameters
+        As resolved; each recipe sets those of its kind.
     emit, certify : Stage
-        The stage whose files are published, and the last stage.
+        The stage whose files are published, and the last stage; see `_end`.
     """
 
+    p: Any
     emit: Stage
     certify: Stage
 
@@ -51,7 +56,18 @@ class Recipe:
 
     def manifest(self) -> Manifest:
         """Return the manifest of the emitted files, without a certificate."""
-        raise NotImplementedError
+        parameters: KindParameters = self.p
+        return emitted_manifest(parameters, self.summary, self.mill.read(self.emit))
+
+    def _end(
+        self, emit: Stage, version: int, job: Callable[[], tuple[Any, ...]], beside: Sequence[Stage] = ()
+    ) -> None:
+        """Set the last two stages: `emit`, and *certify*, which reads it and the stages `beside` and runs `job`."""
+        emit.pinned = True
+        self.emit = emit
+        self.certify = self._call(
+            "certify", version, {"seed": self.p.seed}, [emit, *beside, self.ingest], job
+        )
 
     def _at_once(self, name: str) -> int | None:
         """Return how many narrow tasks of a stage fit the budget side by side; None: as many as there are workers."""
@@ -98,8 +114,7 @@ class Recipe:
 
         def write(directory: Path) -> None:
             task, arguments = jobs()
-            memory = self.memory if wide else task_bytes(self.memory)
-            at_once = None if wide else self._at_once(name)
+            memory, at_once = (self.memory, None) if wide else (task_bytes(self.memory), self._at_once(name))
             self.mill.tasks(
                 directory,
                 task,
@@ -114,6 +129,25 @@ class Recipe:
         return self._stage(
             name, version, parameters, inputs, write, cut=cut, resumable=True, temporary=True, unit=unit,
             steps=lambda: sum(weights()),
+        )  # fmt: skip
+
+    def _by_rows(
+        self, name: str, version: int, parameters: dict[str, Any], inputs: Sequence[Stage], suffix: str,
+        bounds: Sequence[int], job: Callable[[], tuple[Any, tuple[Any, ...], tuple[Any, ...]]], *,
+        cut: Sequence[int] = (), steps: int = 1, unit: str = "vectors",
+    ) -> Stage:  # fmt: skip
+        """Return a stage with a task for the rows between each of `bounds` and the next; see `_tasks`.
+
+        `job` returns the task, and its arguments before and behind the first and the last row. A row counts as `steps`.
+        """
+
+        def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
+            task, before, behind = job()
+            return task, [(*before, first, last, *behind) for first, last in pairwise(bounds)]
+
+        return self._tasks(
+            name, version, parameters, inputs, suffix, [*cut, *bounds], jobs,
+            lambda: [steps * size for size in sizes_of(bounds)], unit=unit,
         )  # fmt: skip
 
 

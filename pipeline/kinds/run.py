@@ -12,10 +12,13 @@ from typing import Any
 from indexmill.formats.index.names import MANIFEST_NAME
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common import ingest
+from indexmill.pipeline.kinds.common.compute import gpu_facts
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.recipe import Recipe
+from indexmill.pipeline.mill.peak import PeakMemory
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.publish import publish
+from indexmill.pipeline.mill.record import run_record
 from indexmill.pipeline.mill.stages import Mill, Stage
 
 
@@ -55,20 +58,24 @@ def make_ingest(mill: Mill, first: Stage) -> InputSummary:
 
 
 def publish_made(
-    recipe: Recipe, record: Callable[[], dict[str, Any]], out: Path, force: bool, progress: Progress
-) -> dict[str, Any]:
+    recipe: Recipe, started: str, memory: PeakMemory, executor: str, out: Path, force: bool, progress: Progress
+) -> dict[str, Any]:  # fmt: skip
     """Publish an index whose last stage is made; return the manifest as published.
 
     Parameters
     ----------
-    record : callable
-        Returns run.json.
+    started, memory, executor
+        For run.json: when the run began, its memory, and the name of its executor.
     """
     manifest = replace(recipe.manifest(), certificate=recipe.certificate())
-    emitted = recipe.mill.read(recipe.emit)
+    mill, emitted = recipe.mill, recipe.mill.read(recipe.emit)
+    record = run_record(
+        started, mill.seconds, mill.executor.workers, executor, gpu_facts(recipe.p)[0], recipe.memory, memory.bytes,
+        peak_scratch_bytes=mill.store.peak_bytes,
+    )  # fmt: skip
     begun = time.perf_counter()
     progress.start("publish", len(manifest.files), "files")
-    publish(emitted, manifest, record(), out, force, keep=recipe.mill.keep)
+    publish(emitted, manifest, record, out, force, keep=mill.keep)
     progress.advance(len(manifest.files))
     progress.finish(f"{time.perf_counter() - begun:.1f} s")
     published: dict[str, Any] = json.loads((out / MANIFEST_NAME).read_text())

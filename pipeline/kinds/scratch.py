@@ -37,10 +37,7 @@ class SideColumns:
 
 
 def played(
-    recipe: Callable[[Mill, Stage, InputSummary], Recipe],
-    sizes: dict[str, int],
-    shape: Shape,
-    keep: bool,
+    recipe: Callable[[Mill, Stage, InputSummary], Recipe], sizes: dict[str, int], shape: Shape, keep: bool
 ) -> tuple[int, dict[str, int]]:
     """Play a build through on paper; return the most bytes of its work directory, and the bytes of each stage.
 
@@ -110,11 +107,8 @@ def side_columns(source: VectorSource) -> SideColumns:
     batch = next(iter(source.batches(_SIDE_ROWS)))
     rows, ids, ids_file, metadata = len(batch.vectors), 0.0, 0, 0
     if batch.ids is not None:
-        ids = (
-            8.0
-            if pa.types.is_integer(batch.ids.type)
-            else 8 + pc.sum(pc.binary_length(batch.ids)).as_py() / rows
-        )
+        is_number = pa.types.is_integer(batch.ids.type)
+        ids = 8.0 if is_number else 8 + pc.sum(pc.binary_length(batch.ids)).as_py() / rows
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(sink, pa.schema([("id", batch.ids.type)]), options=options) as writer:

@@ -147,6 +147,8 @@ class Trial:
 
     Attributes
     ----------
+    index : OpenedIndex
+    threads : int
     graph : Adjacency
     points : uint8 or float32 array, shape (s, stored dim)
     current : uint32 array, shape (s,)
@@ -159,7 +161,7 @@ class Trial:
         from indexmill.reader.index import Index
 
         assert unpacked.points is not None
-        self.is_whole = size == index.n
+        self.index, self.threads, self.is_whole = index, threads, size == index.n
         if self.is_whole:
             self.region = ball(unpacked.points, 0, size)
             self.graph, self.points, self.current = unpacked.graph, unpacked.points, unpacked.vector_ids
@@ -191,15 +193,8 @@ def drawn_slot(index: OpenedIndex) -> int:
 
 
 def choose(
-    index: OpenedIndex,
-    trial: Trial,
-    names: list[str],
-    effort: str,
-    given: GivenQueries | None,
-    memory: int,
-    threads: int,
-    advance: Callable[[int], None],
-) -> Choice:
+    trial: Trial, names: list[str], effort: str, given: GivenQueries | None, memory: int, advance: Callable[[int], None]
+) -> Choice:  # fmt: skip
     """Try every order on `trial`; return that with the fewest page reads, or a cheaper one that noise hides it from.
 
     Parameters
@@ -207,14 +202,14 @@ def choose(
     names : list of str
         See `candidates`.
     effort : {"low", "normal", "high"}
-    memory, threads : int
-        Fewer threads fit an order where memory is short; the bytes do not depend on them.
+    memory : int
+        Fewer threads fit an order where it is short; the bytes do not depend on them.
     advance : callable
         Told of each of `names` when it is done.
     """
-    seed, how = index.parameters.seed, EFFORTS[effort]
+    index, threads, how = trial.index, trial.threads, EFFORTS[effort]
     per_page = max(index.graph.node_format.nodes_per_page, 1)
-    queries = tuning_queries(index, given, trial.region, trial.points, how.queries, seed, threads)
+    queries = tuning_queries(index, given, trial.region, trial.points, how.queries, threads)
     judge = Judge(trial.points, queries, threads)
     judge.aim(trial.view(trial.current))
     tried = []
@@ -224,6 +219,7 @@ def choose(
             order = trial.current
         else:
             some = threads_within(index, name, memory, threads)
+            seed = index.parameters.seed
             order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=some, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
         advance(1)

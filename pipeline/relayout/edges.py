@@ -20,9 +20,19 @@ from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.relayout.judge import Cost, Judge
 from indexmill.pipeline.relayout.region import ball
 from indexmill.pipeline.relayout.tuning import GivenQueries, tuning_queries
+from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
 #: Files of the chosen lists.
 _FILES = ("pruned-neighbours.npy", "pruned-degrees.npy")
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Judgement of pruned edges: queries of the caller, or a number of index vectors; and the work of pruning."""
+
+    given: GivenQueries | None
+    queries: int
+    work_limit: int | None
 
 
 @dataclass(frozen=True)
@@ -47,28 +57,27 @@ def pruned_bytes(index: OpenedIndex) -> int:
 
 
 def prune_edges(
-    index: OpenedIndex,
-    graph: Adjacency,
-    points: NDArray[Any],
-    medoid: int,
-    order: NDArray[np.uint32],
-    limit: int | None,
-    threads: int,
+    index: OpenedIndex, unpacked: UnpackedIndex, order: NDArray[np.uint32], limit: int | None, threads: int,
     scratch: Path,
-) -> PrunedEdges:
-    """Choose the lists of `graph` for pages of `order`, and link what cannot be reached any more.
+) -> PrunedEdges:  # fmt: skip
+    """Choose the lists of an index for pages of `order`, and link what the medoid does not reach any more.
 
     Memory: 5 bytes a vertex; lists and vectors are mapped.
 
     Parameters
     ----------
-    points : uint8 or float32 array, shape (n, stored dim)
-    medoid : int
-        Vector id of the vertex from which all others must be reachable.
+    unpacked : UnpackedIndex
+        With points.
     limit : int or None
         Units of work (`layout.order.Work`).
     """
-    node, parameters = index.graph.node_format, index.parameters
+    assert unpacked.points is not None
+    node, parameters, graph, points = (
+        index.graph.node_format,
+        index.parameters,
+        unpacked.graph,
+        unpacked.points,
+    )
     lists, counts = (scratch / name for name in _FILES)
     into = Adjacency(
         create_npy(lists, np.uint32, graph.neighbours.shape), create_npy(counts, np.int32, (index.n,))
@@ -77,6 +86,7 @@ def prune_edges(
     done = block_prune(
         graph, points, order, node.nodes_per_page, parameters.alpha, into, threads=threads, work=work
     )
+    medoid = int(unpacked.vector_ids[index.entries.medoid])
     added = connect_unreachable(points, *into, medoid, parameters.build_list_size)
     record = {
         "alpha": parameters.alpha,
@@ -90,22 +100,13 @@ def prune_edges(
 
 
 def judged(
-    index: OpenedIndex,
-    points: NDArray[Any],
-    given: GivenQueries | None,
-    queries: int,
-    before: Path,
-    after: Path,
-    threads: int,
+    index: OpenedIndex, points: NDArray[Any], judging: Judging, before: Path, after: Path, threads: int,
     advance: Callable[[int], None],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return what the lists of the index at `after` save searches, for the manifest.
 
     Parameters
     ----------
-    given : GivenQueries, optional
-    queries : int
-        Tuning queries at most.
     before, after : Path
         Two indexes of the same vectors, nodes in the same slots.
 
@@ -114,8 +115,8 @@ def judged(
     NothingToGain
         If page reads at equal recall do not fall, or by no more than noise.
     """
-    seed = index.parameters.seed
-    tuning = tuning_queries(index, given, ball(points, 0, index.n), points, queries, seed, threads)
+    region = ball(points, 0, index.n)
+    tuning = tuning_queries(index, judging.given, region, points, judging.queries, threads)
     judge = Judge(points, tuning, threads)
     old = _cost(judge, before, aim=True)
     advance(1)
@@ -129,7 +130,7 @@ def judged(
         )
     return {
         "queries": len(tuning),
-        "queries_from": "the caller" if given is not None else "the index",
+        "queries_from": "the caller" if judging.given is not None else "the index",
         "k": tuning.k,
         "recall": round(judge.target, 6),
         "pages_read_before": round(old.mean, 6),

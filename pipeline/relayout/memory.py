@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.generations.run import check_need
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph.memory import certify_bytes
 from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes, order_threads
@@ -55,12 +55,8 @@ def check_certificate(index: OpenedIndex, memory: int) -> None:
     BudgetError
         Naming what is needed.
     """
-    need = certificate_memory(index, 1)
-    if need > memory:
-        raise BudgetError(
-            f"memory: the certificate of {index.n:,} vectors takes {need:,} bytes beside the page cache, and the "
-            f"budget is {memory:,}; give at least {need:,} bytes with --memory, or leave --certify out"
-        )
+    what = f"the certificate of {index.n:,} vectors takes"
+    check_need(what, certificate_memory(index, 1), memory, ", or leave --certify out")
 
 
 def check_memory(index: OpenedIndex, order: str, memory: int) -> None:
@@ -72,12 +68,8 @@ def check_memory(index: OpenedIndex, order: str, memory: int) -> None:
         Naming what is needed.
     """
     need = needed_memory(index, order)
-    if need > memory:
-        hint = ", or take --order star" if needed_memory(index, "star") < need else ""
-        raise BudgetError(
-            f"memory: the order {order} of {index.n:,} vectors takes {need:,} bytes beside the page cache, and the "
-            f"budget is {memory:,}; give at least {need:,} bytes with --memory{hint}"
-        )
+    hint = ", or take --order star" if needed_memory(index, "star") < need else ""
+    check_need(f"the order {order} of {index.n:,} vectors takes", need, memory, hint)
 
 
 def check_judging(index: OpenedIndex, memory: int) -> None:
@@ -90,11 +82,8 @@ def check_judging(index: OpenedIndex, memory: int) -> None:
     """
     codes = len(index.codes.codebook.offsets) - 1
     need = FIXED_BYTES + index.n * (codes + _JUDGED_BYTES) + index.ids_bytes
-    if need > memory:
-        raise BudgetError(
-            f"memory: counting page reads of {index.n:,} vectors takes {need:,} bytes beside the page cache, and the "
-            f"budget is {memory:,}; give at least {need:,} bytes with --memory, or leave --prune-edges out"
-        )
+    what = f"counting page reads of {index.n:,} vectors takes"
+    check_need(what, need, memory, ", or leave --prune-edges out")
 
 
 def _page(index: OpenedIndex) -> int:

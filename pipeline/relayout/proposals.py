@@ -91,13 +91,10 @@ def propose(index: OpenedIndex, size: int, run: GenerationRun, scratch: Path) ->
     """Return what would help `index`, whose pages hold one node, with its effect on `size` of its vectors."""
     threads, node = run.options.workers, index.graph.node_format
     types = _SMALLER.get(node.dtype, ())
-    with run.stage("sample", 1, "tasks") as advance:
+    with run.task("sample"):
         sample = read_sample(index, drawn_slot(index), size, threads)
-        advance(1)
     with run.stage("propose", 2 + len(types), "proposals") as advance:
-        queries = tuning_queries(
-            index, None, sample.region, sample.points, _EFFORT.queries, index.parameters.seed, threads
-        )
+        queries = tuning_queries(index, None, sample.region, sample.points, _EFFORT.queries, threads)
         judge = Judge(sample.points, queries, threads)
         distances = CodeDistances(index.codes.codebook, sample.codes, queries.compared)
         with _laid_out(sample, scratch, None) as (view, order):

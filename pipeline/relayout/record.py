@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from indexmill.formats.index.manifest import FileEntry, Manifest
-from indexmill.formats.pagefile.frame import PAGE_BYTES
-from indexmill.layout.metrics import layout_metrics
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.append.drift import drift_after_layout
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.graph.order import degree_facts
+from indexmill.pipeline.kinds.graph.order import degree_facts, layout_facts
 from indexmill.pipeline.mill.store import software_versions
 from indexmill.pipeline.relayout.fitting import Fitted
 
@@ -60,12 +57,13 @@ def layout_record(index: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[
     graph : Adjacency
         By vector id, as ``fitted.order`` is.
     """
-    node = index.graph.node_format
-    fill = index.n * node.node_bytes / (node.n_pages(index.n) * PAGE_BYTES)
-    metrics = layout_metrics(graph.neighbours, graph.degrees, fitted.order, max(node.nodes_per_page, 1), fill)
-    record: dict[str, Any] = {"order": fitted.name}
-    record |= {name: round(value, 6) for name, value in asdict(metrics).items()}
-    record |= {"parameters": fitted.parameters, "work": fitted.work, "work_limit": fitted.work_limit}
+    record: dict[str, Any] = {
+        "order": fitted.name,
+        **layout_facts(graph, fitted.order, index.graph.node_format),
+        "parameters": fitted.parameters,
+        "work": fitted.work,
+        "work_limit": fitted.work_limit,
+    }
     if PRUNED in index.manifest.layout:
         record[PRUNED] = {**index.manifest.layout[PRUNED], "inherited": True}
     return record if fitted.choice is None else record | {"choice": fitted.choice}

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from indexmill.builders.vamana.graph import Graph
 from indexmill.builders.vamana.navigation import in_slot_order
-from indexmill.formats.graph.entries import EntryVertices, write_entries
-from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.entries import EntryVertices
+from indexmill.formats.graph.navigation import Navigation
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import FileEntry, seal_files
@@ -30,72 +30,107 @@ from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
-from indexmill.pipeline.kinds.graph.emit import record_dtype, write_nodes, write_pages
+from indexmill.pipeline.kinds.graph.emit import NodeRecords, write_pages, write_starts
 
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
 #: saves nothing, since everything is read and written once.
 _SHARE = 40
-#: New slot of each vector id.
-_SLOTS = "slots.npy"
 
 
-def write_files(
-    index: OpenedIndex,
-    vector_ids: NDArray[np.uint32],
-    order: NDArray[np.uint32],
-    scratch: Path,
-    directory: Path,
-    memory: int,
-    advance: Callable[[int], None],
-    lists: Adjacency | None = None,
-) -> tuple[str, tuple[FileEntry, ...]]:
-    """Write all files of the index but the manifest to `directory`, laid out in `order`.
+class Rewrite:
+    """An index to be written in another order.
 
     Parameters
     ----------
+    index : OpenedIndex
     vector_ids : uint32 array, shape (n,)
         Vector id in each slot of `index`.
     order : uint32 array, shape (n,)
         Vector id in each slot of the result.
     scratch : Path
         For chunk files, as large as the result together.
-    advance : callable
-        Counts nodes, each once as it is packed and once as it is written.
-    lists : Adjacency, optional
-        Neighbour lists by vector id, in place of those of `index`.
-
-    Returns
-    -------
-    build_id : str
-    files : tuple of FileEntry
+    memory : int
+        Bytes beside the page cache.
     """
-    n = index.n
-    moved = _new_slots(vector_ids, order, scratch)
-    chunks = _pack(index, vector_ids, moved, lists, scratch, memory, advance)
-    give_back()
-    write_pages(
-        directory, chunks, index.graph.node_format, n, index.codes.codebook, index.graph.metric,
-        merge_bytes(_room(index, memory)), advance,
-        max_norm=index.graph.max_norm, scale=index.graph.scale(),
-    )  # fmt: skip
-    for chunk in chunks:
-        Path(chunk).unlink()
-    entries = index.entries
-    write_entries(
-        directory / "entries.imx",
-        EntryVertices(int(moved[entries.medoid]), entries.centroids, moved[entries.vertices]),
-        n,
-    )
-    if index.navigation is not None:
-        write_navigation(directory / NAVIGATION_NAME, moved_navigation(index.navigation, moved), n)
-    users = index.user_ids
-    if users is not None:
-        users = users.take(pa.array(invert(moved)))
-    write_ids(directory / "ids.imx", order, users)
-    index.release_ids()
-    if index.metadata is not None:
-        shutil.copyfile(index.path / METADATA_NAME, directory / METADATA_NAME)
-    return seal_files(directory, [p.name for p in directory.iterdir()])
+
+    def __init__(
+        self, index: OpenedIndex, vector_ids: NDArray[np.uint32], order: NDArray[np.uint32], scratch: Path, memory: int
+    ) -> None:  # fmt: skip
+        self._index, self._vector_ids, self._order, self._scratch = index, vector_ids, order, scratch
+        self._records = NodeRecords(index.graph.node_format, index.n, len(index.codes.codebook.offsets) - 1)
+        self._record_bytes = self._records.dtype.itemsize
+        # tasks, batches and merges are cut to less than `memory` where less is as fast
+        self._room = min(memory, FIXED_BYTES + MOST_NARROW * (index.n * self._record_bytes // _SHARE))
+
+    def write(
+        self, directory: Path, advance: Callable[[int], None], lists: Adjacency | None = None
+    ) -> tuple[str, tuple[FileEntry, ...]]:
+        """Write all files of the index except the manifest to `directory`.
+
+        Parameters
+        ----------
+        advance : callable
+            Counts nodes, each once as it is packed and once as it is written.
+        lists : Adjacency, optional
+            Neighbour lists by vector id, in place of those of the index.
+
+        Returns
+        -------
+        build_id : str
+        files : tuple of FileEntry
+        """
+        index, n = self._index, self._index.n
+        slots, moved = self._new_slots()
+        chunks = self._pack(moved, None if lists is None else (slots, lists), advance)
+        give_back()
+        write_pages(
+            directory, chunks, index.graph.node_format, n, index.codes.codebook, index.graph.metric,
+            merge_bytes(self._room), advance, max_norm=index.graph.max_norm, scale=index.graph.scale(),
+        )  # fmt: skip
+        for chunk in chunks:
+            Path(chunk).unlink()
+        old = index.entries
+        entries = EntryVertices(int(moved[old.medoid]), old.centroids, moved[old.vertices])
+        navigation = None if index.navigation is None else moved_navigation(index.navigation, moved)
+        write_starts(directory, n, entries, navigation)
+        users = index.user_ids
+        if users is not None:
+            users = users.take(pa.array(invert(moved)))
+        write_ids(directory / "ids.imx", self._order, users)
+        index.release_ids()
+        if index.metadata is not None:
+            shutil.copyfile(index.path / METADATA_NAME, directory / METADATA_NAME)
+        return seal_files(directory, [p.name for p in directory.iterdir()])
+
+    def _new_slots(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Return the new slot of each vector id, and of the vertex in each old slot, mapped."""
+        n = len(self._order)
+        slots = create_npy(self._scratch / "slots.npy", np.uint32, (n,))
+        slots[self._order] = np.arange(n, dtype=np.uint32)
+        moved = create_npy(self._scratch / "moved.npy", np.uint32, (n,))
+        np.take(slots, self._vector_ids, out=moved)
+        return slots, moved
+
+    def _pack(
+        self, moved: NDArray[np.uint32], renewed: tuple[NDArray[np.uint32], Adjacency] | None,
+        advance: Callable[[int], None],
+    ) -> list[str]:  # fmt: skip
+        """Write the chunk files of all nodes, and return their paths; `renewed`: slots by vector id, and new lists."""
+        index, node = self._index, self._index.graph.node_format
+        spans = task_bounds(index.n, 3 * self._record_bytes, self._room, align=node.nodes_per_group)
+        batch = batch_bytes(len(spans) - 1, self._record_bytes, self._room)
+        chunks = []
+        for first, last in pairwise(spans):
+            nodes, codes = index.graph.read_nodes(first, last - first), index.codes.read(first, last - first)
+            ids = self._vector_ids[first:last]
+            block = NodeBlock(nodes.vectors, moved[nodes.neighbours], nodes.degrees)
+            if renewed is not None:
+                slots, lists = renewed
+                block = NodeBlock(nodes.vectors, slots[lists.neighbours[ids]], lists.degrees[ids])
+            chunks.append(str(self._scratch / f"{first}.chunk"))
+            self._records.write(chunks[-1], block, codes, moved[first:last], ids, batch)
+            advance(last - first)
+        return chunks
 
 
 def moved_navigation(navigation: Navigation, moved: NDArray[np.uint32]) -> Navigation:
@@ -105,54 +140,3 @@ def moved_navigation(navigation: Navigation, moved: NDArray[np.uint32]) -> Navig
     lists[np.arange(lists.shape[1]) < degrees[:, None]] = navigation.neighbours
     graph = Graph(lists, degrees, navigation.entry)
     return replace(in_slot_order(graph, moved[navigation.slots]), max_degree=navigation.max_degree)
-
-
-def _new_slots(
-    vector_ids: NDArray[np.uint32], order: NDArray[np.uint32], scratch: Path
-) -> NDArray[np.uint32]:
-    """Return the new slot of the vertex in each old one, mapped."""
-    n = len(order)
-    slots = create_npy(scratch / _SLOTS, np.uint32, (n,))
-    slots[order] = np.arange(n, dtype=np.uint32)
-    moved = create_npy(scratch / "moved.npy", np.uint32, (n,))
-    np.take(slots, vector_ids, out=moved)
-    return moved
-
-
-def _room(index: OpenedIndex, memory: int) -> int:
-    """Return the budget that tasks, batches and merges are cut to: `memory`, or less where less is as fast."""
-    total = index.n * _record_bytes(index)
-    return min(memory, FIXED_BYTES + MOST_NARROW * (total // _SHARE))
-
-
-def _record_bytes(index: OpenedIndex) -> int:
-    return record_dtype(index.graph.node_format, len(index.codes.codebook.offsets) - 1).itemsize
-
-
-def _pack(
-    index: OpenedIndex,
-    vector_ids: NDArray[np.uint32],
-    moved: NDArray[np.uint32],
-    lists: Adjacency | None,
-    scratch: Path,
-    memory: int,
-    advance: Callable[[int], None],
-) -> list[str]:
-    """Write the chunk files of all nodes; returns their paths."""
-    node, room = index.graph.node_format, _room(index, memory)
-    spans = task_bounds(index.n, 3 * _record_bytes(index), room, align=node.nodes_per_group)
-    batch = batch_bytes(len(spans) - 1, _record_bytes(index), room)
-    chunks = []
-    slots = None if lists is None else np.load(scratch / _SLOTS, mmap_mode="r")
-    for first, last in pairwise(spans):
-        nodes = index.graph.read_nodes(first, last - first)
-        codes = index.codes.read(first, last - first)
-        block = NodeBlock(nodes.vectors, moved[nodes.neighbours], nodes.degrees)
-        if lists is not None and slots is not None:
-            some = vector_ids[first:last]
-            block = NodeBlock(nodes.vectors, slots[lists.neighbours[some]], lists.degrees[some])
-        path = scratch / f"{first}.chunk"
-        write_nodes(path, node, block, codes, moved[first:last], vector_ids[first:last], index.n, batch)
-        chunks.append(str(path))
-        advance(last - first)
-    return chunks

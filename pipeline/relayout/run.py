@@ -18,18 +18,13 @@ from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.relayout.auto import CURRENT, EFFORTS, Trial, candidates, choose, sample_size
-from indexmill.pipeline.relayout.edges import pruned_bytes
+from indexmill.pipeline.relayout.edges import Judging, pruned_bytes
 from indexmill.pipeline.relayout.explain import check_layout_matters
 from indexmill.pipeline.relayout.fitting import FROM_FILE, Fitted, fit, parameters_of, read_order
-from indexmill.pipeline.relayout.memory import (
-    check_certificate,
-    check_judging,
-    check_memory,
-    threads_within,
-)
+from indexmill.pipeline.relayout.memory import check_certificate, check_judging, check_memory, threads_within
 from indexmill.pipeline.relayout.tuning import GivenQueries, check_queries
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex, drop_graph, map_array, unpack, unpacked_bytes
-from indexmill.pipeline.relayout.written import INDEX, Judging, certified, measured, write_index, write_pruned
+from indexmill.pipeline.relayout.written import Writing
 
 AUTO = "auto"
 DEFAULT_EFFORT = "normal"
@@ -84,6 +79,10 @@ class LayoutRequest:
         """Name of the order in the manifest."""
         return self.order if self.order_file is None else FROM_FILE
 
+    def work_limit(self, n: int) -> int | None:
+        """Return the units of work that may be spent on `n` vectors; None without a limit."""
+        return None if self.effort is None else EFFORTS[self.effort].work * n
+
 
 @dataclass(frozen=True)
 class LayoutResult:
@@ -105,11 +104,8 @@ class LayoutResult:
 
 
 def run_layout(
-    index: str | os.PathLike[str],
-    request: LayoutRequest,
-    options: RunOptions,
-    progress: Progress | None = None,
-) -> LayoutResult:
+    index: str | os.PathLike[str], request: LayoutRequest, options: RunOptions, progress: Progress | None = None
+) -> LayoutResult:  # fmt: skip
     """Lay an index out again and publish the next generation.
 
     Vectors, codes, neighbour lists, ids and metadata stay what they are, so the files are those that a build of that
@@ -140,41 +136,28 @@ def run_layout(
             check_judging(opened, options.memory)
         check_free(scratch, _scratch_bytes(opened, with_points, request.prune_edges), "layout")
         unpacked = _unpack(run, opened, scratch, with_points)
-        if request.name == AUTO:
-            fitted = _chosen(run, opened, unpacked, request, scratch)
-        else:
-            with run.stage("order", 1, "tasks") as advance:
-                fitted = _asked_for(opened, unpacked, request, options, scratch)
-                advance(1)
+        fitted = _Ordering(run, opened, unpacked, request, scratch).fitted()
         fitted = replace(fitted, order=map_array(scratch / "order.npy", fitted.order))
-        vector_ids = unpacked.vector_ids
-        as_asked = not request.prune_edges and (
-            not request.certify or opened.manifest.certificate is not None
-        )
-        if run.in_place and as_asked and np.array_equal(fitted.order, vector_ids):
+        writing = Writing(run, opened, unpacked.vector_ids, scratch)
+        is_certified = not request.certify or opened.manifest.certificate is not None
+        as_asked = is_certified and not request.prune_edges
+        if run.in_place and as_asked and np.array_equal(fitted.order, writing.vector_ids):
             return LayoutResult(fitted.name, None, fitted.choice)
         points, work = unpacked.points if request.certify else None, fitted.work
         if request.prune_edges:
-            manifest, pruning = write_pruned(
-                run, opened, unpacked, fitted, _judging(request, opened), scratch
-            )
+            queries = EFFORTS[request.effort or DEFAULT_EFFORT].queries
+            judging = Judging(request.queries, queries, request.work_limit(opened.n))
+            manifest, pruning = writing.write_pruned(unpacked, fitted, judging)
             work += pruning
         else:
-            layout = measured(run, opened, unpacked.graph, fitted)
+            layout = writing.measured(unpacked.graph, fitted)
             del unpacked  # the last that maps its files, except the points
             drop_graph(scratch)
-            manifest = write_index(run, opened, vector_ids, fitted, layout, scratch)
-        directory = scratch / INDEX
+            manifest = writing.write(fitted, layout)
         if points is not None:
-            manifest = certified(run, opened, manifest, directory, points)
-        published = run.publish(directory, manifest, opened.manifest.build_id, {"work": work})
+            manifest = writing.certified(manifest, points)
+        published = run.publish(writing.directory, manifest, opened.manifest.build_id, {"work": work})
         return LayoutResult(fitted.name, published, fitted.choice)
-
-
-def _judging(request: LayoutRequest, opened: OpenedIndex) -> Judging:
-    """Return the queries that pruned edges are judged by, and the work that pruning may take."""
-    limit = None if request.effort is None else EFFORTS[request.effort].work * opened.n
-    return Judging(request.queries, EFFORTS[request.effort or DEFAULT_EFFORT].queries, limit)
 
 
 def _scratch_bytes(opened: OpenedIndex, with_points: bool, pruned: bool) -> int:
@@ -189,50 +172,50 @@ def _unpack(run: GenerationRun, opened: OpenedIndex, scratch: Path, with_points:
     return unpacked
 
 
-def _asked_for(
-    opened: OpenedIndex, unpacked: UnpackedIndex, request: LayoutRequest, options: RunOptions, scratch: Path
-) -> Fitted:
-    if request.order_file is not None:
-        return read_order(Path(request.order_file), opened.n)
-    limit = None if request.effort is None else EFFORTS[request.effort].work * opened.n
-    return _fit(opened, unpacked, request.order, limit, options, scratch)
+@dataclass(frozen=True)
+class _Ordering:
+    """The search for the order of one layout."""
 
+    run: GenerationRun
+    opened: OpenedIndex
+    unpacked: UnpackedIndex
+    request: LayoutRequest
+    scratch: Path
 
-def _fit(
-    opened: OpenedIndex,
-    unpacked: UnpackedIndex,
-    name: str,
-    limit: int | None,
-    options: RunOptions,
-    scratch: Path,
-) -> Fitted:
-    threads = threads_within(opened, name, options.memory, options.workers)
-    per_page = max(opened.graph.node_format.nodes_per_page, 1)
-    return fit(name, unpacked, per_page, opened.parameters.seed, threads, limit, scratch)
+    def fitted(self) -> Fitted:
+        """Return the order that is asked for, or the best one."""
+        request, n = self.request, self.opened.n
+        if request.name == AUTO:
+            return self._chosen()
+        with self.run.task("order"):
+            if request.order_file is not None:
+                return read_order(Path(request.order_file), n)
+            return self._fit(request.order, request.work_limit(n))
 
+    def _fit(self, name: str, limit: int | None) -> Fitted:
+        opened, options = self.opened, self.run.options
+        threads = threads_within(opened, name, options.memory, options.workers)
+        per_page = max(opened.graph.node_format.nodes_per_page, 1)
+        return fit(name, self.unpacked, per_page, opened.parameters.seed, threads, limit, self.scratch)
 
-def _chosen(
-    run: GenerationRun, opened: OpenedIndex, unpacked: UnpackedIndex, request: LayoutRequest, scratch: Path
-) -> Fitted:
-    """Try the portfolio on a sample, and fit the winner to the whole."""
-    effort, threads, memory = request.effort or DEFAULT_EFFORT, run.options.workers, run.options.memory
-    size = sample_size(opened, EFFORTS[effort], memory)
-    names = candidates(opened, size, memory)
-    with run.stage("sample", 1, "tasks") as advance:
-        trial = Trial(opened, unpacked, size, threads, scratch)
-        advance(1)
-    with run.stage("try", len(names), "orders") as advance:
-        choice = choose(opened, trial, names, effort, request.queries, memory, threads, advance)
-    del trial
-    give_back()
-    if choice.name == CURRENT:
-        name = str(opened.manifest.layout.get("order"))
-        return Fitted(name, unpacked.vector_ids, {}, choice=choice.record)
-    limit = EFFORTS[effort].work * opened.n
-    if choice.order is not None:
-        parameters = parameters_of(choice.name)
-        return Fitted(choice.name, choice.order, parameters, choice.work, limit, choice.record)
-    with run.stage("order", 1, "tasks") as advance:
-        fitted = _fit(opened, unpacked, choice.name, limit, run.options, scratch)
-        advance(1)
-    return replace(fitted, choice=choice.record)
+    def _chosen(self) -> Fitted:
+        """Try the portfolio on a sample, and fit the winner to the whole."""
+        run, opened, unpacked, request = self.run, self.opened, self.unpacked, self.request
+        effort, threads, memory = request.effort or DEFAULT_EFFORT, run.options.workers, run.options.memory
+        size = sample_size(opened, EFFORTS[effort], memory)
+        names = candidates(opened, size, memory)
+        with run.task("sample"):
+            trial = Trial(opened, unpacked, size, threads, self.scratch)
+        with run.stage("try", len(names), "orders") as advance:
+            choice = choose(trial, names, effort, request.queries, memory, advance)
+        del trial
+        give_back()
+        if choice.name == CURRENT:
+            name = str(opened.manifest.layout.get("order"))
+            return Fitted(name, unpacked.vector_ids, {}, choice=choice.record)
+        limit = EFFORTS[effort].work * opened.n
+        if choice.order is not None:
+            parameters = parameters_of(choice.name)
+            return Fitted(choice.name, choice.order, parameters, choice.work, limit, choice.record)
+        with run.task("order"):
+            return replace(self._fit(choice.name, limit), choice=choice.record)

@@ -15,14 +15,15 @@ from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import medoid
 from indexmill.builders.vamana.navigation import build_navigation, in_slot_order, navigation_sample
 from indexmill.formats.graph.codes import write_codes
-from indexmill.formats.graph.entries import EntryVertices, write_entries
+from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.file import write_graph
-from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
+from indexmill.formats.graph.navigation import Navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
 from indexmill.formats.index.manifest import seal_files, write_manifest
 from indexmill.layout.order import Adjacency
 from indexmill.pipeline.generations.opened import OpenedIndex
+from indexmill.pipeline.kinds.graph.emit import write_starts
 from indexmill.pipeline.relayout.region import Region, induced, places_of
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
@@ -98,9 +99,7 @@ class Sample:
             max_norm=index.graph.max_norm, scale=None if scale is None else (scale.minimum, scale.step),
         )  # fmt: skip
         write_codes(directory / "codes.imx", index.codes.codebook, n, [self.codes])
-        write_entries(directory / "entries.imx", self._entries(), n)
-        if index.navigation is not None:
-            write_navigation(directory / NAVIGATION_NAME, self._navigation, n)
+        write_starts(directory, n, self._entries(), None if index.navigation is None else self._navigation)
         write_ids(directory / "ids.imx", np.arange(n, dtype=np.uint32), None)
         build_id, files = seal_files(directory, [p.name for p in directory.iterdir()])
         facts = {**index.manifest.input, "n_vectors": n}

@@ -79,10 +79,9 @@ def tuning_queries(
     region: Region,
     rows: NDArray[Any],
     count: int,
-    seed: int,
     threads: int,
 ) -> TuningQueries:
-    """Return at most `count` queries for a sample of an index.
+    """Return at most `count` queries for a sample of an index; its seed draws those that are vectors.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ def tuning_queries(
     n = len(rows)
     k = min(K, n - 1)
     if given is None:
-        return _of_region(index, rows, min(count, n), k, seed, threads)
+        return _of_region(index, rows, min(count, n), k, threads)
     compared = as_compared(index, given.vectors)
     chosen = _inside(compared, region, count) if n < index.n else np.arange(min(count, len(compared)))
     compared = compared[chosen]
@@ -112,14 +111,12 @@ def tuning_queries(
     missing = min(count - len(chosen), n)
     if n == index.n or missing <= 0:
         return found
-    return _joined(found, _of_region(index, rows, missing, k, seed, threads))
+    return _joined(found, _of_region(index, rows, missing, k, threads))
 
 
-def _of_region(
-    index: OpenedIndex, rows: NDArray[Any], count: int, k: int, seed: int, threads: int
-) -> TuningQueries:
+def _of_region(index: OpenedIndex, rows: NDArray[Any], count: int, k: int, threads: int) -> TuningQueries:
     """Draw `count` of `rows`, each left out of its own neighbours."""
-    own = drawn_rows(seed, REGION_QUERIES, len(rows), count)
+    own = drawn_rows(index.parameters.seed, REGION_QUERIES, len(rows), count)
     queries = np.array(rows[own])
     queries[:, index.dim :] = 0  # inner product: a query has nothing in the added dimension
     _, distances = exact_neighbours(rows, queries, k, threads, skip=own)

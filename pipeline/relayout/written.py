@@ -16,116 +16,95 @@ from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun
 from indexmill.pipeline.kinds.graph.certify import measure
-from indexmill.pipeline.relayout.edges import judged, prune_edges
+from indexmill.pipeline.relayout.edges import Judging, judged, prune_edges
 from indexmill.pipeline.relayout.fitting import Fitted
 from indexmill.pipeline.relayout.memory import certificate_threads
 from indexmill.pipeline.relayout.record import PRUNED, layout_record, manifest_of
-from indexmill.pipeline.relayout.rewrite import write_files
-from indexmill.pipeline.relayout.tuning import GivenQueries
+from indexmill.pipeline.relayout.rewrite import Rewrite
 from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 
-#: Directories of the index to publish, and of the one it is judged against.
-INDEX, _UNPRUNED = "index", "unpruned"
+#: Directory of the index that pruned edges are judged against.
+_UNPRUNED = "unpruned"
 
 
 @dataclass(frozen=True)
-class Judging:
-    """Judgement of pruned edges: queries of the caller, or a number of index vectors; and the work of pruning."""
+class Writing:
+    """Writes an index to directories of the scratch directory, laid out again.
 
-    given: GivenQueries | None
-    queries: int
-    work_limit: int | None
-
-
-def measured(run: GenerationRun, opened: OpenedIndex, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
-    """Return key ``layout`` of the manifest."""
-    give_back()
-    with run.stage("measure", 1, "tasks") as advance:
-        layout = layout_record(opened, graph, fitted)
-        advance(1)
-    return layout
-
-
-def write_index(
-    run: GenerationRun,
-    opened: OpenedIndex,
-    vector_ids: NDArray[np.uint32],
-    fitted: Fitted,
-    layout: Mapping[str, Any],
-    scratch: Path,
-    lists: Adjacency | None = None,
-    name: str = INDEX,
-) -> Manifest:
-    """Write the index laid out as `fitted` says to a directory of `scratch`; return its manifest, not yet measured."""
-    give_back()
-    directory = scratch / name
-    directory.mkdir()
-    with run.stage("emit", 2 * opened.n, "nodes") as advance:
-        build_id, files = write_files(
-            opened, vector_ids, fitted.order, scratch, directory, run.options.memory, advance, lists
-        )
-    return manifest_of(opened, layout, build_id, files, lists)
-
-
-def write_pruned(
-    run: GenerationRun,
-    opened: OpenedIndex,
-    unpacked: UnpackedIndex,
-    fitted: Fitted,
-    judging: Judging,
-    scratch: Path,
-) -> tuple[Manifest, int]:
-    """Write the index with neighbour lists chosen for the pages of `fitted`.
-
-    Returns
-    -------
-    manifest : Manifest
-    work : int
-        Units that pruning took.
-
-    Raises
-    ------
-    NothingToGain
-        If the reader does not read fewer pages.
+    Attributes
+    ----------
+    run : GenerationRun
+    opened : OpenedIndex
+    vector_ids : uint32 array, shape (n,)
+        Vector id in each slot of `opened`.
+    scratch : Path
     """
-    assert unpacked.points is not None
-    ids, threads = unpacked.vector_ids, run.options.workers
-    medoid = int(ids[opened.entries.medoid])
-    with run.stage("prune", 1, "tasks") as advance:
-        pruned = prune_edges(
-            opened,
-            unpacked.graph,
-            unpacked.points,
-            medoid,
-            fitted.order,
-            judging.work_limit,
-            threads,
-            scratch,
-        )
-        advance(1)
-    layout = measured(run, opened, pruned.graph, fitted)
-    before, after = opened.path, scratch / INDEX
-    if not np.array_equal(fitted.order, ids):
-        before = scratch / _UNPRUNED
-        write_manifest(before, write_index(run, opened, ids, fitted, layout, scratch, name=_UNPRUNED))
-    manifest = write_index(run, opened, ids, fitted, layout, scratch, pruned.graph)
-    write_manifest(after, manifest)
-    with run.stage("judge", 2, "indexes") as advance:
-        saved = judged(
-            opened, unpacked.points, judging.given, judging.queries, before, after, threads, advance
-        )
-    return replace(manifest, layout={**layout, PRUNED: pruned.record | saved}), pruned.record["work"]
 
+    run: GenerationRun
+    opened: OpenedIndex
+    vector_ids: NDArray[np.uint32]
+    scratch: Path
 
-def certified(
-    run: GenerationRun, opened: OpenedIndex, manifest: Manifest, directory: Path, points: NDArray[Any]
-) -> Manifest:
-    """Measure what was written as a build does, against `points`, compared rows by vector id."""
-    give_back()
-    with run.stage("certify", 1, "tasks") as advance:
-        write_manifest(directory, manifest)
-        seed, as_queries = opened.parameters.seed, opened.space.as_given
-        threads = certificate_threads(opened, run.options.memory, run.options.workers)
-        certificate = measure(str(directory), points, seed, threads, as_queries=as_queries)
-        advance(1)
-    return replace(manifest, certificate=certificate)
+    @property
+    def directory(self) -> Path:
+        """The index to publish."""
+        return self.scratch / "index"
+
+    def measured(self, graph: Adjacency, fitted: Fitted) -> dict[str, Any]:
+        """Return key ``layout`` of the manifest."""
+        give_back()
+        with self.run.task("measure"):
+            return layout_record(self.opened, graph, fitted)
+
+    def write(
+        self, fitted: Fitted, layout: Mapping[str, Any], lists: Adjacency | None = None, name: str = "index"
+    ) -> Manifest:
+        """Write the index as `fitted` says to directory `name`; return its manifest, not yet measured."""
+        give_back()
+        directory = self.scratch / name
+        directory.mkdir()
+        rewrite = Rewrite(self.opened, self.vector_ids, fitted.order, self.scratch, self.run.options.memory)
+        with self.run.stage("emit", 2 * self.opened.n, "nodes") as advance:
+            build_id, files = rewrite.write(directory, advance, lists)
+        return manifest_of(self.opened, layout, build_id, files, lists)
+
+    def write_pruned(self, unpacked: UnpackedIndex, fitted: Fitted, judging: Judging) -> tuple[Manifest, int]:
+        """Write the index with neighbour lists chosen for the pages of `fitted`.
+
+        Returns
+        -------
+        manifest : Manifest
+        work : int
+            Units that pruning took.
+
+        Raises
+        ------
+        NothingToGain
+            If the reader does not read fewer pages.
+        """
+        assert unpacked.points is not None
+        run, opened, threads = self.run, self.opened, self.run.options.workers
+        with run.task("prune"):
+            pruned = prune_edges(opened, unpacked, fitted.order, judging.work_limit, threads, self.scratch)
+        layout = self.measured(pruned.graph, fitted)
+        before = opened.path
+        if not np.array_equal(fitted.order, self.vector_ids):
+            before = self.scratch / _UNPRUNED
+            write_manifest(before, self.write(fitted, layout, name=_UNPRUNED))
+        manifest = self.write(fitted, layout, pruned.graph)
+        write_manifest(self.directory, manifest)
+        with run.stage("judge", 2, "indexes") as advance:
+            saved = judged(opened, unpacked.points, judging, before, self.directory, threads, advance)
+        return replace(manifest, layout={**layout, PRUNED: pruned.record | saved}), pruned.record["work"]
+
+    def certified(self, manifest: Manifest, points: NDArray[Any]) -> Manifest:
+        """Measure what was written as a build does, against `points`, compared rows by vector id."""
+        give_back()
+        opened, options = self.opened, self.run.options
+        threads = certificate_threads(opened, options.memory, options.workers)
+        with self.run.task("certify"):
+            write_manifest(self.directory, manifest)
+            certificate = measure(
+                str(self.directory), points, opened.parameters.seed, threads, as_queries=opened.space.as_given
+            )
+        return replace(manifest, certificate=certificate)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,15 @@ def opened_as(manifest: Manifest, emitted: str, beside: str) -> Iterator[str]:
             link_or_copy(Path(emitted) / file.name, Path(index) / file.name)
         write_manifest(Path(index), manifest)
         yield index
+
+
+def certify_opened(
+    emitted: str, manifest: Manifest, ingest: str, out: str, measure: Callable[[str, Any], dict[str, Any] | None]
+) -> None:  # fmt: skip
+    """Write what `measure` returns of the index in `emitted` and the vectors of stage *ingest*: see `opened_as`."""
+    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
+    with opened_as(manifest, emitted, out) as index:
+        write_certificate(out, measure(index, vectors))
 
 
 def write_certificate(directory: str, certificate: dict[str, Any] | None) -> None:

@@ -61,11 +61,7 @@ def trained(
 
 
 def encoded(
-    vectors: NDArray[Any],
-    codebook: Codebook,
-    gpu: Gpu | None = None,
-    threads: int = 1,
-    **how: Any,
+    vectors: NDArray[Any], codebook: Codebook, gpu: Gpu | None = None, threads: int = 1, **how: Any
 ) -> NDArray[np.uint8]:
     """Return the codes of vectors (n, dim), computed on a GPU or here; `how`: the `advance` and `out` of either.
 

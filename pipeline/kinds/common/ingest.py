@@ -131,9 +131,8 @@ def ingest(source: VectorSource, metric: str, out: Path, progress: Progress, uni
         rows = slice(batch.start, batch.start + len(batch.vectors))
         vectors[rows, :dim] = unit(batch.vectors, unit_slack) if metric == "cosine" else batch.vectors
         if squared_norms is not None:
-            squared_norms[rows] = np.einsum(
-                "ij,ij->i", vectors[rows, :dim], vectors[rows, :dim], dtype=np.float64
-            )
+            own = vectors[rows, :dim]
+            squared_norms[rows] = np.einsum("ij,ij->i", own, own, dtype=np.float64)
         rest.write(batch)
         progress.advance(len(batch.vectors))
     rest.close()
@@ -185,10 +184,8 @@ def read_ids(directory: Path) -> pa.Array | None:
         return None
     with pa.OSFile(str(path)) as file:
         ids = pa.ipc.open_file(file).read_all().column("id")
-    wide = {
-        pa.string(): pa.large_string(),
-        pa.binary(): pa.large_binary(),
-    }  # past 2 GiB, offsets need 64 bits
+    # past 2 GiB, offsets need 64 bits
+    wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
     return ids.cast(wide.get(ids.type, ids.type)).combine_chunks()
 
 

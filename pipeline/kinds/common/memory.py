@@ -14,6 +14,7 @@ import numpy as np
 
 from indexmill.builders.lists.exact import BLOCK_BYTES
 from indexmill.builders.lists.scan import MARGIN
+from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.bisection import least
 from indexmill.pipeline.execution.limits import MOST_NARROW, RAY_WORKER_BYTES
 from indexmill.pipeline.mill.external_sort import MESSAGE_BYTES, SORT_BYTES
@@ -24,9 +25,8 @@ FIXED_BYTES = 256 << 20
 #: Work space of BLAS in each thread after the first; of kernels, in each.
 THREAD_BYTES = 8 << 20
 #: The interpreter with numba, Arrow and scikit-learn; the kernels of a build, compiled before, that a process has
-#: from its graph on.
+#: from some stage on (`Size.before_kernels`).
 LOADED_BYTES, KERNEL_BYTES = 120 << 20, 24 << 20
-_BEFORE_KERNELS = ("ingest", "sample", "cluster", "assign", "carve", "regions")
 _LEAST_TASK, _MOST_TASK = 8 << 20, 4 << 30
 #: Record batches of a chunk file: small ones cost messages, large ones buffers of the merge.
 _LEAST_BATCH, _MOST_BATCH = 4 << 10, 1 << 20
@@ -127,30 +127,44 @@ def workers_bytes(executor: str, workers: int) -> int:
     return workers * RAY_WORKER_BYTES if executor == "ray" else 0
 
 
-def peak_bytes(stages: Mapping[str, int], executor: str, workers: int) -> dict[str, int]:
-    """Return the memory of all processes during each stage, from the memory of the stages alone."""
-    loaded = LOADED_BYTES + workers_bytes(executor, workers)
-    return {name: loaded + own + KERNEL_BYTES * (name not in _BEFORE_KERNELS) for name, own in stages.items()}
-
-
-def worst_stage(stages: Mapping[str, int], executor: str, workers: int) -> tuple[str, int]:
-    """Return the stage that needs the largest budget, and that budget, with memory for compiling kernels."""
-    name = max(stages, key=lambda stage: stages[stage])
-    return name, stages[name] + FIXED_BYTES + workers_bytes(executor, workers)
-
-
-def least_budget(needed: Callable[[int], int | None]) -> int:
-    """Return the smallest budget, in whole MiB, that holds a build.
+def check_stages(
+    stages: Mapping[str, int], memory: int, executor: str, workers: int, content: str,
+    advice: Callable[[str], str], cut: Callable[[int], Mapping[str, int] | None],
+) -> Mapping[str, int]:  # fmt: skip
+    """Return `stages`, the memory of each stage; raise BudgetError unless every stage fits a budget of `memory` bytes.
 
     Parameters
     ----------
-    needed : callable
-        Returns the budget that a build cut for a budget needs; None where it cannot be cut so small.
+    content : str
+        What is built, in words.
+    advice : callable
+        Returns what to change for the stage that needs most, ending with "or ", or nothing.
+    cut : callable
+        Returns the memory of each stage of the build cut for another budget; None where it cannot be cut so small.
+
+    Raises
+    ------
+    BudgetError
+        Naming the stage that needs most, what to lower, and the smallest budget that works.
     """
+    worst = max(stages, key=lambda stage: stages[stage])
+    need = stages[worst] + FIXED_BYTES + workers_bytes(executor, workers)
+    if need > memory:
+        least = least_budget(cut, executor, workers)
+        raise BudgetError(
+            f"memory: stage {worst} needs {need:,} bytes for {content}, the budget is {memory:,}; {advice(worst)}give "
+            f"at least {least:,} bytes"
+        )
+    return stages
+
+
+def least_budget(cut: Callable[[int], Mapping[str, int] | None], executor: str, workers: int) -> int:
+    """Return the smallest budget, in whole MiB, that holds a build; `cut` is as of `check_stages`."""
+    fixed = FIXED_BYTES + workers_bytes(executor, workers)
 
     def holds(budget: int) -> bool:
-        need = needed(budget * _MIB)
-        return need is not None and need <= budget * _MIB
+        stages = cut(budget * _MIB)
+        return stages is not None and max(stages.values()) + fixed <= budget * _MIB
 
     low, high = FIXED_BYTES // _MIB, 2 * FIXED_BYTES // _MIB
     while not holds(high):

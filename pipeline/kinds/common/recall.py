@@ -20,6 +20,14 @@ class Recall:
     low: float
     high: float
 
+    def facts(self) -> dict[str, float]:
+        """Return the three as certificates and reports name them."""
+        return {
+            "recall": round(self.mean, 6),
+            "recall_low": round(self.low, 6),
+            "recall_high": round(self.high, 6),
+        }
+
 
 def recall_by_distance(found: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
     """Return each query's recall@k.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +11,7 @@ from numpy.typing import NDArray
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
-from indexmill.pipeline.kinds.common.certify import (
-    QUERIES,
-    K,
-    distances_without_self,
-    opened_as,
-    write_certificate,
-)
+from indexmill.pipeline.kinds.common.certify import QUERIES, K, certify_opened, distances_without_self
 from indexmill.pipeline.kinds.common.recall import mean_recall, recall_by_distance
 
 if TYPE_CHECKING:
@@ -32,9 +25,7 @@ BEAM_WIDTH = 8
 
 def certify_task(emitted: str, manifest: Manifest, ingest: str, seed: int, out: str, threads: int) -> None:
     """Write ``certificate.json``: recall@10 with interval and page reads, or null when there is one vector."""
-    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    with opened_as(manifest, emitted, out) as index:
-        write_certificate(out, measure(index, vectors, seed, threads))
+    certify_opened(emitted, manifest, ingest, out, lambda index, rows: measure(index, rows, seed, threads))
 
 
 def measure(
@@ -93,9 +84,7 @@ def measure(
         "entry": entry,
         "beam_width": BEAM_WIDTH,
         "search_list_size": list_size,
-        "recall": round(recall.mean, 6),
-        "recall_low": round(recall.low, 6),
-        "recall_high": round(recall.high, 6),
+        **recall.facts(),
         "pages_read_mean": round(float(pages.mean()), 6),
         "pages_read_p99": float(np.percentile(pages, 99, method="higher")),
     }

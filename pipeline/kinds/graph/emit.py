@@ -23,7 +23,7 @@ from indexmill.formats.errors import ConfigError
 from indexmill.formats.graph.codes import Codebook, write_codes
 from indexmill.formats.graph.entries import EntryVertices, write_entries
 from indexmill.formats.graph.file import ScaleArrays, write_graph
-from indexmill.formats.graph.navigation import NAVIGATION_NAME, write_navigation
+from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
 from indexmill.pipeline.kinds.common.encode import load_codebook
@@ -67,65 +67,87 @@ def check_range(summary: InputSummary, node: NodeFormat) -> None:
         )
 
 
-def record_dtype(node: NodeFormat, code_bytes: int) -> np.dtype[Any]:
-    """Return the packed type of a vertex on its way to its slot."""
-    return np.dtype(
-        [
-            ("vector", node.element_dtype, (node.dim,)),
-            ("neighbours", "<u4", (node.max_degree,)),
-            ("degree", "<u4"),
-            ("code", "u1", (code_bytes,)),
-        ]
-    )
+class NodeRecords(NamedTuple):
+    """The nodes of an index on their way to their slots, as records of chunk files: key slot, value vertex.
+
+    Attributes
+    ----------
+    node : NodeFormat
+    n : int
+        Slots of the index.
+    code_bytes : int
+    """
+
+    node: NodeFormat
+    n: int
+    code_bytes: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Packed type of a record's payload."""
+        return np.dtype(
+            [
+                ("vector", self.node.element_dtype, (self.node.dim,)),
+                ("neighbours", "<u4", (self.node.max_degree,)),
+                ("degree", "<u4"),
+                ("code", "u1", (self.code_bytes,)),
+            ]
+        )
+
+    def write(
+        self, out: str | Path, block: NodeBlock, codes: NDArray[np.uint8], slots: NDArray[np.uint32],
+        vertices: NDArray[np.uint32], batch_bytes: int,
+    ) -> None:  # fmt: skip
+        """Write a chunk file.
+
+        Parameters
+        ----------
+        block : NodeBlock
+            Its neighbours are slots of the layout to come.
+        codes : uint8 array, shape (m, M)
+        slots, vertices : uint32 arrays, shape (m,)
+        """
+        nodes = np.empty(len(block), self.dtype)
+        nodes["vector"] = block.vectors
+        nodes["neighbours"] = block.neighbours
+        nodes["degree"] = block.degrees
+        nodes["code"] = codes
+        payload = nodes.view(np.uint8).reshape(len(nodes), -1)
+        records = Records(np.ascontiguousarray(slots), vertices, payload)
+        write_chunk(out, records, [0, self.n], batch_bytes=batch_bytes)
+
+    def merged(
+        self, chunks: list[str], buffer_bytes: int, by_slot: Path, advance: Any
+    ) -> Iterator[NodeBlock]:
+        """Yield the nodes of chunk files in slot order, and write their codes to `by_slot` on the way."""
+        dtype = self.dtype
+        with open(by_slot, "wb") as codes:
+            for _, _, payload in merge(chunks, 0, self.n, buffer_bytes=buffer_bytes):
+                records = payload.reshape(-1).view(dtype)
+                codes.write(np.ascontiguousarray(records["code"]).data)
+                yield NodeBlock(
+                    np.ascontiguousarray(records["vector"]),
+                    np.ascontiguousarray(records["neighbours"], np.uint32),
+                    records["degree"],
+                )
+                if advance is not None:
+                    advance(len(records))
 
 
 def pack_task(
     inputs: EmitInputs, node: NodeFormat, first: int, last: int, batch_bytes: int, out: str
 ) -> None:
-    """Write the chunk file of vertices `first` to `last`: key slot, value vertex, payload `record_dtype`."""
+    """Write the chunk file of vertices `first` to `last`: see `NodeRecords`."""
     slots = np.load(Path(inputs.order) / "slots.npy", mmap_mode="r")
     graph = load_graph(Path(inputs.graph))
     codes = np.load(Path(inputs.encode) / "codes.npy", mmap_mode="r")[first:last]
     vectors = np.load(Path(inputs.ingest) / "vectors.npy", mmap_mode="r")[first:last]
     scale = _scale(read_summary(Path(inputs.ingest)), node)
-    block = NodeBlock(
-        vectors if scale is None else scale.encode(vectors),
-        slots[graph.neighbours[first:last]],
-        graph.degrees[first:last],
-    )
+    stored = vectors if scale is None else scale.encode(vectors)
+    block = NodeBlock(stored, slots[graph.neighbours[first:last]], graph.degrees[first:last])
     vertices = np.arange(first, last, dtype=np.uint32)
-    write_nodes(out, node, block, codes, slots[first:last], vertices, len(slots), batch_bytes)
-
-
-def write_nodes(
-    out: str | Path,
-    node: NodeFormat,
-    block: NodeBlock,
-    codes: NDArray[np.uint8],
-    slots: NDArray[np.uint32],
-    vertices: NDArray[np.uint32],
-    n: int,
-    batch_bytes: int,
-) -> None:
-    """Write nodes on their way to their slots as a chunk file: key slot, value vertex, payload `record_dtype`.
-
-    Parameters
-    ----------
-    block : NodeBlock
-        Whose neighbours are slots of the layout to come.
-    codes : uint8 array, shape (m, M)
-    slots, vertices : uint32 arrays, shape (m,)
-    n : int
-        Slots of the index.
-    """
-    nodes = np.empty(len(block), record_dtype(node, codes.shape[1]))
-    nodes["vector"] = block.vectors
-    nodes["neighbours"] = block.neighbours
-    nodes["degree"] = block.degrees
-    nodes["code"] = codes
-    payload = nodes.view(np.uint8).reshape(len(nodes), -1)
-    records = Records(np.ascontiguousarray(slots), vertices, payload)
-    write_chunk(out, records, [0, n], batch_bytes=batch_bytes)
+    records = NodeRecords(node, len(slots), codes.shape[1])
+    records.write(out, block, codes, slots[first:last], vertices, batch_bytes)
 
 
 def emit_task(
@@ -152,68 +174,39 @@ def emit_task(
     medoid = json.loads((Path(inputs.cluster) / "cluster.json").read_text())["medoid"]
     centroids = np.load(Path(inputs.entries) / "centroids.npy")
     vertices = slots[np.load(Path(inputs.entries) / "vertices.npy")]
-    write_entries(
-        directory / "entries.imx", EntryVertices(int(slots[medoid]), centroids, vertices), len(order)
-    )
-    if inputs.navigation is not None:
-        navigation = load_navigation(Path(inputs.navigation), slots)
-        write_navigation(directory / NAVIGATION_NAME, navigation, len(order))
+    entries = EntryVertices(int(slots[medoid]), centroids, vertices)
+    navigation = None if inputs.navigation is None else load_navigation(Path(inputs.navigation), slots)
+    write_starts(directory, len(order), entries, navigation)
     ids = read_ids(Path(inputs.ingest))
     write_ids(directory / "ids.imx", order, None if ids is None else ids.take(pa.array(order)))
     seal(directory, json.loads((Path(inputs.order) / "layout.json").read_text()), Path(inputs.ingest))
 
 
 def write_pages(
-    directory: Path,
-    chunks: list[str],
-    node: NodeFormat,
-    n: int,
-    codebook: Codebook,
-    metric: str,
-    buffer_bytes: int,
-    advance: Any = None,
-    *,
-    max_norm: float,
-    scale: ScaleArrays | None,
-) -> None:
-    """Merge chunk files of `write_nodes` into ``graph.imx`` and ``codes.imx``.
+    directory: Path, chunks: list[str], node: NodeFormat, n: int, codebook: Codebook, metric: str, buffer_bytes: int,
+    advance: Any = None, *, max_norm: float, scale: ScaleArrays | None,
+) -> None:  # fmt: skip
+    """Merge chunk files of `NodeRecords` into ``graph.imx`` and ``codes.imx``.
 
     Memory: `buffer_bytes` for the merge, and about 16 MiB of nodes on their way to their pages.
     """
     by_slot = directory / "codes.bin"
     code_bytes = len(codebook.offsets) - 1
-    nodes = _nodes(chunks, node, n, code_bytes, buffer_bytes, by_slot, advance)
+    nodes = NodeRecords(node, n, code_bytes).merged(chunks, buffer_bytes, by_slot, advance)
     write_graph(directory / "graph.imx", node, n, metric, nodes, max_norm=max_norm, scale=scale)
     codes = np.memmap(by_slot, np.uint8, "r", shape=(n, code_bytes))
     write_codes(directory / "codes.imx", codebook, n, (codes[at : at + _BLOCK] for at in range(0, n, _BLOCK)))
     by_slot.unlink()
 
 
+def write_starts(directory: Path, n: int, entries: EntryVertices, navigation: Navigation | None) -> None:
+    """Write what searches of `n` nodes start from: ``entries.imx``, and ``navigation.imx`` unless there is none."""
+    write_entries(directory / "entries.imx", entries, n)
+    if navigation is not None:
+        write_navigation(directory / NAVIGATION_NAME, navigation, n)
+
+
 def _scale(summary: InputSummary, node: NodeFormat) -> Scale | None:
     if node.dtype not in ("sq8", "sq16"):
         return None
     return fit_scale(np.array(summary.minimum), np.array(summary.maximum), int(node.dtype[2:]))
-
-
-def _nodes(
-    chunks: list[str],
-    node: NodeFormat,
-    n: int,
-    code_bytes: int,
-    buffer_bytes: int,
-    by_slot: Path,
-    advance: Any,
-) -> Iterator[NodeBlock]:
-    """Yield nodes in slot order, and write their codes to `by_slot` on the way."""
-    dtype = record_dtype(node, code_bytes)
-    with open(by_slot, "wb") as codes:
-        for _, _, payload in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
-            records = payload.reshape(-1).view(dtype)
-            codes.write(np.ascontiguousarray(records["code"]).data)
-            yield NodeBlock(
-                np.ascontiguousarray(records["vector"]),
-                np.ascontiguousarray(records["neighbours"], np.uint32),
-                records["degree"],
-            )
-            if advance is not None:
-                advance(len(records))

@@ -17,6 +17,7 @@ from indexmill.pipeline.kinds.common.memory import (
     THREAD_BYTES,
     Narrow,
     batch_bytes,
+    check_stages,
     exact_bytes,
     ids_bytes,
     ingest_bytes,
@@ -24,7 +25,6 @@ from indexmill.pipeline.kinds.common.memory import (
     narrow_tasks,
     task_bytes,
     workers_bytes,
-    worst_stage,
 )
 from indexmill.pipeline.kinds.graph.order import metrics_bytes, order_bytes
 from indexmill.pipeline.kinds.graph.regions.plan import in_regions, region_narrow_stages, region_stage_bytes
@@ -39,6 +39,13 @@ from indexmill.pipeline.kinds.graph.shape import (
     unite_row_bytes,
 )
 
+#: The flag that lowers the memory of some stages.
+_ADVICE = {
+    "--sample-vectors": ("sample", "cluster", "encode", "entries"),
+    "--navigation": ("navigation",),
+    "--pq-bytes": ("certify",),
+    "--workers": ("assign", "unite", "pack", "carve"),
+}
 #: Largest shard over the mean one: borders are not equally crowded.
 _UNEVEN = 1.05
 
@@ -129,33 +136,23 @@ def check_memory(
     BudgetError
         Naming the stage that needs most, what to lower, and the smallest budget that works.
     """
-    stages = stage_bytes(shape, memory, workers, processes=workers_bytes(executor, workers))
-    worst, need = worst_stage(stages, executor, workers)
-    if need <= memory:
-        return stages
-    hints = {
-        "sample": "lower --sample-vectors",
-        "cluster": "lower --sample-vectors",
-        "encode": "lower --sample-vectors",
-        "entries": "lower --sample-vectors",
-        "navigation": "lower --navigation",
-        "certify": "lower --pq-bytes",
-        "assign": "lower --workers",
-        "unite": "lower --workers",
-        "pack": "lower --workers",
-        "carve": "lower --workers",
-    }
-    if worst == "build":
-        work = workers_bytes(executor, workers) + workers * leaf_work_bytes(shape)
-        fits = shard_size(shape, memory - work)
-        hints[worst] = f"set --shard-vectors to {fits:,} or less" if fits else "lower --workers"
-    if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
-        hints[worst] = "take --order star"
-    hint = f"{hints[worst]}, or " if worst in hints else ""
-    raise BudgetError(
-        f"memory: stage {worst} needs {need:,} bytes for {shape.n:,} vectors, the budget is "
-        f"{memory:,}; {hint}give at least {least_memory(asked or shape, executor, workers):,} bytes"
-    )
+    processes = workers_bytes(executor, workers)
+    stages = stage_bytes(shape, memory, workers, processes=processes)
+
+    def advice(worst: str) -> str:
+        flag = next((flag for flag, names in _ADVICE.items() if worst in names), None)
+        hint = flag and f"lower {flag}, or "
+        if worst == "build":
+            fits = shard_size(shape, memory - processes - workers * leaf_work_bytes(shape))
+            hint = f"set --shard-vectors to {fits:,} or less, or " if fits else "lower --workers, or "
+        if worst == "order" and _order(_by_star(shape), workers) < stages[worst]:
+            hint = "take --order star, or "
+        return hint or ""
+
+    def cut(budget: int) -> dict[str, int] | None:
+        return _cut_stages(asked or shape, budget, executor, workers)
+
+    return check_stages(stages, memory, executor, workers, f"{shape.n:,} vectors", advice, cut)
 
 
 def fit_shards(shape: GraphShape, memory: int, executor: str, workers: int) -> GraphShape:
@@ -194,18 +191,18 @@ def _fitted(shape: GraphShape, memory: int, executor: str, workers: int) -> Grap
 
 def least_memory(shape: GraphShape, executor: str, workers: int) -> int:
     """Return the smallest budget that the build of `shape` fits, with smaller shards if that helps."""
+    return least_budget(lambda budget: _cut_stages(shape, budget, executor, workers), executor, workers)
 
-    def needed(memory: int) -> int | None:
-        fitted = _fitted(shape, memory, executor, workers)
-        if fitted is None:
-            return None
-        cut_by_memory = shape.parameters.shard_vectors is None and fitted.parameters.shard_vectors is not None
-        if cut_by_memory and expected_shards(fitted)[0] > shape.drawn // 4:
-            return None
-        stages = stage_bytes(fitted, memory, workers, processes=workers_bytes(executor, workers))
-        return worst_stage(stages, executor, workers)[1]
 
-    return least_budget(needed)
+def _cut_stages(shape: GraphShape, memory: int, executor: str, workers: int) -> dict[str, int] | None:
+    """Return the memory of each stage of `shape` fitted to `memory`; None if it cannot be, or in too many shards."""
+    fitted = _fitted(shape, memory, executor, workers)
+    if fitted is None:
+        return None
+    cut_by_memory = shape.parameters.shard_vectors is None and fitted.parameters.shard_vectors is not None
+    if cut_by_memory and expected_shards(fitted)[0] > shape.drawn // 4:
+        return None
+    return stage_bytes(fitted, memory, workers, processes=workers_bytes(executor, workers))
 
 
 def _doubt(shape: GraphShape, cells: int) -> float:

@@ -55,31 +55,34 @@ def order_task(
         Decides how many nodes share a page.
     """
     g = load_graph(Path(graph))
-    n = len(g.degrees)
     per_page = max(node.nodes_per_page, 1)
     if order == "star":
         layout = mapped_star_order(g, per_page, Path(out) / "reverse.bin")
     else:
         points = None if vectors is None else np.load(vectors, mmap_mode="r")
-        layout = ORDERS[order].fit(
-            Adjacency(g.neighbours, g.degrees), points, per_page, seed, threads=threads
-        )
-    fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
-    metrics = layout_metrics(g.neighbours, g.degrees, layout, per_page, fill)
+        adjacency = Adjacency(g.neighbours, g.degrees)
+        layout = ORDERS[order].fit(adjacency, points, per_page, seed, threads=threads)
     np.save(Path(out) / "order.npy", layout)
     np.save(Path(out) / "slots.npy", invert(layout))
     sizes = shard_sizes(Path(graph))
-    rounded = {name: round(value, 6) for name, value in asdict(metrics).items()}
     facts = {
-        "layout": {"order": order, **rounded},
+        "layout": {"order": order, **layout_facts(g, layout, node)},
         "graph": {
             **degree_facts(g.degrees),
             "edges_added": g.edges_added,
             "shards": sizes,
-            "mean_fanout": round(sum(sizes) / n, 6),
+            "mean_fanout": round(sum(sizes) / len(layout), 6),
         },
     }
     (Path(out) / "layout.json").write_text(json.dumps(facts))
+
+
+def layout_facts(graph: Graph | Adjacency, order: NDArray[np.uint32], node: NodeFormat) -> dict[str, float]:
+    """Return the proxies of a layout, vertices of `graph` by slot, as key ``layout`` of the manifest has them."""
+    n = len(order)
+    fill = n * node.node_bytes / (node.n_pages(n) * PAGE_BYTES)
+    metrics = layout_metrics(graph.neighbours, graph.degrees, order, max(node.nodes_per_page, 1), fill)
+    return {name: round(value, 6) for name, value in asdict(metrics).items()}
 
 
 def degree_facts(degrees: NDArray[np.int32]) -> dict[str, Any]:

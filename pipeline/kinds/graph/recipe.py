@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
+from indexmill.builders.cluster.shards import ShardPlan
 from indexmill.builders.nearest.products import PRODUCT_ROWS
-from indexmill.formats.index.manifest import Manifest
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.kinds.common import cluster, encode
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import batch_bytes, merge_bytes, task_bounds
-from indexmill.pipeline.kinds.common.record import emitted_manifest
 from indexmill.pipeline.kinds.graph import certify, emit, entries, navigation, order, tasks
 from indexmill.pipeline.kinds.graph.memory import narrow_stages
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.graph.shape import GraphShape, unite_row_bytes
-from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
+from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
 class GraphRecipe(Recipe):
-    """The stages behind a graph index; none runs before `certify` is made.
+    """The stages behind a graph index; see `Recipe`.
 
     Parameters
     ----------
-    mill : Mill
-    ingest : Stage
-        Finished.
-    summary : InputSummary
-        The facts that ingest found.
     shape : GraphShape
         With the resolved parameters.
-    memory : int
-        The budget, in bytes.
     """
+
+    p: Parameters
 
     def __init__(
         self, mill: Mill, ingest: Stage, summary: InputSummary, shape: GraphShape, memory: int
     ) -> None:
         super().__init__(mill, ingest, summary, memory)
         self.shape = shape
-        self.p: Parameters = shape.parameters
+        self.p = shape.parameters
         self._narrow = narrow_stages(shape, memory)
         self.node = shape.node
         emit.check_range(summary, self.node)
@@ -65,9 +58,12 @@ class GraphRecipe(Recipe):
         )
         self.spans = task_bounds(summary.n_vectors, 3 * (self.node.node_bytes + self.p.pq_bytes), memory)
         self.pack = self._pack()
-        self.emit = self._emit()
-        self.emit.pinned = True
-        self.certify = self._certify()
+        self._end(
+            self._emit(), certify.VERSION,
+            lambda: (
+                certify.certify_task, str(self.emit.path), self.manifest(), str(ingest.path), self.p.seed,
+            ),
+        )  # fmt: skip
 
     def _at_once(self, name: str) -> int | None:
         executor, stage = self.mill.executor, self._narrow[name]
@@ -78,11 +74,8 @@ class GraphRecipe(Recipe):
 
     def _cluster(self) -> Stage:
         limit, overlap = self.p.shard_vectors, self.p.overlap
-        what = (
-            {"seed": self.p.seed}
-            if limit is None
-            else {"shard_vectors": limit, "overlap": overlap, "seed": self.p.seed}
-        )
+        shards = {} if limit is None else {"shard_vectors": limit, "overlap": overlap}
+        what = {"seed": self.p.seed, **shards}
         return self._call(
             "cluster", cluster.CLUSTER_VERSION, what, [self.ingest, self.sample],
             lambda: (
@@ -143,16 +136,21 @@ class GraphRecipe(Recipe):
         g, n = self._graph_parameters, self.summary.n_vectors
         limit = self.p.shard_vectors or n
         buffer = merge_bytes(self.memory)
-        spans = task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
-        bounds = task_bounds(n, unite_row_bytes(self.shape), self.memory)
-        assign = self._tasks(
-            "assign", tasks.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
-            lambda: self._assign_tasks(spans), lambda: sizes_of(spans), unit="vectors",
-        )  # fmt: skip
-        chunks = task_files(assign.path, len(spans) - 1, "chunk")
+
+        def plan() -> ShardPlan:
+            return cluster.load_plan(self.mill.read(self.cluster))
 
         def shards() -> int:
-            return cluster.load_plan(self.mill.read(self.cluster)).n_shards
+            return plan().n_shards
+
+        spans = task_bounds(n, self.shape.row_bytes + 48, self.memory, align=PRODUCT_ROWS)
+        bounds = task_bounds(n, unite_row_bytes(self.shape), self.memory)
+        batch = self._batch_bytes(len(spans) - 1, self.shape.row_bytes)
+        assign = self._by_rows(
+            "assign", tasks.ASSIGN_VERSION, {}, [self.ingest, self.cluster], "chunk", spans,
+            lambda: (tasks.assign_task, (self.vectors, self.mill.executor.share(plan())), (batch,)),
+        )  # fmt: skip
+        chunks = task_files(assign.path, len(spans) - 1, "chunk")
 
         build = self._tasks(
             "build", tasks.BUILD_VERSION, self._graph_key, [assign, self.cluster], "chunk", bounds,
@@ -166,16 +164,11 @@ class GraphRecipe(Recipe):
             lambda: [int(n * (1 + self.p.overlap)) * g.passes // shards()] * shards(),
             wide=True, unit=self._insertion,
         )  # fmt: skip
-        unite = self._tasks(
+        unite = self._by_rows(
             "unite", tasks.UNITE_VERSION, self._graph_key, [build, self.ingest, self.cluster], "npz", bounds,
             lambda: (
-                tasks.unite_task,
-                [
-                    (self.vectors, task_files(build.path, shards(), "chunk"), first, last, g, buffer // 2)
-                    for first, last in pairwise(bounds)
-                ],
+                tasks.unite_task, (self.vectors, task_files(build.path, shards(), "chunk")), (g, buffer // 2),
             ),
-            lambda: sizes_of(bounds), unit="vectors",
         )  # fmt: skip
         parts = task_files(unite.path, len(bounds) - 1, "npz")
         return self._call(
@@ -185,13 +178,6 @@ class GraphRecipe(Recipe):
                 cluster.load_medoid(self.mill.read(self.cluster)), g.build_list_size,
             ),
         )  # fmt: skip
-
-    def _assign_tasks(self, spans: list[int]) -> tuple[Any, list[tuple[Any, ...]]]:
-        plan = self.mill.executor.share(cluster.load_plan(self.mill.read(self.cluster)))
-        return tasks.assign_task, [
-            (self.vectors, plan, first, last, self._batch_bytes(len(spans) - 1, self.shape.row_bytes))
-            for first, last in pairwise(spans)
-        ]
 
     def _encode(self) -> Stage:
         p = self.p
@@ -235,18 +221,10 @@ class GraphRecipe(Recipe):
 
     def _pack(self) -> Stage:
         feeds = [self.order, self.graph, self.encode, self.ingest]
-        spans = self.spans
-        batch = self._batch_bytes(len(spans) - 1, self.node.node_bytes + self.p.pq_bytes)
-        return self._tasks(
-            "pack", emit.PACK_VERSION, {"node": self.node.dtype}, feeds, "chunk", spans,
-            lambda: (
-                emit.pack_task,
-                [
-                    (self.inputs, self.node, first, last, batch)
-                    for first, last in pairwise(spans)
-                ],
-            ),
-            lambda: sizes_of(spans), unit="vectors",
+        batch = self._batch_bytes(len(self.spans) - 1, self.node.node_bytes + self.p.pq_bytes)
+        return self._by_rows(
+            "pack", emit.PACK_VERSION, {"node": self.node.dtype}, feeds, "chunk", self.spans,
+            lambda: (emit.pack_task, (self.inputs, self.node), (batch,)),
         )  # fmt: skip
 
     def _emit(self) -> Stage:
@@ -260,16 +238,4 @@ class GraphRecipe(Recipe):
                 emit.emit_task, self.inputs, chunks, self.node, self.p.metric, merge_bytes(self.memory),
             ),
             counts=self.by_vector,
-        )  # fmt: skip
-
-    def manifest(self) -> Manifest:
-        """See `Recipe.manifest`."""
-        return emitted_manifest(self.p, self.summary, self.mill.read(self.emit))
-
-    def _certify(self) -> Stage:
-        return self._call(
-            "certify", certify.VERSION, {"seed": self.p.seed}, [self.emit, self.ingest],
-            lambda: (
-                certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), self.p.seed,
-            ),
         )  # fmt: skip

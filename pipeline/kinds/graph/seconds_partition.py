@@ -88,9 +88,8 @@ def region_seconds(rates: PartitionRates, n: int, waiting: float, threads: float
 
 
 def _try(given: NDArray[Any], parameters: VamanaParameters, seed: int) -> PartitionRates:
-    rows = np.array(
-        given
-    )  # writable, as a build has them and kernels are compiled for, whatever the source gave
+    # writable, as a build has them and kernels are compiled for, whatever the source gave
+    rows = np.array(given)
     ends: dict[Step, float] = {}
     copies = 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ class GraphSize(Size[GraphShape]):
         With parameters that say how large shards are.
     """
 
+    before_kernels = Size.before_kernels | {"cluster", "assign", "carve", "regions"}
+
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         p = graph_parameters(job.parameters)
@@ -99,11 +102,6 @@ class GraphSize(Size[GraphShape]):
 
 def stage_files(shape: GraphShape, side: SideColumns, memory: int) -> dict[str, int]:
     """Return the bytes in the directory of each stage when it is finished."""
-    regions = {} if shape.region_bytes is None else region_files(shape, memory)
-    return _every_file(shape, side) | regions
-
-
-def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
     p, n, d = shape.parameters, shape.n, shape.dim
     node, sampled = shape.node, navigation_size(p.navigation, n)
     codes, graph = n * min(p.pq_bytes, d), n * 4 * (p.max_degree + 1)
@@ -113,7 +111,7 @@ def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
     metadata = int(n * side.metadata)
     members = n if p.shard_vectors is None else int(n * (1 + p.overlap))
     cells, _ = expected_shards(shape)
-    return {
+    files = {
         "ingest": n * shape.row_bytes + int(n * side.ids_file) + metadata,
         "sample": shape.drawn * shape.row_bytes,
         "cluster": cells * 4 * (d + 3),
@@ -136,6 +134,7 @@ def _every_file(shape: GraphShape, side: SideColumns) -> dict[str, int]:
         + metadata,
         "certify": 0,  # links to what emit wrote
     }
+    return files if shape.region_bytes is None else files | region_files(shape, memory)
 
 
 def node_bytes(shape: GraphShape) -> int:
@@ -148,10 +147,7 @@ def needed_scratch(
     shape: GraphShape, side: SideColumns, memory: int, keep: bool
 ) -> tuple[int, dict[str, int]]:
     """Return the most bytes that the work directory of a graph build will hold, and those that each stage leaves."""
-
-    def recipe(mill: Mill, first: Stage, summary: InputSummary) -> GraphRecipe:
-        return graph_recipe(mill, first, summary, shape, memory)
-
+    recipe = partial(graph_recipe, shape=shape, memory=memory)
     return played(recipe, stage_files(shape, side, memory), shape, keep)
 
 

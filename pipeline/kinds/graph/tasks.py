@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,32 +200,44 @@ def unite_task(
 
 
 def link_task(
-    vectors: str,
-    parts: list[str],
-    n: int,
-    max_degree: int,
-    entry: int,
-    list_size: int,
-    out: str,
-    threads: int,
-) -> None:
+    vectors: str, parts: list[str], n: int, max_degree: int, entry: int, list_size: int, out: str, threads: int
+) -> None:  # fmt: skip
     """Lay the parts end to end, link what the entry cannot reach, and leave the graph as `save_graph` does."""
-    directory = Path(out)
-    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
-    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
-    first, sizes = 0, np.zeros(0, np.int64)
-    for part in parts:
-        with _opened(part) as arrays:
-            lists = arrays["neighbours"]
-            neighbours[first : first + len(lists)] = lists
-            degrees[first : first + len(lists)] = arrays["degrees"]
-            sizes = _sum(sizes, arrays["shards"])
-        first += len(lists)
+
+    def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> list[int]:
+        first, sizes = 0, np.zeros(0, np.int64)
+        for part in parts:
+            with _opened(part) as arrays:
+                lists = arrays["neighbours"]
+                neighbours[first : first + len(lists)] = lists
+                degrees[first : first + len(lists)] = arrays["degrees"]
+                sizes = _sum(sizes, arrays["shards"])
+            first += len(lists)
+        shards: list[int] = sizes.tolist()
+        return shards
+
+    write_linked(Path(out), vectors, (n, max_degree), entry, list_size, fill)
+
+
+def write_linked(
+    directory: Path, vectors: str, shape: tuple[int, int], entry: int, list_size: int,
+    fill: Callable[[NDArray[np.uint32], NDArray[np.int32]], list[int]],
+) -> None:  # fmt: skip
+    """Write a graph of `shape`, (n, R), as `save_graph` does, and link what the entry cannot reach.
+
+    Parameters
+    ----------
+    fill : callable
+        Fills the mapped lists and degrees; returns the vectors of each shard.
+    """
+    neighbours = create_npy(directory / "neighbours.npy", np.uint32, shape)
+    degrees = create_npy(directory / "degrees.npy", np.int32, shape[:1])
+    shards = fill(neighbours, degrees)
     rows = np.load(vectors, mmap_mode="r")
     added = connect_unreachable(rows, neighbours, degrees, entry, list_size)
     neighbours.flush()
     degrees.flush()
-    write_facts(directory, entry, added, sizes.tolist())
+    write_facts(directory, entry, added, shards)
 
 
 def _sum(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:

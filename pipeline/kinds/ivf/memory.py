@@ -5,17 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 from indexmill.builders.quantize.pq import N_CENTRES, TRAINING_VECTORS
-from indexmill.formats.errors import BudgetError
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import (
     THREAD_BYTES,
+    check_stages,
     exact_bytes,
     ids_bytes,
     ingest_bytes,
-    least_budget,
     merge_bytes,
-    worst_stage,
 )
 from indexmill.pipeline.kinds.ivf.shape import ALIGN, IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GPU_BLOCK_BYTES, GRAPH_FROM
@@ -71,27 +69,18 @@ def _merged_bytes(shape: IvfShape, cut: list[list[int]], memory: int) -> int:
 
 
 def check_memory(shape: IvfShape, memory: int, executor: str, workers: int, asked: IvfShape) -> None:
-    """Raise BudgetError unless every stage fits.
+    """Raise BudgetError unless every stage fits; see `check_stages`.
 
     Parameters
     ----------
     shape, asked : IvfShape
         As batches are cut for `memory`, and as the job says: smaller batches may suit another budget.
-
-    Raises
-    ------
-    BudgetError
-        Naming the stage that needs most and the smallest budget that works.
     """
-    worst, need = worst_stage(stage_bytes(shape, memory, workers), executor, workers)
-    if need <= memory:
-        return
 
-    def needed(budget: int) -> int:
-        return worst_stage(stage_bytes(with_batches(asked, budget), budget, workers), executor, workers)[1]
+    def cut(budget: int) -> dict[str, int]:
+        return stage_bytes(with_batches(asked, budget), budget, workers)
 
-    raise BudgetError(
-        f"memory: stage {worst} needs {need:,} bytes for {shape.n:,} vectors in {shape.parameters.lists:,} lists, "
-        f"the budget is {memory:,}; lower --workers, --sample-vectors or --lists, or give at least "
-        f"{least_budget(needed):,} bytes"
-    )
+    content = f"{shape.n:,} vectors in {shape.parameters.lists:,} lists"
+    advice = "lower --workers, --sample-vectors or --lists, or "
+    stages = stage_bytes(shape, memory, workers)
+    check_stages(stages, memory, executor, workers, content, lambda _: advice, cut)

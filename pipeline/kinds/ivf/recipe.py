@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.kinds.common.compute import compute_key
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import merge_bytes
-from indexmill.pipeline.kinds.common.record import emitted_manifest
 from indexmill.pipeline.kinds.ivf import certify, tasks
+from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.shape import IvfShape
 from indexmill.pipeline.kinds.ivf.tasks import Batch
 from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
@@ -32,28 +31,29 @@ class IvfRecipe(Recipe):
         Centroids to use in place of trained ones.
     """
 
+    p: IvfParameters
+
     def __init__(
-        self,
-        mill: Mill,
-        ingest: Stage,
-        summary: InputSummary,
-        shape: IvfShape,
-        memory: int,
+        self, mill: Mill, ingest: Stage, summary: InputSummary, shape: IvfShape, memory: int,
         given: NDArray[np.float32] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(mill, ingest, summary, memory)
         self.shape, self.p, self.given = shape, shape.parameters, given
         self.cuts = shape.cuts(memory)
-        self.spans = [pair for cut in self.cuts for pair in pairwise(cut)]
+        self._cut = [0, *(last for cut in self.cuts for last in cut[1:])]
         self.sample = self._sample_stage(self.p.sample_vectors, self.p.seed)
         self.centroids = self._centroids()
         self.assign = self._assign()
-        self.labels = task_files(self.assign.path, len(self.spans), "npy")
+        self.labels = task_files(self.assign.path, len(self._cut) - 1, "npy")
         self.pack = self._pack()
         self.lists = self._lists()
-        self.emit = self._emit()
-        self.emit.pinned = True
-        self.certify = self._certify()
+        self._end(
+            self._emit(), certify.VERSION,
+            lambda: (
+                certify.certify_task, str(ingest.path), str(self.centroids.path), self.labels, self.p.seed,
+            ),
+            [self.assign, self.centroids],
+        )  # fmt: skip
 
     def _centroids(self) -> Stage:
         what: dict[str, Any] = {
@@ -77,28 +77,12 @@ class IvfRecipe(Recipe):
         return len(tasks.load_centroids(self.mill.read(self.centroids)))
 
     def _assign(self) -> Stage:
-        return self._tasks(
-            "assign", tasks.ASSIGN_VERSION, self._closure(), [self.ingest, self.centroids], "npy", self._cut,
-            lambda: (
-                tasks.assign_task,
-                [
-                    (self.vectors, str(self.centroids.path), self.p, first, last)
-                    for first, last in self.spans
-                ],
-            ),
-            self._weights, unit="vectors",
+        # what decides the lists of a vector, beside centroids
+        closure = {"copies": self.p.copies, "closure": self.p.closure if self.p.copies > 1 else None}
+        return self._by_rows(
+            "assign", tasks.ASSIGN_VERSION, closure, [self.ingest, self.centroids], "npy", self._cut,
+            lambda: (tasks.assign_task, (self.vectors, str(self.centroids.path), self.p), ()),
         )  # fmt: skip
-
-    def _closure(self) -> dict[str, Any]:
-        """Return the parameters that decide the lists of a vector, besides centroids."""
-        return {"copies": self.p.copies, "closure": self.p.closure if self.p.copies > 1 else None}
-
-    @property
-    def _cut(self) -> list[int]:
-        return [0, *(last for _, last in self.spans)]
-
-    def _weights(self) -> list[int]:
-        return sizes_of(self._cut)
 
     def _batches(self) -> list[Batch]:
         found, at = [], 0
@@ -123,11 +107,11 @@ class IvfRecipe(Recipe):
 
         return self._tasks(
             "pack", tasks.PACK_VERSION, what, [self.assign, self.centroids, self.ingest], "chunk", self._cut,
-            jobs, self._weights, unit="vectors",
+            jobs, lambda: sizes_of(self._cut), unit="vectors",
         )  # fmt: skip
 
     def _lists(self) -> Stage:
-        chunks = task_files(self.pack.path, len(self.spans), "chunk")
+        chunks = task_files(self.pack.path, len(self._cut) - 1, "chunk")
 
         def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
             n_lists, buffer, at = self._n_lists(), merge_bytes(self.memory), 0
@@ -153,16 +137,3 @@ class IvfRecipe(Recipe):
                 sizes_of(self.shape.batches), self.p,
             ),
         )  # fmt: skip
-
-    def _certify(self) -> Stage:
-        return self._call(
-            "certify", certify.VERSION, {"seed": self.p.seed},
-            [self.emit, self.assign, self.centroids, self.ingest],
-            lambda: (
-                certify.certify_task, str(self.ingest.path), str(self.centroids.path), self.labels, self.p.seed,
-            ),
-        )  # fmt: skip
-
-    def manifest(self) -> Manifest:
-        """See `Recipe.manifest`."""
-        return emitted_manifest(self.p, self.summary, self.mill.read(self.emit))

@@ -20,12 +20,7 @@ from indexmill.builders.quantize.pq import TRAINING_VECTORS, encode_pq, train_pq
 from indexmill.formats.sources.source import VectorSource
 from indexmill.formats.sources.validate import check_batch
 from indexmill.pipeline.kinds.common.certify import QUERIES
-from indexmill.pipeline.kinds.common.seconds import (
-    HASH_SECONDS,
-    TRAINING_ROUNDS,
-    TRIAL_PREFIX,
-    write_seconds,
-)
+from indexmill.pipeline.kinds.common.seconds import HASH_SECONDS, TRAINING_ROUNDS, TRIAL_PREFIX, write_seconds
 from indexmill.pipeline.kinds.ivf import tasks
 from indexmill.pipeline.kinds.ivf.shape import IvfShape
 from indexmill.pipeline.kinds.ivf.tasks import Batch

@@ -41,6 +41,8 @@ class IvfSize(Size[IvfShape]):
         Centroids to use in place of trained ones.
     """
 
+    before_kernels = Size.before_kernels | {"assign"}
+
     def __init__(self, job: Job, source: VectorSource) -> None:
         super().__init__(job, source)
         p = job.parameters
@@ -113,9 +115,8 @@ def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
     batches = len(shape.batches) - 1
     copied = n * p.copies
     filled = batches * p.lists * -math.expm1(-copied / (batches * p.lists))  # lists that hold anything
-    ends = max(
-        PAGE_BYTES / 2, PAGE_BYTES - copied * (shape.list_row_bytes + 4) / filled
-    )  # what is left of a last page
+    # what is left of a last page
+    ends = max(PAGE_BYTES / 2, PAGE_BYTES - copied * (shape.list_row_bytes + 4) / filled)
     lists = copied * (shape.list_row_bytes + 4) * 4100 // 4096 + int(filled * ends) + 16 * batches * p.lists
     lists += 6 * PAGE_BYTES * batches
     metadata = int(n * side.metadata)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,7 @@ from numpy.typing import NDArray
 from indexmill.builders.lists.exact import exact_neighbours
 from indexmill.formats.index.manifest import Manifest
 from indexmill.pipeline.draws import CERTIFICATE, drawn_rows
-from indexmill.pipeline.kinds.common.certify import (
-    QUERIES,
-    K,
-    distances_without_self,
-    opened_as,
-    write_certificate,
-)
+from indexmill.pipeline.kinds.common.certify import QUERIES, K, certify_opened, distances_without_self
 from indexmill.pipeline.kinds.common.ratio import overall_ratio
 from indexmill.pipeline.kinds.common.recall import mean_recall, recall_by_distance
 from indexmill.pipeline.kinds.lsh.tasks import as_hashed
@@ -32,10 +25,11 @@ def certify_task(
 
     The index is searched with its vectors `in_memory` or on storage, which changes no figure.
     """
-    vectors = np.load(Path(ingest) / "vectors.npy", mmap_mode="r")
-    with opened_as(manifest, emitted, out) as index:
-        metric = manifest.parameters["metric"]
-        write_certificate(out, measure(index, vectors, metric, seed, in_memory, threads))
+    metric = manifest.parameters["metric"]
+    certify_opened(
+        emitted, manifest, ingest, out,
+        lambda index, rows: measure(index, rows, metric, seed, in_memory, threads),
+    )  # fmt: skip
 
 
 def measure(
@@ -66,9 +60,7 @@ def measure(
         "ratio_high": _rounded(ratio.high),
         "skipped": ratio.skipped,
         "short": ratio.short,
-        "recall": round(recall.mean, 6),
-        "recall_low": round(recall.low, 6),
-        "recall_high": round(recall.high, 6),
+        **recall.facts(),
         "radii_mean": _rounded(float(counters["radii"].mean())),
         "distances_mean": _rounded(float(counters["distances"].mean())),
         "reads_mean": _rounded(float(reads.mean())),

@@ -62,13 +62,8 @@ def emit_task(
     functions = HashFunctions(*plan.draw(), np.array(plan.radii), plan.width)
     write_functions(directory / "functions.imx", shape, functions, defaults)
     chains = _Chains(directory / "pointers.npy", shape, parts)
-    write_buckets(
-        directory / "buckets.imx",
-        shape,
-        chains.n_blocks,
-        max(chains.longest),
-        read_ahead(chains.sealed(advance)),
-    )
+    blocks = read_ahead(chains.sealed(advance))
+    write_buckets(directory / "buckets.imx", shape, chains.n_blocks, max(chains.longest), blocks)
     write_tables(directory / "tables.imx", shape, chains.pointers)
     chains.close()
     write_ids(directory / "ids.imx", np.arange(len(vectors), dtype=np.uint32), read_ids(source))
@@ -128,10 +123,9 @@ class _Chains:
 
     def _lengths(self, file: PageFile, part: Part) -> NDArray[np.int64]:
         """Return the blocks of each bucket, shape (tables and radii of the part, 2^u)."""
-        size = (part.last - part.first) * self._shape.buckets_per_table
-        counts = np.frombuffer(file.section("counts", 4 * size), "<u4").reshape(
-            -1, self._shape.buckets_per_table
-        )
+        buckets = self._shape.buckets_per_table
+        section = file.section("counts", 4 * (part.last - part.first) * buckets)
+        counts = np.frombuffer(section, "<u4").reshape(-1, buckets)
         return -(-counts.astype(np.int64) // self._shape.capacity)
 
     def _entries(self, part: Part) -> NDArray[np.uint64]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from itertools import pairwise
 
 from indexmill.builders.lsh.hash import PRODUCT_ROWS
-from indexmill.formats.errors import BudgetError
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.kinds.common.certify import QUERIES, K
 from indexmill.pipeline.kinds.common.memory import (
     THREAD_BYTES,
+    check_stages,
     exact_bytes,
     ids_bytes,
     ingest_bytes,
-    least_budget,
     merge_bytes,
     task_bytes,
-    worst_stage,
 )
 from indexmill.pipeline.kinds.lsh.shape import (
     BUCKET_BYTES,
@@ -81,20 +79,10 @@ def certified_in_memory(shape: SolvedShape, memory: int) -> bool:
 
 
 def check_memory(shape: SolvedShape, memory: int, executor: str, workers: int) -> None:
-    """Raise BudgetError unless every stage fits.
+    """Raise BudgetError unless every stage fits; see `check_stages`."""
 
-    Raises
-    ------
-    BudgetError
-        Naming the stage that needs most and the smallest budget that works.
-    """
+    def cut(budget: int) -> dict[str, int]:
+        return stage_bytes(shape, budget, workers)
 
-    def needed(budget: int) -> tuple[str, int]:
-        return worst_stage(stage_bytes(shape, budget, workers), executor, workers)
-
-    name, need = needed(memory)
-    if need > memory:
-        raise BudgetError(
-            f"memory: stage {name} needs {need:,} bytes for {shape.n:,} vectors, the budget is {memory:,}; "
-            f"lower --workers, or give at least {least_budget(lambda budget: needed(budget)[1]):,} bytes"
-        )
+    advice = "lower --workers, or "
+    check_stages(cut(memory), memory, executor, workers, f"{shape.n:,} vectors", lambda _: advice, cut)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import pairwise
 
 from indexmill.builders.lsh.solve import Solved
-from indexmill.formats.index.manifest import Manifest
 from indexmill.formats.lsh.functions import SearchDefaults
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.memory import merge_bytes
-from indexmill.pipeline.kinds.common.record import emitted_manifest
 from indexmill.pipeline.kinds.lsh import certify, emit, tasks
 from indexmill.pipeline.kinds.lsh.memory import certified_in_memory
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
 from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, groups, parts
-from indexmill.pipeline.kinds.recipe import Recipe, sizes_of
+from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.mill.stages import Mill, Stage, task_files
 
 
@@ -27,6 +24,8 @@ class LshRecipe(Recipe):
     p : LshParameters
         As the job states them.
     """
+
+    p: LshParameters
 
     def __init__(
         self, mill: Mill, ingest: Stage, summary: InputSummary, p: LshParameters, memory: int
@@ -54,33 +53,27 @@ class LshRecipe(Recipe):
 
     def complete(self, shape: SolvedShape) -> LshRecipe:
         """Add the other stages, of an index of `shape`, with the solved parameters; return itself."""
-        self.shape = shape
-        self.tables = shape.tables
+        self.shape, self.p, self.tables = shape, shape.resolved(), shape.tables
         self.spans = shape.spans(self.memory)
         self.parts: list[emit.Part] = []
         self.chains = [self._chain(group) for group in groups(self.tables)]
-        self.emit = self._emit()
-        self.emit.pinned = True
-        self.certify = self._certify()
+        in_memory = certified_in_memory(shape, self.memory)
+        self._end(
+            self._emit(), certify.VERSION,
+            lambda: (
+                certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), self.p.seed,
+                in_memory,
+            ),
+        )  # fmt: skip
         return self
-
-    def manifest(self) -> Manifest:
-        """See `Recipe.manifest`."""
-        return emitted_manifest(self.shape.resolved(), self.summary, self.mill.read(self.emit))
 
     def _hash(self, group: tuple[int, int]) -> Stage:
         tables = (group[1] - group[0]) * self.tables.n_radii
         batch = self.shape.hash_batch_bytes(self.memory)
-        return self._tasks(
+        return self._by_rows(
             "hash", tasks.HASH_VERSION, {"tables": group}, [self.ingest, self.solve], "chunk", self.spans,
-            lambda: (
-                tasks.hash_task,
-                [
-                    (self.vectors, self.shape.plan, group, first, last, batch)
-                    for first, last in pairwise(self.spans)
-                ],
-            ),
-            lambda: [shape * tables for shape in sizes_of(self.spans)], unit="entries",
+            lambda: (tasks.hash_task, (self.vectors, self.shape.plan, group), (batch,)),
+            steps=tables, unit="entries",
         )  # fmt: skip
 
     def _chain(self, group: tuple[int, int]) -> Stage:
@@ -115,14 +108,4 @@ class LshRecipe(Recipe):
                 emit.emit_task, str(self.ingest.path), self.parts, self.shape.plan, p.metric, s, defaults,
             ),
             counts=(self.tables.n_entries, "entries"),
-        )  # fmt: skip
-
-    def _certify(self) -> Stage:
-        p, in_memory = self.shape.parameters, certified_in_memory(self.shape, self.memory)
-        return self._call(
-            "certify", certify.VERSION, {"seed": p.seed}, [self.emit, self.ingest],
-            lambda: (
-                certify.certify_task, str(self.emit.path), self.manifest(), str(self.ingest.path), p.seed,
-                in_memory,
-            ),
         )  # fmt: skip

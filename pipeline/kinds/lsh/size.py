@@ -26,13 +26,7 @@ from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParamete
 from indexmill.pipeline.kinds.lsh.recipe import LshRecipe
 from indexmill.pipeline.kinds.lsh.sample import table_blocks
 from indexmill.pipeline.kinds.lsh.seconds import lsh_seconds
-from indexmill.pipeline.kinds.lsh.shape import (
-    SolvedShape,
-    asked_of,
-    expected_blocks,
-    groups,
-    output_bytes,
-)
+from indexmill.pipeline.kinds.lsh.shape import SolvedShape, asked_of, expected_blocks, groups, output_bytes
 from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.mill.stages import Mill, Stage
 
@@ -79,7 +73,17 @@ class LshSize(Size[SolvedShape]):
 
     def facts(self) -> dict[str, Any]:
         """Return ``lsh``: the solved parameters."""
-        return {"lsh": solved_facts(self.shape)}
+        shape, s = self.shape, self.shape.solved
+        facts = {
+            **shape.resolved().model_dump(exclude={"kind", "metric", "seed", "success"}),
+            "p1": round(s.p1, 6),
+            "p2": round(s.p2, 6),
+            "rho": round(s.rho, 6),
+            "success": round(s.success, 6),
+            "index_bytes": output_bytes(shape),
+            "bitmap_bytes": shape.tables.bitmap_bytes,
+        }
+        return {"lsh": facts}
 
     def _filled(self, shape: SolvedShape) -> SolvedShape:
         """Return `shape` with the blocks of its tables, judged by the first rows."""
@@ -90,17 +94,14 @@ class LshSize(Size[SolvedShape]):
         check_probes(self.shape.parameters.probes, self.shape.solved.n_tables)
         memory.check_memory(self.shape, self.job.memory, self.job.executor, self.job.workers)
 
-    def needed_scratch(self) -> tuple[int, dict[str, int]]:
-        """See `Size.needed_scratch`."""
-        return self._needed_scratch(self.shape)
-
-    def _needed_scratch(self, shape: SolvedShape) -> tuple[int, dict[str, int]]:
-        memory = self.job.memory
+    def needed_scratch(self, shape: SolvedShape | None = None) -> tuple[int, dict[str, int]]:
+        """See `Size.needed_scratch`; of an index of another `shape`, if there is one."""
+        solved, memory = shape or self.shape, self.job.memory
 
         def recipe(mill: Mill, first: Stage, summary: InputSummary) -> LshRecipe:
-            return LshRecipe(mill, first, summary, shape.parameters, memory).complete(shape)
+            return LshRecipe(mill, first, summary, solved.parameters, memory).complete(solved)
 
-        return played(recipe, stage_files(shape, memory, self.side), shape, self.keep)
+        return played(recipe, stage_files(solved, memory, self.side), solved, self.keep)
 
     def scratch_bound(self, need: int) -> int:
         """See `Size.scratch_bound`."""
@@ -109,7 +110,7 @@ class LshSize(Size[SolvedShape]):
     def hint(self, room: int) -> str:
         """Return the tables that would fit into `room` bytes, which do not hold all: fewer, with probes or without."""
         smaller, fewer = self._smaller(), self._fewer(room)
-        if smaller is None or self._needed_scratch(smaller)[0] > room:
+        if smaller is None or self.needed_scratch(smaller)[0] > room:
             return fewer
         n_tables = smaller.solved.n_tables
         return (
@@ -132,7 +133,7 @@ class LshSize(Size[SolvedShape]):
     def _fewer(self, room: int) -> str:
 
         def fits(n_tables: int) -> bool:
-            return self._needed_scratch(self.shape.with_tables(n_tables))[0] <= room
+            return self.needed_scratch(self.shape.with_tables(n_tables))[0] <= room
 
         most = greatest(fits, 0, self.shape.tables.n_tables)
         if not most:
@@ -187,20 +188,6 @@ def _preview(vectors: NDArray[Any], norm: float | None, n: int, p: LshParameters
         grown = math.exp(min(asked.n_radii * math.log(asked.ratio), _MOST_GROWTH))
         extent = max(extent, (asked.first_radius or 1.0) * grown, extent * grown)
     return tasks.solved(asked, n, extent, nearest)
-
-
-def solved_facts(shape: SolvedShape) -> dict[str, Any]:
-    """Return the solved parameters as a plan shows them."""
-    s = shape.solved
-    return {
-        **shape.resolved().model_dump(exclude={"kind", "metric", "seed", "success"}),
-        "p1": round(s.p1, 6),
-        "p2": round(s.p2, 6),
-        "rho": round(s.rho, 6),
-        "success": round(s.success, 6),
-        "index_bytes": output_bytes(shape),
-        "bitmap_bytes": shape.tables.bitmap_bytes,
-    }
 
 
 def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str, int]:

@@ -22,9 +22,10 @@ from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions
 from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 from indexmill.pipeline.kinds.graph import order as graph_order
-from indexmill.pipeline.relayout import auto, memory, written
+from indexmill.pipeline.relayout import auto, memory
 from indexmill.pipeline.relayout.explain import _layout_words, explain
 from indexmill.pipeline.relayout.memory import check_memory, needed_memory, threads_within
+from indexmill.pipeline.relayout.rewrite import Rewrite
 
 N = 400
 
@@ -174,13 +175,13 @@ def test_a_certificate_that_does_not_fit_the_memory_is_refused(
 def test_the_graph_is_no_longer_mapped_when_files_are_written(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maps, write = [], written.write_files
+    maps, write = [], Rewrite.write
 
     def look(*arguments: Any) -> Any:
         maps.append(Path("/proc/self/maps").read_text())
         return write(*arguments)
 
-    monkeypatch.setattr(written, "write_files", look)
+    monkeypatch.setattr(Rewrite, "write", look)
     monkeypatch.setitem(auto.EFFORTS, "low", auto.Effort(sample=N, queries=10, work=1000))
     for order in ("star", "polish", "auto"):
         indexmill.lay_out(index, order, effort="low", out=tmp_path / order)

@@ -25,15 +25,13 @@ from indexmill.builders.partition.gpu import leaf_lists_on
 from indexmill.builders.partition.leaf_lists import leaf_lists
 from indexmill.builders.partition.regions import Regions, cells_of
 from indexmill.builders.partition.reservoirs import Reservoirs, choose_lists, met_records, missing
-from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.prune import PruneRule
 from indexmill.formats.chunks.reader import Records
 from indexmill.formats.chunks.writer import write_chunk, write_runs
-from indexmill.formats.pagefile.mapped import create_npy
 from indexmill.pipeline.kinds.graph.regions.memory import STRAYS, Allowance, most_ends
 from indexmill.pipeline.kinds.graph.regions.rows import RegionRows, spans
 from indexmill.pipeline.kinds.graph.regions.tasks import load_regions
-from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_facts
+from indexmill.pipeline.kinds.graph.tasks import GraphParameters, write_linked
 from indexmill.pipeline.mill.external_sort import collect, count, merge
 from indexmill.reader.threads import map_blocks
 
@@ -131,42 +129,14 @@ def choose_task(
     reservoirs = Reservoirs(last - first, CANDIDATES * p.max_degree)
     for piece in merge(met, first, last, buffer_bytes=allowance.buffer_bytes):
         reservoirs.add(piece.keys.astype(np.int64) - first, piece.payload)
-    _choose(
-        files.rows(plan, part, allowance),
-        reservoirs,
-        p.vamana.rule,
-        lists,
-        degrees,
-        allowance,
-        threads,
-        advance,
+    _Crew(files.rows(plan, part, allowance), p.vamana.rule, threads, advance).choose(
+        reservoirs, lists, degrees
     )
     del reservoirs
     places = np.load(Path(files.places) / "places.npy", mmap_mode="r")
     pairs = edges_both_ways(ids, first, lists, degrees, places)
     del lists, degrees
     write_runs(out, _edge_runs(pairs), run_end_encoded=False, batch_bytes=batch_bytes)
-
-
-def _choose(
-    held: RegionRows, reservoirs: Reservoirs, rule: PruneRule, lists: NDArray[np.uint32],
-    degrees: NDArray[np.int32], allowance: Allowance, threads: int, advance: Advance,
-) -> None:  # fmt: skip
-    firsts = np.arange(len(lists)) * reservoirs.ids.shape[1]
-
-    def choose(one: int, end: int) -> None:
-        choose_lists(held.vectors, held.rows, held.names, reservoirs, (one, end), rule, lists, degrees)
-
-    _with_rows(
-        held,
-        reservoirs.ids.reshape(-1),
-        firsts,
-        firsts + reservoirs.counts,
-        choose,
-        allowance,
-        threads,
-        advance,
-    )
 
 
 def _edge_runs(pairs: NDArray[np.uint64]) -> Iterator[Records]:
@@ -185,14 +155,14 @@ def unite_task(
     vertices are in memory at a time as the plan of a part allows.
     """
     plan, first, last, ids = files.at(part)
-    held = files.rows(plan, part, allowance)
+    crew = _Crew(files.rows(plan, part, allowance), p.vamana.rule, threads, advance)
     lists = np.empty((len(ids), p.max_degree), np.uint32)
     for start, end, records in ranges(edges, first, last, most_ends(len(ids), p.max_degree) // ENDS):
         ends, starts = _ends(edges, start, end, records, allowance.buffer_bytes)
         mine = slice(start - first, end - first)
-        _unite(held, ids[mine], ends, starts, p.vamana.rule, lists[mine], allowance, threads, advance)
+        crew.unite(ids[mine], ends, starts, lists[mine])
         del ends
-    del held
+    del crew
     values = np.full(len(ids), part, np.uint32)
     write_chunk(out, Records(ids, values, lists), (0, 1 << 32), batch_bytes=batch_bytes)
 
@@ -219,40 +189,61 @@ def _ends(
     return ends, np.concatenate([[0], np.cumsum(counts)])
 
 
-def _unite(
-    held: RegionRows, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], rule: PruneRule,
-    lists: NDArray[np.uint32], allowance: Allowance, threads: int, advance: Advance,
-) -> None:  # fmt: skip
-    def unite(one: int, end: int) -> None:
-        mine = starts[one : end + 1]
-        unite_ends(held.vectors, held.rows, held.names, ids[one:end], ends, mine, rule, lists[one:end])
+class _Crew(NamedTuple):
+    """Threads that work on the vertices of a part, with the vectors of its home in memory."""
 
-    _with_rows(held, ends, starts[:-1], starts[1:], unite, allowance, threads, advance)
+    held: RegionRows
+    rule: PruneRule
+    threads: int
+    advance: Advance
 
+    def choose(self, reservoirs: Reservoirs, lists: NDArray[np.uint32], degrees: NDArray[np.int32]) -> None:
+        """Fill the lists of all vertices from their reservoirs."""
+        held, firsts = self.held, np.arange(len(lists)) * reservoirs.ids.shape[1]
 
-def _with_rows(
-    held: RegionRows, ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64],
-    work: Callable[[int, int], None], allowance: Allowance, threads: int, advance: Advance,
-) -> None:  # fmt: skip
-    """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are in memory.
+        def choose(one: int, end: int) -> None:
+            choose_lists(
+                held.vectors, held.rows, held.names, reservoirs, (one, end), self.rule, lists, degrees
+            )
 
-    Parameters
-    ----------
-    ids : uint32 array
-        From ``firsts[i]`` to ``ends[i]`` those that vertex i names.
-    """
-    strays, starts = missing(ids, firsts, ends, held.rows)
-    spare = int(STRAYS * allowance.bytes) // (allowance.row_bytes + 4)
-    for first, last in spans(starts, spare):
-        with held.holding(np.unique(strays[starts[first] : starts[last]])):
+        self._run(reservoirs.ids.reshape(-1), firsts, firsts + reservoirs.counts, choose)
 
-            def block(one: int, end: int, first: int = first) -> int:
-                work(first + one, first + end)
-                return end - one
+    def unite(
+        self, ids: NDArray[np.uint32], ends: NDArray[np.uint32], starts: NDArray[np.int64], lists: NDArray[np.uint32]
+    ) -> None:  # fmt: skip
+        """Fill the lists of the vertices `ids` from the `ends` of their edges, which begin at `starts`."""
+        held = self.held
 
-            with closing(map_blocks(block, last - first, _BLOCK, threads)) as blocks:
-                for done in blocks:  # closed before the rows go, whatever `advance` raises
-                    advance(done)
+        def unite(one: int, end: int) -> None:
+            mine = starts[one : end + 1]
+            unite_ends(
+                held.vectors, held.rows, held.names, ids[one:end], ends, mine, self.rule, lists[one:end]
+            )
+
+        self._run(ends, starts[:-1], starts[1:], unite)
+
+    def _run(
+        self, ids: NDArray[np.uint32], firsts: NDArray[np.int64], ends: NDArray[np.int64],
+        work: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        """Call ``work(first, last)`` for blocks of vertices while the vectors that they name are in memory.
+
+        Parameters
+        ----------
+        ids : uint32 array
+            From ``firsts[i]`` to ``ends[i]`` those that vertex i names.
+        """
+        strays, starts = missing(ids, firsts, ends, self.held.rows)
+        for first, last in spans(starts, self.held.spare):
+            with self.held.holding(np.unique(strays[starts[first] : starts[last]])):
+
+                def block(one: int, end: int, first: int = first) -> int:
+                    work(first + one, first + end)
+                    return end - one
+
+                with closing(map_blocks(block, last - first, _BLOCK, self.threads)) as blocks:
+                    for done in blocks:  # closed before the rows go, whatever `advance` raises
+                        self.advance(done)
 
 
 def link_task(
@@ -260,17 +251,14 @@ def link_task(
     threads: int,
 ) -> None:  # fmt: skip
     """Put the lists in the order of ids, link what the entry cannot reach, and leave the graph as `save_graph` does."""
-    directory = Path(out)
-    neighbours = create_npy(directory / "neighbours.npy", np.uint32, (n, max_degree))
-    degrees = create_npy(directory / "degrees.npy", np.int32, (n,))
-    for piece in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
-        rows = slice(int(piece.keys[0]), int(piece.keys[-1]) + 1)
-        padding = piece.payload == piece.keys[:, None]
-        piece.payload[padding] = 0
-        neighbours[rows] = piece.payload
-        degrees[rows] = max_degree - np.count_nonzero(padding, axis=1)
-    rows_of_vectors = np.load(vectors, mmap_mode="r")
-    added = connect_unreachable(rows_of_vectors, neighbours, degrees, entry, list_size)
-    neighbours.flush()
-    degrees.flush()
-    write_facts(directory, entry, added, [n])
+
+    def fill(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]) -> list[int]:
+        for piece in merge(chunks, 0, n, buffer_bytes=buffer_bytes):
+            rows = slice(int(piece.keys[0]), int(piece.keys[-1]) + 1)
+            padding = piece.payload == piece.keys[:, None]
+            piece.payload[padding] = 0
+            neighbours[rows] = piece.payload
+            degrees[rows] = max_degree - np.count_nonzero(padding, axis=1)
+        return [n]
+
+    write_linked(Path(out), vectors, (n, max_degree), entry, list_size, fill)

@@ -76,22 +76,22 @@ def _leaves(members: int, in_cells: int, copies: int, allowance: Allowance, foun
 def choose_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
     """Return the memory of choosing the lists of a part: rows of its home's `members` and reservoirs, or edges."""
     lists = 4 * allowance.max_degree * part
-    held = (
-        4 * n + members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes) + allowance.buffer_bytes
-    )
     edges = 2 * 8 * allowance.max_degree * part
-    reservoirs = part * (
-        12 * CANDIDATES * allowance.max_degree + 36
-    )  # and the candidates whose vectors are not in memory
-    return max(held + reservoirs + lists, lists + edges)
+    # and the candidates whose vectors are not in memory
+    reservoirs = part * (12 * CANDIDATES * allowance.max_degree + 36)
+    return max(_held(n, members, allowance) + reservoirs + lists, lists + edges)
 
 
 def unite_bytes(n: int, members: int, part: int, allowance: Allowance) -> int:
     """Return the memory of uniting the lists of a part: rows, the ends of edges, lists."""
-    held = (
-        4 * n + members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes) + allowance.buffer_bytes
-    )
-    return held + part * (4 * allowance.max_degree + 44) + 2 * 4 * most_ends(part, allowance.max_degree)
+    lists = part * (4 * allowance.max_degree + 44)
+    return _held(n, members, allowance) + lists + 2 * 4 * most_ends(part, allowance.max_degree)
+
+
+def _held(n: int, members: int, allowance: Allowance) -> int:
+    """Return the memory of the rows of a region and of strays, their map, and the buffers of a merge."""
+    rows = members * (allowance.row_bytes + 4) + int(STRAYS * allowance.bytes)
+    return 4 * n + rows + allowance.buffer_bytes
 
 
 def most_ends(part: int, max_degree: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 from indexmill.builders.nearest.products import PRODUCT_ROWS
@@ -53,35 +52,26 @@ class RegionRecipe(GraphRecipe):
 
     def _regions(self) -> Stage:
         g, spans = self._graph_parameters, self._spans
-        carve = self._tasks(
+        carve = self._by_rows(
             "carve", tasks.CARVE_VERSION, {"fanouts": FANOUTS, "seed": g.seed, **compute_key(self.p)},
-            [self.comparable], "npy", spans,
-            lambda: (
-                tasks.carve_task, [(self._rows, first, last, g.seed, g.compute) for first, last in pairwise(spans)]
-            ),
-            lambda: sizes_of(spans), unit="vectors",
+            [self.comparable], "npy", spans, lambda: (tasks.carve_task, (self._rows,), (g.seed, g.compute)),
         )  # fmt: skip
         files = task_files(carve.path, len(spans) - 1, "npy")
         return self._call(
             "regions", tasks.REGIONS_VERSION, {"R": g.max_degree, "saturate": g.saturate}, [carve, self.comparable],
-            lambda: (tasks.regions_task, self._rows, files, g.max_degree, g.saturate, g.seed, self._allowance),
+            lambda: (tasks.regions_task, self._rows, files, g.seed, self._allowance),
             cut=self._cut,
         )  # fmt: skip
 
     def _assigned(self) -> Stage:
-        spans = self._spans
-        batch = self._batch_bytes(len(spans) - 1, self.shape.comparable_bytes)
-
-        def jobs() -> tuple[Any, list[tuple[Any, ...]]]:
-            plan = self.mill.executor.share(self._plan())
-            folder = str(self._places.path)
-            return tasks.assign_task, [
-                (self._rows, folder, first, last, plan, batch) for first, last in pairwise(spans)
-            ]
-
-        return self._tasks(
-            "assign", tasks.ASSIGN_VERSION, {}, [self._places, self.comparable], "chunk", [*self._cut, *spans],
-            jobs, lambda: sizes_of(spans), unit="vectors",
+        batch = self._batch_bytes(len(self._spans) - 1, self.shape.comparable_bytes)
+        return self._by_rows(
+            "assign", tasks.ASSIGN_VERSION, {}, [self._places, self.comparable], "chunk", self._spans,
+            lambda: (
+                tasks.assign_task, (self._rows, str(self._places.path)),
+                (self.mill.executor.share(self._plan()), batch),
+            ),
+            cut=self._cut,
         )  # fmt: skip
 
     def _leaves(self) -> Stage:

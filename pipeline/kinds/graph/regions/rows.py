@@ -27,7 +27,7 @@ class RegionRows:
     region, members : int
         And how many vectors it has.
     spare : int
-        About how many others are in memory at a time.
+        How many others are in memory at a time, unless a single vertex names more.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class RegionRows:
         self, vectors: str, chunks: Sequence[str], region: int, members: int, spare: int, buffer_bytes: int
     ) -> None:
         self._all = np.load(vectors, mmap_mode="r")
-        self._members = members
+        self._members, self.spare = members, spare
         self.vectors = np.empty((members + spare, self._all.shape[1]), self._all.dtype)
         self.names = np.empty(members + spare, np.uint32)
         at = 0

@@ -50,14 +50,7 @@ def carve_task(vectors: str, first: int, last: int, seed: int, compute: str, out
 
 
 def regions_task(
-    vectors: str,
-    carved: Sequence[str],
-    max_degree: int,
-    saturate: bool,
-    seed: int,
-    allowance: Allowance,
-    out: str,
-    threads: int,
+    vectors: str, carved: Sequence[str], seed: int, allowance: Allowance, out: str, threads: int
 ) -> None:
     """Cut the cells into regions; write ``regions.npz``, ``leaders.npy``, ``places.npy`` and ``ids.npy``.
 
@@ -87,12 +80,12 @@ def regions_task(
     crossings = Crossings(positions[cells], len(order))
     for first in range(0, n, _BLOCK):
         crossings.add(np.array(labels[first : first + _BLOCK]))
-    found = neighbours_a_leaf(max_degree, copies_of(crossings.sizes.tolist(), n, FANOUTS) / n, saturate)
+    copies = copies_of(crossings.sizes.tolist(), n, FANOUTS) / n
+    found = neighbours_a_leaf(allowance.max_degree, copies, allowance.saturate)
 
     def needs(members: int, cell_sizes: NDArray[np.int64]) -> int:
-        return max(
-            leaves_bytes(members, cell_sizes, n, allowance, found), region_bytes(n, members, allowance)
-        )
+        leaves = leaves_bytes(members, cell_sizes, n, allowance, found)
+        return max(leaves, region_bytes(n, members, allowance))
 
     found_cut = _evenly(crossings, needs, allowance.bytes)
     if found_cut is None:
@@ -134,11 +127,8 @@ def _too_small(crossings: Crossings, needs: _Needs, allowance: Allowance, share:
     """Return the error for a cell that is too large; `share` of the vectors are in a usual one."""
     n, sizes = crossings.n_vectors, crossings.sizes
     need, vectors = max((needs(size, sizes[i : i + 1]), size) for i, size in enumerate(sizes.tolist()))
-    alike = (
-        "; most of them are equal or nearly so, shards cut them at random"
-        if 2 * vectors > (1 + share) * n
-        else ""
-    )
+    most_alike = 2 * vectors > (1 + share) * n
+    alike = "; most of them are equal or nearly so, shards cut them at random" if most_alike else ""
     return BudgetError(
         f"memory: stage regions compares {vectors:,} of {n:,} vectors, those of one cell, together, which needs "
         f"{need:,} bytes; {allowance.bytes:,} are left for it. Give {more_memory(need, allowance):,} bytes more with "
