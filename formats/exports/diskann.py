@@ -23,7 +23,7 @@ from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.rows import ID_MAP_NAME
 from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
-from indexmill.formats.graph.nodes import MAX_DEGREE, NodeBlock, NodeFormat
+from indexmill.formats.graph.nodes import MAX_DEGREE, NodeBlock, NodeFormat, group_dtype, pack_groups
 
 NAME = "diskann"
 PREFIX = "ann"
@@ -91,20 +91,7 @@ def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Callab
     per_sector = _SECTOR // node_bytes
     group, sectors = max(1, per_sector), -(-node_bytes // _SECTOR)
     groups = -(-index.n // group)
-    fields: Any = {
-        "names": ["vector", "degree", "neighbours"],
-        "formats": [(node.element_dtype, (node.dim,)), "<u4", ("<u4", (width,))],
-        "offsets": [0, vector_bytes, vector_bytes + 4],
-        "itemsize": node_bytes,
-    }
-    kind = np.dtype(
-        {
-            "names": ["nodes"],
-            "formats": [(np.dtype(fields), (group,))],
-            "offsets": [0],
-            "itemsize": sectors * _SECTOR,
-        }
-    )
+    kind = group_dtype(node.element_dtype, node.dim, vector_bytes, width)
     header = np.zeros(_SECTOR, np.uint8)
     header[:8].view("<u4")[:] = 9, 1
     size = (1 + groups * sectors) * _SECTOR
@@ -118,7 +105,7 @@ def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Callab
             waiting.append(_prepared(block, first, scale))
             joined = NodeBlock.concatenate(waiting)
             whole = len(joined) if last == index.n else len(joined) // group * group
-            file.write(_pack(kind, group, joined[:whole]).data)
+            file.write(pack_groups(kind, joined[:whole]).data)
             waiting = [joined[whole:]]
             advance(len(block))
 
@@ -132,22 +119,6 @@ def _prepared(block: NodeBlock, first: int, scale: float) -> NodeBlock:
     neighbours, degrees = block.neighbours.copy(), np.maximum(block.degrees, 1)
     neighbours[alone, 0] = first + alone  # the vertex itself, which a search has already seen
     return NodeBlock(vectors, neighbours, degrees)
-
-
-def _pack(kind: np.dtype[Any], group: int, block: NodeBlock) -> NDArray[np.uint8]:
-    """Return the sectors of nodes, of which the first starts a sector."""
-    m, width = block.neighbours.shape
-    packed = np.zeros(-(-m // group), kind)
-    whole = m // group
-    for rows, nodes in (
-        (slice(0, whole * group), packed["nodes"][:whole]),
-        (slice(whole * group, m), packed["nodes"][whole:, : m % group]),
-    ):
-        part = block[rows]
-        nodes["vector"] = part.vectors.reshape(nodes["vector"].shape)
-        nodes["degree"] = part.degrees.reshape(nodes["degree"].shape)
-        nodes["neighbours"][..., :width] = part.neighbours.reshape(*nodes["degree"].shape, width)
-    return packed.view(np.uint8)
 
 
 def _write_pivots(index: ExportedGraph, path: Path, scale: float) -> None:
