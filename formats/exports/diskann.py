@@ -12,7 +12,6 @@ sufficient, and no component loses a bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.graph import ExportedGraph
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.graph.nodes import MAX_DEGREE, NodeBlock, NodeFormat, group_dtype, pack_groups
@@ -41,7 +40,7 @@ def check(index: ExportedGraph) -> None:
     index.check_ids(NAME, _TAG_BITS)
 
 
-def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
     """Write all files. Memory: a block of nodes, and the tags."""
     scale = _norm(index)
     disk = folder / f"{PREFIX}_disk.index"
@@ -84,7 +83,7 @@ def node_width(node: NodeFormat) -> int:
     return node.max_degree
 
 
-def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Callable[[int], None]) -> None:
+def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Advance) -> None:
     node, width = index.graph.node_format, node_width(index.graph.node_format)
     vector_bytes = node.dim * node.element_dtype.itemsize
     node_bytes = vector_bytes + 4 + 4 * width

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.graph import ExportedGraph
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, check_count, kept
 
 #: Most vertices, whose numbers are i32.
@@ -29,7 +29,7 @@ def graph_target(
     index_class: str,
     kind: bytes,
     check: Callable[[ExportedGraph], None],
-    write_graph: Callable[[ExportedGraph, BinaryIO, Callable[[int], None]], None],
+    write_graph: Callable[[ExportedGraph, BinaryIO, Advance], None],
     list_size: Callable[[ExportedGraph], str],
 ) -> Target[ExportedGraph]:
     """Return the target of one kind of graph.
@@ -46,7 +46,7 @@ def graph_target(
         ``list_size(index)``: Python code that sets the list size of ``graph``.
     """
 
-    def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+    def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
         """Write the file: graph, then vectors. Memory: a block of nodes, and the ids."""
         with open(folder / FILE_NAME, "xb") as file:
             faiss_file.begin_ids(index, file)

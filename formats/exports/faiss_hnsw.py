@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from indexmill.formats.exports import faiss_graph
 from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
 from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import Advance
 
 NAME = "faiss"
 #: Numbers written at a time.
@@ -24,7 +24,7 @@ def check(index: ExportedGraph) -> None:
     faiss_graph.check(NAME, index)
 
 
-def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
+def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Advance) -> None:
     n, width = index.n, index.graph.node_format.max_degree
     for kind, values in (("d", (1.0,)), ("i", (0, width))):  # every vertex is on level 0, with R places
         file.write(struct.pack(f"<Q{len(values)}{kind}", len(values), *values))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from indexmill.formats.exports import faiss_graph
 from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
 from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import cannot_hold
 
 NAME = "faiss-nsg"
@@ -25,7 +25,7 @@ def check(index: ExportedGraph) -> None:
         raise cannot_hold(NAME, "an entry vertex with", "no neighbours", "those with one at least", action)
 
 
-def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
+def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Advance) -> None:
     n, width = index.n, index.graph.node_format.max_degree
     # Parameters of a build by faiss, which are unused: K, build type, NN-Descent's S, R, L and iterations.
     file.write(struct.pack("<ib4i", width, 0, 10, 100, width + 50, 10))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.exports.rows import Advance, ExportedRows
 
 #: Parts of an index that a target may keep, in the order of listings.
 PARTS = ("graph", "codes", "clusters", "order", "pages", "entries", "ids", "metadata")
@@ -56,7 +56,7 @@ class Target(Generic[Exported]):
     rebuilds: str
     passes: int
     check: Callable[[Exported], None]
-    write: Callable[[Exported, Path, Callable[[int], None]], None]
+    write: Callable[[Exported, Path, Advance], None]
     snippet: Callable[[Exported, Path], str]
     arrange: Callable[[ExportedRows], ExportedRows] = lambda index: index
 
