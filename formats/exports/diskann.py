@@ -187,8 +187,6 @@ TARGET = Target(
         ids="32 bits, in .tags",
         metadata="beside it",
     ),
-    rebuilds="nothing",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

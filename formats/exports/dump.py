@@ -48,7 +48,6 @@ def dump_target(
         engine=engine,
         keeps=_KEEPS | keeps,
         rebuilds=rebuilds,
-        passes=1,
         check=check,
         write=write,
         snippet=snippet,

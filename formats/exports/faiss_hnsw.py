@@ -7,7 +7,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from indexmill.formats.exports import faiss_graph
 from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
 from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.rows import Advance
@@ -17,11 +16,6 @@ NAME = "faiss"
 _STEP = 1 << 18
 #: Value of efConstruction, for vertices that faiss itself adds.
 _ADD_LIST = 40
-
-
-def check(index: ExportedGraph) -> None:
-    """See `faiss_graph.check`."""
-    faiss_graph.check(NAME, index)
 
 
 def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Advance) -> None:
@@ -44,8 +38,6 @@ def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Advance) -> None
     file.write(struct.pack("<5i", index.entries.medoid, 0, _ADD_LIST, SEARCH_LIST, 1))
 
 
-def _list_size(index: ExportedGraph) -> str:
-    return f"graph.hnsw.efSearch = {SEARCH_LIST}"
-
-
-TARGET = graph_target(NAME, "IndexHNSWFlat", b"IHNf", check, _write_graph, _list_size)
+TARGET = graph_target(
+    NAME, "IndexHNSWFlat", b"IHNf", _write_graph, lambda index: f"graph.hnsw.efSearch = {SEARCH_LIST}"
+)

@@ -215,7 +215,6 @@ def _target(
             codes="yes", clusters="yes", order="in lists", pages=pages, ids="63 bits", metadata="beside it"
         ),
         rebuilds="nothing; with pq, distance tables when opened",
-        passes=1,
         check=partial(check, name),
         write=write,
         snippet=snippet,

@@ -135,7 +135,6 @@ TARGET = Target(
     engine="faiss (1.9 to 1.15) for distances, numpy for hashes",
     keeps=kept(clusters="buckets, beside it", order="yes", ids="63 bits", metadata="beside it"),
     rebuilds="nothing: it has no such hash tables, the printed code looks buckets up",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

@@ -113,7 +113,6 @@ TARGET = Target(
         graph="yes", codes="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"
     ),
     rebuilds="nothing; vectors are float32",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

@@ -140,8 +140,6 @@ TARGET = Target(
     kinds=("graph",),
     engine="Intel SVS (scalable-vs 0.5)",
     keeps=kept(graph="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"),
-    rebuilds="nothing",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

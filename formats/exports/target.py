@@ -21,7 +21,7 @@ def kept(**parts: str) -> dict[str, str]:
     return dict.fromkeys(PARTS, "no") | parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target(Generic[Exported]):
     """A kind of file or directory that an engine opens.
 
@@ -53,8 +53,8 @@ class Target(Generic[Exported]):
     kinds: tuple[str, ...]
     engine: str
     keeps: Mapping[str, str]
-    rebuilds: str
-    passes: int
+    rebuilds: str = "nothing"
+    passes: int = 1
     check: Callable[[Exported], None]
     write: Callable[[Exported, Path, Advance], None]
     snippet: Callable[[Exported, Path], str]
