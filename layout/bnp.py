@@ -19,21 +19,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import Given, Order
 
 
 @dataclass(frozen=True)
-class BnpOrder:
+class BnpOrder(Order):
     """Block neighbour padding."""
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. It is never interrupted, and spends one unit an edge."""
-        if work is not None:
-            work.spend(int(graph.degrees.sum(dtype=np.int64)))
-        order: NDArray[np.uint32] = _pad(graph.neighbours, graph.degrees, nodes_per_page)
+        given.work.spend(int(given.graph.degrees.sum(dtype=np.int64)))
+        order: NDArray[np.uint32] = _pad(*given.graph, given.nodes_per_page)
         return order
 
 

@@ -16,11 +16,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import Adjacency, Given, Order, Work
 
 
 @dataclass(frozen=True)
-class BreadthFirstOrder:
+class BreadthFirstOrder(Order):
     """Breadth-first from one vertex.
 
     Attributes
@@ -31,11 +31,9 @@ class BreadthFirstOrder:
     """
 
     start: int | None = None
+    uses_points = True
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, the remaining vertices follow in input order.
 
         Raises
@@ -43,10 +41,9 @@ class BreadthFirstOrder:
         ConfigError
             If `start` is not a vertex.
         """
-        n, work = len(graph.degrees), work or Work()
-        start = self.start
-        if start is None:
-            start = central_vertex(graph, points, work)
+        graph, work = given.graph, given.work
+        n = len(graph.degrees)
+        start = central_vertex(graph, given.points, work) if self.start is None else self.start
         if not 0 <= start < n:
             raise ConfigError(f"start: expected a vertex from 0 to {n - 1}, got {start}; name another")
         order, spent = _walk(graph.neighbours, graph.degrees, start, work.left)

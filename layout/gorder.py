@@ -24,7 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import Given, Order, OrderMemory
 from indexmill.layout.reverse import in_neighbours
 
 #: The paper's window.
@@ -37,7 +37,7 @@ _PLACED = np.int32(0x7FFFFFFF)
 
 
 @dataclass(frozen=True)
-class Gorder:
+class Gorder(Order):
     """Gorder, on one thread, because every step depends on all steps before.
 
     Attributes
@@ -47,11 +47,9 @@ class Gorder:
     """
 
     window: int = DEFAULT_WINDOW
+    memory = OrderMemory(36, 4)
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, the remaining vertices follow in input order.
 
         Raises
@@ -59,7 +57,7 @@ class Gorder:
         ConfigError
             If the graph has 2^31 vertices or more.
         """
-        work, n = work or Work(), len(graph.degrees)
+        graph, work, n = given.graph, given.work, len(given.graph.degrees)
         if n >= _PLACED:
             raise ConfigError(
                 f"order gorder: expected fewer than {_PLACED:,} vertices, got {n:,}; choose gorder-windowed"

@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import Given, OrderMemory
 from indexmill.layout.parts import OrderInParts, Packed, edges_inside, most_akin, pack_in_parts
 
 
@@ -28,17 +28,16 @@ from indexmill.layout.parts import OrderInParts, Packed, edges_inside, most_akin
 class GorderWindowed(OrderInParts):
     """Gorder within pages, part by part."""
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    memory = OrderMemory(28, 0, 12)
+
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, remaining parts keep the order of the clustering or walk."""
 
         def pack(members: NDArray[np.uint32], places: NDArray[np.uint32], first: int) -> Packed:
-            inside = edges_inside(graph.neighbours, graph.degrees, places, members, first)
-            return Packed(*_pack(*inside, members, nodes_per_page))
+            inside = edges_inside(*given.graph, places, members, first)
+            return Packed(*_pack(*inside, members, given.nodes_per_page))
 
-        return pack_in_parts(graph, points, nodes_per_page, self.part_pages, pack, threads, work or Work())
+        return pack_in_parts(given, self.part_pages, pack)
 
 
 @njit(nogil=True, cache=True)

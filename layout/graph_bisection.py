@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.halving import Level, next_level, split_at
-from indexmill.layout.order import Adjacency, Work, invert
+from indexmill.layout.order import Given, Order, OrderMemory, invert
 from indexmill.layout.reverse import in_neighbours
 from indexmill.reader.threads import run_blocks
 
@@ -48,7 +48,7 @@ class _Lists(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GraphBisectionOrder:
+class GraphBisectionOrder(Order):
     """Recursive bisection of the graph down to pages.
 
     Attributes
@@ -60,14 +60,12 @@ class GraphBisectionOrder:
     rounds: int = DEFAULT_ROUNDS
     #: Least slots of a range that all threads divide together; smaller ranges are divided in parallel.
     large: ClassVar[int] = 1 << 16
+    memory = OrderMemory(36, 4)
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, smaller ranges keep their order."""
-        work = work or Work()
-        order = BreadthFirstOrder().fit(graph, None, nodes_per_page, seed, work=work)
+        graph, threads, work = given.graph, given.threads, given.work
+        order = BreadthFirstOrder().arrange(given._replace(points=None))
         edges = int(graph.degrees.sum(dtype=np.int64))
         if not work.spend(2 * edges):
             return order
@@ -75,7 +73,7 @@ class GraphBisectionOrder:
         slots = (order, invert(order), np.empty(len(order), np.int32))  # vertices, their places, their gains
         bounds = np.array([0, len(order)], np.int64)
         # A round follows every edge from both ends, and those of swapped vertices again.
-        while len((level := next_level(bounds, nodes_per_page, 1)).firsts):
+        while len((level := next_level(bounds, given.nodes_per_page, 1)).firsts):
             rounds = min(self.rounds, work.left // max(1, 4 * edges))
             if not rounds:
                 break

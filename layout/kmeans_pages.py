@@ -22,7 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.halving import next_level, split_at
-from indexmill.layout.order import Adjacency, Work, need_points
+from indexmill.layout.order import Given, Order, OrderMemory, Work, need_points
 from indexmill.reader.threads import run_blocks
 
 #: Steps of a split; further steps reduce distances within pages by less than 0.5%.
@@ -36,24 +36,17 @@ _RUNS = 64
 
 
 @dataclass(frozen=True)
-class KmeansPagesOrder:
+class KmeansPagesOrder(Order):
     """Hierarchical balanced k-means down to pages."""
 
     large: ClassVar[int] = LARGE
+    uses_points = True
+    memory = OrderMemory(16)
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Once work is spent, clusters are not split further.
-
-        Raises
-        ------
-        ConfigError
-            Without `points`.
-        """
-        points = need_points(points, "kmeans-pages")
-        return balanced_cells(points, nodes_per_page, 1, threads, work or Work(), self.large)[0]
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
+        """See `layout.order.Order`. Once work is spent, clusters are not split further."""
+        points = need_points(given.points, "kmeans-pages")
+        return balanced_cells(points, given.nodes_per_page, 1, given.threads, given.work, self.large)[0]
 
 
 def balanced_cells(

@@ -26,7 +26,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.breadth_first import in_degrees
-from indexmill.layout.order import Adjacency, Work, need_points
+from indexmill.layout.order import Given, OrderMemory, need_points
 from indexmill.layout.parts import OrderInParts, Packed, most_akin, pack_in_parts
 from indexmill.reader.kernels import squared_distances
 
@@ -38,27 +38,20 @@ _ALPHA = np.float32(1.2)
 class MargoOrder(OrderInParts):
     """MARGO with weights counted from the vectors."""
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Once work is spent, the remaining parts keep the order of the clustering.
+    memory = OrderMemory(32, 0, 40)
 
-        Raises
-        ------
-        ConfigError
-            Without `points`.
-        """
-        points = need_points(points, "margo")
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
+        """See `layout.order.Order`. Once work is spent, the remaining parts keep the order of the clustering."""
+        graph, points = given.graph, need_points(given.points, "margo")
         counts = in_degrees(graph.neighbours, graph.degrees)
 
         def pack(members: NDArray[np.uint32], places: NDArray[np.uint32], first: int) -> Packed:
             weights, measured = _weights(points, graph.neighbours, graph.degrees, counts, members)
             edges = _both_ways(graph.neighbours, graph.degrees, weights, places, members, first)
-            vertices, sizes, looked = _pack(*edges, members, nodes_per_page)
+            vertices, sizes, looked = _pack(*edges, members, given.nodes_per_page)
             return Packed(vertices, sizes, measured * -(-points.shape[1] // 16) + looked)
 
-        return pack_in_parts(graph, points, nodes_per_page, self.part_pages, pack, threads, work or Work())
+        return pack_in_parts(given, self.part_pages, pack)
 
 
 @njit(nogil=True, cache=True)

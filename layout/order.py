@@ -7,7 +7,7 @@ on page ``s // nodes_per_page``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,19 +58,46 @@ class Work:
         return self.limit is None or self.spent <= self.limit
 
 
-class Order(Protocol):
-    """A method to order the vertices of a graph. Its parameters are the fields of a frozen dataclass."""
+class Given(NamedTuple):
+    """What an order is made of, see `Order.fit`."""
+
+    graph: Adjacency
+    points: NDArray[Any] | None
+    nodes_per_page: int
+    seed: int
+    threads: int
+    work: Work
+
+
+class OrderMemory(NamedTuple):
+    """Bytes that an order takes, its result and the inverse of that included: a sum of three products."""
+
+    a_vertex: int
+    an_edge: int = 0
+    an_edge_of_a_part: int = 0  # of each part that is packed at a time, one on each thread
+
+
+class Order:
+    """A method to order the vertices of a graph. Its parameters are the fields of a frozen dataclass.
+
+    Attributes
+    ----------
+    uses_points : bool
+        Whether it uses the vectors besides the graph.
+    memory : OrderMemory
+    """
+
+    uses_points = False
+
+    @property
+    def memory(self) -> OrderMemory:
+        """Memory of the order."""
+        return OrderMemory(12)
 
     def fit(
-        self,
-        graph: Adjacency,
-        points: NDArray[Any] | None,
-        nodes_per_page: int,
-        seed: int,
-        *,
-        threads: int = 1,
-        work: Work | None = None,
-    ) -> NDArray[np.uint32]:
+        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
+        *, threads: int = 1, work: Work | None = None,
+    ) -> NDArray[np.uint32]:  # fmt: skip
         """Return an order, uint32 (n,).
 
         Parameters
@@ -84,31 +111,36 @@ class Order(Protocol):
             Decides random draws; the same seed gives the same order for any number of threads.
         work : Work, optional
             Budget; an order that exceeds it returns its best result so far.
+
+        Raises
+        ------
+        ConfigError
+            Without `points`, if the order cannot be made from edges alone.
         """
+        return self.arrange(Given(graph, points, nodes_per_page, seed, threads, work or Work()))
+
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
+        """Return the order of what `fit` was given."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class IdentityOrder:
+class IdentityOrder(Order):
     """Vertices in input order, DiskANN's layout."""
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `Order`."""
-        return np.arange(len(graph.degrees), dtype=np.uint32)
+        return np.arange(len(given.graph.degrees), dtype=np.uint32)
 
 
 @dataclass(frozen=True)
-class RandomOrder:
+class RandomOrder(Order):
     """Vertices in random order: a baseline that is independent of the input order."""
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `Order`."""
-        return np.random.default_rng([seed, _STREAM]).permutation(len(graph.degrees)).astype(np.uint32)
+        generator = np.random.default_rng([given.seed, _STREAM])
+        return generator.permutation(len(given.graph.degrees)).astype(np.uint32)
 
 
 def need_points(points: NDArray[Any] | None, name: str) -> NDArray[Any]:

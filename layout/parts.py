@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.ffd import lay_out
 from indexmill.layout.kmeans_pages import balanced_cells
-from indexmill.layout.order import Adjacency, Work, invert
+from indexmill.layout.order import Given, Order, Work, invert
 from indexmill.reader.threads import run_blocks
 
 #: Pages of a part: larger parts contain more edges, but exceed a thread's caches.
@@ -48,7 +48,7 @@ class Packed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OrderInParts:
+class OrderInParts(Order):
     """Base of orders that are packed part by part.
 
     Attributes
@@ -58,6 +58,7 @@ class OrderInParts:
     """
 
     part_pages: int = DEFAULT_PART_PAGES
+    uses_points = True
 
 
 #: ``pack(members, places, first)`` packs the members, uint32 (m,), of a part: vertex v is member ``places[v] - first``
@@ -65,15 +66,7 @@ class OrderInParts:
 Pack = Callable[[NDArray[np.uint32], NDArray[np.uint32], int], Packed]
 
 
-def pack_in_parts(
-    graph: Adjacency,
-    points: NDArray[Any] | None,
-    nodes_per_page: int,
-    part_pages: int,
-    pack: Pack,
-    threads: int,
-    work: Work,
-) -> NDArray[np.uint32]:
+def pack_in_parts(given: Given, part_pages: int, pack: Pack) -> NDArray[np.uint32]:
     """Return an order, uint32 (n,), made from groups of vertices that `pack` puts on a page.
 
     Parts are cells of balanced k-means if there are vectors, else pieces of the breadth-first order. Once work is
@@ -81,8 +74,9 @@ def pack_in_parts(
 
     Memory: 21 bytes a vertex, and that of `pack` for a part on each thread.
     """
+    _, points, nodes_per_page, _, threads, work = given
     if points is None:
-        order = BreadthFirstOrder().fit(graph, None, nodes_per_page, 0, work=work)
+        order = BreadthFirstOrder().arrange(given)
         bounds = np.append(np.arange(0, len(order), nodes_per_page * part_pages), len(order))
     else:
         order, bounds = balanced_cells(points, nodes_per_page, part_pages, threads, work)

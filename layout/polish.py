@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from indexmill.layout.closeness import PageState, near_page, page_state
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
-from indexmill.layout.order import Adjacency, Order, Work, need_points
+from indexmill.layout.order import Given, Order, OrderMemory, Work, need_points
 from indexmill.reader.threads import BlockPool
 
 #: Neighbours whose pages are examined for a vertex.
@@ -49,7 +49,7 @@ _LEAST = 1e-6
 
 
 @dataclass(frozen=True)
-class PolishOrder:
+class PolishOrder(Order):
     """An order, improved by swaps.
 
     Attributes
@@ -64,21 +64,14 @@ class PolishOrder:
     start: Order = field(default_factory=KmeansPagesOrder)
     rounds: int = 12
     least_gain: float = 0.002
+    uses_points = True
+    memory = OrderMemory(40)
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
-        """See `layout.order.Order`. Once work is spent, the swaps made so far remain.
-
-        Raises
-        ------
-        ConfigError
-            Without `points`.
-        """
-        points = need_points(points, "polish")
-        work = work or Work()
-        order = self.start.fit(graph, points, nodes_per_page, seed, threads=threads, work=work)
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
+        """See `layout.order.Order`. Once work is spent, the swaps made so far remain."""
+        graph, _, nodes_per_page, _, threads, work = given
+        points = need_points(given.points, "polish")
+        order = self.start.arrange(given)
         start = len(order) * (nodes_per_page + 1) * -(-points.shape[1] // 16)
         if nodes_per_page > 1 and work.left and work.spend(start):
             state = page_state(graph, points, order, nodes_per_page, threads)

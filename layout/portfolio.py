@@ -30,4 +30,4 @@ ORDERS: dict[str, Order] = {
     "polish": PolishOrder(),
 }
 #: Orders that use the vectors besides the graph.
-USES_POINTS = frozenset({"breadth-first", "kmeans-pages", "gorder-windowed", "margo", "polish"})
+USES_POINTS = frozenset(name for name, order in ORDERS.items() if order.uses_points)

@@ -26,7 +26,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.layout.order import Adjacency, Order, Work, invert
+from indexmill.layout.order import Adjacency, Given, Order, OrderMemory, invert
 from indexmill.layout.reverse import in_neighbours
 from indexmill.layout.star import StarOrder
 from indexmill.reader.threads import BlockPool
@@ -43,7 +43,7 @@ _NO_PAGE = np.uint32(0xFFFFFFFF)
 
 
 @dataclass(frozen=True)
-class RestreamOrder:
+class RestreamOrder(Order):
     """An order, restreamed.
 
     Attributes
@@ -63,13 +63,15 @@ class RestreamOrder:
     #: Least batches of a round.
     batches: ClassVar[int] = 64
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    @property
+    def memory(self) -> OrderMemory:
+        """Memory of the order: in-neighbours, if they count, are 4 bytes an edge."""
+        return OrderMemory(52, 4 * self.both_directions)
+
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. Once work is spent, the best round so far is the result."""
-        work = work or Work()
-        best = self.start.fit(graph, points, nodes_per_page, seed, threads=threads, work=work)
+        graph, nodes_per_page, work = given.graph, given.nodes_per_page, given.work
+        best = self.start.arrange(given)
         n, n_edges = len(best), int(graph.degrees.sum(dtype=np.int64))
         if nodes_per_page == 1 or n <= nodes_per_page:
             return best
@@ -77,11 +79,11 @@ class RestreamOrder:
         if self.both_directions and work.left:
             work.spend(2 * n_edges)
             starts, sources = in_neighbours(graph)
-        stream = np.random.default_rng([seed, _STREAM]).permutation(n).astype(np.uint32)
+        stream = np.random.default_rng([given.seed, _STREAM]).permutation(n).astype(np.uint32)
         if not work.left:
             return best
         most, order = edges_within_pages(graph, best, nodes_per_page), best
-        with BlockPool(threads) as pool:
+        with BlockPool(given.threads) as pool:
             for _ in range(self.rounds):
                 if not work.spend(2 * n_edges + len(sources)):
                     break

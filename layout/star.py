@@ -22,7 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.layout.ffd import lay_out
-from indexmill.layout.order import Adjacency, Work
+from indexmill.layout.order import Given, Order, OrderMemory
 from indexmill.layout.reverse import reverse
 
 _NOBODY = np.uint32(0xFFFFFFFF)
@@ -31,17 +31,15 @@ _HOUSED = np.uint16(0xFFFF)
 
 
 @dataclass(frozen=True)
-class StarOrder:
+class StarOrder(Order):
     """Star packing and first-fit-decreasing, with the reverse graph in memory."""
 
-    def fit(
-        self, graph: Adjacency, points: NDArray[Any] | None, nodes_per_page: int, seed: int,
-        *, threads: int = 1, work: Work | None = None,
-    ) -> NDArray[np.uint32]:  # fmt: skip
+    memory = OrderMemory(24)
+
+    def arrange(self, given: Given) -> NDArray[np.uint32]:
         """See `layout.order.Order`. It is never interrupted, and spends two units an edge."""
-        if work is not None:
-            work.spend(2 * int(graph.degrees.sum(dtype=np.int64)))
-        return star_order(graph.neighbours, graph.degrees, nodes_per_page)
+        given.work.spend(2 * int(given.graph.degrees.sum(dtype=np.int64)))
+        return star_order(*given.graph, given.nodes_per_page)
 
 
 def star_order(

@@ -57,8 +57,7 @@ def united(parts: list[Nearest], k: int) -> Nearest:
         return parts[0]
     keys = np.concatenate([part.keys for part in parts], axis=1)
     ids = np.concatenate([part.ids for part in parts], axis=1)
-    best = np.lexsort((ids, keys), axis=1)[:, :k]
-    return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1))
+    return Nearest(*_least(keys, ids, k))
 
 
 def once(found: Nearest, k: int) -> Nearest:
@@ -74,8 +73,13 @@ def once(found: Nearest, k: int) -> Nearest:
     repeated = np.zeros(ids.shape, np.bool_)
     repeated[:, 1:] = ids[:, 1:] == ids[:, :-1]
     ids[repeated], keys[repeated] = NOTHING, np.inf
+    return Nearest(*_least(keys, ids, k))
+
+
+def _least(keys: NDArray[Any], ids: NDArray[np.uint32], k: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+    """Return the k least keys of each row, ascending, ties by the smaller id, and their ids."""
     best = np.lexsort((ids, keys), axis=1)[:, :k]
-    return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1))
+    return np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1)
 
 
 def scan(
@@ -126,7 +130,7 @@ def _scan_bytes(
     starts = lists.starts
 
     def run(first: int, last: int, scores: NDArray[Any], found: NDArray[Any]) -> None:
-        scan_bytes(asked, pairs.rows, pairs.starts, lists, starts, first, last, form.dim, flip, scores, found)
+        scan_bytes(asked, *pairs, lists, starts, first, last, form.dim, flip, scores, found)
 
     scores, ids = _by_lists(run, len(lists.sizes), (len(queries), k), NO_SCORE, np.int32, pool)
     keys = scores + np.einsum("ij,ij->i", asked, asked, dtype=np.int64)[:, None].astype(np.float64)
@@ -148,20 +152,7 @@ def _scan_floats(
     of_codes = by_product and form.kind in (SQ8, PQ)
 
     def run(first: int, last: int, scores: NDArray[Any], found: NDArray[Any]) -> None:
-        scan_floats(
-            asked,
-            pairs.rows,
-            pairs.starts,
-            lists,
-            starts,
-            first,
-            last,
-            form,
-            centroids,
-            of_codes,
-            scores,
-            found,
-        )
+        scan_floats(asked, *pairs, lists, starts, first, last, form, centroids, of_codes, scores, found)
 
     shape = len(queries), k + MARGIN
     _, places = _by_lists(run, len(lists.sizes), shape, np.inf, np.float32, pool)
@@ -173,8 +164,7 @@ def _scan_floats(
     pool.run(rank, len(queries), _QUERIES)
     there = np.minimum(places, max(len(lists.ids) - 1, 0))
     ids = np.where(np.isinf(keys), np.uint32(NOTHING), lists.ids[there] if len(lists.ids) else NOTHING)
-    best = np.lexsort((ids, keys), axis=1)[:, :k]
-    return Nearest(np.take_along_axis(keys, best, 1), np.take_along_axis(ids, best, 1).astype(np.uint32))
+    return Nearest(*_least(keys, ids.astype(np.uint32), k))
 
 
 def _by_lists(
@@ -203,7 +193,4 @@ def _by_lists(
 
     pool.run(block, n_lists, _LISTS)
     scores, names = (np.concatenate([each[i] for each in made], axis=1) for i in (0, 1))
-    if len(made) == 1:
-        return scores, names
-    best = np.lexsort((names, scores), axis=1)[:, : shape[1]]
-    return np.take_along_axis(scores, best, 1), np.take_along_axis(names, best, 1)
+    return (scores, names) if len(made) == 1 else _least(scores, names, shape[1])

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
 from indexmill.builders.vamana.connect import connect_unreachable
-from indexmill.builders.vamana.graph import Graph, VamanaParameters
+from indexmill.builders.vamana.graph import Graph, Growing, VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
@@ -72,20 +72,11 @@ def build_vamana(
     degrees = np.zeros(n, np.int32)
     order = np.arange(n, dtype=np.uint32)
     np.random.default_rng(seed).shuffle(order)
+    growing = Growing(vectors, neighbours, degrees)
     for alpha in parameters.alphas:
         with_alpha = replace(parameters, alpha=alpha)
-        insert_vertices(
-            vectors,
-            neighbours,
-            degrees,
-            order,
-            entry,
-            with_alpha,
-            codes=codes,
-            threads=threads,
-            advance=advance,
-        )
-    prune_long_lists(vectors, neighbours, degrees, parameters, threads)
+        insert_vertices(*growing, order, entry, with_alpha, codes=codes, threads=threads, advance=advance)
+    prune_long_lists(growing, parameters, threads)
     neighbours = _compact(neighbours, degrees, r)
     sort_lists(vectors, neighbours, degrees, threads)
     added = connect_unreachable(vectors, neighbours, degrees, entry, parameters.build_list_size)
@@ -97,18 +88,12 @@ def list_capacity(max_degree: int) -> int:
     return max(max_degree + 1, int(GRAPH_SLACK * max_degree))
 
 
-def prune_long_lists(
-    vectors: NDArray[Any],
-    neighbours: NDArray[np.uint32],
-    degrees: NDArray[np.int32],
-    p: VamanaParameters,
-    threads: int,
-) -> None:
+def prune_long_lists(growing: Growing, p: VamanaParameters, threads: int) -> None:
     """Prune every list that is longer than R to R."""
-    long = np.flatnonzero(degrees > p.max_degree)
+    long = np.flatnonzero(growing.degrees > p.max_degree)
 
     def block(first: int, last: int) -> None:
-        _prune_rows(vectors, neighbours, degrees, long[first:last], p.max_degree, p.rule)
+        _prune_rows(*growing, long[first:last], p.max_degree, p.rule)
 
     run_blocks(block, len(long), _BLOCK, threads)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from indexmill.builders.streams import APPENDED_ORDER
 from indexmill.builders.vamana.build import prune_long_lists, sort_lists
 from indexmill.builders.vamana.connect import connect_unreachable
-from indexmill.builders.vamana.graph import VamanaParameters
+from indexmill.builders.vamana.graph import Growing, VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
 
 
@@ -79,28 +79,13 @@ def extend_graph(
     changed = np.zeros(n, np.bool_)
     rng = np.random.default_rng([seed, APPENDED_ORDER, present])
     order = (present + rng.permutation(n - present)).astype(np.uint32)
+    growing = Growing(vectors, neighbours, degrees)
     distances = insert_vertices(
-        vectors,
-        neighbours,
-        degrees,
-        order,
-        entry,
-        parameters,
-        present=present,
-        changed=changed,
-        threads=threads,
-        advance=advance,
-    )
-    prune_long_lists(vectors, neighbours, degrees, parameters, threads)
-    sort_lists(vectors, neighbours, degrees, threads, np.flatnonzero(changed))
-    linked = connect_unreachable(
-        vectors,
-        neighbours,
-        degrees,
-        entry,
-        parameters.build_list_size,
-        parameters.max_degree,
-        changed,
-    )
-    rows = np.flatnonzero(changed)
-    return Extension(distances, len(rows), linked)
+        *growing, order, entry, parameters,
+        present=present, changed=changed, threads=threads, advance=advance,
+    )  # fmt: skip
+    prune_long_lists(growing, parameters, threads)
+    sort_lists(*growing, threads, np.flatnonzero(changed))
+    list_size, max_degree = parameters.build_list_size, parameters.max_degree
+    linked = connect_unreachable(*growing, entry, list_size, max_degree, changed)
+    return Extension(distances, int(changed.sum()), linked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,22 @@ class VamanaParameters:
     def alphas(self) -> tuple[float, ...]:
         """Slack of each pass."""
         return (*(self.passes - 1) * (1.0,), self.alpha)
+
+
+class Growing(NamedTuple):
+    """A graph while it is built, with the vectors of its vertices: the arguments that all steps of a build share.
+
+    Attributes
+    ----------
+    vectors : array, shape (n_vertices, dim), C-contiguous
+        As `reader.kernels.squared_distances` takes them.
+    neighbours : uint32 array, shape (n_vertices, at least R)
+    degrees : int32 array, shape (n_vertices,)
+    """
+
+    vectors: NDArray[Any]
+    neighbours: NDArray[np.uint32]
+    degrees: NDArray[np.int32]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexmill.builders.vamana.graph import VamanaParameters
+from indexmill.builders.vamana.graph import Growing, VamanaParameters
 from indexmill.builders.vamana.greedy import greedy_search, scratch
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
 from indexmill.reader.kernels import squared_distances
@@ -64,18 +64,15 @@ def insert_vertices(
     int
         Distances computed by the searches, without those of the prunes.
     """
+    growing = Growing(vectors, neighbours, degrees)
     r, done, distances = parameters.max_degree, 0, 0
     with BlockPool(threads) as pool:
         for size in _batch_sizes(present + len(order), present):
             batch = order[done : done + size]
-            chosen, counts, computed = _choose_neighbours(
-                vectors, codes, neighbours, degrees, batch, entry, parameters, pool
-            )
+            chosen, counts, computed = _choose_neighbours(growing, codes, batch, entry, parameters, pool)
             neighbours[batch, :r] = chosen
             degrees[batch] = counts
-            targets = _add_reverse_edges(
-                vectors, neighbours, degrees, batch, chosen, counts, parameters, pool
-            )
+            targets = _add_reverse_edges(growing, batch, chosen, counts, parameters, pool)
             if changed is not None:
                 changed[batch] = True
                 changed[targets] = True
@@ -96,23 +93,17 @@ def _batch_sizes(n: int, done: int = 0) -> list[int]:
 
 
 def _choose_neighbours(
-    vectors: NDArray[Any],
-    codes: NDArray[np.uint8] | None,
-    neighbours: NDArray[np.uint32],
-    degrees: NDArray[np.int32],
-    batch: NDArray[np.uint32],
-    entry: int,
-    p: VamanaParameters,
-    pool: BlockPool,
-) -> tuple[NDArray[np.uint32], NDArray[np.int32], int]:
+    growing: Growing, codes: NDArray[np.uint8] | None, batch: NDArray[np.uint32], entry: int,
+    p: VamanaParameters, pool: BlockPool,
+) -> tuple[NDArray[np.uint32], NDArray[np.int32], int]:  # fmt: skip
     """Search and prune for every vertex of `batch`; return lists (m, R), degrees (m,) and the number of distances."""
     chosen = np.zeros((len(batch), p.max_degree), np.uint32)
     counts = np.zeros(len(batch), np.int32)
 
     def block(first: int, last: int) -> int:
         return int(_search_and_prune(
-            vectors, vectors if codes is None else codes, codes is not None,
-            neighbours, degrees, batch[first:last], entry,
+            growing.vectors, growing.vectors if codes is None else codes, codes is not None,
+            growing.neighbours, growing.degrees, batch[first:last], entry,
             p.build_list_size, p.rule, chosen[first:last], counts[first:last],
         ))  # fmt: skip
 
@@ -151,15 +142,9 @@ def _search_and_prune(
 
 
 def _add_reverse_edges(
-    vectors: NDArray[Any],
-    neighbours: NDArray[np.uint32],
-    degrees: NDArray[np.int32],
-    batch: NDArray[np.uint32],
-    chosen: NDArray[np.uint32],
-    counts: NDArray[np.int32],
-    p: VamanaParameters,
-    pool: BlockPool,
-) -> NDArray[np.uint32]:
+    growing: Growing, batch: NDArray[np.uint32], chosen: NDArray[np.uint32], counts: NDArray[np.int32],
+    p: VamanaParameters, pool: BlockPool,
+) -> NDArray[np.uint32]:  # fmt: skip
     """Add the reverse edge of every chosen neighbour, and return those neighbours, which are independent tasks."""
     real = np.arange(chosen.shape[1]) < counts[:, None]
     sources = np.broadcast_to(batch[:, None], chosen.shape)[real].astype(np.uint64)
@@ -170,7 +155,7 @@ def _add_reverse_edges(
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(targets)) + 1, [len(targets)]]).astype(np.int64)
 
     def block(first: int, last: int) -> None:
-        _append_or_prune(vectors, neighbours, degrees, edges, bounds[first : last + 1], p.max_degree, p.rule)
+        _append_or_prune(*growing, edges, bounds[first : last + 1], p.max_degree, p.rule)
 
     pool.run(block, len(bounds) - 1, _BLOCK)
     return targets[bounds[:-1]]

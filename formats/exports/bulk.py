@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from indexmill.formats.exports import dump
 from indexmill.formats.exports.columns import byte_lengths
-from indexmill.formats.exports.dump import (
-    KEEPS,
-    KINDS,
-    Checked,
-    DumpBlock,
-    Dumped,
-    blocks,
-    check_metadata,
-    check_vectors,
-    json_metadata,
-)
+from indexmill.formats.exports.dump import Checked, DumpBlock, Dumped, dump_target
 from indexmill.formats.exports.json_text import join, json_column, json_lists, json_objects
-from indexmill.formats.exports.list_rows import in_list_order
-from indexmill.formats.exports.target import Target, cannot_hold
+from indexmill.formats.exports.rows import Advance
+from indexmill.formats.exports.target import cannot_hold
 from indexmill.formats.index.metadata import free_name
 
 NAME = "bulk"
@@ -44,7 +35,7 @@ _MAX_DIM = {"elasticsearch": 4_096, "opensearch": 16_000}
 
 def check(index: Checked) -> None:
     """Refuse ids that are not JSON strings, vectors that are too long or only codes, and metadata without JSON."""
-    check_vectors(NAME, index)
+    dump.check_vectors(NAME, index)
     if index.dim > _MAX_DIM["opensearch"]:
         most = " (opensearch) and ".join(f"{_MAX_DIM[name]:,}" for name in ("opensearch", "elasticsearch"))
         holds = f"up to {most} (elasticsearch)"
@@ -58,7 +49,7 @@ def check(index: Checked) -> None:
             if longest > _MAX_ID or shortest < 1:
                 got = f"{shortest} to {longest:,} bytes"
                 raise cannot_hold(NAME, "ids of", got, f"1 to {_MAX_ID} bytes", "give --ids slot")
-    check_metadata(NAME, index)
+    dump.check_metadata(NAME, index)
     _check_names([*_own(index), *_metadata_fields(index)])
 
 
@@ -90,7 +81,7 @@ def _own(index: Checked | Dumped) -> tuple[str, ...]:
     return _OWN if _id_field(index) is not None else _OWN[:-1]
 
 
-def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: Dumped, folder: Path, advance: Advance) -> None:
     """Write the files, and the mapping of each engine. Memory: a block of rows as text, and the ids."""
     for engine in _MAX_DIM:
         if index.dim <= _MAX_DIM[engine]:
@@ -114,7 +105,7 @@ def _name(number: int) -> str:
 def _lines(index: Dumped) -> Iterator[tuple[int, pa.Buffer]]:
     """Yield the number of consecutive slots and their text, a few MiB at a time."""
     step = max(1, _STEP_BYTES // (64 + 12 * index.dim))
-    for block in blocks(index):
+    for block in dump.blocks(index):
         for part in block.cut(step):
             yield len(part.vectors), _text(index, part)
 
@@ -133,7 +124,7 @@ def _text(index: Dumped, block: DumpBlock) -> pa.Buffer:
         columns.append(("id", json_column(names)))
     vectors = np.ascontiguousarray(block.vectors).ravel()
     columns.append(("vector", json_lists(pa.array(vectors), index.dim)))
-    texts = (text for _, text in json_metadata(index, first, last))
+    texts = (text for _, text in dump.json_metadata(index, first, last))
     columns += zip(_metadata_fields(index), texts, strict=True)
     called = _strings(slots if index.ids == "slot" else names)
     lines = join(['{"index":{"_id":', called, "}}\n", json_objects(columns, last - first), "\n"])
@@ -196,15 +187,4 @@ done
 """
 
 
-TARGET: Target[Any] = Target(
-    name=NAME,
-    kinds=KINDS,
-    engine="OpenSearch, Elasticsearch",
-    keeps=KEEPS,
-    rebuilds="its index, from the vectors",
-    passes=1,
-    check=check,
-    write=write,
-    snippet=snippet,
-    arrange=in_list_order,
-)
+TARGET = dump_target(NAME, "OpenSearch, Elasticsearch", "its index, from the vectors", check, write, snippet)

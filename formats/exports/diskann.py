@@ -12,7 +12,6 @@ sufficient, and no component loses a bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.graph import ExportedGraph
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
-from indexmill.formats.graph.nodes import MAX_DEGREE, NodeBlock, NodeFormat
+from indexmill.formats.graph.nodes import MAX_DEGREE, NodeBlock, NodeFormat, group_dtype, pack_groups
 
 NAME = "diskann"
 PREFIX = "ann"
@@ -41,7 +40,7 @@ def check(index: ExportedGraph) -> None:
     index.check_ids(NAME, _TAG_BITS)
 
 
-def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
     """Write all files. Memory: a block of nodes, and the tags."""
     scale = _norm(index)
     disk = folder / f"{PREFIX}_disk.index"
@@ -84,27 +83,14 @@ def node_width(node: NodeFormat) -> int:
     return node.max_degree
 
 
-def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Callable[[int], None]) -> None:
+def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Advance) -> None:
     node, width = index.graph.node_format, node_width(index.graph.node_format)
     vector_bytes = node.dim * node.element_dtype.itemsize
     node_bytes = vector_bytes + 4 + 4 * width
     per_sector = _SECTOR // node_bytes
     group, sectors = max(1, per_sector), -(-node_bytes // _SECTOR)
     groups = -(-index.n // group)
-    fields: Any = {
-        "names": ["vector", "degree", "neighbours"],
-        "formats": [(node.element_dtype, (node.dim,)), "<u4", ("<u4", (width,))],
-        "offsets": [0, vector_bytes, vector_bytes + 4],
-        "itemsize": node_bytes,
-    }
-    kind = np.dtype(
-        {
-            "names": ["nodes"],
-            "formats": [(np.dtype(fields), (group,))],
-            "offsets": [0],
-            "itemsize": sectors * _SECTOR,
-        }
-    )
+    kind = group_dtype(node.element_dtype, node.dim, vector_bytes, width)
     header = np.zeros(_SECTOR, np.uint8)
     header[:8].view("<u4")[:] = 9, 1
     size = (1 + groups * sectors) * _SECTOR
@@ -118,7 +104,7 @@ def _write_nodes(index: ExportedGraph, path: Path, scale: float, advance: Callab
             waiting.append(_prepared(block, first, scale))
             joined = NodeBlock.concatenate(waiting)
             whole = len(joined) if last == index.n else len(joined) // group * group
-            file.write(_pack(kind, group, joined[:whole]).data)
+            file.write(pack_groups(kind, joined[:whole]).data)
             waiting = [joined[whole:]]
             advance(len(block))
 
@@ -132,22 +118,6 @@ def _prepared(block: NodeBlock, first: int, scale: float) -> NodeBlock:
     neighbours, degrees = block.neighbours.copy(), np.maximum(block.degrees, 1)
     neighbours[alone, 0] = first + alone  # the vertex itself, which a search has already seen
     return NodeBlock(vectors, neighbours, degrees)
-
-
-def _pack(kind: np.dtype[Any], group: int, block: NodeBlock) -> NDArray[np.uint8]:
-    """Return the sectors of nodes, of which the first starts a sector."""
-    m, width = block.neighbours.shape
-    packed = np.zeros(-(-m // group), kind)
-    whole = m // group
-    for rows, nodes in (
-        (slice(0, whole * group), packed["nodes"][:whole]),
-        (slice(whole * group, m), packed["nodes"][whole:, : m % group]),
-    ):
-        part = block[rows]
-        nodes["vector"] = part.vectors.reshape(nodes["vector"].shape)
-        nodes["degree"] = part.degrees.reshape(nodes["degree"].shape)
-        nodes["neighbours"][..., :width] = part.neighbours.reshape(*nodes["degree"].shape, width)
-    return packed.view(np.uint8)
 
 
 def _write_pivots(index: ExportedGraph, path: Path, scale: float) -> None:
@@ -217,8 +187,6 @@ TARGET = Target(
         ids="32 bits, in .tags",
         metadata="beside it",
     ),
-    rebuilds="nothing",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

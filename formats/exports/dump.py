@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +12,13 @@ from numpy.typing import NDArray
 from indexmill.formats.exports.columns import one_chunk
 from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.json_text import is_json_type, json_column
-from indexmill.formats.exports.list_rows import ListRows
+from indexmill.formats.exports.list_rows import ListRows, in_list_order
 from indexmill.formats.exports.lists import ExportedLists
-from indexmill.formats.exports.rows import ExportedRows
-from indexmill.formats.exports.target import cannot_hold, kept
+from indexmill.formats.exports.rows import Advance, ExportedRows
+from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.nodes import NodeBlock
 
-KINDS = ("graph", "ivf")
-KEEPS = kept(
+_KEEPS = kept(
     clusters="as a column",
     order="as a column",
     pages="as a column",
@@ -30,6 +30,29 @@ KEEPS = kept(
 Checked = ExportedGraph | ExportedLists
 #: Index that a dump writes; slot s is row s.
 Dumped = ExportedGraph | ListRows
+
+
+def dump_target(
+    name: str,
+    engine: str,
+    rebuilds: str,
+    check: Callable[[Checked], None],
+    write: Callable[[Dumped, Path, Advance], None],
+    snippet: Callable[[Dumped, Path], str],
+    **keeps: str,
+) -> Target[Any]:
+    """Return the target of a plain dump; `keeps` is what it keeps otherwise than as columns, numbers, text and JSON."""
+    return Target(
+        name=name,
+        kinds=("graph", "ivf"),
+        engine=engine,
+        keeps=_KEEPS | keeps,
+        rebuilds=rebuilds,
+        check=check,
+        write=write,
+        snippet=snippet,
+        arrange=in_list_order,
+    )
 
 
 class DumpBlock(NamedTuple):

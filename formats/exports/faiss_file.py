@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.exports.rows import Advance, ExportedRows
 
 FILE_NAME = "index.faiss"
 #: faiss's numbers of the metrics; cosine is the inner product of unit vectors.
@@ -45,7 +45,7 @@ def end_ids(target: str, index: ExportedRows, file: BinaryIO) -> None:
 
 
 def write_flat(
-    index: ExportedRows, vectors: Iterable[NDArray[Any]], file: BinaryIO, advance: Callable[[int], None]
+    index: ExportedRows, vectors: Iterable[NDArray[Any]], file: BinaryIO, advance: Advance
 ) -> None:
     """Write a flat index with `vectors`, in slot order, as float32."""
     file.write(_STORAGE[index.metric] + header(index) + struct.pack("<Q", index.n * index.dim))

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.graph import ExportedGraph
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, check_count, kept
 
 #: Most vertices, whose numbers are i32.
@@ -18,7 +18,7 @@ _MAX_VERTICES = 2**31 - 1
 SEARCH_LIST = 64
 
 
-def check(target: str, index: ExportedGraph) -> None:
+def check_limits(target: str, index: ExportedGraph) -> None:
     """Refuse more vectors than faiss's graphs support, and ids that are not i64."""
     check_count(target, index.n, _MAX_VERTICES)
     index.check_ids(target, ID_BITS)
@@ -28,9 +28,9 @@ def graph_target(
     name: str,
     index_class: str,
     kind: bytes,
-    check: Callable[[ExportedGraph], None],
-    write_graph: Callable[[ExportedGraph, BinaryIO, Callable[[int], None]], None],
+    write_graph: Callable[[ExportedGraph, BinaryIO, Advance], None],
     list_size: Callable[[ExportedGraph], str],
+    check: Callable[[ExportedGraph], None] = lambda index: None,
 ) -> Target[ExportedGraph]:
     """Return the target of one kind of graph.
 
@@ -44,9 +44,15 @@ def graph_target(
         ``write_graph(index, file, advance)`` writes the graph, between the header and the vectors.
     list_size : callable
         ``list_size(index)``: Python code that sets the list size of ``graph``.
+    check : callable
+        Refuses an index that this kind of graph does not support, besides `check_limits`.
     """
 
-    def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+    def checked(index: ExportedGraph) -> None:
+        check_limits(name, index)
+        check(index)
+
+    def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
         """Write the file: graph, then vectors. Memory: a block of nodes, and the ids."""
         with open(folder / FILE_NAME, "xb") as file:
             faiss_file.begin_ids(index, file)
@@ -66,7 +72,7 @@ def graph_target(
         keeps=kept(graph="yes", order="yes", entries="medoid", ids="63 bits", metadata="beside it"),
         rebuilds="nothing; vectors are float32 in memory",
         passes=2,
-        check=check,
+        check=checked,
         write=write,
         snippet=snippet,
     )

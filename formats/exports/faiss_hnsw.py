@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
 
-from indexmill.formats.exports import faiss_graph
 from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
 from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import Advance
 
 NAME = "faiss"
 #: Numbers written at a time.
@@ -19,12 +18,7 @@ _STEP = 1 << 18
 _ADD_LIST = 40
 
 
-def check(index: ExportedGraph) -> None:
-    """See `faiss_graph.check`."""
-    faiss_graph.check(NAME, index)
-
-
-def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
+def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Advance) -> None:
     n, width = index.n, index.graph.node_format.max_degree
     for kind, values in (("d", (1.0,)), ("i", (0, width))):  # every vertex is on level 0, with R places
         file.write(struct.pack(f"<Q{len(values)}{kind}", len(values), *values))
@@ -44,8 +38,6 @@ def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], 
     file.write(struct.pack("<5i", index.entries.medoid, 0, _ADD_LIST, SEARCH_LIST, 1))
 
 
-def _list_size(index: ExportedGraph) -> str:
-    return f"graph.hnsw.efSearch = {SEARCH_LIST}"
-
-
-TARGET = graph_target(NAME, "IndexHNSWFlat", b"IHNf", check, _write_graph, _list_size)
+TARGET = graph_target(
+    NAME, "IndexHNSWFlat", b"IHNf", _write_graph, lambda index: f"graph.hnsw.efSearch = {SEARCH_LIST}"
+)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
 from indexmill.formats.exports.lists import ExportedLists
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 
@@ -76,7 +76,7 @@ def check(name: str, index: ExportedLists) -> None:
     index.check_ids(name, ID_BITS)
 
 
-def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
     """Write the file. Memory: a part of a list, and the ids."""
     with open(folder / FILE_NAME, "xb") as file:
         _write_head(index, file)
@@ -88,7 +88,7 @@ def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) ->
             advance(int(sizes[number]))
 
 
-def write_on_disk(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
+def write_on_disk(index: ExportedLists, folder: Path, advance: Advance) -> None:
     """Write the file, and another one with the lists, each on its own pages. Memory: see `write`."""
     sizes, row_bytes = index.lists.sizes, index.shared.row_bytes
     rooms = -(-sizes // _ROOM) * _ROOM
@@ -204,7 +204,7 @@ def _target(
     name: str,
     where: str,
     pages: str,
-    write: Callable[[ExportedLists, Path, Callable[[int], None]], None],
+    write: Callable[[ExportedLists, Path, Advance], None],
     snippet: Callable[[ExportedLists, Path], str],
 ) -> Target[ExportedLists]:
     return Target(
@@ -215,7 +215,6 @@ def _target(
             codes="yes", clusters="yes", order="in lists", pages=pages, ids="63 bits", metadata="beside it"
         ),
         rebuilds="nothing; with pq, distance tables when opened",
-        passes=1,
         check=partial(check, name),
         write=write,
         snippet=snippet,

@@ -6,7 +6,6 @@ buckets of compound hashes over growing radii. So numpy finds candidates in the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.lib import format as npy
 
 from indexmill.formats.exports import faiss_file
 from indexmill.formats.exports.faiss_file import FILE_NAME, ID_BITS
+from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.tables import ExportedTables
 from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.pagefile.mapped import create_npy
@@ -32,7 +32,7 @@ def check(index: ExportedTables) -> None:
     index.check_ids(NAME, ID_BITS)
 
 
-def write(index: ExportedTables, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedTables, folder: Path, advance: Advance) -> None:
     """Write all files. Memory: 9 bytes a bucket, 32 a bucket block, the ids, and blocks of 4 MiB."""
     with open(folder / FILE_NAME, "xb") as file:
         faiss_file.begin_ids(index, file)
@@ -135,7 +135,6 @@ TARGET = Target(
     engine="faiss (1.9 to 1.15) for distances, numpy for hashes",
     keeps=kept(clusters="buckets, beside it", order="yes", ids="63 bits", metadata="beside it"),
     rebuilds="nothing: it has no such hash tables, the printed code looks buckets up",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import BinaryIO
 
 import numpy as np
 
-from indexmill.formats.exports import faiss_graph
 from indexmill.formats.exports.faiss_graph import SEARCH_LIST, graph_target
 from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import cannot_hold
 
 NAME = "faiss-nsg"
@@ -18,14 +17,13 @@ _CLOSED = np.uint32(0xFFFFFFFF)  # -1
 
 
 def check(index: ExportedGraph) -> None:
-    """See `faiss_graph.check`; also refuse an entry vertex without neighbours, where a search would end."""
-    faiss_graph.check(NAME, index)
+    """Refuse an entry vertex without neighbours, where a search would end."""
     if index.graph.read_nodes(index.entries.medoid, 1).degrees[0] == 0:
         action = "export to faiss, whose searches start at the vertex itself"
         raise cannot_hold(NAME, "an entry vertex with", "no neighbours", "those with one at least", action)
 
 
-def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Callable[[int], None]) -> None:
+def _write_graph(index: ExportedGraph, file: BinaryIO, advance: Advance) -> None:
     n, width = index.n, index.graph.node_format.max_degree
     # Parameters of a build by faiss, which are unused: K, build type, NN-Descent's S, R, L and iterations.
     file.write(struct.pack("<ib4i", width, 0, 10, 100, width + 50, 10))
@@ -44,4 +42,4 @@ def _list_size(index: ExportedGraph) -> str:
     return f"graph.nsg.search_L = {min(SEARCH_LIST, index.n)}"
 
 
-TARGET = graph_target(NAME, "IndexNSGFlat", b"INSf", check, _write_graph, _list_size)
+TARGET = graph_target(NAME, "IndexNSGFlat", b"INSf", _write_graph, _list_size, check)

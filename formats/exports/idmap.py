@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexmill.formats.exports.rows import ID_MAP_NAME, ExportedRows
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance, ExportedRows
 from indexmill.formats.index.metadata import add_metadata
 
 #: Rows of a row group.
 _ROWS = 1 << 16
 
 
-def write_id_map(index: ExportedRows, folder: Path, advance: Callable[[int], None]) -> None:
+def write_id_map(index: ExportedRows, folder: Path, advance: Advance) -> None:
     """Write the table: slot uint32, vector_id int64, id in the user's type, then the metadata columns.
 
     A metadata column with the name of another column becomes ``metadata_NAME``. Memory: a row group.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -11,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from indexmill.formats.exports.graph import ExportedGraph
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, cannot_hold, check_count, kept
 from indexmill.formats.graph.nodes import NodeBlock
 
@@ -36,7 +35,7 @@ def check(index: ExportedGraph) -> None:
         raise cannot_hold(NAME, "codes of", "rotated vectors (OPQ)", "vectors as they are", action)
 
 
-def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
     """Write both files. Memory: a block of nodes."""
     width = index.graph.node_format.max_degree
     with open(folder / FILE_NAME, "xb") as file:
@@ -114,7 +113,6 @@ TARGET = Target(
         graph="yes", codes="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"
     ),
     rebuilds="nothing; vectors are float32",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

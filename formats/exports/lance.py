@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from indexmill.formats.errors import ConfigError
 from indexmill.formats.exports.idmap import narrow
 from indexmill.formats.exports.lists import ExportedLists, ListBlock
+from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import Target, cannot_hold, kept
 from indexmill.formats.graph.codes import MAX_CENTRES
 from indexmill.formats.index.metadata import add_metadata
@@ -70,7 +71,7 @@ def _pylance() -> Any:
             del os.environ["LANCE_LOG"]  # the caller's environment stays unchanged
 
 
-def write(index: ExportedLists, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedLists, folder: Path, advance: Advance) -> None:
     """Write the dataset and its index, file by file.
 
     Memory: blocks of 4 MiB, and that of pylance: 45 MB, and two to three times the vectors of a file.
@@ -96,9 +97,7 @@ def _file_rows(index: ExportedLists) -> int:
     return max(_FILE_BYTES // row_bytes, -(-index.n_rows // _MOST_FILES), 1)
 
 
-def _segments(
-    index: ExportedLists, lance: Any, dataset: Any, scratch: Path, advance: Callable[[int], None]
-) -> list[Any]:
+def _segments(index: ExportedLists, lance: Any, dataset: Any, scratch: Path, advance: Advance) -> list[Any]:
     """Index every file separately, because pylance sorts in memory; all parts have the same centroids."""
     shared = index.shared
     model: dict[str, Any] = {
@@ -128,7 +127,7 @@ def _metric(index: ExportedLists) -> str:
     return "cosine" if index.metric == "cosine" and index.shared.codec == "flat" else "L2"
 
 
-def _batches(index: ExportedLists, advance: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+def _batches(index: ExportedLists, advance: Advance) -> Iterator[pa.RecordBatch]:
     for block in index.blocks():
         yield from pa.table(_columns(index, block)).combine_chunks().to_batches()
         advance(len(block.ids))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from indexmill.formats.exports.dump import check_metadata
 from indexmill.formats.exports.graph import ExportedGraph
 from indexmill.formats.exports.lucene_jar import check_tools, exporter, jar
 from indexmill.formats.exports.lucene_stream import holds_bytes, kind_of, write_stream
+from indexmill.formats.exports.rows import Advance
 from indexmill.formats.exports.target import Target, cannot_hold, check_count, kept
 
 NAME, BUILD_NAME = "lucene", "lucene-build"
@@ -45,7 +45,7 @@ def check(name: str, index: ExportedGraph) -> None:
     check_tools(name)
 
 
-def write(with_graph: bool, index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+def write(with_graph: bool, index: ExportedGraph, folder: Path, advance: Advance) -> None:
     """Write the index in `folder`. Memory: a block of nodes, and Java's heap and virtual machine."""
     per_vector = _HEAP_VECTOR if with_graph else _HEAP_BUILD
     with exporter(folder / FOLDER, index.build_id[:8], _HEAP + per_vector * index.n) as stream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO, Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from indexmill.formats.exports.columns import one_chunk, records
 from indexmill.formats.exports.graph import ExportedGraph
+from indexmill.formats.exports.rows import Advance
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.metadata import add_metadata
 
@@ -30,9 +31,7 @@ _STEP = 1 << 13
 _MISSING = struct.pack("<i", -1)
 
 
-def write_stream(
-    index: ExportedGraph, file: IO[bytes], with_graph: bool, advance: Callable[[int], None]
-) -> None:
+def write_stream(index: ExportedGraph, file: IO[bytes], with_graph: bool, advance: Advance) -> None:
     """Write the stream. Memory: a block of nodes or of documents.
 
     Parameters

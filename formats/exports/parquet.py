@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.dump import KINDS, Checked, Dumped, blocks, check_vectors
+from indexmill.formats.exports.dump import Checked, Dumped, blocks, check_vectors, dump_target
 from indexmill.formats.exports.idmap import narrow
-from indexmill.formats.exports.list_rows import in_list_order
-from indexmill.formats.exports.target import Target, kept
+from indexmill.formats.exports.rows import Advance
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.metadata import add_metadata
 
@@ -31,7 +29,7 @@ def check(index: Checked) -> None:
     check_vectors(NAME, index)
 
 
-def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: Dumped, folder: Path, advance: Advance) -> None:
     """Write a row for each slot, and a row group for each block. Memory: a row group, and the ids.
 
     Columns: slot (uint32), partition (uint32, the page or the list), vector_id (int64), id (in the user's type), vector
@@ -96,22 +94,7 @@ print(table.read_row_group(0).slice(0, 3))
 """
 
 
-TARGET: Target[Any] = Target(
-    name=NAME,
-    kinds=KINDS,
-    engine="anything that reads Parquet",
-    keeps=kept(
-        graph="as a column",
-        clusters="as a column",
-        order="yes",
-        pages="as a column",
-        ids="yes",
-        metadata="yes",
-    ),
-    rebuilds="its index, if any",
-    passes=1,
-    check=check,
-    write=write,
-    snippet=snippet,
-    arrange=in_list_order,
-)
+TARGET = dump_target(
+    NAME, "anything that reads Parquet", "its index, if any", check, write, snippet,
+    graph="as a column", order="yes", ids="yes", metadata="yes",
+)  # fmt: skip

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from indexmill.formats.exports import dump
 from indexmill.formats.exports.columns import records
-from indexmill.formats.exports.dump import (
-    KEEPS,
-    KINDS,
-    Checked,
-    DumpBlock,
-    Dumped,
-    blocks,
-    check_metadata,
-    check_vectors,
-    json_metadata,
-)
+from indexmill.formats.exports.dump import Checked, DumpBlock, Dumped, dump_target
 from indexmill.formats.exports.json_text import json_objects
-from indexmill.formats.exports.list_rows import ListRows, in_list_order
-from indexmill.formats.exports.target import Target, cannot_hold
+from indexmill.formats.exports.list_rows import ListRows
+from indexmill.formats.exports.rows import Advance
+from indexmill.formats.exports.target import cannot_hold
 
 NAME = "pgvector"
 FILE_NAME, SQL_NAME = "vectors.pgcopy", "load.sql"
@@ -43,7 +33,7 @@ _OPERATORS = {"l2": ("<->", "l2_ops"), "ip": ("<#>", "ip_ops"), "cosine": ("<=>"
 
 def check(index: Checked) -> None:
     """Refuse vectors that are too long or only codes, ids without a type, and metadata without JSON."""
-    check_vectors(NAME, index)
+    dump.check_vectors(NAME, index)
     if index.dim > _MAX_DIM:
         action = "export to faiss or parquet"
         raise cannot_hold(NAME, "vectors of", f"{index.dim:,} components", f"up to {_MAX_DIM:,}", action)
@@ -51,7 +41,7 @@ def check(index: Checked) -> None:
         index.check_ids(NAME, 63)
     if _id_type(index) == "text" and pc.any(pc.match_substring(index.user_ids, "\0")).as_py():
         raise cannot_hold(NAME, "ids with", "a zero byte", "strings without", "give --ids slot")
-    check_metadata(NAME, index)
+    dump.check_metadata(NAME, index)
 
 
 def _id_type(index: Checked | Dumped) -> str:
@@ -65,13 +55,13 @@ def _vector_type(index: Dumped) -> str:
     return "halfvec" if index.dtype == np.float16 else "vector"
 
 
-def write(index: Dumped, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: Dumped, folder: Path, advance: Advance) -> None:
     """Write both files. Memory: a block of rows, and the ids."""
     has_metadata = index.metadata(0, 1).num_columns > 0
     (folder / SQL_NAME).write_text(_sql(index, has_metadata))
     with open(folder / FILE_NAME, "xb") as file:
         file.write(_SIGNATURE)
-        for block in blocks(index):
+        for block in dump.blocks(index):
             file.write(_rows(index, block, has_metadata))
             advance(len(block.vectors))
         file.write(_TRAILER)
@@ -104,7 +94,7 @@ def _rows(index: Dumped, block: DumpBlock, has_metadata: bool) -> pa.Buffer:
     parts.append(records(vectors))
     if has_metadata:
         _check_text(index, first, last)
-        objects = json_objects(json_metadata(index, first, last), m)
+        objects = json_objects(dump.json_metadata(index, first, last), m)
         parts += _sized(objects.cast(pa.large_binary()), _JSONB)
     joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
     return joined.buffers()[2]
@@ -177,15 +167,6 @@ psql -c "SELECT id FROM {TABLE} ORDER BY embedding {operator} {zeros} LIMIT 10"
 """
 
 
-TARGET: Target[Any] = Target(
-    name=NAME,
-    kinds=KINDS,
-    engine="PostgreSQL with pgvector 0.5 or later (halfvec: 0.7)",
-    keeps=KEEPS,
-    rebuilds="an index, on demand",
-    passes=1,
-    check=check,
-    write=write,
-    snippet=snippet,
-    arrange=in_list_order,
+TARGET = dump_target(
+    NAME, "PostgreSQL with pgvector 0.5 or later (halfvec: 0.7)", "an index, on demand", check, write, snippet
 )

@@ -18,6 +18,8 @@ ID_MAP_NAME = "ids.parquet"
 EXPORT_NAME = "export.json"
 
 Ids = Literal["user", "slot"]
+#: ``advance(n)`` is told that `n` more rows are finished.
+Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)

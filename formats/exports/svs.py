@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 import numpy as np
 
 from indexmill.formats.exports.graph import ExportedGraph
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, kept
 
 NAME = "svs"
@@ -26,7 +25,7 @@ def check(index: ExportedGraph) -> None:
     """SVS supports every graph index; its ids are slots."""
 
 
-def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
     """Write ``config``, ``graph`` and ``data``. Memory: a block of nodes."""
     graph_id, data_id = (_uuid(index, part) for part in ("graph", "data"))
     width = index.graph.node_format.max_degree
@@ -141,8 +140,6 @@ TARGET = Target(
     kinds=("graph",),
     engine="Intel SVS (scalable-vs 0.5)",
     keeps=kept(graph="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"),
-    rebuilds="nothing",
-    passes=1,
     check=check,
     write=write,
     snippet=snippet,

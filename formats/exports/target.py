@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from indexmill.formats.errors import ConfigError
-from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.exports.rows import Advance, ExportedRows
 
 #: Parts of an index that a target may keep, in the order of listings.
 PARTS = ("graph", "codes", "clusters", "order", "pages", "entries", "ids", "metadata")
@@ -21,7 +21,7 @@ def kept(**parts: str) -> dict[str, str]:
     return dict.fromkeys(PARTS, "no") | parts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target(Generic[Exported]):
     """A kind of file or directory that an engine opens.
 
@@ -53,10 +53,10 @@ class Target(Generic[Exported]):
     kinds: tuple[str, ...]
     engine: str
     keeps: Mapping[str, str]
-    rebuilds: str
-    passes: int
+    rebuilds: str = "nothing"
+    passes: int = 1
     check: Callable[[Exported], None]
-    write: Callable[[Exported, Path, Callable[[int], None]], None]
+    write: Callable[[Exported, Path, Advance], None]
     snippet: Callable[[Exported, Path], str]
     arrange: Callable[[ExportedRows], ExportedRows] = lambda index: index
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.exports.graph import ExportedGraph
-from indexmill.formats.exports.rows import ID_MAP_NAME
+from indexmill.formats.exports.rows import ID_MAP_NAME, Advance
 from indexmill.formats.exports.target import Target, kept
 from indexmill.formats.graph.nodes import NodeBlock
 
@@ -33,7 +32,7 @@ def check(index: ExportedGraph) -> None:
     index.check_ids(NAME, _KEY_BITS)
 
 
-def write(index: ExportedGraph, folder: Path, advance: Callable[[int], None]) -> None:
+def write(index: ExportedGraph, folder: Path, advance: Advance) -> None:
     """Write the file: vectors as float32, then the graph. Memory: a block of nodes, and the ids."""
     n, width = index.n, index.graph.node_format.max_degree
     keys = index.whole_ids(NAME, _KEY_BITS)

@@ -79,7 +79,7 @@ def write_codes(
     """
     n_centres, dim = codebook.pivots.shape
     n_chunks = len(codebook.offsets) - 1
-    if not 1 <= n_centres <= MAX_CENTRES or not _offsets_fit(codebook.offsets, dim):
+    if not 1 <= n_centres <= MAX_CENTRES or not offsets_fit(codebook.offsets, dim):
         raise ValueError(
             f"codebook: 1..{MAX_CENTRES} centres and chunks that cover {dim} components in order"
         )
@@ -89,13 +89,10 @@ def write_codes(
     fields = {"n_vertices": n_vertices, "dim": dim, "n_chunks": n_chunks, "n_centres": n_centres}
     written = 0
     with PageFileWriter(path, KIND, fields) as file:
-        with file.section("offsets") as section:
-            section.write(np.ascontiguousarray(codebook.offsets, dtype="<u4"))
+        file.array("offsets", codebook.offsets, "<u4")
         if rotation is not None:
-            with file.section("rotation") as section:
-                section.write(np.ascontiguousarray(rotation.T, dtype="<f4"))
-        with file.section(_PIVOTS if rotation is None else _ROTATED_PIVOTS) as section:
-            section.write(np.ascontiguousarray(codebook.pivots, dtype="<f4"))
+            file.array("rotation", rotation.T, "<f4")
+        file.array(_PIVOTS if rotation is None else _ROTATED_PIVOTS, codebook.pivots, "<f4")
         with file.section("codes") as section:
             for codes in code_blocks:
                 if codes.dtype != np.uint8 or codes.shape != (len(codes), n_chunks):
@@ -131,20 +128,18 @@ class CodesFile(KindFile):
         dim = file.field("dim", 1)
         self._n_chunks = file.field("n_chunks", 1, dim)
         self._n_centres = file.field("n_centres", 1, MAX_CENTRES)
-        offsets = np.frombuffer(file.section("offsets", 4 * (self._n_chunks + 1)), dtype="<u4")
-        if not _offsets_fit(offsets, dim):
+        offsets = file.array("offsets", "<u4", self._n_chunks + 1)
+        if not offsets_fit(offsets, dim):
             what = f"strictly increasing from 0 to {dim}"
             raise corrupt(self.path, "section 'offsets'", what, offsets.tolist())
         rotation = self._rotation(file, dim) if file.has_section("rotation") else None
         name = _PIVOTS if rotation is None else _ROTATED_PIVOTS
-        pivots = np.frombuffer(file.section(name, 4 * self._n_centres * dim), dtype="<f4")
-        if not np.isfinite(pivots).all():
-            raise corrupt(self.path, f"section '{name}'", "finite numbers", "NaN or infinity")
-        self.codebook = Codebook(pivots.reshape(-1, dim), offsets, rotation)
+        pivots = file.array(name, "<f4", self._n_centres, dim, finite=True)
+        self.codebook = Codebook(pivots, offsets, rotation)
         file.payload_bytes("codes", self.n_vertices * self._n_chunks)
 
     def _rotation(self, file: PageFile, dim: int) -> NDArray[np.float32]:
-        found = np.frombuffer(file.section("rotation", 4 * dim * dim), dtype="<f4").reshape(dim, dim).T
+        found = file.array("rotation", "<f4", dim, dim).T
         if not _has_unit_columns(found):
             raise corrupt(self.path, "section 'rotation'", "rows of length 1", "others")
         return found
@@ -212,6 +207,7 @@ def _has_unit_columns(rotation: NDArray[np.float32]) -> bool:
     return bool((np.abs(lengths - 1) <= _LENGTH_ERROR).all())  # false for NaN
 
 
-def _offsets_fit(offsets: NDArray[np.uint32], dim: int) -> bool:
+def offsets_fit(offsets: NDArray[np.uint32], dim: int) -> bool:
+    """Return whether `offsets` divide `dim` components into chunks: strictly increasing from 0 to dim."""
     increasing = bool((np.diff(offsets.astype(np.int64)) > 0).all())
     return len(offsets) >= 2 and offsets[0] == 0 and offsets[-1] == dim and increasing

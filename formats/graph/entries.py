@@ -48,10 +48,8 @@ def write_entries(path: str | Path, entries: EntryVertices, n_vertices: int) -> 
         raise ValueError(f"entries: medoid {entries.medoid} or a vertex is not a slot below {n_vertices}")
     fields = {"n_vertices": n_vertices, "dim": dim, "medoid": entries.medoid, "n_entries": c}
     with PageFileWriter(path, KIND, fields) as file:
-        with file.section("centroids") as section:
-            section.write(np.ascontiguousarray(entries.centroids, dtype="<f4"))
-        with file.section("vertices") as section:
-            section.write(np.ascontiguousarray(entries.vertices, dtype="<u4"))
+        file.array("centroids", entries.centroids, "<f4")
+        file.array("vertices", entries.vertices, "<u4")
 
 
 def read_entries(
@@ -78,10 +76,8 @@ def read_entries(
         dim = file.field("dim", 1)
         medoid = file.field("medoid", 0, n - 1)
         c = file.field("n_entries", 1)
-        centroids = np.frombuffer(file.section("centroids", 4 * c * dim), dtype="<f4").reshape(c, dim)
-        vertices = np.frombuffer(file.section("vertices", 4 * c), dtype="<u4")
-    if not np.isfinite(centroids).all():
-        raise corrupt(path, "section 'centroids'", "finite numbers", "NaN or infinity")
+        centroids = file.array("centroids", "<f4", c, dim, finite=True)
+        vertices = file.array("vertices", "<u4", c)
     if vertices.max() >= n:
         raise corrupt(path, f"entry vertex {int(vertices.argmax())}", f"a slot below {n}", vertices.max())
     return EntryVertices(medoid, centroids, vertices)

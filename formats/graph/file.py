@@ -128,8 +128,8 @@ class GraphFile(KindFile):
         if not self.node_format.quantized:
             return None
         dim = self.node_format.dim
-        both = np.frombuffer(self.file.section("scale", 8 * dim), dtype="<f4")
-        return both[:dim], both[dim:]
+        both = self.file.array("scale", "<f4", 2, dim)
+        return both[0], both[1]
 
     def read_nodes(self, first: int, count: int) -> NodeBlock:
         """Return the nodes of slots `first` to ``first + count``; entries beyond a node's degree are zero.

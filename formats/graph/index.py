@@ -10,10 +10,11 @@ from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.navigation import NAVIGATION_NAME
 from indexmill.formats.index import ids
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.closing import Closing
+from indexmill.formats.pagefile.frame import check_agreement
 
 
-class IndexFiles:
+class IndexFiles(Closing):
     """All parts of one graph index, opened; every page file has the manifest's build id.
 
     Codes, entry vertices, navigation graph and ids are read completely; nodes are read through `graph`.
@@ -52,27 +53,12 @@ class IndexFiles:
                 path = self.path / NAVIGATION_NAME
                 self.navigation = navigation.read_navigation(path, identity, n)
             self.vector_ids, self.user_ids = ids.read_ids(self.path / "ids.imx", identity)
-            self._check_agreement(n, self.graph.node_format.dim)
+            dim = self.graph.node_format.dim
+            fields = (
+                ("codes.imx", "n_vertices", len(self.codes), n),
+                ("ids.imx", "n_vertices", len(self.vector_ids), n),
+                ("codes.imx", "dim", self.codebook.pivots.shape[1], dim),
+                ("entries.imx", "dim", self.entries.centroids.shape[1], dim),
+            )
+            check_agreement(self.path, "graph.imx", fields)
             self._stack = stack.pop_all()
-
-    def __enter__(self) -> IndexFiles:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the files."""
-        self._stack.close()
-
-    def _check_agreement(self, n: int, dim: int) -> None:
-        for name, got in (("codes.imx", len(self.codes)), ("ids.imx", len(self.vector_ids))):
-            if got != n:
-                raise corrupt(self.path / name, "field 'n_vertices'", f"{n} as in graph.imx", got)
-        dims = (
-            ("codes.imx", self.codebook.pivots.shape[1]),
-            ("entries.imx", self.entries.centroids.shape[1]),
-        )
-        for name, got in dims:
-            if got != dim:
-                raise corrupt(self.path / name, "field 'dim'", f"{dim} as in graph.imx", got)

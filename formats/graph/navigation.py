@@ -67,8 +67,7 @@ def write_navigation(path: str | Path, navigation: Navigation, n_vertices: int) 
     }
     with PageFileWriter(path, KIND, fields) as file:
         for name in ("slots", "offsets", "neighbours"):
-            with file.section(name) as section:
-                section.write(np.ascontiguousarray(getattr(navigation, name), dtype="<u4"))
+            file.array(name, getattr(navigation, name), "<u4")
 
 
 def read_navigation(
@@ -97,9 +96,7 @@ def read_navigation(
         edges = file.field("n_edges", 0, min(sample * max_degree, 2**32 - 1))
         entry = file.field("entry", 0, sample - 1)
         counts = {"slots": sample, "offsets": sample + 1, "neighbours": edges}
-        slots, offsets, neighbours = (
-            np.frombuffer(file.section(name, 4 * count), dtype="<u4") for name, count in counts.items()
-        )
+        slots, offsets, neighbours = (file.array(name, "<u4", count) for name, count in counts.items())
     navigation = Navigation(slots, offsets, neighbours, entry, max_degree)
     found = _fault(navigation, n)
     if found is not None:

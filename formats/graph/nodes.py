@@ -87,18 +87,30 @@ class NodeFormat:
 
     def group_dtype(self) -> np.dtype[Any]:
         """Return the structured type of a page of nodes, or of the pages of one node."""
-        node = np.dtype(
-            {
-                "names": ["vector", "degree", "neighbours"],
-                "formats": [(self.element_dtype, (self.dim,)), "<u4", ("<u4", (self.max_degree,))],
-                "offsets": [0, self.vector_bytes, self.vector_bytes + 4],
-                "itemsize": self.node_bytes,
-            }
-        )
-        nodes = (node, (self.nodes_per_group,))
-        return np.dtype(
-            {"names": ["nodes"], "formats": [nodes], "offsets": [0], "itemsize": self.group_bytes}
-        )
+        return group_dtype(self.element_dtype, self.dim, self.vector_bytes, self.max_degree)
+
+
+def group_dtype(element: np.dtype[Any], dim: int, vector_bytes: int, width: int) -> np.dtype[Any]:
+    """Return the structured type of a page of nodes, or of the pages of one node that is larger than a page.
+
+    Parameters
+    ----------
+    vector_bytes : int
+        Bytes of a vector, padding included.
+    width : int
+        Most neighbours of a node.
+    """
+    node_bytes = vector_bytes + 4 + 4 * width
+    fields: Any = {
+        "names": ["vector", "degree", "neighbours"],
+        "formats": [(element, (dim,)), "<u4", ("<u4", (width,))],
+        "offsets": [0, vector_bytes, vector_bytes + 4],
+        "itemsize": node_bytes,
+    }
+    group, group_bytes = max(1, PAGE_BYTES // node_bytes), -(-node_bytes // PAGE_BYTES) * PAGE_BYTES
+    nodes: Any = {"names": ["nodes"], "formats": [(np.dtype(fields), (group,))], "itemsize": group_bytes}
+    kind: np.dtype[Any] = np.dtype(nodes)
+    return kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,8 +178,16 @@ def check_block(node_format: NodeFormat, block: NodeBlock, n_vertices: int, firs
 
 def pack_nodes(node_format: NodeFormat, block: NodeBlock) -> NDArray[np.uint8]:
     """Return the pages of a checked `block`, whose first node starts a page: uint8."""
-    group, m = node_format.nodes_per_group, len(block)
-    pages = np.zeros(-(-m // group), dtype=node_format.group_dtype())
+    return pack_groups(node_format.group_dtype(), block)
+
+
+def pack_groups(kind: np.dtype[Any], block: NodeBlock) -> NDArray[np.uint8]:
+    """Return `block`, whose first node starts a page, as pages of type `kind`, see `group_dtype`: uint8.
+
+    Lists of `kind` may be longer than those of the block; places without a neighbour are zero.
+    """
+    (group,), (m, width) = kind["nodes"].shape, block.neighbours.shape
+    pages = np.zeros(-(-m // group), kind)
     whole = m // group
     for rows, nodes in (
         (slice(0, whole * group), pages["nodes"][:whole]),
@@ -176,7 +196,7 @@ def pack_nodes(node_format: NodeFormat, block: NodeBlock) -> NDArray[np.uint8]:
         part = block[rows]
         nodes["vector"] = part.vectors.reshape(nodes["vector"].shape)
         nodes["degree"] = part.degrees.reshape(nodes["degree"].shape)
-        nodes["neighbours"] = _without_junk(part).reshape(nodes["neighbours"].shape)
+        nodes["neighbours"][..., :width] = _without_junk(part).reshape(*nodes["degree"].shape, width)
     return pages.view(np.uint8)
 
 

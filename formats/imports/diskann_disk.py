@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from indexmill.formats.graph.nodes import group_dtype
 from indexmill.formats.imports.index import (
     BLOCK_VERTICES,
     ListBlock,
-    check_lists,
+    NeighbourLists,
+    as_degrees,
+    check_entry,
     check_shape,
     check_width,
 )
@@ -25,7 +27,7 @@ _CPP_FIELDS, _CPP_REORDERED, _RUST_FIELDS = 9, 12, 96
 _BLOCK_BYTES = 4 << 20
 
 
-class DiskNodes:
+class DiskNodes(NeighbourLists):
     """Nodes of a disk index. A node lies within a sector, or starts a sector if it is larger than one.
 
     Attributes
@@ -68,29 +70,15 @@ class DiskNodes:
         if per_sector != SECTOR_BYTES // self.node_bytes:
             expected_nodes = f"{SECTOR_BYTES} / {self.node_bytes} = {SECTOR_BYTES // self.node_bytes}"
             raise damaged(path, "byte 40: nodes a sector", expected_nodes, per_sector)
-        if self.medoid >= self.n:
-            raise damaged(path, "byte 24: medoid", f"a vertex below {self.n:,}", f"{self.medoid:,}")
+        check_entry(path, "byte 24: medoid", self.medoid, self.n)
+        self.block_vertices = int(np.clip(_BLOCK_BYTES // self.node_bytes, 1, BLOCK_VERTICES))
         self._group = max(1, per_sector)
         self._group_bytes = -(-self.node_bytes // SECTOR_BYTES) * SECTOR_BYTES
         groups = -(-self.n // self._group)
         expected_bytes = SECTOR_BYTES + groups * self._group_bytes
         file.check_size(expected_bytes, f"{SECTOR_BYTES} + {groups:,} x {self._group_bytes:,}")
-        self._nodes = file.array(SECTOR_BYTES, self._group_dtype(dtype), groups, "nodes")["nodes"]
-
-    def _group_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        vector_bytes = self.dim * dtype.itemsize
-        node = np.dtype(
-            {
-                "names": ["vector", "degree", "neighbours"],
-                "formats": [(dtype, (self.dim,)), "<u4", ("<u4", (self.width,))],
-                "offsets": [0, vector_bytes, vector_bytes + 4],
-                "itemsize": self.node_bytes,
-            }
-        )
-        nodes = (node, (self._group,))
-        return np.dtype(
-            {"names": ["nodes"], "formats": [nodes], "offsets": [0], "itemsize": self._group_bytes}
-        )
+        kind = group_dtype(dtype, self.dim, vector_bytes, self.width)
+        self._nodes = file.array(SECTOR_BYTES, kind, groups, "nodes")["nodes"]
 
     def _read(self, name: str, first: int, last: int) -> NDArray[Any]:
         """Return a copy of a field of the nodes [first, last)."""
@@ -103,18 +91,9 @@ class DiskNodes:
         """Return the vectors of vertices [first, last), shape (last - first, dim)."""
         return self._read("vector", first, last)
 
-    def blocks(self) -> Iterator[ListBlock]:
-        """See `NeighbourLists.blocks`."""
-        step = int(np.clip(_BLOCK_BYTES // self.node_bytes, 1, BLOCK_VERTICES))
-        for first in range(0, self.n, step):
-            last = min(first + step, self.n)
-            degrees = self._read("degree", first, last)
-            lists = ListBlock(
-                first,
-                self._read("neighbours", first, last),
-                np.minimum(degrees, 2**31 - 1).astype(np.int32),
-            )
-            yield check_lists(self.path, lists, self.n, self._offset)
+    def _lists(self, first: int, last: int) -> ListBlock:
+        degrees = as_degrees(self._read("degree", first, last))
+        return ListBlock(first, self._read("neighbours", first, last), degrees)
 
     def _offset(self, vertex: int, j: int) -> int:
         group, place = divmod(vertex, self._group)

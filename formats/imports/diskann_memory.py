@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lists, check_width
+from indexmill.formats.imports.index import ListBlock, NeighbourLists, check_entry, check_width
 from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
 
 _HEADER_BYTES = 24
 
 
-class MemoryLists:
+class MemoryLists(NeighbourLists):
     """Graph of an in-memory index.
 
     Every list follows its length, so one pass finds the places of all lists when the file is opened. Memory: 8 bytes a
@@ -39,7 +37,7 @@ class MemoryLists:
     """
 
     def __init__(self, path: Path, n: int) -> None:
-        self.path, self._n = path, n
+        self.path, self.n = path, n
         file = MappedFile(path)
         if file.size < _HEADER_BYTES or (file.size - _HEADER_BYTES) % 4:
             raise damaged(path, "size of the file", "24 + 4 x a number of integers", f"{file.size:,}")
@@ -52,8 +50,7 @@ class MemoryLists:
             raise not_such_a_file(
                 path, "byte 16: frozen vertices", "0, a static index", f"{frozen:,}", action
             )
-        if self.entry >= n:
-            raise damaged(path, "byte 12: entry vertex", f"a vertex below {n:,}", f"{self.entry:,}")
+        check_entry(path, "byte 12: entry vertex", self.entry, n)
         if n > (file.size - _HEADER_BYTES) // 4:
             raise damaged(path, "size of the file", f"at least 24 + 4 x {n:,} bytes", f"{file.size:,}")
         self._words = file.array(_HEADER_BYTES, "<u4", (file.size - _HEADER_BYTES) // 4, "lists")
@@ -67,26 +64,19 @@ class MemoryLists:
         self.width = max(1, int(np.diff(self._starts).max()) - 1)
         check_width(path, self.width, "neighbours of the longest list")
 
-    def blocks(self) -> Iterator[ListBlock]:
-        """See `NeighbourLists.blocks`."""
-        for first in range(0, self._n, BLOCK_VERTICES):
-            last = min(first + BLOCK_VERTICES, self._n)
-            block = _padded(self._words, self._starts[first : last + 1], self.width, first)
-            yield check_lists(self.path, block, self._n, self._offset)
+    def _lists(self, first: int, last: int) -> ListBlock:
+        starts = self._starts[first : last + 1]
+        degrees = np.diff(starts) - 1
+        flat = np.array(self._words[starts[0] : starts[-1]])
+        inside = np.arange(self.width) < degrees[:, None]
+        neighbours = np.zeros(inside.shape, np.uint32)
+        kept = np.ones(len(flat), np.bool_)
+        kept[starts[:-1] - starts[0]] = False  # the lengths
+        neighbours[inside] = flat[kept]
+        return ListBlock(first, neighbours, degrees.astype(np.int32))
 
     def _offset(self, vertex: int, j: int) -> int:
         return _HEADER_BYTES + 4 * (int(self._starts[vertex]) + 1 + j)
-
-
-def _padded(words: NDArray[Any], starts: NDArray[np.int64], width: int, first: int) -> ListBlock:
-    degrees = np.diff(starts) - 1
-    flat = np.array(words[starts[0] : starts[-1]])
-    inside = np.arange(width) < degrees[:, None]
-    neighbours = np.zeros(inside.shape, np.uint32)
-    kept = np.ones(len(flat), np.bool_)
-    kept[starts[:-1] - starts[0]] = False  # the lengths
-    neighbours[inside] = flat[kept]
-    return ListBlock(first, neighbours, degrees.astype(np.int32))
 
 
 @njit(nogil=True, cache=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.imports.faiss_file import FaissFile
-from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lists, check_width
+from indexmill.formats.imports.index import (
+    BLOCK_VERTICES,
+    ListBlock,
+    NeighbourLists,
+    check_entry,
+    check_width,
+)
 from indexmill.formats.imports.mapped import damaged
 
 _NOBODY = np.uint32(0xFFFFFFFF)  # -1
@@ -18,7 +22,7 @@ _NOBODY = np.uint32(0xFFFFFFFF)  # -1
 _TAIL_FIELDS = 5
 
 
-class HnswLists:
+class HnswLists(NeighbourLists):
     """Lists of level 0: `width` places for each vertex, before the places of its higher levels.
 
     Attributes
@@ -36,8 +40,7 @@ class HnswLists:
     """
 
     def __init__(self, file: FaissFile, n: int) -> None:
-        self.path: Path = file.path
-        self._n = n
+        self.path, self.n = file.path, n
         file.vector("<f8", "probabilities of the levels")
         begin = file.at
         places = file.vector("<i4", "places a vertex has, summed over levels")
@@ -55,8 +58,7 @@ class HnswLists:
         self._begin = file.at - self._neighbours.nbytes
         begin = file.at
         entry, top = file.array("<i4", _TAIL_FIELDS, "parameters of the search")[:2].tolist()
-        if not 0 <= entry < n:
-            raise damaged(self.path, f"byte {begin}: entry vertex", f"a vertex below {n:,}", f"{entry:,}")
+        check_entry(self.path, f"byte {begin}: entry vertex", entry, n)
         self.entry: int | None = entry if top == 0 else None
         self._check_offsets(levels, places)
 
@@ -65,7 +67,7 @@ class HnswLists:
         if self._offsets[0] != 0 or self._offsets[-1] != len(self._neighbours):
             ends = f"{self._offsets[0]:,} and {self._offsets[-1]:,}"
             raise damaged(self.path, "offsets: ends", f"0 and {len(self._neighbours):,}", ends)
-        for first in range(0, self._n, BLOCK_VERTICES):
+        for first in range(0, self.n, BLOCK_VERTICES):
             block = levels[first : first + BLOCK_VERTICES].astype(np.int64)
             wrong = (block < 1) | (block >= len(places))
             if not wrong.any():
@@ -76,14 +78,12 @@ class HnswLists:
                 got = f"level {levels[v]}, offsets {self._offsets[v]:,} and {self._offsets[v + 1]:,}"
                 raise damaged(self.path, f"vertex {v:,}: levels and offsets", "the places of its levels", got)
 
-    def blocks(self) -> Iterator[ListBlock]:
-        """See `NeighbourLists.blocks`; a list ends at its first -1."""
-        places = np.arange(self.width)
-        for first in range(0, self._n, BLOCK_VERTICES):
-            starts = self._offsets[first : min(first + BLOCK_VERTICES, self._n)].astype(np.int64)
-            lists = self._neighbours[starts[:, None] + places].view(np.uint32)
-            degrees = np.logical_and.accumulate(lists != _NOBODY, axis=1).sum(axis=1, dtype=np.int32)
-            yield check_lists(self.path, ListBlock(first, lists, degrees), self._n, self._offset)
+    def _lists(self, first: int, last: int) -> ListBlock:
+        """Return lists, each of which ends at its first -1."""
+        starts = self._offsets[first:last].astype(np.int64)
+        lists = self._neighbours[starts[:, None] + np.arange(self.width)].view(np.uint32)
+        degrees = np.logical_and.accumulate(lists != _NOBODY, axis=1).sum(axis=1, dtype=np.int32)
+        return ListBlock(first, lists, degrees)
 
     def _offset(self, vertex: int, j: int) -> int:
         return self._begin + 4 * (int(self._offsets[vertex]) + max(j, 0))

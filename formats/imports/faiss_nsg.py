@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.imports.faiss_file import FaissFile
-from indexmill.formats.imports.index import BLOCK_VERTICES, ListBlock, check_lists, check_width
+from indexmill.formats.imports.index import ListBlock, NeighbourLists, check_entry, check_width
 from indexmill.formats.imports.mapped import damaged, not_such_a_file
 
 _CLOSED = -1
@@ -19,7 +16,7 @@ _BUILD_BYTES = 4 + 1 + 4 * 4
 _STEP = 1 << 20
 
 
-class NsgLists:
+class NsgLists(NeighbourLists):
     """Neighbour lists, whose ends are found when the file is opened. Memory: 8 bytes a vertex.
 
     Attributes
@@ -39,8 +36,7 @@ class NsgLists:
     """
 
     def __init__(self, file: FaissFile, n: int) -> None:
-        self.path: Path = file.path
-        self._n = n
+        self.path, self.n = file.path, n
         file.peek("u1", _BUILD_BYTES, "parameters of the build")
         file.at += _BUILD_BYTES
         begin = file.at
@@ -49,10 +45,7 @@ class NsgLists:
         if vertices != n:
             raise damaged(self.path, f"byte {begin}: vertices of the graph", f"{n:,}", f"{vertices:,}")
         check_width(self.path, self.width, f"byte {begin + 4}: R")
-        if not 0 <= self.entry < n:
-            raise damaged(
-                self.path, f"byte {begin + 20}: entry vertex", f"a vertex below {n:,}", f"{self.entry:,}"
-            )
+        check_entry(self.path, f"byte {begin + 20}: entry vertex", self.entry, n)
         if file.number("u1", "flag is_built") != 1:
             action = "add vectors to it in faiss first"
             raise not_such_a_file(self.path, f"byte {begin + 24}: flag is_built", 1, 0, action)
@@ -67,35 +60,29 @@ class NsgLists:
 
     def _find_ends(self, file: FaissFile) -> NDArray[np.int64]:
         """Return the place of the -1 after each list, counted in numbers from the first."""
-        most = min(file.left // 4, self._n * (self.width + 1))
+        most = min(file.left // 4, self.n * (self.width + 1))
         numbers = file.peek("<i4", most, "lists")
-        ends = np.empty(self._n, np.int64)
+        ends = np.empty(self.n, np.int64)
         found = 0
         for first in range(0, most, _STEP):
-            closed = np.flatnonzero(numbers[first : first + _STEP] == _CLOSED)[: self._n - found]
+            closed = np.flatnonzero(numbers[first : first + _STEP] == _CLOSED)[: self.n - found]
             ends[found : found + len(closed)] = closed + first
             found += len(closed)
-            if found == self._n:
+            if found == self.n:
                 return ends
         where = f"vertex {found:,}, from byte {self._begin} on: lists"
-        raise damaged(self.path, where, f"-1 behind each of {self._n:,} lists", f"{found:,} of them")
+        raise damaged(self.path, where, f"-1 behind each of {self.n:,} lists", f"{found:,} of them")
 
-    def blocks(self) -> Iterator[ListBlock]:
-        """See `NeighbourLists.blocks`."""
-        for first in range(0, self._n, BLOCK_VERTICES):
-            last = min(first + BLOCK_VERTICES, self._n)
-            start = self._start(first)
-            ends = self._ends[first:last]
-            degrees = np.diff(ends, prepend=start - 1) - 1
-            lists = np.zeros((len(ends), self.width), np.uint32)
-            if degrees.max() <= self.width:
-                numbers = np.array(self._numbers[start : ends[-1] + 1]).view(np.uint32)
-                kept = np.ones(len(numbers), np.bool_)
-                kept[ends - start] = False  # the -1
-                lists[np.arange(self.width) < degrees[:, None]] = numbers[kept]
-            yield check_lists(
-                self.path, ListBlock(first, lists, degrees.astype(np.int32)), self._n, self._offset
-            )
+    def _lists(self, first: int, last: int) -> ListBlock:
+        start, ends = self._start(first), self._ends[first:last]
+        degrees = np.diff(ends, prepend=start - 1) - 1
+        lists = np.zeros((len(ends), self.width), np.uint32)
+        if degrees.max() <= self.width:
+            numbers = np.array(self._numbers[start : ends[-1] + 1]).view(np.uint32)
+            kept = np.ones(len(numbers), np.bool_)
+            kept[ends - start] = False  # the -1
+            lists[np.arange(self.width) < degrees[:, None]] = numbers[kept]
+        return ListBlock(first, lists, degrees.astype(np.int32))
 
     def _start(self, vertex: int) -> int:
         return int(self._ends[vertex - 1]) + 1 if vertex else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,16 +41,23 @@ class ListBlock(NamedTuple):
     degrees: NDArray[np.int32]
 
 
-class NeighbourLists(Protocol):
-    """Graph of an index, read from front to back.
+class NeighbourLists:
+    """Graph of an index, read from front to back: base of the graphs of all formats.
 
     Attributes
     ----------
+    path : Path
+    n : int
+        Number of vertices.
     width : int
         Most neighbours of a list, 1 to 512.
     """
 
+    path: Path
+    n: int
     width: int
+    #: Most vertices of a block.
+    block_vertices = BLOCK_VERTICES
 
     def blocks(self) -> Iterator[ListBlock]:
         """Yield all lists, every neighbour checked to be a vertex.
@@ -60,7 +67,17 @@ class NeighbourLists(Protocol):
         CorruptFile
             On an invalid degree or neighbour; the message names file, vertex and offset.
         """
-        ...
+        for first in range(0, self.n, self.block_vertices):
+            last = min(first + self.block_vertices, self.n)
+            yield check_lists(self.path, self._lists(first, last), self.n, self._offset)
+
+    def _lists(self, first: int, last: int) -> ListBlock:
+        """Return the lists of vertices [first, last), unchecked."""
+        raise NotImplementedError
+
+    def _offset(self, vertex: int, j: int) -> int:
+        """Return the offset in the file of the vertex's j-th neighbour, or of its degree for j = -1."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -195,6 +212,23 @@ def check_width(path: Path, width: int, what: str) -> None:
     """
     if not 1 <= width <= MAX_DEGREE:
         raise damaged(path, what, f"1 to {MAX_DEGREE}", f"{width:,}")
+
+
+def check_entry(path: Path, where: str, entry: int, n: int) -> None:
+    """Check that the vertex where searches start is one of `n`.
+
+    Raises
+    ------
+    CorruptFile
+        If it is not.
+    """
+    if not 0 <= entry < n:
+        raise damaged(path, where, f"a vertex below {n:,}", f"{entry:,}")
+
+
+def as_degrees(stored: NDArray[np.uint32]) -> NDArray[np.int32]:
+    """Return stored degrees as int32; those that do not fit stay too large for any list."""
+    return np.minimum(stored, 2**31 - 1).astype(np.int32)
 
 
 def check_lists(path: Path, block: ListBlock, n: int, offset: Callable[[int, int], int]) -> ListBlock:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from indexmill.formats.imports.index import (
-    BLOCK_VERTICES,
     ImportedIndex,
     ImportedVectors,
     ListBlock,
-    check_lists,
+    NeighbourLists,
+    as_degrees,
+    check_entry,
     check_shape,
     check_width,
 )
@@ -55,7 +55,7 @@ def open_jvector(path: str | Path, with_codes: bool = True) -> ImportedIndex:
     )
 
 
-class JvectorNodes:
+class JvectorNodes(NeighbourLists):
     """Nodes of the file.
 
     Attributes
@@ -80,8 +80,7 @@ class JvectorNodes:
         _, _, self.n, self.dim, self.entry, self.width, _ = found
         check_shape(path, self.n, self.dim)
         check_width(path, self.width, "byte 20: R")
-        if self.entry >= self.n:
-            raise damaged(path, "byte 16: entry vertex", f"a vertex below {self.n:,}", f"{self.entry:,}")
+        check_entry(path, "byte 16: entry vertex", self.entry, self.n)
         node = np.dtype(
             [
                 ("ordinal", ">u4"),
@@ -100,19 +99,15 @@ class JvectorNodes:
         """Return the vectors of vertices [first, last), shape (last - first, dim)."""
         return self._nodes["vector"][first:last].astype(np.float32)
 
-    def blocks(self) -> Iterator[ListBlock]:
-        """See `NeighbourLists.blocks`."""
-        for first in range(0, self.n, BLOCK_VERTICES):
-            nodes = self._nodes[first : first + BLOCK_VERTICES]
-            wrong = np.flatnonzero(nodes["ordinal"] != np.arange(first, first + len(nodes)))
-            if len(wrong):
-                v = first + int(wrong[0])
-                got = f"{int(nodes['ordinal'][wrong[0]]):,}"
-                where = f"vertex {v:,}, at byte {_HEADER_BYTES + v * self._node_bytes:,}: ordinal"
-                raise damaged(self.path, where, f"{v:,}: deleted vectors are not read", got)
-            degrees = np.minimum(nodes["degree"], 2**31 - 1).astype(np.int32)
-            block = ListBlock(first, nodes["list"].astype(np.uint32), degrees)
-            yield check_lists(self.path, block, self.n, self._offset)
+    def _lists(self, first: int, last: int) -> ListBlock:
+        nodes = self._nodes[first:last]
+        wrong = np.flatnonzero(nodes["ordinal"] != np.arange(first, last))
+        if len(wrong):
+            v = first + int(wrong[0])
+            got = f"{int(nodes['ordinal'][wrong[0]]):,}"
+            where = f"vertex {v:,}, at byte {_HEADER_BYTES + v * self._node_bytes:,}: ordinal"
+            raise damaged(self.path, where, f"{v:,}: deleted vectors are not read", got)
+        return ListBlock(first, nodes["list"].astype(np.uint32), as_degrees(nodes["degree"]))
 
     def _offset(self, vertex: int, j: int) -> int:
         return _HEADER_BYTES + (vertex + 1) * self._node_bytes - 4 * self.width + 4 * j

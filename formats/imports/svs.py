@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
 from indexmill.formats.imports.index import (
-    BLOCK_VERTICES,
     ImportedIndex,
     ImportedVectors,
     ListBlock,
-    check_lists,
+    NeighbourLists,
+    as_degrees,
+    check_entry,
     check_shape,
     check_width,
 )
@@ -65,8 +65,7 @@ def open_svs(folder: str | Path) -> ImportedIndex:
     if vertices != n:
         raise damaged(parts["graph"], "key 'num_vertices'", f"{n:,} as the vectors", f"{vertices:,}")
     check_width(parts["graph"], width, "key 'max_degree'")
-    if not 0 <= entry < n:
-        raise damaged(parts["config"], "key 'entry_point'", f"a vertex below {n:,}", f"{entry:,}")
+    check_entry(parts["config"], "key 'entry_point'", entry, n)
     lists = SvsLists(parts["graph"].parent / _file_name(parts["graph"], graph), n, width)
     return ImportedIndex(
         kind="svs",
@@ -81,7 +80,7 @@ def open_svs(folder: str | Path) -> ImportedIndex:
     )
 
 
-class SvsLists:
+class SvsLists(NeighbourLists):
     """Graph with one row for each vertex: its degree and `width` neighbours.
 
     Attributes
@@ -91,16 +90,12 @@ class SvsLists:
     """
 
     def __init__(self, path: Path, n: int, width: int) -> None:
-        self.path, self.width, self._n = path, width, n
+        self.path, self.width, self.n = path, width, n
         self._rows = _open_rows(path, n, width + 1, np.dtype("<u4"), "lists")
 
-    def blocks(self) -> Iterator[ListBlock]:
-        """See `NeighbourLists.blocks`."""
-        for first in range(0, self._n, BLOCK_VERTICES):
-            rows = np.array(self._rows[first : first + BLOCK_VERTICES])
-            degrees = np.minimum(rows[:, 0], 2**31 - 1).astype(np.int32)
-            block = ListBlock(first, rows[:, 1:].astype(np.uint32), degrees)
-            yield check_lists(self.path, block, self._n, self._offset)
+    def _lists(self, first: int, last: int) -> ListBlock:
+        rows = np.array(self._rows[first:last])
+        return ListBlock(first, rows[:, 1:].astype(np.uint32), as_degrees(rows[:, 0]))
 
     def _offset(self, vertex: int, j: int) -> int:
         return _HEADER_BYTES + 4 * (vertex * (self.width + 1) + 1 + j)

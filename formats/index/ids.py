@@ -41,8 +41,7 @@ def write_ids(path: str | Path, vector_ids: NDArray[np.uint32], user_ids: pa.Arr
         raise ValueError(f"user ids: {len(user_ids)} values with {user_ids.null_count} nulls for {n} slots")
     id_type = _id_type(user_ids)
     with PageFileWriter(path, KIND, {"n_vertices": n, "id_type": id_type}) as file:
-        with file.section("vector_ids") as section:
-            section.write(np.ascontiguousarray(vector_ids, dtype="<u4"))
+        file.array("vector_ids", vector_ids, "<u4")
         if id_type in (INT64, UINT64):
             with file.section("values") as section:
                 section.write(np.ascontiguousarray(user_ids.to_numpy()))  # type: ignore[union-attr]
@@ -76,7 +75,7 @@ def read_ids(path: str | Path, build_id: bytes | None = None) -> tuple[NDArray[n
     with PageFile(path, KIND, build_id) as file:
         n = file.field("n_vertices", 1, 2**32 - 1)
         id_type = file.field("id_type", NO_IDS, BINARY)
-        vector_ids = np.frombuffer(file.section("vector_ids", 4 * n), dtype="<u4")
+        vector_ids = file.array("vector_ids", "<u4", n)
         if not _is_permutation(vector_ids):
             raise corrupt(
                 path, "section 'vector_ids'", f"a permutation of [0, {n})", "repeated or larger values"
@@ -84,7 +83,7 @@ def read_ids(path: str | Path, build_id: bytes | None = None) -> tuple[NDArray[n
         if id_type == NO_IDS:
             return vector_ids, None
         if id_type in (INT64, UINT64):
-            values = np.frombuffer(file.section("values", 8 * n), dtype="<i8" if id_type == INT64 else "<u8")
+            values = file.array("values", "<i8" if id_type == INT64 else "<u8", n)
             return vector_ids, pa.array(values)
         offsets = file.section("offsets", 8 * (n + 1))
         payload = file.section("bytes")

@@ -5,40 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
-from indexmill.formats.index.names import MANIFEST_NAME
-from indexmill.formats.index.sealed import (
-    FileEntry,
-    build_id,
-    check_size,
-    file_sha256,
-    is_file_name,
-    seal_files,
-)
-from indexmill.formats.pagefile.atomic import atomic_write
+from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.pagefile.atomic import atomic_write, fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
-
-__all__ = [
-    "GRAPH_FILES",
-    "IVF_FILES",
-    "LSH_FILES",
-    "REQUIRED_FILES",
-    "FileEntry",
-    "Manifest",
-    "build_id",
-    "check_size",
-    "file_sha256",
-    "other_kind",
-    "parse_manifest",
-    "read_manifest",
-    "seal_files",
-    "write_manifest",
-]
+from indexmill.formats.pagefile.reader import content_digest
+from indexmill.formats.pagefile.writer import stamp_build_id
 
 #: Required files of a graph index.
 GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
@@ -46,22 +23,50 @@ GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
 LSH_FILES = ("buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx")
 #: Required files of an IVF index, which also has a file for each batch.
 IVF_FILES = ("centroids.imx", "ids.imx")
-#: Required files of an index of each kind.
-REQUIRED_FILES = {"graph": GRAPH_FILES, "lsh": LSH_FILES, "ivf": IVF_FILES}
-#: Keys of manifests of one kind only, and whether they may be null or missing.
-_OWN_KEYS = {
-    "graph": {"layout": False, "graph": False, "drift": True},
-    "lsh": {"lsh": False},
-    "ivf": {"ivf": False},
+
+
+class KindFiles(NamedTuple):
+    """What is special to the indexes of one kind.
+
+    Attributes
+    ----------
+    required : tuple of str
+        Files that every such index has.
+    keys : dict of str to bool
+        Keys of its manifest, and whether each may be null or missing.
+    searched_by : str
+        The command that searches it.
+    """
+
+    required: tuple[str, ...]
+    keys: dict[str, bool]
+    searched_by: str
+
+
+KINDS = {
+    "graph": KindFiles(GRAPH_FILES, {"layout": False, "graph": False, "drift": True}, "search"),
+    "lsh": KindFiles(LSH_FILES, {"lsh": False}, "search"),
+    "ivf": KindFiles(IVF_FILES, {"ivf": False}, "search` or `indexmill join"),
 }
-#: The command that searches an index of each kind.
-_SEARCHED_BY = {"graph": "search", "lsh": "search", "ivf": "search` or `indexmill join"}
+#: Required files of an index of each kind.
+REQUIRED_FILES = {name: kind.required for name, kind in KINDS.items()}
 
 _FORMAT_NAME = "indexmill"
 #: End of every manifest: the digest of all bytes before it.
 _TAIL = re.compile(rb'  "digest": "([0-9a-f]{64})"\n}\n')
 _TAIL_BYTES = 81
 _HEX = re.compile(r"[0-9a-f]{64}")
+#: Names of files.
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of an index: its name in the directory, its size and the SHA-256 (hex) of its bytes."""
+
+    name: str
+    bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,64 @@ class Manifest:
         return bytes.fromhex(self.build_id)[:BUILD_ID_BYTES]
 
 
+def build_id(digests: Mapping[str, str]) -> str:
+    """Return the build id (64 hex digits) of files whose content digests, by name, are `digests`."""
+    lines = "".join(f"{name} {digests[name]}\n" for name in sorted(digests))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def file_sha256(path: str | Path) -> str:
+    """Return the SHA-256 (hex) of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal_files(directory: str | Path, names: Iterable[str]) -> tuple[str, tuple[FileEntry, ...]]:
+    """Compute the build id of finished files, write it into the page files, and list all files for the manifest.
+
+    Every file is read twice, because its SHA-256 covers the build id. Repeating this changes nothing.
+
+    Parameters
+    ----------
+    directory : str or Path
+    names : iterable of str
+        All files of the index except manifest.json and run.json.
+
+    Returns
+    -------
+    build_id : str
+        64 hex digits.
+    files : tuple of FileEntry
+    """
+    directory, names = Path(directory), sorted(names)
+    for name in names:
+        if not is_file_name(name):
+            raise ValueError(f"file name: one component of [A-Za-z0-9._-] with no dot in front, not {name!r}")
+    identity = build_id({name: content_digest(directory / name) for name in names})
+    entries = []
+    for name in names:
+        path = directory / name
+        if path.suffix == ".imx":
+            stamp_build_id(path, bytes.fromhex(identity)[:BUILD_ID_BYTES])
+        entries.append(FileEntry(name, path.stat().st_size, file_sha256(path)))
+    fsync_dir(directory)
+    return identity, tuple(entries)
+
+
+def check_size(directory: str | Path, entry: FileEntry) -> None:
+    """Raise `CorruptFile` unless the file of `entry` exists with the stated size."""
+    path = Path(directory) / entry.name
+    if not path.is_file():
+        raise corrupt(path, "file", f"{entry.bytes} bytes", "no such file")
+    if path.stat().st_size != entry.bytes:
+        raise corrupt(path, "size of the file", f"{entry.bytes} bytes", f"{path.stat().st_size} bytes")
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether a file of an index may have this name."""
+    return _NAME.fullmatch(name) is not None and name not in (MANIFEST_NAME, RUN_NAME)
+
+
 def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     """Write manifest.json atomically and durably; with it the directory becomes an index.
 
@@ -133,8 +196,8 @@ def write_manifest(directory: str | Path, manifest: Manifest) -> None:
     value |= {key.name: getattr(manifest, key.name) for key in fields(manifest)}
     if not manifest.ancestors:
         del value["ancestors"]
-    for kind, keys in _OWN_KEYS.items():
-        for key in keys if kind != manifest.kind else ():
+    for name, kind in KINDS.items():
+        for key in kind.keys if name != manifest.kind else ():
             del value[key]
     value["files"] = [vars(entry) for entry in manifest.files]  # type: ignore[assignment]
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
@@ -169,7 +232,7 @@ def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) ->
     return manifest
 
 
-def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRED_FILES)) -> Manifest:
+def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(KINDS)) -> Manifest:
     """Read and check only manifest.json, by default of any kind; raises errors as `read_manifest`."""
     path = Path(directory) / MANIFEST_NAME
     if not path.is_file():
@@ -183,8 +246,8 @@ def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRE
     major, minor = (_typed(form, key, int, path) for key in ("major", "minor"))
     check_version(major, minor, path)
     kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in REQUIRED_FILES:
-        what = f"{path}: kind: expected {' or '.join(map(repr, REQUIRED_FILES))}, got {kind!r}"
+    if not isinstance(kind, str) or kind not in KINDS:
+        what = f"{path}: kind: expected {' or '.join(map(repr, KINDS))}, got {kind!r}"
         raise TooNew(f"{what}; install a newer indexmill to read it")
     if kind not in kinds:
         raise other_kind(directory, kind, kinds)
@@ -192,11 +255,11 @@ def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(REQUIRE
     if not _HEX.fullmatch(identity):
         raise corrupt(path, "build_id", "64 hex digits", repr(identity))
     parts = {key: _typed(value, key, dict, path) for key in ("parameters", "input", "software")}
-    for key, optional in {**_OWN_KEYS[kind], "certificate": True}.items():
+    for key, optional in {**KINDS[kind].keys, "certificate": True}.items():
         absent = optional and value.get(key) is None
         parts[key] = None if absent else _typed(value, key, dict, path)
     generation, parents, ancestors = _descent(value, path)
-    files = _file_entries(_typed(value, "files", list, path), REQUIRED_FILES[kind], path)
+    files = _file_entries(_typed(value, "files", list, path), KINDS[kind].required, path)
     return Manifest(
         kind=kind,
         build_id=identity,
@@ -212,7 +275,7 @@ def other_kind(directory: str | Path, kind: str, wanted: Collection[str]) -> Oth
     """Return the error for an index whose kind, `kind`, is not one of the `wanted` ones."""
     return OtherKind(
         f"{directory}: expected an index of kind {' or '.join(wanted)}, got one of kind {kind}; search it with "
-        f"`indexmill {_SEARCHED_BY[kind]}`, or name another index"
+        f"`indexmill {KINDS[kind].searched_by}`, or name another index"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.graph.codes import MAX_CENTRES, Codebook
+from indexmill.formats.graph.codes import MAX_CENTRES, Codebook, offsets_fit
 from indexmill.formats.pagefile.field_codes import DTYPE_CODES, METRIC_CODES, PLAIN_DTYPES, name_of
 from indexmill.formats.pagefile.frame import corrupt, f64_from_bits
 from indexmill.formats.pagefile.reader import PageFile
@@ -129,21 +129,16 @@ def write_centroids(path: str | Path, made: Centroids) -> None:
     if made.graph is not None:
         fields |= {"degree": made.graph.neighbours.shape[1], "entry": made.graph.entry}
     with PageFileWriter(path, KIND, fields) as file:
-        with file.section("centroids") as section:
-            section.write(np.ascontiguousarray(made.centroids, "<f4"))
+        file.array("centroids", made.centroids, "<f4")
         if made.scale is not None:
             if made.scale.shape != (2, made.dim):
                 raise ValueError(f"scale: shape (2, {made.dim}), not {made.scale.shape}")
-            with file.section("scale") as section:
-                section.write(np.ascontiguousarray(made.scale, "<f4"))
+            file.array("scale", made.scale, "<f4")
         if made.codebook is not None:
-            with file.section("offsets") as section:
-                section.write(np.ascontiguousarray(made.codebook.offsets, "<u4"))
-            with file.section("pivots") as section:
-                section.write(np.ascontiguousarray(made.codebook.pivots, "<f4"))
+            file.array("offsets", made.codebook.offsets, "<u4")
+            file.array("pivots", made.codebook.pivots, "<f4")
         if made.graph is not None:
-            with file.section("neighbours") as section:
-                section.write(np.ascontiguousarray(made.graph.neighbours, "<u4"))
+            file.array("neighbours", made.graph.neighbours, "<u4")
 
 
 def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids:
@@ -160,14 +155,14 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
         codecs = {code: name for name, code in CODEC_CODES.items()}
         codec = codecs[file.field("codec", 0, max(codecs))]
         made = Centroids(
-            centroids=_floats(file, "centroids", (n_lists, dim)),
+            centroids=file.array("centroids", "<f4", n_lists, dim, finite=True),
             dtype=dtype,
             metric=name_of(METRIC_CODES, file.field("metric", 1, len(METRIC_CODES))),
             max_norm=f64_from_bits(file.field("max_norm")),
             n_vectors=file.field("n_vectors", 1, 2**32 - 1),
             n_batches=file.field("n_batches", 1, MAX_BATCHES),
             codec=codec,
-            scale=_floats(file, "scale", (2, dim)) if codec == "sq8" else None,
+            scale=file.array("scale", "<f4", 2, dim, finite=True) if codec == "sq8" else None,
             codebook=_read_codebook(file, dim) if codec == "pq" else None,
             copies=file.field("copies", 1, MAX_COPIES) if "copies" in file.fields else 1,
             graph=_read_graph(file, n_lists) if "degree" in file.fields else None,
@@ -180,9 +175,7 @@ def read_centroids(path: str | Path, build_id: bytes | None = None) -> Centroids
 
 def _read_graph(file: PageFile, n_lists: int) -> CellGraph:
     degree, entry = file.field("degree", 1, MAX_DEGREE), file.field("entry", 0, n_lists - 1)
-    neighbours = np.frombuffer(file.section("neighbours", 4 * n_lists * degree), "<u4").reshape(
-        n_lists, degree
-    )
+    neighbours = file.array("neighbours", "<u4", n_lists, degree)
     if int(neighbours.max()) >= n_lists:
         raise corrupt(file.path, "section 'neighbours'", f"lists below {n_lists}", int(neighbours.max()))
     return CellGraph(neighbours, entry)
@@ -190,16 +183,9 @@ def _read_graph(file: PageFile, n_lists: int) -> CellGraph:
 
 def _read_codebook(file: PageFile, dim: int) -> Codebook:
     n_chunks, n_centres = file.field("n_chunks", 1, dim), file.field("n_centres", 1, MAX_CENTRES)
-    offsets = np.frombuffer(file.section("offsets", 4 * (n_chunks + 1)), "<u4")
-    if offsets[0] != 0 or offsets[-1] != dim or not (np.diff(offsets.astype(np.int64)) > 0).all():
+    offsets = file.array("offsets", "<u4", n_chunks + 1)
+    if not offsets_fit(offsets, dim):
         raise corrupt(
             file.path, "section 'offsets'", f"strictly increasing from 0 to {dim}", offsets.tolist()
         )
-    return Codebook(_floats(file, "pivots", (n_centres, dim)), offsets)
-
-
-def _floats(file: PageFile, name: str, shape: tuple[int, int]) -> NDArray[np.float32]:
-    values = np.frombuffer(file.section(name, 4 * shape[0] * shape[1]), "<f4").reshape(shape)
-    if not np.isfinite(values).all():
-        raise corrupt(file.path, f"section {name!r}", "finite numbers", "NaN or infinity")
-    return values
+    return Codebook(file.array("pivots", "<f4", n_centres, dim, finite=True), offsets)

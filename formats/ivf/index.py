@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from indexmill.formats.errors import FormatError
 from indexmill.formats.index.ids import read_ids
 from indexmill.formats.index.manifest import FileEntry, parse_manifest
 from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
@@ -86,27 +85,6 @@ class IvfFiles:
         return user_ids
 
 
-def ivf_problems(index: IvfFiles) -> Iterator[str]:
-    """Read every list of an IVF index, and yield a message for each problem in any batch."""
-    expected: int | None = 0
-    codebook = index.centroids.codebook
-    n_centres = 256 if codebook is None else len(codebook.pivots)
-    for number in range(len(index.batches)):
-        after: int | None = None
-        try:
-            with index.open_batch(number) as batch:
-                after = batch.first_vector + batch.n_vectors
-                if expected not in (None, batch.first_vector):
-                    raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
-                yield from _batch_problems(batch, n_centres, index.centroids.copies)
-        except (FormatError, OSError) as error:
-            yield str(error)
-        expected = after  # None: the start of the next batch is unknown
-    if expected not in (None, index.centroids.n_vectors):
-        what = corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, index.centroids.n_vectors)
-        yield str(what)
-
-
 def vectors_problems(index: IvfFiles) -> Iterator[str]:
     """Yield a message if the exact vectors, if there are any, disagree with the lists."""
     path, c = index.path / VECTORS_NAME, index.centroids
@@ -117,16 +95,3 @@ def vectors_problems(index: IvfFiles) -> Iterator[str]:
     wanted = (c.n_vectors, c.dim, c.dtype, c.metric)
     if got != wanted:
         yield str(corrupt(path, "fields", f"{wanted} as in {CENTROIDS_NAME}", got))
-
-
-def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:
-    seen = np.zeros(batch.n_vectors, np.int64)
-    for place in np.flatnonzero(batch.directory["size"]).tolist():
-        ids, rows = batch.read_list(place)
-        seen[ids - batch.first_vector] += 1
-        if int(rows.max()) >= n_centres:
-            yield str(corrupt(batch.path, f"codes of list {place}", f"below {n_centres}", rows.max()))
-    wrong = np.flatnonzero((seen < 1) | (seen > copies))
-    if len(wrong):
-        vector = batch.first_vector + int(wrong[0])
-        yield str(corrupt(batch.path, f"vector {vector}", f"in 1..{copies} lists", int(seen[wrong[0]])))

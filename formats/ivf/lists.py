@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from indexmill.formats.ivf.batch import BatchFile, ids_offset
 from indexmill.formats.ivf.index import IvfFiles
+from indexmill.formats.pagefile.closing import Closing
 from indexmill.formats.pagefile.frame import PAGE_BYTES
 
 #: Bytes read at a time.
 _PIECE_BYTES = 1 << 20
 
 
-class ListReader:
+class ListReader(Closing):
     """Reader of the lists of all batches of an index; all data read is checked.
 
     Memory: 20 bytes for each list of each batch, and a piece. Every batch file stays open.
@@ -45,12 +46,6 @@ class ListReader:
                 self.sizes[batch.directory["list"]] += batch.directory["size"]
                 self._batches.append((batch, places))
             self._stack = stack.pop_all()
-
-    def __enter__(self) -> ListReader:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
 
     @property
     def piece_rows(self) -> int:

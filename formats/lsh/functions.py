@@ -118,8 +118,7 @@ def write_functions(
     with PageFileWriter(path, KIND, fields) as file:
         for name in ("projections", "offsets", "multipliers", "radii"):
             array = getattr(functions, name)
-            with file.section(name) as section:
-                section.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")))
+            file.array(name, array, array.dtype.newbyteorder("<"))
 
 
 def read_functions(
@@ -147,10 +146,10 @@ def read_functions(
         try:
             shape = LshShape(n, tables, radii, file.field("hash_bits"), file.field("block_bytes"))
             functions = HashFunctions(
-                projections=_array(file, "projections", "<f4", (tables, m, dim)),
-                offsets=_array(file, "offsets", "<f4", (radii, tables, m)),
-                multipliers=_array(file, "multipliers", "<u8", (tables, m)),
-                radii=_array(file, "radii", "<f8", (radii,)),
+                projections=file.array("projections", "<f4", tables, m, dim),
+                offsets=file.array("offsets", "<f4", radii, tables, m),
+                multipliers=file.array("multipliers", "<u8", tables, m),
+                radii=file.array("radii", "<f8", radii),
                 width=f64_from_bits(file.field("width")),
             )
             functions.check()
@@ -158,9 +157,3 @@ def read_functions(
             raise corrupt(path, "hash functions", "what a build writes", error) from error
         shape.check_fields(file, "id_bits", "fingerprint_bits")
     return shape, functions, defaults
-
-
-def _array(file: PageFile, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    kind = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=object)) * kind.itemsize
-    return np.frombuffer(file.section(name, size), kind).reshape(shape)

@@ -14,10 +14,11 @@ from indexmill.formats.index.vectors import VECTORS_NAME, VectorsFile
 from indexmill.formats.lsh import functions
 from indexmill.formats.lsh.buckets import BucketsFile
 from indexmill.formats.lsh.tables import TablesFile
-from indexmill.formats.pagefile.frame import corrupt
+from indexmill.formats.pagefile.closing import Closing
+from indexmill.formats.pagefile.frame import check_agreement, corrupt
 
 
-class LshFiles:
+class LshFiles(Closing):
     """All parts of one LSH index, opened; every page file has the manifest's build id.
 
     Functions and ids are read completely; vectors, tables and buckets on demand.
@@ -50,32 +51,17 @@ class LshFiles:
             self.tables = stack.enter_context(TablesFile(path / "tables.imx", self.shape, identity))
             self.buckets = stack.enter_context(BucketsFile(path / "buckets.imx", self.shape, identity))
             vector_ids, self.user_ids = ids.read_ids(path / "ids.imx", identity)
-            self._check_agreement(len(vector_ids))
+            fields = (
+                (VECTORS_NAME, "n_vectors", self.vectors.n_vectors, self.shape.n_vectors),
+                (VECTORS_NAME, "dim", self.vectors.row_format.dim, self.functions.dim),
+                ("ids.imx", "n_vertices", len(vector_ids), self.shape.n_vectors),
+            )
+            check_agreement(path, "functions.imx", fields)
             if not np.array_equal(vector_ids, np.arange(len(vector_ids))):
                 raise corrupt(
                     path / "ids.imx", "section 'vector_ids'", "each slot its own vector id", "others"
                 )
             self._stack = stack.pop_all()
-
-    def __enter__(self) -> LshFiles:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the files."""
-        self._stack.close()
-
-    def _check_agreement(self, n_ids: int) -> None:
-        n, dim = self.shape.n_vectors, self.functions.dim
-        for name, field, got, want in (
-            (VECTORS_NAME, "n_vectors", self.vectors.n_vectors, n),
-            (VECTORS_NAME, "dim", self.vectors.row_format.dim, dim),
-            ("ids.imx", "n_vertices", n_ids, n),
-        ):
-            if got != want:
-                raise corrupt(self.path / name, f"field {field!r}", f"{want} as in functions.imx", got)
 
     def cells(self, table: int, vectors: NDArray[np.floating | np.integer]) -> NDArray[np.float64]:
         """Return the grid positions t of `vectors` in one table, float64 (n_radii, n_functions, n_vectors)."""

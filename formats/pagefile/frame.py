@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +108,19 @@ def corrupt(path: str | Path, where: str, expected: object, got: object) -> Corr
     error = CorruptFile(f"{what}; restore the file from a copy or build the index again")
     error.path = str(path)
     return error
+
+
+def check_agreement(directory: Path, source: str, fields: Iterable[tuple[str, str, int, int]]) -> None:
+    """Check fields of files of one index, each given as file name, field, value there, and value in file `source`.
+
+    Raises
+    ------
+    CorruptFile
+        If two files disagree.
+    """
+    for name, field, got, want in fields:
+        if got != want:
+            raise corrupt(directory / name, f"field {field!r}", f"{want} as in {source}", got)
 
 
 def pack_header(header: Header) -> bytes:

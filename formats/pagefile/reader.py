@@ -7,16 +7,18 @@ and the footer's over that section. `pagefile.writer` writes page files.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import CorruptFile
+from indexmill.formats.pagefile.closing import Closing
 from indexmill.formats.pagefile.frame import (
     BUILD_ID_SPAN,
     CRC_SECTION,
@@ -35,7 +37,7 @@ from indexmill.formats.pagefile.frame import (
 _STREAM_BYTES = 4 << 20
 
 
-class PageFile:
+class PageFile(Closing):
     """An opened page file; header and footer are checked when it is opened, every page when it is read.
 
     Parameters
@@ -68,16 +70,6 @@ class PageFile:
                 )
             self._stack = stack.pop_all()
         self._sections = {section.name: section for section in self.header.sections}
-
-    def __enter__(self) -> PageFile:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stack.close()
 
     @property
     def fields(self) -> Mapping[str, int]:
@@ -130,6 +122,20 @@ class PageFile:
         """
         payload = self.payload_bytes(name, expected)
         return self.read_pages(name, 0, pages_for(payload))[:payload]
+
+    def array(self, name: str, dtype: str, *shape: int, finite: bool = False) -> NDArray[Any]:
+        """Return section `name` as an array, read-only, every page checked.
+
+        Raises
+        ------
+        CorruptFile
+            If it is missing or has another size, a page's CRC differs, or a number is not `finite`.
+        """
+        kind = np.dtype(dtype)
+        found = np.frombuffer(self.section(name, math.prod(shape) * kind.itemsize), kind).reshape(shape)
+        if finite and not np.isfinite(found).all():
+            raise corrupt(self.path, f"section {name!r}", "finite numbers", "NaN or infinity")
+        return found
 
     def read_pages(self, section: str, first: int, count: int) -> bytes:
         """Return `count` pages of `section` from its page `first` on, padding included, each checked.
@@ -220,7 +226,7 @@ class PageFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class KindFile:
+class KindFile(Closing):
     """A page file of one kind, opened: a subclass checks the fields and reads the sections of its kind.
 
     Attributes
@@ -240,22 +246,10 @@ class KindFile:
 
     def __init__(self, path: str | Path, build_id: bytes | None = None) -> None:
         self.path = Path(path)
-        self.file = PageFile(path, self.kind, build_id)
-        try:
+        with ExitStack() as stack:
+            self.file = stack.enter_context(PageFile(path, self.kind, build_id))
             self._read_fields(self.file)
-        except BaseException:
-            self.file.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
+            self._stack = stack.pop_all()
 
     def _read_fields(self, file: PageFile) -> None:
         """Set the attributes that the header says, each checked."""

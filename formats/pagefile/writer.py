@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from indexmill.formats.pagefile.atomic import atomic_write
 from indexmill.formats.pagefile.frame import (
@@ -122,6 +122,11 @@ class PageFileWriter:
         yield writer
         writer._pad()
         self._add_section(name, writer.payload_bytes)
+
+    def array(self, name: str, values: NDArray[Any], dtype: DTypeLike) -> None:
+        """Write `values`, converted to `dtype`, as the next section."""
+        with self.section(name) as section:
+            section.write(np.ascontiguousarray(values, dtype))
 
     def _add_section(self, name: str, payload_bytes: int) -> None:
         section = Section(name, self._next_page, pages_for(payload_bytes), payload_bytes)

@@ -9,8 +9,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.sources.arrow_columns import choose_columns, decode_vectors, first_dim, row_block
-from indexmill.formats.sources.file import RowBlock, Vectors, rechunk
+from indexmill.formats.sources.arrow_columns import (
+    TableFile,
+    Wanted,
+    choose_columns,
+    decode_vectors,
+    row_block,
+)
+from indexmill.formats.sources.file import RowBlock, Vectors, parts_with, rechunk
 from indexmill.formats.sources.filesystem import InputFile, reading
 
 _KIND = "an Arrow IPC file"
@@ -71,7 +77,7 @@ class TablePieces:
             yield self._batches[i]
 
 
-class ArrowVectors:
+class ArrowVectors(TableFile):
     """Vectors in a sequence of record batches.
 
     Raises
@@ -80,25 +86,13 @@ class ArrowVectors:
         If a column is unusable.
     """
 
-    def __init__(
-        self,
-        pieces: IpcPieces | TablePieces,
-        column: str | None,
-        id_column: str | None,
-        metadata_columns: Sequence[str],
-    ) -> None:
-        self.name = pieces.name
+    def __init__(self, pieces: IpcPieces | TablePieces, wanted: Wanted) -> None:
         self._pieces = pieces
-        with reading(self.name, "an Arrow table"):
-            self._columns = choose_columns(pieces.schema, self.name, column, id_column, metadata_columns)
+        with reading(pieces.name, "an Arrow table"):
+            columns = choose_columns(pieces.schema, pieces.name, wanted)
         filled = [i for i, n_rows in enumerate(pieces.rows) if n_rows]
-        first = next(iter(pieces.batches(filled[:1], [self._columns.vectors])), None)
-        self.dim = first_dim(self._columns, first, self.name)
-        self.dtype = self._columns.dtype
-        self.id_type = self._columns.id_type
-        self.metadata_schema = self._columns.metadata_schema
-        self._starts = np.concatenate([[0], np.cumsum(pieces.rows, dtype=np.int64)]).astype(np.int64)
-        self.n_rows = int(self._starts[-1])
+        first = next(iter(pieces.batches(filled[:1], [columns.vectors])), None)
+        super().__init__(pieces.name, columns, first, pieces.rows)
 
     def blocks(self, batch_rows: int) -> Iterator[RowBlock]:
         """Yield all rows in order; see `VectorFile.blocks`."""
@@ -106,14 +100,14 @@ class ArrowVectors:
 
     def take(self, rows: NDArray[np.int64], out: Vectors, positions: NDArray[np.int64]) -> None:
         """Read single rows; see `VectorFile.take`."""
-        cuts = np.searchsorted(rows, self._starts)
-        wanted = np.flatnonzero(np.diff(cuts)).tolist()
+        wanted = parts_with(rows, self._starts)
+        batches = self._pieces.batches([piece for piece, _ in wanted], [self._columns.vectors])
         step = max(1, _TAKE_BYTES // (self.dim * self.dtype.itemsize))
-        for piece, batch in zip(wanted, self._pieces.batches(wanted, [self._columns.vectors]), strict=True):
+        for (piece, cut), batch in zip(wanted, batches, strict=True):
             lists = batch.column(self._columns.vectors)
             lists = lists.storage if isinstance(lists, pa.ExtensionArray) else lists
-            for begin in range(cuts[piece], cuts[piece + 1], step):
-                part = slice(begin, min(begin + step, cuts[piece + 1]))
+            for begin in range(cut.start, cut.stop, step):
+                part = slice(begin, min(begin + step, cut.stop))
                 found = lists.take(pa.array(rows[part] - self._starts[piece]))
                 out[positions[part]] = decode_vectors(found, self.dim, self.dtype, self.name, rows[part])
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.sources.file import SUPPORTED_DTYPES, RowBlock, Vectors, narrow
+from indexmill.formats.sources.file import SUPPORTED_DTYPES, RowBlock, Vectors, narrow, starts_of
 
 #: Component type returned for each list element type.
 _ELEMENT_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
@@ -24,6 +24,14 @@ _ELEMENT_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
 }
 #: Arrow type of each id type.
 _ID_TYPES = {"int64": pa.int64(), "uint64": pa.uint64(), "string": pa.string(), "binary": pa.binary()}
+
+
+class Wanted(NamedTuple):
+    """Names of the columns that a caller wants: vectors (None: the only lists of numbers), user ids, metadata."""
+
+    vectors: str | None = None
+    ids: str | None = None
+    metadata: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -58,17 +66,15 @@ class Columns:
         return list(dict.fromkeys([self.vectors, *([self.ids] if self.ids else []), *metadata]))
 
 
-def choose_columns(
-    schema: pa.Schema, name: str, column: str | None, id_column: str | None, metadata_columns: Sequence[str]
-) -> Columns:
-    """Find the columns of table `name`; `column` defaults to the only column of lists of numbers.
+def choose_columns(schema: pa.Schema, name: str, wanted: Wanted) -> Columns:
+    """Find the wanted columns of table `name`.
 
     Raises
     ------
     InputError
         If a column is missing, ambiguous or of an unsupported type; the message names the most similar column.
     """
-    vectors = _only_vector_column(schema, name) if column is None else column
+    vectors = _only_vector_column(schema, name) if wanted.vectors is None else wanted.vectors
     vector_type = _storage(_field(schema, vectors, name, "column").type)
     element = vector_type.value_type if _is_list(vector_type) else None
     if element not in _ELEMENT_DTYPES:
@@ -76,20 +82,32 @@ def choose_columns(
             f"{name}: column {vectors!r} has type {vector_type}; expected a list of {SUPPORTED_DTYPES}"
             f"{_hint(_vector_columns(schema))}"
         )
-    id_type = (
-        "none" if id_column is None else id_type_of(_field(schema, id_column, name, "id_column").type, name)
-    )
-    metadata = [
-        _field(schema, wanted, name, "metadata_columns").remove_metadata() for wanted in metadata_columns
-    ]
+    id_type = "none"
+    if wanted.ids is not None:
+        id_type = id_type_of(_field(schema, wanted.ids, name, "id_column").type, name)
+    metadata = [_field(schema, one, name, "metadata_columns").remove_metadata() for one in wanted.metadata]
     return Columns(
         vectors=vectors,
-        ids=id_column,
+        ids=wanted.ids,
         dtype=_ELEMENT_DTYPES[element],
         list_size=vector_type.list_size if pa.types.is_fixed_size_list(vector_type) else None,
         id_type=id_type,
         metadata_schema=pa.schema(metadata) if metadata else None,
     )
+
+
+class TableFile:
+    """What vector files have in common that are tables in pieces, such as record batches or row groups."""
+
+    def __init__(
+        self, name: str, columns: Columns, first: pa.RecordBatch | None, rows: Sequence[int]
+    ) -> None:
+        self.name, self._columns = name, columns
+        self.dim = first_dim(columns, first, name)
+        self.dtype, self.id_type = columns.dtype, columns.id_type
+        self.metadata_schema = columns.metadata_schema
+        self._starts = starts_of(rows)
+        self.n_rows = int(self._starts[-1])
 
 
 def id_type_of(arrow_type: pa.DataType, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -117,6 +118,17 @@ def narrow(
             f"expected at most {np.finfo(np.float32).max:.3g} in magnitude; scale the vectors"
         )
     return out
+
+
+def starts_of(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Return the first row of each of consecutive parts of these sizes, and the end: int64 (len(sizes) + 1,)."""
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+
+
+def parts_with(rows: NDArray[np.int64], starts: NDArray[np.int64]) -> list[tuple[int, slice]]:
+    """Return the parts (see `starts_of`) that hold any of ascending `rows`, each with the slice of its rows."""
+    cuts = np.searchsorted(rows, starts).tolist()
+    return [(i, slice(*cut)) for i, cut in enumerate(pairwise(cuts)) if cut[0] < cut[1]]
 
 
 def take_by_runs(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.formats.sources.file import VectorFile, Vectors
+from indexmill.formats.sources.file import VectorFile, Vectors, parts_with, starts_of
 
 #: Rows of a batch: 24 MiB for 768-dimensional float32 rows.
 DEFAULT_BATCH_ROWS = 8192
@@ -126,7 +126,7 @@ class JoinedSource:
         self.dim, self.dtype, self.id_type = head.dim, head.dtype, head.id_type
         self.metadata_schema = head.metadata_schema
         self._files = filled
-        self._starts = np.concatenate([[0], np.cumsum([file.n_rows for file in filled], dtype=np.int64)])
+        self._starts = starts_of([file.n_rows for file in filled])
         self.n_vectors = int(self._starts[-1])
 
     def batches(self, batch_rows: int = DEFAULT_BATCH_ROWS) -> Iterator[VectorBatch]:
@@ -144,9 +144,7 @@ class JoinedSource:
         out = np.empty((len(rows), self.dim), self.dtype)
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
-        cuts = np.searchsorted(ascending, self._starts)
-        for i in np.flatnonzero(np.diff(cuts)).tolist():
-            wanted = slice(cuts[i], cuts[i + 1])
+        for i, wanted in parts_with(ascending, self._starts):
             self._files[i].take(ascending[wanted] - self._starts[i], out, order[wanted])
         return out
 

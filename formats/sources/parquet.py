@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -12,8 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.sources.arrow_columns import choose_columns, decode_vectors, first_dim, row_block
-from indexmill.formats.sources.file import RowBlock, Vectors, rechunk
+from indexmill.formats.sources.arrow_columns import (
+    TableFile,
+    Wanted,
+    choose_columns,
+    decode_vectors,
+    row_block,
+)
+from indexmill.formats.sources.file import RowBlock, Vectors, parts_with, rechunk
 from indexmill.formats.sources.filesystem import InputFile, reading
 
 #: Bytes of decoded row groups cached for random access; a larger row group is streamed instead.
@@ -54,14 +60,13 @@ class RowGroupCache:
         return vectors
 
 
-class ParquetVectors:
+class ParquetVectors(TableFile):
     """One Parquet file.
 
     Parameters
     ----------
     file : InputFile
-    column, id_column : str or None
-    metadata_columns : sequence of str
+    wanted : Wanted
     cache : RowGroupCache
 
     Raises
@@ -70,33 +75,17 @@ class ParquetVectors:
         If the file is damaged, or a column is unusable.
     """
 
-    def __init__(
-        self,
-        file: InputFile,
-        column: str | None,
-        id_column: str | None,
-        metadata_columns: Sequence[str],
-        cache: RowGroupCache,
-    ) -> None:
-        self.name = file.name
-        self._file = file
-        self._cache = cache
-        with reading(self.name, _KIND), file.open() as handle:
+    def __init__(self, file: InputFile, wanted: Wanted, cache: RowGroupCache) -> None:
+        self._file, self._cache = file, cache
+        with reading(file.name, _KIND), file.open() as handle:
             parquet = pq.ParquetFile(handle, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             self._footer = parquet.metadata
-            self._columns = choose_columns(
-                parquet.schema_arrow, self.name, column, id_column, metadata_columns
-            )
+            columns = choose_columns(parquet.schema_arrow, file.name, wanted)
             first = None
-            if self._columns.list_size is None and self._footer.num_rows:
-                first = next(parquet.iter_batches(1, columns=[self._columns.vectors]), None)
-            self.dim = first_dim(self._columns, first, self.name)
-        groups = [self._footer.row_group(i).num_rows for i in range(self._footer.num_row_groups)]
-        self._starts = np.concatenate([[0], np.cumsum(groups, dtype=np.int64)]).astype(np.int64)
-        self.n_rows = int(self._starts[-1])
-        self.dtype = self._columns.dtype
-        self.id_type = self._columns.id_type
-        self.metadata_schema = self._columns.metadata_schema
+            if columns.list_size is None and self._footer.num_rows:
+                first = next(parquet.iter_batches(1, columns=[columns.vectors]), None)
+            groups = [self._footer.row_group(i).num_rows for i in range(self._footer.num_row_groups)]
+            super().__init__(file.name, columns, first, groups)
 
     def blocks(self, batch_rows: int) -> Iterator[RowBlock]:
         """Yield all rows in order; see `VectorFile.blocks`."""
@@ -105,11 +94,9 @@ class ParquetVectors:
 
     def take(self, rows: NDArray[np.int64], out: Vectors, positions: NDArray[np.int64]) -> None:
         """Read single rows; see `VectorFile.take`."""
-        cuts = np.searchsorted(rows, self._starts)
         with reading(self.name, _KIND), self._file.open() as handle:
             parquet = self._reader(handle)
-            for group in np.flatnonzero(np.diff(cuts)).tolist():
-                wanted = slice(cuts[group], cuts[group + 1])
+            for group, wanted in parts_with(rows, self._starts):
                 local = rows[wanted] - self._starts[group]
                 self._take_group(parquet, group, local, out, positions[wanted])
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from indexmill.formats.errors import InputError
 from indexmill.formats.sources.array import ArrayFile, open_npy
 from indexmill.formats.sources.arrow import ArrowVectors, IpcPieces, TablePieces
-from indexmill.formats.sources.arrow_columns import cast_ids, id_type_of
+from indexmill.formats.sources.arrow_columns import Wanted, cast_ids, id_type_of
 from indexmill.formats.sources.binary import BIN_DTYPES, VECS_DTYPES, open_bin, open_vecs
 from indexmill.formats.sources.file import VectorFile, Vectors
 from indexmill.formats.sources.filesystem import InputFile, resolve
@@ -71,7 +71,7 @@ def open_source(
     InputError
         If the input is missing, unreadable or empty, or its files disagree.
     """
-    return _open(inputs, column, id_column, metadata_columns, hdf5_default="train")
+    return _open(inputs, Wanted(column, id_column, metadata_columns), hdf5_default="train")
 
 
 def array_source(
@@ -106,9 +106,8 @@ def array_source(
                 f"{ARRAY_NAME}: ids and metadata go with an array; expected id_column and metadata_columns "
                 "for a table"
             )
-        return JoinedSource(
-            [ArrowVectors(TablePieces(vectors, ARRAY_NAME), column, id_column, metadata_columns)]
-        )
+        wanted = Wanted(column, id_column, metadata_columns)
+        return JoinedSource([ArrowVectors(TablePieces(vectors, ARRAY_NAME), wanted)])
     if column is not None or id_column is not None or metadata_columns:
         raise InputError(
             f"{ARRAY_NAME}: column names go with an Arrow table; expected ids and metadata for an array"
@@ -129,7 +128,7 @@ def read_queries(path: str | Path | Sequence[str | Path], column: str | None = N
     InputError
         See `open_source`; also if a component is not finite.
     """
-    source = _open(path, column, None, (), hdf5_default="test")
+    source = _open(path, Wanted(column), hdf5_default="test")
     out = np.empty((source.n_vectors, source.dim), source.dtype)
     for batch in source.batches():
         check_batch(batch, "l2")
@@ -137,46 +136,30 @@ def read_queries(path: str | Path | Sequence[str | Path], column: str | None = N
     return out
 
 
-def _open(
-    inputs: str | Path | Sequence[str | Path],
-    column: str | None,
-    id_column: str | None,
-    metadata_columns: Sequence[str],
-    hdf5_default: str,
-) -> VectorSource:
+def _open(inputs: str | Path | Sequence[str | Path], wanted: Wanted, hdf5_default: str) -> VectorSource:
     files = resolve(inputs, SUFFIXES)
-    if column is not None and not any(file.suffix in (*_PARQUET, *_IPC, *_HDF5) for file in files):
-        raise InputError(
-            f"{files[0].name}: a {files[0].suffix} file has no columns, got column {column!r}; leave it out"
-        )
+    if wanted.vectors is not None and not any(f.suffix in (*_PARQUET, *_IPC, *_HDF5) for f in files):
+        got = f"a {files[0].suffix} file has no columns, got column {wanted.vectors!r}"
+        raise InputError(f"{files[0].name}: {got}; leave it out")
     cache = RowGroupCache()
-    return JoinedSource(
-        [_open_file(f, column, id_column, metadata_columns, hdf5_default, cache) for f in files]
-    )
+    return JoinedSource([_open_file(file, wanted, hdf5_default, cache) for file in files])
 
 
-def _open_file(
-    file: InputFile,
-    column: str | None,
-    id_column: str | None,
-    metadata_columns: Sequence[str],
-    hdf5_default: str,
-    cache: RowGroupCache,
-) -> VectorFile:
+def _open_file(file: InputFile, wanted: Wanted, hdf5_default: str, cache: RowGroupCache) -> VectorFile:
     if file.suffix in _PARQUET:
-        return ParquetVectors(file, column, id_column, metadata_columns, cache)
+        return ParquetVectors(file, wanted, cache)
     if file.suffix in _IPC:
-        return ArrowVectors(IpcPieces(file), column, id_column, metadata_columns)
-    if id_column is not None or metadata_columns:
-        wanted = ", ".join(name for name in (id_column, *metadata_columns) if name)
+        return ArrowVectors(IpcPieces(file), wanted)
+    if wanted.ids is not None or wanted.metadata:
+        names = ", ".join(name for name in (wanted.ids, *wanted.metadata) if name)
         raise InputError(
-            f"{file.name}: a {file.suffix} file has no columns for ids and metadata, got {wanted}; "
+            f"{file.name}: a {file.suffix} file has no columns for ids and metadata, got {names}; "
             "leave them out or convert the input to Parquet"
         )
     if file.suffix in _HDF5:
         from indexmill.formats.sources.hdf5 import Hdf5Vectors  # h5py is slow to import and rarely needed
 
-        return Hdf5Vectors(file, column, hdf5_default)
+        return Hdf5Vectors(file, wanted.vectors, hdf5_default)
     if file.suffix in VECS_DTYPES:
         return open_vecs(file)
     return open_bin(file) if file.suffix in BIN_DTYPES else open_npy(file)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.oracles import golden, golden_ivf, golden_lsh, lsh
 from tests.oracles.lsh_verify import lsh_problems
+from tests.oracles.verify import verify_index
 
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.lsh.index import LshFiles
-from indexmill.formats.verify import verify_index
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex

@@ -15,7 +15,7 @@ from tests.support.layout import as_lists, random_graph
 from indexmill.layout import closeness, polish, restream
 from indexmill.layout.bnp import BnpOrder
 from indexmill.layout.closeness import page_closeness, page_state
-from indexmill.layout.order import Adjacency, RandomOrder, Work
+from indexmill.layout.order import Adjacency, Given, Order, RandomOrder, Work
 from indexmill.layout.polish import PolishOrder
 from indexmill.layout.portfolio import ORDERS
 from indexmill.layout.restream import RestreamOrder, edges_within_pages
@@ -25,12 +25,12 @@ cases = st.tuples(st.integers(1, 40), st.integers(1, 8), st.integers(0, 2**31))
 
 
 @dataclass(frozen=True)
-class Given:
+class Known(Order):
     """An order that is known."""
 
     order: np.ndarray
 
-    def fit(self, *_: Any, **__: Any) -> np.ndarray:
+    def arrange(self, given: Given) -> np.ndarray:
         return self.order.copy()
 
 
@@ -110,7 +110,7 @@ def test_polish_never_worsens_what_it_increases(case: tuple[int, int, int], b: i
     graph = Adjacency(*random_graph(*case))
     points = np.random.default_rng(case[2]).integers(0, 256, (case[0], 5), np.uint8)
     start = RandomOrder().fit(graph, None, b, case[2])
-    order = PolishOrder(Given(start), rounds=3).fit(graph, points, b, 1)
+    order = PolishOrder(Known(start), rounds=3).fit(graph, points, b, 1)
     assert sorted(order.tolist()) == list(range(case[0]))
     assert page_closeness(graph, points, order, b) >= page_closeness(graph, points, start, b) - 1e-4
 
@@ -118,7 +118,7 @@ def test_polish_never_worsens_what_it_increases(case: tuple[int, int, int], b: i
 def test_polish_brings_clusters_together() -> None:
     graph, points, of = clusters(8, 6)
     start = np.arange(48, dtype=np.uint32)
-    order = PolishOrder(Given(start), rounds=40, least_gain=0).fit(graph, points, 6, 1)
+    order = PolishOrder(Known(start), rounds=40, least_gain=0).fit(graph, points, 6, 1)
     together = np.mean([len(set(of[order[at : at + 6]])) for at in range(0, 48, 6)])
     assert together < 0.5 * np.mean([len(set(of[at : at + 6])) for at in range(0, 48, 6)])
 
@@ -135,10 +135,10 @@ def test_more_work_never_makes_the_polish_worse() -> None:
     graph, points = near_graph(300, 8, 4)
     start = RandomOrder().fit(graph, None, 5, 1)
     whole = Work()
-    PolishOrder(Given(start)).fit(graph, points, 5, 1, work=whole)
+    PolishOrder(Known(start)).fit(graph, points, 5, 1, work=whole)
     reached = []
     for share in (0, 4, 16, 64, 100):
-        order = PolishOrder(Given(start)).fit(graph, points, 5, 1, work=Work(whole.spent * share // 100))
+        order = PolishOrder(Known(start)).fit(graph, points, 5, 1, work=Work(whole.spent * share // 100))
         reached.append(page_closeness(graph, points, order, 5))
     assert reached == sorted(reached)
     assert reached[0] < reached[2] < reached[-1]
@@ -161,7 +161,7 @@ def test_a_round_streams_as_the_oracle_does(
     graph, n = Adjacency(*random_graph(*case)), case[0]
     lists = as_lists(*graph)
     start = RandomOrder().fit(graph, None, b, case[2])
-    restream_order = type("", (RestreamOrder,), {"batches": batches})(Given(start), 1, balance, both)
+    restream_order = type("", (RestreamOrder,), {"batches": batches})(Known(start), 1, balance, both)
     order = restream_order.fit(graph, None, b, 1)
     around = [row + [u for u in range(n) if both and v in lists[u]] for v, row in enumerate(lists)]
     stream = np.random.default_rng([1, restream._STREAM]).permutation(n).tolist()
@@ -175,7 +175,7 @@ def test_a_round_streams_as_the_oracle_does(
 def test_restreaming_keeps_the_best_round(case: tuple[int, int, int], b: int, rounds: int) -> None:
     graph = Adjacency(*random_graph(*case))
     start = RandomOrder().fit(graph, None, b, case[2])
-    orders = [RestreamOrder(Given(start), r).fit(graph, None, b, 1) for r in range(rounds + 1)]
+    orders = [RestreamOrder(Known(start), r).fit(graph, None, b, 1) for r in range(rounds + 1)]
     within = [edges_within_pages(graph, order, b) for order in orders]
     assert within == sorted(within)
     assert within[-1] == oracle.edges_within(as_lists(*graph), orders[-1].tolist(), b)
@@ -198,5 +198,5 @@ def test_block_neighbour_frequency_improves_on_padding_and_the_weights_on_both()
 def test_restreaming_finds_cliques() -> None:
     graph, _, _ = clusters(30, 6)
     start = RandomOrder().fit(graph, None, 6, 1)
-    order = RestreamOrder(Given(start)).fit(graph, None, 6, 1)
+    order = RestreamOrder(Known(start)).fit(graph, None, 6, 1)
     assert edges_within_pages(graph, order, 6) > 5 * edges_within_pages(graph, start, 6)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.oracles.verify import verify_index
 
 from indexmill.formats.errors import FormatError
 from indexmill.formats.lsh.blocks import counts_of, entries_of
 from indexmill.formats.lsh.chains import chain_owners, read_blocks
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt
-from indexmill.formats.verify import verify_index
 
 #: So near to a border between two cells, two programs may disagree about a vector.
 _BORDER = 1e-3

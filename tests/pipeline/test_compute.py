@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles.verify import verify_index
 from tests.support.builds import assert_sound, build, clustered, data_files, l2, recall
 from tests.support.cli import SMALL, run, run_json
 from tests.support.gpu import gpu_problem, strict_gpu
@@ -21,7 +22,6 @@ from indexmill.builders import gpu as gpu_module
 from indexmill.builders.quantize.pq import train_pq
 from indexmill.formats.errors import BudgetError, ConfigError
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.verify import verify_index
 from indexmill.pipeline.kinds.common import encode
 from indexmill.pipeline.kinds.ivf import tasks as ivf_tasks
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
+from tests.oracles.verify import verify_index
 from tests.support.built import Built
 from tests.support.cli import run, run_json
 from tests.support.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
@@ -21,7 +22,6 @@ from indexmill.formats.errors import ConfigError, CorruptFile, IndexmillError, I
 from indexmill.formats.index.manifest import parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.formats.verify import verify_index
 from indexmill.reader import _native
 from indexmill.reader.index import Index
 from indexmill.reader.ivf import IvfIndex

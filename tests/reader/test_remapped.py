@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles.relaid import write_relaid
 from tests.oracles.small_index import write_small_index
+from tests.oracles.verify import verify_index
 from tests.support.clusters import Clustered, build_clustered
 
 from indexmill.formats.errors import CorruptFile, InputError
-from indexmill.formats.verify import verify_index
 from indexmill.reader.choices import POLICIES
 from indexmill.reader.index import CacheInfo, Index
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from tests.oracles.vamana import reachable
+from tests.oracles.verify import verify_index
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles
-from indexmill.formats.verify import verify_index
 from indexmill.reader import _native
 
 SMALL = {"R": 12, "L": 30, "pq_bytes": 6, "entries": 16, "workers": 1}

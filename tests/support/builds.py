@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.oracles.verify import verify_index
 
 from indexmill.formats.sources.source import array_source
-from indexmill.formats.verify import verify_index
 from indexmill.pipeline.build import run_build
 from indexmill.pipeline.spec import BuildSpec, Parameters
 from indexmill.reader import _native

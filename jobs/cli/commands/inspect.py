@@ -51,9 +51,9 @@ def read_headers(index: Path, manifest: dict[str, Any]) -> dict[str, dict[str, A
     FormatError
         If a header is damaged.
     """
+    from indexmill.formats.kinds import page_file_kind
     from indexmill.formats.pagefile.frame import f64_from_bits
     from indexmill.formats.pagefile.reader import PageFile
-    from indexmill.formats.verify import page_file_kind
 
     headers = {}
     for entry in manifest["files"]:

@@ -23,21 +23,7 @@ from indexmill.pipeline.kinds.graph.tasks import load_graph, shard_sizes
 
 VERSION = 4
 #: Bytes a vertex, an edge, and an edge of a part that is packed on one thread, of each order.
-ORDER_BYTES = {
-    "identity": (12, 0, 0),
-    "random": (12, 0, 0),
-    "star": (24, 0, 0),
-    "bnp": (12, 0, 0),
-    "bnf": (52, 0, 0),
-    "breadth-first": (12, 0, 0),
-    "kmeans-pages": (16, 0, 0),
-    "gorder": (36, 4, 0),
-    "gorder-windowed": (28, 0, 12),
-    "margo": (32, 0, 40),
-    "graph-bisection": (36, 4, 0),
-    "restream": (52, 4, 0),
-    "polish": (40, 0, 0),
-}
+ORDER_BYTES = {name: order.memory for name, order in ORDERS.items()}
 
 
 def order_task(

@@ -1,7 +1,7 @@
 """The Rust extension module (reader/py)."""
 
 from os import PathLike
-from typing import Any, Literal, TypedDict, final
+from typing import Any, Literal, TypedDict, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,54 @@ class Filter:
     @property
     def n_allowed(self) -> int: ...
 
+@type_check_only
+class _Opened:
+    """What opened indexes of all kinds have in common."""
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of a query: for inner product, one less than stored."""
+
+    @property
+    def query_dtype(self) -> Literal["float32", "uint8", "int8"]: ...
+    @property
+    def metric(self) -> Literal["l2", "ip", "cosine"]: ...
+    @property
+    def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
+    @property
+    def engine_note(self) -> str | None:
+        """Difference from the best engine, and its reason; None if there is none. A search may add to it."""
+
+    @property
+    def metadata_sha256(self) -> str | None:
+        """Digest of metadata.parquet in the manifest; None if the index has no metadata."""
+
+    @property
+    def build_id(self) -> str:
+        """64 hex digits."""
+
+    def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
+        """Return the user ids of `slots` (int64, shape (m,), each in [0, n)); vector ids if the input had none.
+
+        Raises
+        ------
+        InputError
+            If a slot is out of range or a read fails.
+        CorruptFile
+            If a page is damaged.
+        """
+
+@type_check_only
+class _OpenedById(_Opened):
+    """What opened indexes have in common whose slots are vector ids."""
+
+    @property
+    def n_vectors(self) -> int: ...
+    @property
+    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "memory"]: ...
+
 @final
-class Index:
+class Index(_Opened):
     """An opened index; several threads may search it at once."""
 
     @staticmethod
@@ -57,15 +103,7 @@ class Index:
     @property
     def n_vertices(self) -> int: ...
     @property
-    def dim(self) -> int:
-        """Dimensions of a query: for inner product, one less than stored."""
-
-    @property
     def dtype(self) -> Literal["float32", "float16", "uint8", "int8", "sq16", "sq8"]: ...
-    @property
-    def query_dtype(self) -> Literal["float32", "uint8", "int8"]: ...
-    @property
-    def metric(self) -> Literal["l2", "ip", "cosine"]: ...
     @property
     def max_degree(self) -> int: ...
     @property
@@ -95,22 +133,8 @@ class Index:
         """Bytes of a PQ code."""
 
     @property
-    def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
-    @property
     def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "remapped"]:
         """The engine in use; ``remapped`` for the result of `remapped`."""
-
-    @property
-    def engine_note(self) -> str | None:
-        """Difference from the best engine, and its reason; None if there is none. A search may add to it."""
-
-    @property
-    def metadata_sha256(self) -> str | None:
-        """Digest of metadata.parquet in the manifest; None if the index has no metadata."""
-
-    @property
-    def build_id(self) -> str:
-        """64 hex digits."""
 
     def search(
         self,
@@ -201,17 +225,6 @@ class Index:
     ) -> tuple[int, int]:
         """Cache the blocks that a search reads most often; return the number of blocks and their bytes."""
 
-    def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
-        """Return the user ids of `slots` (int64, shape (m,), each in [0, n)); vector ids if the input had none.
-
-        Raises
-        ------
-        InputError
-            If a slot is out of range or a read fails.
-        CorruptFile
-            If a page is damaged.
-        """
-
 class LshOptions(TypedDict):
     """Arguments of a search besides the queries.
 
@@ -226,7 +239,7 @@ class LshOptions(TypedDict):
     inflight: int
 
 @final
-class LshIndex:
+class LshIndex(_OpenedById):
     """An opened index of kind ``lsh``; several threads may search it at once."""
 
     @staticmethod
@@ -251,17 +264,7 @@ class LshIndex:
         """
 
     @property
-    def n_vectors(self) -> int: ...
-    @property
-    def dim(self) -> int:
-        """Dimensions of a query: for inner product, one less than stored."""
-
-    @property
     def dtype(self) -> Literal["float32", "float16", "uint8", "int8"]: ...
-    @property
-    def query_dtype(self) -> Literal["float32", "uint8", "int8"]: ...
-    @property
-    def metric(self) -> Literal["l2", "ip", "cosine"]: ...
     @property
     def n_functions(self) -> int:
         """Hash functions of a table, m."""
@@ -291,20 +294,6 @@ class LshIndex:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: vectors, functions, bitmap, tables, ids, buckets."""
-
-    @property
-    def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
-    @property
-    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "memory"]: ...
-    @property
-    def engine_note(self) -> str | None:
-        """Difference from the best engine, and its reason; None if there is none. A search may add to it."""
-
-    @property
-    def metadata_sha256(self) -> str | None: ...
-    @property
-    def build_id(self) -> str:
-        """64 hex digits."""
 
     def search(
         self,
@@ -338,9 +327,6 @@ class LshIndex:
             If data is damaged.
         """
 
-    def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
-        """Return the user ids of `slots`, see `Index.user_ids`."""
-
 class IvfOptions(TypedDict):
     """Arguments of a search besides the queries.
 
@@ -356,7 +342,7 @@ class IvfOptions(TypedDict):
     inflight: int
 
 @final
-class IvfIndex:
+class IvfIndex(_OpenedById):
     """An opened index of kind ``ivf``; several threads may search it at once."""
 
     @staticmethod
@@ -376,19 +362,9 @@ class IvfIndex:
         """
 
     @property
-    def n_vectors(self) -> int: ...
-    @property
-    def dim(self) -> int:
-        """Dimensions of a query: for inner product, one less than stored."""
-
-    @property
     def dtype(self) -> Literal["float32", "float16", "uint8", "int8"]:
         """Component type of the vectors, before the codec."""
 
-    @property
-    def query_dtype(self) -> Literal["float32", "uint8", "int8"]: ...
-    @property
-    def metric(self) -> Literal["l2", "ip", "cosine"]: ...
     @property
     def codec(self) -> Literal["flat", "sq8", "pq"]: ...
     @property
@@ -410,20 +386,6 @@ class IvfIndex:
     @property
     def memory(self) -> dict[str, int]:
         """Bytes held between searches: centroids, graph, directories, vectors, ids, lists."""
-
-    @property
-    def id_type(self) -> Literal["none", "int64", "uint64", "string", "binary"]: ...
-    @property
-    def engine(self) -> Literal["io_uring", "sqpoll", "pread", "mmap", "simulated", "memory"]: ...
-    @property
-    def engine_note(self) -> str | None:
-        """Difference from the best engine, and its reason; None if there is none. A search may add to it."""
-
-    @property
-    def metadata_sha256(self) -> str | None: ...
-    @property
-    def build_id(self) -> str:
-        """64 hex digits."""
 
     def search(
         self,
@@ -456,9 +418,6 @@ class IvfIndex:
         CorruptFile
             If data is damaged.
         """
-
-    def user_ids(self, slots: NDArray[np.int64]) -> list[int | str | bytes]:
-        """Return the user ids of `slots`, see `Index.user_ids`."""
 
 def index_kind(path: str | PathLike[str]) -> Literal["graph", "lsh", "ivf"]:
     """Return the kind of the index at `path`, from its manifest.

@@ -136,11 +136,8 @@ class Index(Opened["_native.Index"]):
     def __len__(self) -> int:
         return self.native.n_vertices
 
-    def __repr__(self) -> str:
-        n = self.native
-        return (
-            f"Index({str(self.path)!r}, {n.n_vertices:,} x {n.dim} {n.dtype}, {n.metric}, R={n.max_degree})"
-        )
+    def _facts(self) -> str:
+        return f"R={self.native.max_degree}"
 
     @property
     def default_entry(self) -> Entry:

@@ -42,12 +42,8 @@ class IvfIndex(Opened["_native.IvfIndex"]):
     def __len__(self) -> int:
         return self.native.n_vectors
 
-    def __repr__(self) -> str:
-        n = self.native
-        return (
-            f"IvfIndex({str(self.path)!r}, {n.n_vectors:,} x {n.dim} {n.dtype}, {n.metric}, {n.n_lists:,} lists,"
-            f" {n.codec})"
-        )
+    def _facts(self) -> str:
+        return f"{self.native.n_lists:,} lists, {self.native.codec}"
 
     @property
     def memory(self) -> dict[str, int]:

@@ -55,12 +55,8 @@ class LshIndex(Opened["_native.LshIndex"]):
     def __len__(self) -> int:
         return self.native.n_vectors
 
-    def __repr__(self) -> str:
-        n = self.native
-        return (
-            f"LshIndex({str(self.path)!r}, {n.n_vectors:,} x {n.dim} {n.dtype}, {n.metric}, L={n.n_tables},"
-            f" m={n.n_functions}, {len(n.radii)} radii)"
-        )
+    def _facts(self) -> str:
+        return f"L={self.native.n_tables}, m={self.native.n_functions}, {len(self.native.radii)} radii"
 
     @property
     def memory(self) -> dict[str, int]:

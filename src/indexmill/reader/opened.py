@@ -49,6 +49,17 @@ class Opened(Generic[Native]):
         if engine == "auto" and self.engine_note is not None:
             warnings.warn(f"{path}: {self.engine_note}", stacklevel=3)
 
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        n, name = self.native, type(self).__name__
+        return f"{name}({str(self.path)!r}, {len(self):,} x {n.dim} {n.dtype}, {n.metric}, {self._facts()})"
+
+    def _facts(self) -> str:
+        """Return what `repr` says of indexes of this kind alone."""
+        raise NotImplementedError
+
     @property
     def dim(self) -> int:
         """Dimensions of a query."""

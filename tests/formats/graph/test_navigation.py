@@ -16,6 +16,7 @@ from tests.oracles.hostile import field_offset, patch_page_file, section_offset
 from tests.oracles.navigation import navigation_search
 from tests.oracles.search import SearchOracle
 from tests.oracles.small_index import random_navigation, write_small_index
+from tests.oracles.verify import verify_index
 from tests.support.builds import assert_sound, build, clustered, data_files
 
 from indexmill.builders.vamana.navigation import (
@@ -28,7 +29,6 @@ from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.graph.navigation import Navigation, read_navigation, write_navigation
 from indexmill.formats.index.manifest import read_manifest
-from indexmill.formats.verify import verify_index
 from indexmill.jobs.jobfile import make_spec
 from indexmill.pipeline.kinds.graph.memory import check_memory
 from indexmill.pipeline.kinds.graph.shape import GraphShape

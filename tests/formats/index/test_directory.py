@@ -11,11 +11,11 @@ from tests.oracles.brute_force import exact_neighbours
 from tests.oracles.hostile import patch_manifest, patch_page_file, section_offset
 from tests.oracles.search import SearchOracle
 from tests.oracles.small_index import SmallIndex, write_small_index
+from tests.oracles.verify import verify_index
 
 from indexmill.formats.errors import CorruptFile, FormatError
 from indexmill.formats.graph.index import IndexFiles
 from indexmill.formats.index.manifest import file_sha256, seal_files
-from indexmill.formats.verify import verify_index
 
 FLOATS = ["float32", "float16", "sq16", "sq8"]
 ALL = [*((d, m) for d in FLOATS for m in ("l2", "ip", "cosine")), ("uint8", "l2"), ("int8", "l2")]

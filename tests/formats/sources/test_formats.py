@@ -28,6 +28,7 @@ from tests.support.sources import (
     write_vecs,
 )
 
+from indexmill.formats.sources.arrow_columns import Wanted
 from indexmill.formats.sources.file import RowBlock, rechunk, take_by_runs
 from indexmill.formats.sources.parquet import ParquetVectors, RowGroupCache
 from indexmill.formats.sources.source import array_source, open_source, read_queries
@@ -207,7 +208,7 @@ def test_row_group_larger_than_the_cache_is_streamed(tmp_path: Path) -> None:
     from indexmill.formats.sources.filesystem import locate
 
     file = locate(str(tmp_path / "a.parquet"))
-    tiny = ParquetVectors(file, None, None, (), RowGroupCache(limit_bytes=10))
+    tiny = ParquetVectors(file, Wanted(), RowGroupCache(limit_bytes=10))
     rows = np.array([0, 0, 24, 25, 49])
     out = np.empty((5, 6), np.float32)
     tiny.take(rows, out, np.arange(5)[::-1])

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.oracles.verify import verify_index
 from tests.support.append import build, points
 from tests.support.builds import data_files
 from tests.support.forks import run_forked
 
 import indexmill
-from indexmill.formats.verify import verify_index
 from indexmill.pipeline.mill.publish import check_output
 
 pytestmark = pytest.mark.kill

@@ -9,6 +9,7 @@ from typing import Any
 import faiss
 import numpy as np
 import pytest
+from tests.oracles.verify import verify_index
 from tests.support.cli import run, run_json
 from tests.support.export import assert_same_answers
 from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, join, make_vectors, result
@@ -17,7 +18,6 @@ import indexmill
 from indexmill.formats.errors import ConfigError, CorruptFile, ForeignFile, InputError
 from indexmill.formats.index.manifest import parse_manifest
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.formats.verify import verify_index
 
 QUERIES = 60
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.oracles import brute_force
 from tests.oracles import ivf as oracle
+from tests.oracles.verify import ivf_problems
 from tests.support.built import Built
 from tests.support.cli import run
 from tests.support.ivf import DIM, LISTS, N, build_lists, join, make_vectors, result
@@ -22,7 +23,7 @@ from tests.support.ivf import DIM, LISTS, N, build_lists, join, make_vectors, re
 import indexmill
 from indexmill.formats.errors import BudgetError, ConfigError, CorruptFile, InputError, OutputExistsError
 from indexmill.formats.ivf.centroids import MAX_BATCHES
-from indexmill.formats.ivf.index import IvfFiles, ivf_problems
+from indexmill.formats.ivf.index import IvfFiles
 from indexmill.formats.pagefile import direct
 from indexmill.formats.sources.truth import read_truth
 from indexmill.pipeline.join import join as join_module

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.oracles.verify import verify_index
 from tests.support.append import build, manifest, points
 from tests.support.builds import data_files
 from tests.support.cli import run
 
 import indexmill
 from indexmill.formats.errors import NothingToGain
-from indexmill.formats.verify import verify_index
 from indexmill.layout.order import Adjacency
 from indexmill.layout.portfolio import ORDERS
 from indexmill.pipeline.bootstrap import mean_interval

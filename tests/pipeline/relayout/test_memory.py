@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.oracles.verify import verify_index
 from tests.support.append import build, points
 from tests.support.memory import peak_growth
 
 import indexmill
 from indexmill.formats.errors import BudgetError
-from indexmill.formats.verify import verify_index
 from indexmill.pipeline.mill.peak import has_proportional_sizes
 
 pytestmark = pytest.mark.memory

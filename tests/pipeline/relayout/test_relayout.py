@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.oracles.verify import verify_index
 from tests.support.append import assert_sound, build, manifest, points, recall
 from tests.support.builds import data_files
 
 import indexmill
 from indexmill.formats.graph.index import IndexFiles
-from indexmill.formats.verify import verify_index
 from indexmill.layout.portfolio import ORDERS
 from indexmill.reader import _native
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.oracles import ivf as oracle
+from tests.oracles.verify import verify_index
 from tests.support.builds import data_files
 from tests.support.ivf import BATCH, DIM, LISTS, N, build_lists, make_vectors
 
@@ -18,7 +19,6 @@ from indexmill.builders.cluster import cells as cells_module
 from indexmill.builders.cluster.cells import Cells, nearest_cells
 from indexmill.formats.errors import BudgetError, ConfigError, InputError, OtherKind
 from indexmill.formats.ivf.index import IvfFiles
-from indexmill.formats.verify import verify_index
 from indexmill.jobs.jobfile import make_spec, resolve
 from indexmill.jobs.kinds.opening import open_index
 from indexmill.pipeline.build import run_build

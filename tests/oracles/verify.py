@@ -1,4 +1,4 @@
-"""Verification of a whole index directory, of any kind, to the last byte."""
+"""Verification of a whole index directory, of any kind, to the last byte, except the chains of an LSH index."""
 
 from __future__ import annotations
 
@@ -10,46 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from indexmill.formats.errors import FormatError
-from indexmill.formats.graph import codes, entries, file, navigation
 from indexmill.formats.graph.file import GraphFile
 from indexmill.formats.graph.index import IndexFiles
-from indexmill.formats.graph.navigation import NAVIGATION_NAME
-from indexmill.formats.index import ids, vectors
-from indexmill.formats.index.manifest import (
-    Manifest,
-    build_id,
-    check_size,
-    file_sha256,
-    parse_manifest,
-)
+from indexmill.formats.index.manifest import Manifest, build_id, check_size, file_sha256, parse_manifest
 from indexmill.formats.index.names import METADATA_NAME
-from indexmill.formats.index.vectors import VECTORS_NAME
-from indexmill.formats.ivf import batch, centroids
+from indexmill.formats.ivf.batch import BatchFile
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
-from indexmill.formats.ivf.index import IvfFiles, ivf_problems, vectors_problems
-from indexmill.formats.lsh import buckets, functions, tables
+from indexmill.formats.ivf.index import IvfFiles, vectors_problems
+from indexmill.formats.kinds import page_file_kind
 from indexmill.formats.lsh.index import LshFiles
 from indexmill.formats.pagefile.frame import corrupt
 from indexmill.formats.pagefile.reader import PageFile, content_digest
-
-#: Kind of each page file of an index, by name.
-KINDS = {
-    "codes.imx": codes.KIND,
-    "entries.imx": entries.KIND,
-    "graph.imx": file.KIND,
-    "ids.imx": ids.KIND,
-    NAVIGATION_NAME: navigation.KIND,
-    VECTORS_NAME: vectors.KIND,
-    "functions.imx": functions.KIND,
-    "tables.imx": tables.KIND,
-    "buckets.imx": buckets.KIND,
-    CENTROIDS_NAME: centroids.KIND,
-}
-
-
-def page_file_kind(name: str) -> str | None:
-    """Return the kind of an index's page file by its name; None for files that are not page files."""
-    return batch.KIND if batch.batch_number(name) is not None else KINDS.get(name)
 
 
 def verify_index(directory: str | Path) -> list[str]:
@@ -81,7 +52,7 @@ def _check_graph(directory: Path, problems: list[str]) -> int:
 
 
 def _check_lsh(directory: Path, problems: list[str]) -> int:
-    with LshFiles(directory) as index:  # chains are left to the reader's check
+    with LshFiles(directory) as index:  # `lsh_verify` follows chains
         return index.shape.n_vectors
 
 
@@ -120,6 +91,40 @@ def _page_problems(directory: Path, manifest: Manifest) -> Iterator[str]:
                 page_file.verify()
         except (FormatError, OSError) as error:
             yield str(error)
+
+
+def ivf_problems(index: IvfFiles) -> Iterator[str]:
+    """Read every list of an IVF index, and yield a message for each problem in any batch."""
+    expected: int | None = 0
+    codebook = index.centroids.codebook
+    n_centres = 256 if codebook is None else len(codebook.pivots)
+    for number in range(len(index.batches)):
+        after: int | None = None
+        try:
+            with index.open_batch(number) as batch:
+                after = batch.first_vector + batch.n_vectors
+                if expected not in (None, batch.first_vector):
+                    raise corrupt(batch.path, "field 'first_vector'", expected, batch.first_vector)
+                yield from _batch_problems(batch, n_centres, index.centroids.copies)
+        except (FormatError, OSError) as error:
+            yield str(error)
+        expected = after  # None: the start of the next batch is unknown
+    if expected not in (None, index.centroids.n_vectors):
+        what = corrupt(index.path / CENTROIDS_NAME, "field 'n_vectors'", expected, index.centroids.n_vectors)
+        yield str(what)
+
+
+def _batch_problems(batch: BatchFile, n_centres: int, copies: int) -> Iterator[str]:
+    seen = np.zeros(batch.n_vectors, np.int64)
+    for place in np.flatnonzero(batch.directory["size"]).tolist():
+        ids, rows = batch.read_list(place)
+        seen[ids - batch.first_vector] += 1
+        if int(rows.max()) >= n_centres:
+            yield str(corrupt(batch.path, f"codes of list {place}", f"below {n_centres}", rows.max()))
+    wrong = np.flatnonzero((seen < 1) | (seen > copies))
+    if len(wrong):
+        vector = batch.first_vector + int(wrong[0])
+        yield str(corrupt(batch.path, f"vector {vector}", f"in 1..{copies} lists", int(seen[wrong[0]])))
 
 
 def _repeated_neighbours(graph: GraphFile) -> Iterator[str]:
