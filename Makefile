@@ -11,7 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUST := $(shell find reader \( -path reader/target -o -path reader/fuzz \) -prune -o \( -name '*.rs' -o -name 'Cargo.*' -o -name 'cbindgen.toml' \) -print)
-KERNELS := $(shell grep -rl --include='*.py' njit builders layout formats)
+KERNELS := $(shell grep -rl --include='*.py' @kernel builders layout formats)
 CARGO := cargo --quiet
 WORDS ?=
 SECONDS ?= 30

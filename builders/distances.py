@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def distances_from_first(vectors: Any, ids: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Write |vectors[0] - vectors[ids[i]]|^2 to ``out[i]``: the kernel as a build calls it, for timing."""
     squared_distances(vectors, 0, vectors, ids, ids.size, out)

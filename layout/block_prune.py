@@ -20,9 +20,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Adjacency, Work, invert
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import BlockPool
@@ -91,7 +91,7 @@ def block_prune(
     return n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _choose_lists(
     neighbours: Any, degrees: Any, points: Any, order: Any, slots: Any, b: int, alpha: Any, first: int, last: int,
     chosen: Any, counts: Any,
@@ -125,7 +125,7 @@ def _choose_lists(
     return spent
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _gather(
     neighbours: Any, degrees: Any, u: int, table: Any, ids: Any
 ) -> Any:  # pragma: no cover - compiled
@@ -146,7 +146,7 @@ def _gather(
     return m
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _is_new(table: Any, v: Any) -> Any:  # pragma: no cover - compiled
     """Insert `v` into a hash table, at most half full with a power of two places; return false if it was there."""
     mask = np.int64(table.size - 1)
@@ -159,7 +159,7 @@ def _is_new(table: Any, v: Any) -> Any:  # pragma: no cover - compiled
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _nearest(ids: Any, distances: Any, m: int) -> Any:  # pragma: no cover - compiled
     """Sort the nearest `_CANDIDATES` of `m` to the front by (distance, id); return their number."""
     kept: Any = min(m, _CANDIDATES)
@@ -177,7 +177,7 @@ def _nearest(ids: Any, distances: Any, m: int) -> Any:  # pragma: no cover - com
     return kept
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _prune(
     points: Any, ids: Any, distances: Any, state: Any, m: int, alpha: Any, chosen: Any
 ) -> Any:  # pragma: no cover - compiled

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Given, Order
 
 
@@ -33,7 +33,7 @@ class BnpOrder(Order):
         return order
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pad(neighbours: Any, degrees: Any, b: int) -> Any:  # pragma: no cover - compiled
     n = degrees.size
     order, placed, filled = np.empty(n, np.uint32), np.zeros(n, np.bool_), 0

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Adjacency, Given, Order, Work
 
 
@@ -59,7 +59,7 @@ def central_vertex(graph: Adjacency, points: NDArray[Any] | None, work: Work) ->
     return int(in_degrees(graph.neighbours, graph.degrees).argmax())
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _nearest_to_mean(points: Any) -> Any:  # pragma: no cover - compiled
     n, dim = points.shape
     mean = np.zeros(dim)
@@ -77,7 +77,7 @@ def _nearest_to_mean(points: Any) -> Any:  # pragma: no cover - compiled
     return best
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def in_degrees(neighbours: Any, degrees: Any) -> Any:  # pragma: no cover - compiled
     """Return the number of in-neighbours of every vertex, uint32 (n,)."""
     counts = np.zeros(degrees.size, np.uint32)
@@ -87,7 +87,7 @@ def in_degrees(neighbours: Any, degrees: Any) -> Any:  # pragma: no cover - comp
     return counts
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _walk(neighbours: Any, degrees: Any, start: int, limit: int) -> Any:  # pragma: no cover - compiled
     """Return the order, which is its own queue, and the number of edges followed, at most `limit`."""
     n = degrees.size

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Adjacency, invert
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
@@ -76,7 +76,7 @@ def page_state(
     return state
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel(inline="always")
 def closeness(distance: Any, rate: Any) -> Any:  # pragma: no cover - compiled
     """Return the closeness for a squared distance and a product of two inverse scales."""
     x = np.float64(distance) * rate
@@ -84,7 +84,7 @@ def closeness(distance: Any, rate: Any) -> Any:  # pragma: no cover - compiled
     return 1.0 / (1.0 + x * x)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _scale(state: Any, first: int, last: int) -> None:  # pragma: no cover - compiled
     """Write 1 / r_v of vertices `first` to `last`; a vertex without neighbours is close to equal vectors only."""
     out = np.empty(1, np.float32)
@@ -97,7 +97,7 @@ def _scale(state: Any, first: int, last: int) -> None:  # pragma: no cover - com
         state.inverse_scales[v] = 1 / max(np.sqrt(out[0]), np.float32(1e-9))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def near_page(
     state: Any, v: int, page: int, b: int, distances: Any, near: Any
 ) -> Any:  # pragma: no cover - compiled
@@ -112,7 +112,7 @@ def near_page(
     return mates.size, total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _hold(state: Any, b: int, first: int, last: int) -> None:  # pragma: no cover - compiled
     """Compute ``held`` on pages `first` to `last`."""
     distances, near = np.empty(b, np.float32), np.empty(b)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from indexmill.formats.kernel import kernel
 
 
 def first_fit_decreasing(sizes: NDArray[np.integer[Any]], capacity: int) -> NDArray[np.int64]:
@@ -53,7 +54,7 @@ def lay_out(
     return order
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _gather(vertices: Any, sizes: Any, groups: Any) -> Any:  # pragma: no cover - compiled
     """Return the groups in their new order, one after the other."""
     begins = np.cumsum(sizes) - sizes
@@ -66,7 +67,7 @@ def _gather(vertices: Any, sizes: Any, groups: Any) -> Any:  # pragma: no cover 
     return order
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill_bins(by_size: Any, bounds: Any, capacity: int) -> Any:  # pragma: no cover - compiled
     """Fill bins in turn; return the items bin by bin, the end of each bin, and its free room."""
     head = bounds.copy()

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Given, Order, OrderMemory
 from indexmill.layout.reverse import in_neighbours
 
@@ -69,7 +69,7 @@ class Gorder(Order):
         return order  # type: ignore[no-any-return]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _unlink(heads: Any, state: Any, v: Any) -> None:  # pragma: no cover - compiled
     after, before = state[v, _NEXT], state[v, _BEFORE]
     if before == _NOBODY:
@@ -80,7 +80,7 @@ def _unlink(heads: Any, state: Any, v: Any) -> None:  # pragma: no cover - compi
         state[after, _BEFORE] = before
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _link(heads: Any, state: Any, v: Any) -> None:  # pragma: no cover - compiled
     """Insert `v` at the front of the list of its score."""
     score = state[v, _SCORE]
@@ -91,7 +91,7 @@ def _link(heads: Any, state: Any, v: Any) -> None:  # pragma: no cover - compile
     heads[score] = v
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _leave(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any, v: Any) -> Any:
     """Lower the scores of the vertices akin to `v`; return the edges followed."""  # pragma: no cover - compiled
     spent = degrees[v]
@@ -106,7 +106,7 @@ def _leave(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any,
     return spent
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _raise(state: Any, u: Any, risen: Any, m: Any) -> Any:  # pragma: no cover - compiled
     state[u, _SCORE] += 1
     if state[u, _SCORE] == state[u, _LIST] + 1:  # the first unit beyond its list
@@ -115,7 +115,7 @@ def _raise(state: Any, u: Any, risen: Any, m: Any) -> Any:  # pragma: no cover -
     return m
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _enter(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any, risen: Any, v: Any) -> Any:
     """Raise the scores of the vertices akin to `v`; return how many rose beyond their list, and the edges followed."""
     m: Any = 0  # pragma: no cover - compiled
@@ -131,7 +131,7 @@ def _enter(neighbours: Any, degrees: Any, starts: Any, sources: Any, state: Any,
     return m, spent
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _place(
     neighbours: Any, degrees: Any, starts: Any, sources: Any, window: int, limit: int
 ) -> Any:  # pragma: no cover - compiled

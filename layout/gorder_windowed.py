@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Given, OrderMemory
 from indexmill.layout.parts import OrderInParts, Packed, edges_inside, most_akin, pack_in_parts
 
@@ -40,7 +40,7 @@ class GorderWindowed(OrderInParts):
         return pack_in_parts(given, self.part_pages, pack)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pack(
     starts: Any, targets: Any, in_starts: Any, sources: Any, members: Any, b: int
 ) -> Any:  # pragma: no cover - compiled
@@ -79,7 +79,7 @@ def _pack(
     return vertices, sizes[:groups], spent
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count(score: Any, kin: Any, n_kin: Any, u: Any) -> Any:  # pragma: no cover - compiled
     """Raise the score of `u`, which joins the page's kin with its first unit; return the number of kin."""
     if score[u] == 0:

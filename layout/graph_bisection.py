@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.halving import Level, next_level, split_at
 from indexmill.layout.order import Given, Order, OrderMemory, invert
@@ -106,7 +106,7 @@ def _divide_large(lists: Any, slots: Any, level: Level, rounds: int, threads: in
     return rounds
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _divide_small(
     lists: Any, slots: Any, firsts: Any, middles: Any, lasts: Any, rounds: int
 ) -> Any:  # pragma: no cover - compiled
@@ -131,7 +131,7 @@ def _divide_small(
     return spent
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _gain(
     lists: Any, places: Any, v: Any, first: Any, middle: Any, last: Any
 ) -> Any:  # pragma: no cover - compiled
@@ -148,7 +148,7 @@ def _gain(
     return gain
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _take_gains(
     lists: Any, slots: Any, first: Any, middle: Any, last: Any, begin: Any, end: Any
 ) -> None:  # pragma: no cover - compiled
@@ -159,7 +159,7 @@ def _take_gains(
         gains[i] = right if i < middle else -right
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _swap(lists: Any, slots: Any, first: Any, middle: Any, last: Any) -> Any:  # pragma: no cover - compiled
     """Swap pairs in the order of falling gain if that saves an edge; return the number of swaps."""
     order, places, gains = slots

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.halving import next_level, split_at
 from indexmill.layout.order import Given, Order, OrderMemory, Work, need_points
 from indexmill.reader.threads import run_blocks
@@ -106,7 +106,7 @@ def _split_large(
     _part(ids, sides)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _split_small(
     points: Any, order: Any, firsts: Any, middles: Any, lasts: Any, all_keys: Any, all_sides: Any
 ) -> None:  # pragma: no cover - compiled
@@ -125,7 +125,7 @@ def _split_small(
         _part(ids, sides)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _moments(points: Any, ids: Any) -> Any:  # pragma: no cover - compiled
     """Return the sums and the sums of squares of the components, float64 (2, dim)."""
     sums = np.zeros((2, points.shape[1]))
@@ -137,7 +137,7 @@ def _moments(points: Any, ids: Any) -> Any:  # pragma: no cover - compiled
     return sums
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
     """Return the axis of largest variance, float32 (dim,), as for the first cut of a k-d tree."""
     direction = np.zeros(moments.shape[1], np.float32)
@@ -145,7 +145,7 @@ def _widest(moments: Any, n: int) -> Any:  # pragma: no cover - compiled
     return direction
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragma: no cover - compiled
     """Write the products of vectors and `direction` to `keys`, summed by halves: the same bits on every machine."""
     terms = np.empty(direction.size, np.float32)
@@ -162,7 +162,7 @@ def _project(points: Any, ids: Any, direction: Any, keys: Any) -> None:  # pragm
         keys[i] = terms[0]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _cut(keys: Any, n_left: int, sides: Any) -> Any:  # pragma: no cover - compiled
     """Mark in `sides` all except the `n_left` smallest keys, ties by place; return whether a mark changed."""
     at = np.partition(keys, n_left)[n_left]
@@ -178,7 +178,7 @@ def _cut(keys: Any, n_left: int, sides: Any) -> Any:  # pragma: no cover - compi
     return changed
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sum_right(points: Any, ids: Any, sides: Any) -> Any:  # pragma: no cover - compiled
     """Return the sum of the vectors on the right, float64 (dim,)."""
     total = np.zeros(points.shape[1])
@@ -190,13 +190,13 @@ def _sum_right(points: Any, ids: Any, sides: Any) -> Any:  # pragma: no cover - 
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _apart(total: Any, right: Any, n_left: int, n: int) -> Any:  # pragma: no cover - compiled
     """Return the direction from the left mean to the right mean, float32 (dim,)."""
     return (right / (n - n_left) - (total - right) / n_left).astype(np.float32)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _part(ids: Any, sides: Any) -> None:  # pragma: no cover - compiled
     """Move the left side to the front; both sides keep their order."""
     right = ids[sides]

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.breadth_first import in_degrees
 from indexmill.layout.order import Given, OrderMemory, need_points
 from indexmill.layout.parts import OrderInParts, Packed, most_akin, pack_in_parts
@@ -54,7 +54,7 @@ class MargoOrder(OrderInParts):
         return pack_in_parts(given, self.part_pages, pack)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _weights(
     points: Any, neighbours: Any, degrees: Any, counts: Any, members: Any
 ) -> Any:  # pragma: no cover - compiled
@@ -90,7 +90,7 @@ def _weights(
     return weights, measured
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _both_ways(
     neighbours: Any, degrees: Any, weights: Any, places: Any, members: Any, first: int
 ) -> Any:  # pragma: no cover - compiled
@@ -137,7 +137,7 @@ def _both_ways(
     return starts, targets[:kept], sums[:kept]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pack(starts: Any, targets: Any, sums: Any, members: Any, b: int) -> Any:  # pragma: no cover - compiled
     """Return groups of members, their sizes, and the edges followed; a vertex without such an edge is a group."""
     m = members.size
@@ -177,7 +177,7 @@ def _pack(starts: Any, targets: Any, sums: Any, members: Any, b: int) -> Any:  #
     return vertices, sizes[:groups], spent
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _heaviest_first(starts: Any, targets: Any, sums: Any) -> Any:  # pragma: no cover - compiled
     """Return both ends of every edge, in the order of falling weight, ties by the lower end."""
     m = starts.size - 1

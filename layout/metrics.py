@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import invert
 
 #: Most pages whose compactness is computed; the mean of 4,096 has a standard error below 0.01.
@@ -124,7 +124,7 @@ def _standard_error(sample: NDArray[np.float64], population: int) -> float:
     return float(sample.std(ddof=1) * np.sqrt((1 - len(sample) / population) / len(sample)))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count(neighbours: Any, degrees: Any, slots: Any, b: int, use: Any) -> Any:  # pragma: no cover - compiled
     """Return the overlap ratio, and the weights of in-page edges and of all edges: an edge weighs as its source."""
     n = neighbours.shape[0]
@@ -145,7 +145,7 @@ def _count(neighbours: Any, degrees: Any, slots: Any, b: int, use: Any) -> Any: 
     return overlap / n, inside, total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _page_adjacency(
     neighbours: Any, degrees: Any, order: Any, slots: Any, pages: Any, b: int
 ) -> Any:  # pragma: no cover - compiled

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.breadth_first import BreadthFirstOrder
 from indexmill.layout.ffd import lay_out
 from indexmill.layout.kmeans_pages import balanced_cells
@@ -132,7 +132,7 @@ def _separate(
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def most_akin(score: Any, placed: Any, near: Any, n_near: int) -> Any:  # pragma: no cover - compiled
     """Return the vertex of ``near[:n_near]`` with the highest score that is not placed, ties by place; -1 for none."""
     best, vertex = np.int64(0), np.int64(-1)
@@ -143,7 +143,7 @@ def most_akin(score: Any, placed: Any, near: Any, n_near: int) -> Any:  # pragma
     return vertex
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def edges_inside(
     neighbours: Any, degrees: Any, places: Any, members: Any, first: int
 ) -> Any:  # pragma: no cover - compiled

@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.closeness import PageState, near_page, page_state
 from indexmill.layout.kmeans_pages import KmeansPagesOrder
 from indexmill.layout.order import Given, Order, OrderMemory, Work, need_points
@@ -115,7 +115,7 @@ def _batch(
     return gained, distances + 4 * b * swaps
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _look(state: Any, v: int, b: int, pages: Any) -> Any:  # pragma: no cover - compiled
     """Write the pages of the nearest neighbours of `v`, except its own; return their number and if one changed."""
     home = np.int64(state.slots[v]) // b
@@ -132,7 +132,7 @@ def _look(state: Any, v: int, b: int, pages: Any) -> Any:  # pragma: no cover - 
     return n_pages, new
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _propose(
     state: Any, vertices: Any, b: int, now: int, partners: Any, gains: Any
 ) -> Any:  # pragma: no cover - compiled
@@ -171,7 +171,7 @@ def _propose(
     return spent
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _insert(others: Any, promises: Any, n: int, u: int, promise: float) -> Any:  # pragma: no cover - compiled
     """Insert `u` among the `n` most promising partners; return their new number."""
     at = min(n, others.size - 1)
@@ -182,7 +182,7 @@ def _insert(others: Any, promises: Any, n: int, u: int, promise: float) -> Any: 
     return min(n + 1, others.size)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _swap(
     state: Any, vertices: Any, partners: Any, gains: Any, b: int, now: int
 ) -> Any:  # pragma: no cover - compiled
@@ -207,7 +207,7 @@ def _swap(
     return gained, swaps
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add(
     state: Any, v: int, page: int, b: int, sign: float, distances: Any, near: Any
 ) -> None:  # pragma: no cover - compiled

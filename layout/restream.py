@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Adjacency, Given, Order, OrderMemory, invert
 from indexmill.layout.reverse import in_neighbours
 from indexmill.layout.star import StarOrder
@@ -127,7 +127,7 @@ def edges_within_pages(graph: Adjacency, order: NDArray[np.uint32], nodes_per_pa
     return int(_edges_within(graph.neighbours, graph.degrees, pages))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _edges_within(neighbours: Any, degrees: Any, pages: Any) -> Any:  # pragma: no cover - compiled
     within = 0
     for v in range(degrees.size):
@@ -136,7 +136,7 @@ def _edges_within(neighbours: Any, degrees: Any, pages: Any) -> Any:  # pragma: 
     return within
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count(
     neighbours: Any,
     degrees: Any,
@@ -165,7 +165,7 @@ def _count(
                 first = last
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _rank(choices: Any, counts: Any, page: Any, count: int) -> None:  # pragma: no cover - compiled
     """Insert a page among the best ones; the last one is dropped."""
     at = choices.size - 1
@@ -177,7 +177,7 @@ def _rank(choices: Any, counts: Any, page: Any, count: int) -> None:  # pragma: 
     choices[at], counts[at] = page, count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _choose(
     vertices: Any, choices: Any, counts: Any, size: Any, room: Any, balance: bool, pages: Any, homeless: Any
 ) -> None:  # pragma: no cover - compiled
@@ -197,7 +197,7 @@ def _choose(
             room[best] -= 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(order: Any, room: Any, pages: Any, homeless: Any) -> None:  # pragma: no cover - compiled
     """Give the remaining places to homeless vertices, in their old order."""
     page = 0

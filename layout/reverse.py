@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.order import Adjacency
 
 
@@ -20,7 +20,7 @@ def in_neighbours(graph: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.uint3
     return reverse(graph.neighbours, graph.degrees, sources), sources
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def reverse(neighbours: Any, degrees: Any, sources: Any) -> Any:  # pragma: no cover - compiled
     """Write in-neighbours to `sources`: those of v are ``sources[starts[v]:starts[v + 1]]``, ascending.
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.layout.ffd import lay_out
 from indexmill.layout.order import Given, Order, OrderMemory
 from indexmill.layout.reverse import reverse
@@ -72,7 +72,7 @@ def star_order(
     return lay_out(vertices, sizes, nodes_per_page)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _unlink(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
     """Remove `v` from the doubly linked list of vertices with `count` homeless neighbours."""
     if before[v] != _NOBODY:
@@ -83,7 +83,7 @@ def _unlink(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # 
         before[after[v]] = before[v]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _link(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pragma: no cover - compiled
     """Insert `v` at the front of the list of vertices with `count` homeless neighbours."""
     after[v] = head[count]
@@ -93,7 +93,7 @@ def _link(head: Any, after: Any, before: Any, count: Any, v: Any) -> None:  # pr
     head[count] = v
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pack(neighbours: Any, degrees: Any, starts: Any, sources: Any, b: int) -> Any:  # pragma: no cover
     """Return vertices star by star, uint32 (n,), and the size of each star, uint16, by Algorithm 3.
 

@@ -41,7 +41,7 @@ MOST_MODULES = 20
 #: Folders of many small modules that are alternatives of each other.
 LARGE_FOLDERS = {"layout", "formats/exports"}
 MOST_PARAMETERS = 12
-KERNEL_DECORATORS = {"njit", "jit", "vectorize", "guvectorize", "intrinsic", "overload"}
+KERNEL_DECORATORS = {"kernel", "njit", "jit", "vectorize", "guvectorize", "intrinsic", "overload"}
 
 
 @cache

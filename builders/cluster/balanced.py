@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.power import fit_weights
 from indexmill.builders.nearest.products import augment, with_one
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.kernel import kernel
 from indexmill.reader.threads import map_blocks, run_blocks
 
 #: Largest difference of a cell of the sample from its share, as a fraction, unless equal rows prevent it.
@@ -204,7 +204,7 @@ def _means(
     return moved
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add_rows(rows: Any, cells: Any, sums: Any) -> None:  # pragma: no cover - compiled
     for i in range(len(rows)):
         for j in range(rows.shape[1]):

@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import comparable
@@ -19,6 +18,7 @@ from indexmill.builders.gpu import Gpu
 from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import MAX_DIM, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import PRODUCT_ROWS, nearest_points
+from indexmill.formats.kernel import kernel
 from indexmill.reader.threads import run_blocks
 
 #: Candidates beyond the wanted number, because products are float32; and the largest wanted number for which rounded
@@ -144,7 +144,7 @@ def _ranked(
     return np.take_along_axis(candidates, order, 1), np.take_along_axis(keys, order, 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _distances(rows: Any, centroids: Any, candidates: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Write squared distances, float64, as four partial sums: the same bits on every machine."""
     dim = rows.shape[1]

@@ -13,11 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.cluster.cells import nearest_cells
 from indexmill.builders.gpu import Gpu
+from indexmill.formats.kernel import kernel
 
 #: Fills the places after a vector's last cell.
 NO_CELL = 0xFFFFFFFF
@@ -78,7 +78,7 @@ def cell_sizes(cells: NDArray[np.uint32], n_cells: int) -> NDArray[np.int64]:
     return sizes
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _squared(a: Any, b: Any) -> float:  # pragma: no cover - compiled
     total = 0.0
     for j in range(len(a)):
@@ -86,7 +86,7 @@ def _squared(a: Any, b: Any) -> float:  # pragma: no cover - compiled
     return total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _choose(rows: Any, centroids: Any, candidates: Any, reach: float, found: Any) -> None:  # pragma: no cover
     """Fill `found` from `candidates`, which are sorted by distance."""
     for i in range(rows.shape[0]):

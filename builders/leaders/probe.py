@@ -11,7 +11,6 @@ import itertools
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest.pairs import Pairs, pairs_of
@@ -24,6 +23,7 @@ from indexmill.builders.nearest.panels import (
     merge_nearest,
 )
 from indexmill.builders.nearest.products import augment, keep_nearest, with_one
+from indexmill.formats.kernel import kernel
 
 #: Vectors of a block. It affects results: the last bits of a float32 product may depend on its shape.
 PROBE_BLOCK = 8192
@@ -111,7 +111,7 @@ class ByteGroups:
         return found
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _merge_groups(
     vectors: Any,
     rows: Any,
@@ -228,7 +228,7 @@ def pairs_within(centroids: Groups, prepared: NDArray[Any], slack: float) -> Pai
     return Pairs(*_by_group(counts, np.concatenate(parts), n_groups))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _choose(scores: Any, limits: Any, counts: Any) -> Any:  # pragma: no cover - compiled
     """Return the groups within the limits, row after row; write their numbers to `counts`."""
     m, k = scores.shape
@@ -242,7 +242,7 @@ def _choose(scores: Any, limits: Any, counts: Any) -> Any:  # pragma: no cover -
     return chosen[:at].copy()
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _by_group(counts: Any, chosen: Any, n_groups: int) -> Any:  # pragma: no cover - compiled
     starts = np.zeros(n_groups + 1, np.int64)
     for g in chosen:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from indexmill.formats.kernel import kernel
 
 #: Values of `RowFormat.kind`.
 FLOAT32, FLOAT16, UINT8, INT8, SQ8, PQ = range(6)
@@ -77,7 +78,7 @@ def plain_rows(dtype: np.dtype[Any], dim: int) -> RowFormat:
         return plain._replace(halves=np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Copy the ids of lists, uint32 from bytes `at` (n,) of `data` on, to `out` from `starts` (n + 1,) on."""
     for e in range(at.size):
@@ -87,7 +88,7 @@ def gather_ids(data: Any, at: Any, starts: Any, out: Any) -> None:  # pragma: no
             out[starts[e] + i] = ids[i]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def decode(
     data: Any, at: Any, m: Any, form: Any, centroid: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
@@ -129,7 +130,7 @@ def decode(
                     out[i, j] = centre[j]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def exact_keys(
     queries: Any, first: Any, last: Any, places: Any, lists: Any, starts: Any, form: Any, centroids: Any,
     by_product: Any, out: Any,

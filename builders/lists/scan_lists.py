@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from indexmill.builders.lists.rows import decode
 from indexmill.builders.nearest.panels import NO_SCORE, NOTHING, PANEL, merge_nearest
 from indexmill.builders.nearest.products import keep_nearest
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import l2_gather_u8
 
 #: Bytes of panels made from a list at a time, which stay in a core's own cache for all its queries.
@@ -21,7 +21,7 @@ _FEW, _FEW_DIM, _FEW_ROWS = 2, 258, 1024
 _TILE_ROWS, _TILE_QUERIES = 512, 256
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scan_bytes(
     queries: Any, rows: Any, row_starts: Any, lists: Any, starts: Any, first: Any, last: Any, dim: Any, flip: Any,
     scores: Any, found: Any,
@@ -70,7 +70,7 @@ def scan_bytes(
             merge_nearest(queries, mine, panels[:used], offsets[:used], names[:used], scores, found)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scan_rows(
     queries: Any, mine: Any, lists: Any, e: Any, start: Any, dim: Any, near: Any, numbers: Any, tile: Any, scores: Any,
     found: Any,
@@ -89,7 +89,7 @@ def scan_rows(
         keep_nearest(tile[:, :m], mine, lists.ids[start + top : start + top + m], scores, found)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(
     data: Any, m: Any, dim: Any, flip: Any, panels: Any, offsets: Any
 ) -> None:  # pragma: no cover - compiled
@@ -116,7 +116,7 @@ def _fill(
         flat[i] = total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scan_floats(
     queries: Any, rows: Any, row_starts: Any, lists: Any, starts: Any, first: Any, last: Any, form: Any,
     centroids: Any, by_product: Any, scores: Any, found: Any,
@@ -171,7 +171,7 @@ def scan_floats(
                 keep_nearest(tile, some, places[:m], scores, found)
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
+@kernel(fastmath={"reassoc"})
 def _norms(rows: Any, m: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Write the squared lengths of the first m rows."""
     for i in range(m):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.streams import HASH_FUNCTIONS
+from indexmill.formats.kernel import kernel
 
 #: Rows of a matrix product. It affects results, see `builders.nearest.products.PRODUCT_ROWS`.
 PRODUCT_ROWS = 8192
@@ -103,7 +103,7 @@ def hash_rows(
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _hash_rows(
     projected: Any, scale: float, shifts: Any, multipliers: Any, out: Any
 ) -> None:  # pragma: no cover - compiled
@@ -141,7 +141,7 @@ def sort_rows(
     return buckets, fingerprints, rows
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _join(hashes: Any, first: int, bits: int, more: int, out: Any) -> None:  # pragma: no cover - compiled
     low, high = np.uint64((1 << bits) - 1), np.uint64((1 << more) - 1)
     for i in range(hashes.size):
@@ -150,7 +150,7 @@ def _join(hashes: Any, first: int, bits: int, more: int, out: Any) -> None:  # p
         out[i] = key << np.uint64(32) | np.uint64(first + i)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _split(
     keys: Any, more: int, buckets: Any, fingerprints: Any, rows: Any
 ) -> None:  # pragma: no cover - compiled

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.formats.lsh.blocks import COUNT
 from indexmill.formats.lsh.shape import ENTRY_BYTES, HEADER_BYTES, block_capacity
 
@@ -70,7 +70,7 @@ class BlockPacker:
         return last
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count_begun(buckets: Any, bucket: Any, size: int, capacity: int) -> int:  # pragma: no cover - compiled
     begun = 0
     for i in range(buckets.size):
@@ -81,7 +81,7 @@ def _count_begun(buckets: Any, bucket: Any, size: int, capacity: int) -> int:  #
     return begun
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(
     buckets: Any, fingerprints: Any, slots: Any, id_bits: int, bucket: Any, size: int, capacity: int, at: int,
     blocks: Any,
@@ -101,7 +101,7 @@ def _fill(
     return bucket, size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count(buckets: Any, first: int, counts: Any) -> None:  # pragma: no cover - compiled
     for i in range(buckets.size):
         counts[np.int64(buckets[i]) - first] += np.uint32(1)

@@ -11,7 +11,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from indexmill.formats.kernel import kernel
 
 #: Random queries: the relative error of a probability is a few hundredths.
 _DRAWN = 20_000
@@ -50,7 +51,7 @@ def shared_bucket(n_functions: int, width: float, probes: int) -> float:
     return min(max(alone + near / _DRAWN, 1e-300), 1 - 1e-12)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _probed(places: Any, cells: Any, probes: int) -> int:  # pragma: no cover - compiled
     """Count the rows whose `cells`, -1, 0 or 1 each, are among the first `probes` changes to a query at `places`."""
     rows, functions = places.shape

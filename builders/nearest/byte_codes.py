@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 #: Share of the components, at either end, that may lie beyond the codes, so that outliers do not coarsen the rest.
@@ -43,7 +43,7 @@ def fit_codes(vectors: NDArray[np.float32]) -> ByteCodes:
     return ByteCodes((mean + low).astype(np.float32), step if step > 0 else np.float32(1))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _encode(vectors: Any, low: Any, per_step: Any, out: Any) -> None:  # pragma: no cover - compiled
     m, dim = vectors.shape
     for i in range(m):
@@ -52,7 +52,7 @@ def _encode(vectors: Any, low: Any, per_step: Any, out: Any) -> None:  # pragma:
             out[i, j] = np.uint8(np.int32(min(max(code, np.float32(0)), np.float32(255))))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def rank_exactly(
     vectors: Any, points: Any, candidates: Any, found: Any
 ) -> None:  # pragma: no cover - compiled

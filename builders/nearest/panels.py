@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import nearest_u8, scores_u8
 from indexmill.reader.threads import run_blocks
 
@@ -77,7 +77,7 @@ def in_panels(
     return Panels(turned, offsets.reshape(-1, PANEL), names.reshape(-1, PANEL), first)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def merge_nearest(
     vectors: Any, rows: Any, data: Any, offsets: Any, ids: Any, scores: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
@@ -110,7 +110,7 @@ def merge_nearest(
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def all_scores(
     vectors: Any, rows: Any, data: Any, offsets: Any, out: Any
 ) -> None:  # pragma: no cover - compiled

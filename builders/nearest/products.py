@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.reader.threads import map_blocks
 
 #: Rows of a task: large enough for BLAS. It affects results, so it must not depend on the number of threads: the last
@@ -114,7 +114,7 @@ def nearest_points(
     return np.concatenate(blocks) if blocks else np.empty((0, fanout), np.uint32)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def keep_nearest(
     scores: Any, rows: Any, ids: Any, distances: Any, found: Any
 ) -> None:  # pragma: no cover - compiled

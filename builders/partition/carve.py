@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import Gpu
@@ -24,6 +23,7 @@ from indexmill.builders.nearest.gpu import nearest_on
 from indexmill.builders.nearest.panels import fits_panels, in_panels, nearest_in_panels
 from indexmill.builders.nearest.products import TILE_ROWS, nearest_points
 from indexmill.builders.streams import CARVING
+from indexmill.formats.kernel import kernel
 from indexmill.reader.threads import map_blocks
 
 #: Most and average vectors of a leaf: all its pairs are compared while it is in a core's cache.
@@ -210,7 +210,7 @@ def grouped(labels: NDArray[np.uint32], n_groups: int) -> tuple[NDArray[np.uint3
     return rows, starts
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _group(labels: Any, rows: Any, starts: Any) -> None:  # pragma: no cover - compiled
     n, width = labels.shape
     for i in range(n):

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import map_blocks
 
@@ -76,7 +76,7 @@ class Copies:
         return map_blocks(block, len(self.order), BLOCK, threads)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _place(members: Any, order: Any, starts: Any, rows: Any) -> None:  # pragma: no cover - compiled
     ends = np.zeros(order.size, np.int64)
     for v in members:
@@ -94,7 +94,7 @@ def _place(members: Any, order: Any, starts: Any, rows: Any) -> None:  # pragma:
         ends[v] -= 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _choose(
     vectors: Any,
     vertices: Any,
@@ -125,7 +125,7 @@ def _choose(
         )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _reverse(neighbours: Any, degrees: Any, sources: Any, starts: Any) -> None:  # pragma: no cover - compiled
     for v in range(degrees.size):
         for j in range(degrees[v]):
@@ -170,7 +170,7 @@ def add_reversed(
     return map_blocks(block, len(order), BLOCK, threads)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add_reversed(
     vectors: Any, vertices: Any, sources: Any, starts: Any, rule: PruneRule, neighbours: Any, degrees: Any
 ) -> None:  # pragma: no cover - compiled
@@ -194,13 +194,13 @@ def _add_reversed(
             degrees[v] = robust_prune(vectors, ids, distances, n, neighbours.shape[1], rule, neighbours[v])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def space(most: int) -> Any:  # pragma: no cover - compiled
     """Allocate ids, distances and a hash table of the vertices met."""
     return np.empty(most + 1, np.uint32), np.empty(most + 1, np.float32), np.empty(_n_slots(most), np.uint32)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _n_slots(most: int) -> int:  # pragma: no cover - compiled
     slots = 64
     while slots < 2 * most:
@@ -208,7 +208,7 @@ def _n_slots(most: int) -> int:  # pragma: no cover - compiled
     return slots
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
     """Return an empty hash table for at most `most` vertices, in the fewest of `slots`, because clearing costs time."""
     met = slots[: _n_slots(most)]
@@ -216,7 +216,7 @@ def emptied(slots: Any, most: int) -> Any:  # pragma: no cover - compiled
     return met
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_distinct(vertex: Any, ids: Any, n: int, met: Any) -> int:  # pragma: no cover - compiled
     """Append a vertex to the first `n` ids unless the table has it (open addressing; 0 is an empty slot)."""
     mask = np.uint64(met.size - 1)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 #: Ends of edges in a record: few, because the last record of a vertex is partly empty.
@@ -44,7 +44,7 @@ def edges_both_ways(
     return pairs
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pair(
     ids: Any, first: int, lists: Any, degrees: Any, places: Any, pairs: Any
 ) -> None:  # pragma: no cover - compiled
@@ -65,7 +65,7 @@ def edge_records(pairs: NDArray[np.uint64]) -> tuple[NDArray[np.uint32], NDArray
     return keys[:n], payload[:n]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pack_edges(pairs: Any, keys: Any, payload: Any) -> int:  # pragma: no cover - compiled
     record, filled = -1, payload.shape[1]
     for i in range(pairs.size):
@@ -98,7 +98,7 @@ def append_ends(
     _append(vertices, payload, ends, int(counts.sum()), counts)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _append(
     vertices: Any, payload: Any, ends: Any, at: int, counts: Any
 ) -> None:  # pragma: no cover - compiled
@@ -137,7 +137,7 @@ def unite_ends(
     _unite(vectors, rows, names, ids, ends, starts, rule, lists)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _unite(
     vectors: Any, rows: Any, names: Any, ids: Any, ends: Any, starts: Any, rule: PruneRule, lists: Any
 ) -> None:  # pragma: no cover - compiled

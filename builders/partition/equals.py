@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.reader.threads import run_blocks
 
 #: Marks a vector without an equal.
@@ -53,7 +53,7 @@ def _words(vectors: NDArray[Any]) -> NDArray[Any]:
     return words
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _hash(words: Any, hashes: Any) -> None:  # pragma: no cover - compiled
     for i in range(len(words)):
         state = np.uint64(0x9E3779B97F4A7C15)
@@ -63,7 +63,7 @@ def _hash(words: Any, hashes: Any) -> None:  # pragma: no cover - compiled
         hashes[i] = state
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _group_equals(words: Any, hashes: Any, order: Any, firsts: Any) -> None:  # pragma: no cover - compiled
     head = order[0] if order.size else 0
     for at in range(1, order.size):
@@ -75,7 +75,7 @@ def _group_equals(words: Any, hashes: Any, order: Any, firsts: Any) -> None:  # 
             firsts[row] = head
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def ring(firsts: Any, members: Any, hidden: Any, following: Any) -> int:  # pragma: no cover - compiled
     """Find equal vectors in a leaf; return the number of places hidden from other vectors.
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.gpu import Gpu, sent, uploaded
@@ -17,6 +16,7 @@ from indexmill.builders.nearest.gpu import bounded, least, product_dtype
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
 from indexmill.builders.partition.leaf_lists import NOBODY
+from indexmill.formats.kernel import kernel
 
 #: Leaves are padded to a multiple of this width, so that few shapes occur; most leaves of a product.
 _WIDTH, _MOST_LEAVES = 64, 16384
@@ -123,7 +123,7 @@ def _fill(
     found[to[slots[there]], :k] = np.where(here, ids, NOBODY)[there]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _rings(
     firsts: Any, members: Any, starts: Any, ends: Any, counts: Any, following: Any
 ) -> None:  # pragma: no cover - compiled

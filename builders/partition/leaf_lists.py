@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg  # noqa: F401 - numba's products call the BLAS it loads, which must be there to be told its threads
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest.panels import NO_SCORE, PANEL, fits_panels
 from indexmill.builders.partition.carve import Leaves
 from indexmill.builders.partition.equals import equal_rows, ring
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import scores_u8
 from indexmill.reader.threads import run_blocks
 
@@ -59,7 +59,7 @@ def leaf_lists(
     return found
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _largest(starts: Any, first: int, last: int) -> int:  # pragma: no cover - compiled
     most = 0
     for leaf in range(first, last):
@@ -67,7 +67,7 @@ def _largest(starts: Any, first: int, last: int) -> int:  # pragma: no cover - c
     return most
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill_bytes(
     vectors: Any, firsts: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
@@ -106,7 +106,7 @@ def _fill_bytes(
                 _least(mine, work, members[start : start + n], found[rows[start + top + i]])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _gather(vectors: Any, members: Any, gathered: Any, offsets: Any) -> None:  # pragma: no cover - compiled
     """Copy the rows of a leaf next to each other, and compute their offsets (`panels.Panels.offsets`)."""
     dim = vectors.shape[1]
@@ -121,7 +121,7 @@ def _gather(vectors: Any, members: Any, gathered: Any, offsets: Any) -> None:  #
         offsets[i] = squares - 256 * total
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill_floats(
     vectors: Any, firsts: Any, members: Any, starts: Any, first: int, last: int, rows: Any, found: Any
 ) -> None:  # pragma: no cover - compiled
@@ -160,7 +160,7 @@ def _fill_floats(
             _least(keys[:width], work, members[start : start + n], found[rows[start + i]])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _rank(scores: Any, own: int, following: int, hidden: Any) -> None:  # pragma: no cover - compiled
     """Exclude a vector itself and the hidden members, and put the next equal vector first."""
     scores[own] = NO_SCORE
@@ -170,13 +170,13 @@ def _rank(scores: Any, own: int, following: int, hidden: Any) -> None:  # pragma
         scores[following] = _FIRST
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _least_work(panels: int, k: int) -> Any:  # pragma: no cover - compiled
     """Return work space of `_least` for at most `panels` panels."""
     return np.empty(panels, np.int32), np.empty(k, np.int32), np.empty(k, np.int32), np.empty(k, np.int64)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _least(scores: Any, work: Any, members: Any, out: Any) -> None:  # pragma: no cover - compiled
     """Write the members with the least `scores` to `out`, ties by the smaller place, except those at `NO_SCORE`.
 

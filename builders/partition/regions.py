@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from indexmill.formats.kernel import kernel
 
 #: Rounds of two-means for one cut.
 _ROUNDS = 8
@@ -138,7 +139,7 @@ class Crossings:
         return [*bounds, len(sizes)], [*members, inside]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count(labels: Any, positions: Any, counts: Any) -> None:  # pragma: no cover - compiled
     width = labels.shape[1]
     mine = np.empty(width, np.int64)
@@ -195,7 +196,7 @@ def cells_of(
     return [rows[a:b] for a, b in pairwise(starts.tolist())], numbers.tolist()
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _size(labels: Any, cells: Any, sizes: Any, last: Any) -> None:  # pragma: no cover - compiled
     for i in range(labels.shape[0]):
         for j in range(labels.shape[1]):
@@ -205,7 +206,7 @@ def _size(labels: Any, cells: Any, sizes: Any, last: Any) -> None:  # pragma: no
                 sizes[cell] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(labels: Any, cells: Any, ends: Any, last: Any, rows: Any) -> None:  # pragma: no cover - compiled
     for i in range(labels.shape[0]):
         for j in range(labels.shape[1]):

@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.partition.choose import add_distinct, emptied, space
 from indexmill.builders.partition.leaf_lists import NOBODY
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 #: Candidates of a record: few, because the last record of a vertex is partly empty.
@@ -70,7 +70,7 @@ def met_records(
     return np.repeat(np.arange(len(vertices)), records), payload
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _meet(
     vectors: Any, vertices: Any, firsts: Any, ends: Any, lists: Any, ids: Any, distances: Any, counts: Any
 ) -> None:  # pragma: no cover - compiled
@@ -94,7 +94,7 @@ def _meet(
         counts[i] = n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _pack_met(
     ids: Any, distances: Any, counts: Any, names: Any, payload: Any
 ) -> None:  # pragma: no cover - compiled
@@ -135,7 +135,7 @@ class Reservoirs:
         _take(vertices, payload, payload.view(np.float32), self.ids, self.distances, self.counts)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _take(
     vertices: Any, payload: Any, bits: Any, ids: Any, distances: Any, counts: Any
 ) -> None:  # pragma: no cover - compiled
@@ -199,7 +199,7 @@ def choose_lists(
     )  # fmt: skip
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _choose(
     vectors: Any,
     rows: Any,
@@ -248,7 +248,7 @@ def missing(
     return found, starts
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _lack(
     ids: Any, firsts: Any, ends: Any, rows: Any, starts: Any, found: Any
 ) -> None:  # pragma: no cover - compiled

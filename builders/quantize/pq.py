@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.nearest.products import augment, with_one
 from indexmill.formats.graph.codes import Codebook
+from indexmill.formats.kernel import kernel
 from indexmill.reader.threads import map_blocks
 
 #: Centres of a chunk, whose numbers fit one byte.
@@ -174,7 +174,7 @@ def label_rows(
             )
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _label_narrow(
     rows: Any, centres: Any, bounds: Any, labels: Any, errors: Any
 ) -> None:  # pragma: no cover - compiled
@@ -193,7 +193,7 @@ def _label_narrow(
             errors[i, j] = distances[at]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _label_tile(
     bits: Any, rows: Any, centres: Any, labels: Any, errors: Any
 ) -> None:  # pragma: no cover - compiled
@@ -208,13 +208,13 @@ def _label_tile(
         errors[i] = distance
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _ordered(bits: Any) -> Any:  # pragma: no cover - compiled
     """Map float bits to an int32 of the same order, and such an int32 back to the bits; 0 and -0 differ."""
     return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _least_ordered(bits: Any) -> Any:  # pragma: no cover - compiled
     least = _ordered(bits[0])
     for c in range(bits.size):
@@ -223,7 +223,7 @@ def _least_ordered(bits: Any) -> Any:  # pragma: no cover - compiled
     return least
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _least(bits: Any) -> Any:  # pragma: no cover - compiled
     """Return the least of `bits`, int32; bits of nonnegative floats are ordered as the floats.
 
@@ -235,7 +235,7 @@ def _least(bits: Any) -> Any:  # pragma: no cover - compiled
     return least
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _first_at(bits: Any, least: Any) -> Any:  # pragma: no cover - compiled
     """Return the first place of `least`; scanning all places is faster than stopping."""
     nowhere = np.int32(bits.size)
@@ -246,7 +246,7 @@ def _first_at(bits: Any, least: Any) -> Any:  # pragma: no cover - compiled
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_up(rows: Any, labels: Any, sums: Any, counts: Any) -> None:  # pragma: no cover - compiled
     """Add each row, float32 (m, d), to the sum of its label, float64 (K, d), and count the rows of each label."""
     for i in range(len(rows)):

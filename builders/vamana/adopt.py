@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
 from indexmill.builders.vamana.prune import sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import map_blocks
 
@@ -43,7 +43,7 @@ def adopt_lists(
     return sum(map_blocks(block, len(degrees), _BLOCK, threads))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _adopt_rows(
     vectors: Any, neighbours: Any, degrees: Any, first: int, last: int
 ) -> int:  # pragma: no cover - compiled

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
@@ -28,6 +27,7 @@ from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.graph import Graph, Growing, VamanaParameters
 from indexmill.builders.vamana.insert import insert_vertices
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import run_blocks
 
@@ -98,7 +98,7 @@ def prune_long_lists(growing: Growing, p: VamanaParameters, threads: int) -> Non
     run_blocks(block, len(long), _BLOCK, threads)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _prune_rows(
     vectors: Any, neighbours: Any, degrees: Any, rows: Any, max_degree: int, rule: PruneRule
 ) -> None:  # pragma: no cover - compiled
@@ -122,7 +122,7 @@ def _compact(
     return flat[: n * max_degree].reshape(n, max_degree)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _move_rows(flat: Any, degrees: Any, cap: int, max_degree: int) -> None:  # pragma: no cover - compiled
     for v in range(degrees.size):
         for j in range(max_degree):
@@ -145,7 +145,7 @@ def sort_lists(
     run_blocks(block, len(degrees) if rows is None else len(rows), 16 * _BLOCK, threads)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sort_rows(vectors: Any, neighbours: Any, degrees: Any, rows: Any) -> None:  # pragma: no cover - compiled
     distances = np.empty(neighbours.shape[1], np.float32)
     for v in rows:

@@ -17,12 +17,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
 from indexmill.builders.vamana.greedy import greedy_search, scratch
 from indexmill.builders.vamana.prune import sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 _NOBODY = np.uint32(0xFFFFFFFF)
@@ -75,7 +75,7 @@ def count_unreachable(neighbours: NDArray[np.uint32], degrees: NDArray[np.int32]
     return int(_count(neighbours, degrees, entry))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _count(neighbours: Any, degrees: Any, entry: int) -> int:  # pragma: no cover - compiled
     parent = np.full(degrees.size, _NOBODY, np.uint32)
     parent[entry] = entry
@@ -83,7 +83,7 @@ def _count(neighbours: Any, degrees: Any, entry: int) -> int:  # pragma: no cove
     return int(_unreached(parent))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _unreached(parent: Any) -> int:  # pragma: no cover - compiled
     """Count unreached vertices without another array."""
     count = 0
@@ -93,7 +93,7 @@ def _unreached(parent: Any) -> int:  # pragma: no cover - compiled
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _expand(
     neighbours: Any, degrees: Any, parent: Any, v: Any, leaf: Any
 ) -> Any:  # pragma: no cover - compiled
@@ -106,7 +106,7 @@ def _expand(
     return leaf
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _sweep(
     neighbours: Any, degrees: Any, parent: Any, expanded: Any, first: int, leaf: int
 ) -> int:  # pragma: no cover
@@ -123,7 +123,7 @@ def _sweep(
     return leaf
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _link(
     vectors: Any, neighbours: Any, degrees: Any, parent: Any, w: int, u: int, may_replace: bool, most: int
 ) -> bool:  # pragma: no cover - compiled
@@ -146,7 +146,7 @@ def _link(
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _connect(
     vectors: Any, neighbours: Any, degrees: Any, entry: int, list_size: int, most: int
 ) -> Any:  # pragma: no cover - compiled
@@ -180,7 +180,7 @@ def _connect(
     return sources[:added]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _grow(neighbours: Any, degrees: Any, parent: Any, expanded: Any, u: Any) -> Any:  # pragma: no cover
     """Grow the tree from `u` breadth first, by a sweep beyond the queue; return a leaf."""
     queue = np.empty(_QUEUE, np.uint32)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 #: Largest graph whose searches remember the vertices met in a bitmap, of at most 16 KiB: it stays in the nearest cache,
@@ -41,7 +41,7 @@ class Scratch(NamedTuple):
     fresh_bits: NDArray[np.uint32]  # (cap,) bits of their distances
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scratch(list_size: int, neighbours: Any) -> Any:  # pragma: no cover - compiled
     """Allocate the `Scratch` of a search with `list_size` candidates on the graph with these lists, (n, cap)."""
     n, cap = neighbours.shape
@@ -58,13 +58,13 @@ def scratch(list_size: int, neighbours: Any) -> Any:  # pragma: no cover - compi
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def candidate_id(candidate: Any) -> Any:  # pragma: no cover - compiled
     """Return the vertex of a candidate."""
     return np.int64((candidate >> np.uint64(1)) & np.uint64(0xFFFFFFFF))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _first_sight(seen: Any, bitmap: bool, n_seen: int, v: int) -> Any:  # pragma: no cover - compiled
     """Remember vertex `v`; return false if it was remembered before."""
     if bitmap:
@@ -83,7 +83,7 @@ def _first_sight(seen: Any, bitmap: bool, n_seen: int, v: int) -> Any:  # pragma
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _insert(candidates: Any, size: int, limit: int, new: Any) -> int:  # pragma: no cover - compiled
     """Insert `new` into the first `size` candidates, which stay ascending and at most `limit`.
 
@@ -104,7 +104,7 @@ def _insert(candidates: Any, size: int, limit: int, new: Any) -> int:  # pragma:
     return low
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def greedy_search(
     queries: Any,
     q: int,
@@ -181,7 +181,7 @@ def greedy_search(
     return size, n_visited, n_distances
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def search_rows(
     queries: Any, vectors: Any, neighbours: Any, degrees: Any, start: int, list_size: int, out: Any
 ) -> int:  # pragma: no cover - compiled

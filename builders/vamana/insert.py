@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.vamana.graph import Growing, VamanaParameters
 from indexmill.builders.vamana.greedy import greedy_search, scratch
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 from indexmill.reader.threads import BlockPool
 
@@ -110,7 +110,7 @@ def _choose_neighbours(
     return chosen, counts, sum(pool.run(block, len(batch), _SEARCHED))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _search_and_prune(
     vectors: Any, searched: Any, coded: bool, neighbours: Any, degrees: Any, batch: Any, entry: int,
     list_size: int, rule: PruneRule, chosen: Any, counts: Any,
@@ -161,7 +161,7 @@ def _add_reverse_edges(
     return targets[bounds[:-1]]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _append_or_prune(
     vectors: Any, neighbours: Any, degrees: Any, edges: Any, bounds: Any, max_degree: int, rule: PruneRule
 ) -> None:  # pragma: no cover - compiled

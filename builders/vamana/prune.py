@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import prune_sorted, sort_pairs
 
 
@@ -24,7 +23,7 @@ class PruneRule(NamedTuple):
     saturate: bool = True
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def sort_candidates(ids: Any, distances: Any, n: int) -> Any:  # pragma: no cover - compiled
     """Sort the first `n` candidates by (distance, id) in place, drop repeated ids, return how many remain.
 
@@ -36,7 +35,7 @@ def sort_candidates(ids: Any, distances: Any, n: int) -> Any:  # pragma: no cove
     return left
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def robust_prune(
     vectors: Any, ids: Any, distances: Any, n: int, max_degree: int, rule: PruneRule, out: Any
 ) -> int:  # pragma: no cover - compiled

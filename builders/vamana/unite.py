@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from indexmill.builders.distances import as_bits
 from indexmill.builders.vamana.prune import PruneRule, robust_prune, sort_candidates
+from indexmill.formats.kernel import kernel
 from indexmill.reader.kernels import squared_distances
 
 
@@ -46,7 +46,7 @@ def unite_lists(
     return neighbours, degrees
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _unite(
     vectors: Any, lists: Any, bounds: Any, first: int, rule: PruneRule, neighbours: Any, degrees: Any
 ) -> None:  # pragma: no cover - compiled
@@ -73,7 +73,7 @@ def _unite(
         degrees[i] = sort_candidates(chosen, distances, m)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _copy(source: Any, owner: int, target: Any) -> Any:  # pragma: no cover - compiled
     """Copy a list up to its padding; return its length."""
     for j in range(source.size):

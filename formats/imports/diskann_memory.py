@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from indexmill.formats.imports.index import ListBlock, NeighbourLists, check_entry, check_width
 from indexmill.formats.imports.mapped import MappedFile, damaged, not_such_a_file
+from indexmill.formats.kernel import kernel
 
 _HEADER_BYTES = 24
 
@@ -79,7 +79,7 @@ class MemoryLists(NeighbourLists):
         return _HEADER_BYTES + 4 * (int(self._starts[vertex]) + 1 + j)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _walk(words: Any, starts: Any) -> Any:  # pragma: no cover - compiled
     """Write the start of each list, and the end of the last one; return the number of lists within `words`."""
     n = starts.size - 1

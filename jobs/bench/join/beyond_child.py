@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from threadpoolctl import threadpool_limits
 
 from indexmill.builders.lists.scan_lists import scan_rows
+from indexmill.formats.kernel import kernel
 from indexmill.jobs.bench.common.dataset import Dataset, read_bin
 from indexmill.jobs.bench.common.parameters import THREADS
 from indexmill.jobs.bench.common.process import memory_of
@@ -120,7 +120,7 @@ def mapped(index: Path, nprobe: int, k: int, random: bool) -> Callable[[Any], An
     return search
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _scan_mapped(
     queries: Any, chosen: Any, lists: Any, id_starts: Any, first: Any, last: Any, scores: Any, found: Any
 ) -> None:

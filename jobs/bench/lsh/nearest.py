@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
+
+from indexmill.formats.kernel import kernel
 
 
 def squared_distance(a: Any, b: Any) -> Any:
@@ -16,7 +17,7 @@ def squared_distance(a: Any, b: Any) -> Any:
     return np.float32((differences * differences).sum())
 
 
-@njit(cache=True)
+@kernel
 def _of_bytes(a: Any, b: Any) -> Any:
     total = np.int32(0)
     for j in range(len(a)):
@@ -25,7 +26,7 @@ def _of_bytes(a: Any, b: Any) -> Any:
     return np.float32(total)
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def _of_floats(a: Any, b: Any) -> Any:
     total = np.float32(0)
     for j in range(len(a)):
@@ -45,7 +46,7 @@ def _squared_distance(a: Any, b: Any) -> Any:
     return chosen
 
 
-@njit(cache=True)
+@kernel
 def insert(distances: Any, rows: Any, distance: float, row: int) -> None:
     """Put a candidate among the k nearest, which ascend and are full of infinity at first; ties keep the earlier."""
     if not distance < distances[-1]:

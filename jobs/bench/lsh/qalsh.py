@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from indexmill.formats.kernel import kernel
 from indexmill.jobs.bench.lsh.nearest import insert, squared_distance
 
 #: delta, and beta n.
@@ -104,7 +104,7 @@ class Qalsh:
         )  # fmt: skip
 
 
-@njit(cache=True)
+@kernel
 def _search(
     vectors: Any, rows: Any, places: Any, queries: Any, projected: Any, k: int,
     ratio: float, width: float, threshold: int, most: int,
@@ -139,7 +139,7 @@ def _search(
     return found, measured, scanned
 
 
-@njit(cache=True)
+@kernel
 def begin(places: Any, projected: Any, ends: Any) -> None:
     """Set the last entry below and the first one above the window, which is empty at first, on each line."""
     for line in range(len(places)):
@@ -147,7 +147,7 @@ def begin(places: Any, projected: Any, ends: Any) -> None:
         ends[line, 0] = ends[line, 1] - 1
 
 
-@njit(cache=True)
+@kernel
 def turn(
     rows: Any, places: Any, centre: float, half: float, ends: Any, counts: Any, threshold: int, met: Any
 ) -> tuple[int, int]:
@@ -174,7 +174,7 @@ def turn(
     return passed, n_met
 
 
-@njit(cache=True)
+@kernel
 def next_radius(places: Any, projected: Any, ends: Any, radius: float, ratio: float, width: float) -> float:
     """Return the next power of c above `radius` whose ring is not empty on half of the lines; 0 at the end."""
     n_lines, n = places.shape

@@ -12,8 +12,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from indexmill.formats.kernel import kernel
 from indexmill.jobs.bench.lsh import tree
 from indexmill.jobs.bench.lsh.nearest import insert, squared_distance
 
@@ -75,7 +75,7 @@ def _project(vectors: Any, directions: Any) -> Any:
     )
 
 
-@njit(cache=True)
+@kernel
 def _search(
     vectors: Any, leaves: Any, front: Any, queries: Any, projected: Any, k: int, most: int, stop: float
 ) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from indexmill.formats.kernel import kernel
 
 #: Points of a leaf at most: so few that a pass over them is cheaper than a step of the heap.
 LEAF = 32
@@ -75,7 +76,7 @@ def front(tree: Tree) -> Front:
     )
 
 
-@njit(cache=True)
+@kernel
 def _split(points: Any, n_leaves: int) -> Any:
     n, n_dims = points.shape
     rows = np.arange(n).astype(np.int32)
@@ -100,7 +101,7 @@ def _split(points: Any, n_leaves: int) -> Any:
     return rows, starts
 
 
-@njit(cache=True)
+@kernel
 def _boxes(points: Any, starts: Any) -> Any:
     n_leaves, n_dims = len(starts) - 1, points.shape[1]
     boxes = np.empty((2 * n_leaves, 2, n_dims), np.float32)
@@ -117,14 +118,14 @@ def _boxes(points: Any, starts: Any) -> Any:
     return boxes
 
 
-@njit(cache=True)
+@kernel
 def begin(front: Front, tree: Tree, query: Any) -> None:
     """Make a traversal ready for `query`, float32 (n_dims,)."""
     front.size[0] = 0
     _push(front.keys, front.items, front.size, _to_box(tree.boxes, 1, query), 1)
 
 
-@njit(cache=True)
+@kernel
 def advance(front: Front, tree: Tree, query: Any) -> tuple[int, float]:
     """Return the next point (its place in the tree) and its squared distance; -1 after the last."""
     keys, items, size = front.keys, front.items, front.size
@@ -151,7 +152,7 @@ def advance(front: Front, tree: Tree, query: Any) -> tuple[int, float]:
     return place, distance
 
 
-@njit(cache=True)
+@kernel
 def _descend(keys: Any, items: Any, size: Any, boxes: Any, n_leaves: int, node: int, query: Any) -> int:
     """Go down from a node to its nearest leaf; the other children wait."""
     while node < n_leaves:
@@ -162,7 +163,7 @@ def _descend(keys: Any, items: Any, size: Any, boxes: Any, n_leaves: int, node: 
     return node - n_leaves
 
 
-@njit(cache=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def _to_box(boxes: Any, node: int, query: Any) -> Any:
     """Return the squared distance of `query` to a node's box."""
     distance = np.float32(0)
@@ -172,7 +173,7 @@ def _to_box(boxes: Any, node: int, query: Any) -> Any:
     return distance
 
 
-@njit(cache=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _measure(apart: Any, points: Any, query: Any, first: int, last: int) -> None:
     apart[first:last] = 0
     for j in range(len(query)):
@@ -181,7 +182,7 @@ def _measure(apart: Any, points: Any, query: Any, first: int, last: int) -> None
             apart[i] += difference * difference
 
 
-@njit(cache=True, fastmath={"nnan", "nsz"})
+@kernel(fastmath={"nnan", "nsz"})
 def _least(apart: Any, first: int, last: int) -> Any:
     least = np.float32(np.inf)
     for i in range(first, last):
@@ -189,7 +190,7 @@ def _least(apart: Any, first: int, last: int) -> Any:
     return least
 
 
-@njit(cache=True)
+@kernel
 def _push(keys: Any, items: Any, size: Any, key: float, item: int) -> None:
     at = size[0]
     size[0] += 1
@@ -202,14 +203,14 @@ def _push(keys: Any, items: Any, size: Any, key: float, item: int) -> None:
     keys[at], items[at] = key, item
 
 
-@njit(cache=True)
+@kernel
 def _drop(keys: Any, items: Any, size: Any) -> None:
     """Take the nearest out of the heap."""
     size[0] -= 1
     _sink(keys, items, size[0], keys[size[0]], items[size[0]])
 
 
-@njit(cache=True)
+@kernel
 def _sink(keys: Any, items: Any, size: int, key: float, item: int) -> None:
     """Put an item in the place of the nearest of `size`."""
     at = 0
