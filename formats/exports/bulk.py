@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from indexmill.formats.exports import dump
 from indexmill.formats.exports.columns import byte_lengths
-from indexmill.formats.exports.dump import Checked, DumpBlock, Dumped, dump_target
+from indexmill.formats.exports.dump import dump_target
 from indexmill.formats.exports.json_text import join, json_column, json_lists, json_objects
-from indexmill.formats.exports.rows import Advance
+from indexmill.formats.exports.rows import Advance, DumpBlock, ExportedRows
 from indexmill.formats.exports.target import cannot_hold
 from indexmill.formats.index.metadata import free_name
 
@@ -33,7 +33,7 @@ _OWN = ("slot", "partition", "vector_id", "vector", "id")
 _MAX_DIM = {"elasticsearch": 4_096, "opensearch": 16_000}
 
 
-def check(index: Checked) -> None:
+def check(index: ExportedRows) -> None:
     """Refuse ids that are not JSON strings, vectors that are too long or only codes, and metadata without JSON."""
     dump.check_vectors(NAME, index)
     if index.dim > _MAX_DIM["opensearch"]:
@@ -67,7 +67,7 @@ def _check_names(names: list[str]) -> None:
             raise cannot_hold(NAME, "columns", got, "a name as a value or as an object", action)
 
 
-def _metadata_fields(index: Checked | Dumped) -> dict[str, pa.Field]:
+def _metadata_fields(index: ExportedRows) -> dict[str, pa.Field]:
     """Return the metadata columns by field name; names that begin with _ are reserved, and get a prefix."""
     fields: dict[str, pa.Field] = {}
     for field in index.metadata(0, 1).schema:
@@ -76,12 +76,12 @@ def _metadata_fields(index: Checked | Dumped) -> dict[str, pa.Field]:
     return fields
 
 
-def _own(index: Checked | Dumped) -> tuple[str, ...]:
+def _own(index: ExportedRows) -> tuple[str, ...]:
     """Return the names of the fields that are not metadata."""
     return _OWN if _id_field(index) is not None else _OWN[:-1]
 
 
-def write(index: Dumped, folder: Path, advance: Advance) -> None:
+def write(index: ExportedRows, folder: Path, advance: Advance) -> None:
     """Write the files, and the mapping of each engine. Memory: a block of rows as text, and the ids."""
     for engine in _MAX_DIM:
         if index.dim <= _MAX_DIM[engine]:
@@ -102,15 +102,15 @@ def _name(number: int) -> str:
     return f"bulk-{number:05}.ndjson"
 
 
-def _lines(index: Dumped) -> Iterator[tuple[int, pa.Buffer]]:
+def _lines(index: ExportedRows) -> Iterator[tuple[int, pa.Buffer]]:
     """Yield the number of consecutive slots and their text, a few MiB at a time."""
     step = max(1, _STEP_BYTES // (64 + 12 * index.dim))
-    for block in dump.blocks(index):
+    for block in index.rows():
         for part in block.cut(step):
             yield len(part.vectors), _text(index, part)
 
 
-def _text(index: Dumped, block: DumpBlock) -> pa.Buffer:
+def _text(index: ExportedRows, block: DumpBlock) -> pa.Buffer:
     """Return two lines for each slot: the action, and the document."""
     first, last = block.first, block.last
     slots = pa.array(np.arange(first, last))
@@ -131,7 +131,7 @@ def _text(index: Dumped, block: DumpBlock) -> pa.Buffer:
     return lines.buffers()[2]
 
 
-def _id_field(index: Checked | Dumped) -> str | None:
+def _id_field(index: ExportedRows) -> str | None:
     """Return the type of field ``id``; None if user ids cannot be JSON."""
     kind = pa.int64() if index.user_ids is None else index.user_ids.type
     if pa.types.is_integer(kind):
@@ -144,7 +144,7 @@ def _strings(ids: pa.Array) -> pa.Array:
     return json_column(ids.cast(pa.large_string()))
 
 
-def _settings(index: Dumped, engine: str) -> dict[str, Any]:
+def _settings(index: ExportedRows, engine: str) -> dict[str, Any]:
     """Return the body of a request that creates an index for the documents."""
     properties: dict[str, Any] = {"slot": {"type": "long"}, "partition": {"type": "integer"},
                                   "vector_id": {"type": "long"}}  # fmt: skip
@@ -174,7 +174,7 @@ def _property(kind: pa.DataType) -> dict[str, Any]:
     return {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
 
 
-def snippet(index: Dumped, folder: Path) -> str:
+def snippet(index: ExportedRows, folder: Path) -> str:
     """Return the shell commands that create an index and load the documents."""
     engine = "opensearch" if index.dim > _MAX_DIM["elasticsearch"] else "elasticsearch"
     return f"""\

@@ -176,7 +176,7 @@ found = index.search(query, k_neighbors=10, complexity=50, beam_width=4)
 
 TARGET = Target(
     name=NAME,
-    kinds=("graph",),
+    holds=(ExportedGraph,),
     engine="DiskANN (diskannpy 0.7.0, diskannpy-rust 0.49.1), PipeANN",
     keeps=kept(
         graph="yes",

@@ -67,7 +67,7 @@ def graph_target(
 
     return Target(
         name=name,
-        kinds=("graph",),
+        holds=(ExportedGraph,),
         engine=f"faiss (1.9 to 1.15), as {index_class}",
         keeps=kept(graph="yes", order="yes", entries="medoid", ids="63 bits", metadata="beside it"),
         rebuilds="nothing; vectors are float32 in memory",

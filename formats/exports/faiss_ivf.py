@@ -209,7 +209,7 @@ def _target(
 ) -> Target[ExportedLists]:
     return Target(
         name=name,
-        kinds=("ivf",),
+        holds=(ExportedLists,),
         engine=f"faiss (1.15), lists {where}",
         keeps=kept(
             codes="yes", clusters="yes", order="in lists", pages=pages, ids="63 bits", metadata="beside it"

@@ -131,7 +131,7 @@ print(*search(np.ones({index.dim}, np.float32), {_K}))
 
 TARGET = Target(
     name=NAME,
-    kinds=("lsh",),
+    holds=(ExportedTables,),
     engine="faiss (1.9 to 1.15) for distances, numpy for hashes",
     keeps=kept(clusters="buckets, beside it", order="yes", ids="63 bits", metadata="beside it"),
     rebuilds="nothing: it has no such hash tables, the printed code looks buckets up",

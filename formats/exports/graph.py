@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.exports.rows import DumpBlock, ExportedRows
 from indexmill.formats.graph.codes import CodesFile
 from indexmill.formats.graph.entries import EntryVertices
 from indexmill.formats.graph.file import GraphFile
@@ -27,6 +27,12 @@ class ExportedGraph(ExportedRows):
     codes : CodesFile
     entries : EntryVertices
     """
+
+    KIND: ClassVar = "graph"
+    PARTS: ClassVar = frozenset({"graph", "codes", "order", "pages", "entries", "ids", "metadata"})
+    PARTITION: ClassVar = (
+        "page of the vector: vectors of a page, and of pages next to each other, are near each other."
+    )
 
     graph: GraphFile
     codes: CodesFile
@@ -69,3 +75,10 @@ class ExportedGraph(ExportedRows):
         for block in self.graph.blocks():
             yield first, block
             first += len(block)
+
+    def rows(self) -> Iterator[DumpBlock]:
+        """See `ExportedRows.rows`."""
+        per_page = self.graph.node_format.nodes_per_group
+        for first, nodes in self.blocks():
+            slots = np.arange(first, first + len(nodes), dtype=np.int64)
+            yield DumpBlock(first, slots // per_page, self.vectors(nodes), nodes)

@@ -107,7 +107,7 @@ for (var node : found.getNodes()) System.out.println(node.node + " " + node.scor
 
 TARGET = Target(
     name=NAME,
-    kinds=("graph",),
+    holds=(ExportedGraph,),
     engine="JVector 3.0.6, 4.0.0-rc.8",
     keeps=kept(
         graph="yes", codes="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"

@@ -195,7 +195,7 @@ def snippet(index: ExportedLists, folder: Path) -> str:
 
 TARGET = Target(
     name=NAME,
-    kinds=("ivf",),
+    holds=(ExportedLists,),
     engine="Lance (pylance 14), LanceDB",
     keeps=kept(codes="yes", clusters="yes", order="in lists", ids="yes", metadata="yes"),
     rebuilds="its index, from our centroids, lists and codebook; vectors are float32",

@@ -1,4 +1,4 @@
-"""An index of inverted lists, as targets see it."""
+"""An index of inverted lists, as targets see it: list by list, or as rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.rows import ExportedRows
+from indexmill.formats.exports.rows import DumpBlock, ExportedRows
 from indexmill.formats.index.vectors import VectorsFile
-from indexmill.formats.ivf.centroids import Centroids
+from indexmill.formats.ivf.centroids import CENTROIDS_NAME, Centroids
 from indexmill.formats.ivf.lists import ListReader
+from indexmill.formats.pagefile.frame import corrupt
 
 #: Approximate bytes of a block.
 _BLOCK_BYTES = 4 << 20
@@ -54,6 +56,9 @@ class ExportedLists(ExportedRows):
         The exact vectors, if the index has them besides codes.
     """
 
+    KIND: ClassVar = "ivf"
+    PARTS: ClassVar = frozenset({"codes", "clusters", "order", "pages", "ids", "metadata"})
+
     shared: Centroids
     lists: ListReader
     exact: VectorsFile | None = None
@@ -73,6 +78,11 @@ class ExportedLists(ExportedRows):
         """Type of the vectors of `pieces_in_file_order`: float32 where codes are decoded."""
         as_given = self.exact is not None or self.shared.codec == "flat"
         return np.dtype(self.shared.dtype if as_given else np.float32)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the lists contain the user's vectors, not only PQ codes."""
+        return self.exact is not None or self.shared.codec != "pq"
 
     @property
     def n_rows(self) -> int:
@@ -103,7 +113,7 @@ class ExportedLists(ExportedRows):
 
     def blocks(self) -> Iterator[ListBlock]:
         """Yield all lists by number, float32 with codes decoded, approximately 4 MiB at a time."""
-        return joined(self._pieces_by_number(), self.block_rows)
+        return _joined(self._pieces_by_number(), self.block_rows)
 
     @property
     def block_rows(self) -> int:
@@ -132,6 +142,31 @@ class ExportedLists(ExportedRows):
             for part in self._cut(len(ids)):
                 yield _block(number, ids[part], self._decoded(number, rows[part]))
 
+    def by_row(self) -> ListRows:
+        """Return the lists as rows.
+
+        Reads all ids, and also all rows if vectors are in several lists. Memory: 4 bytes a vector, or 12 if vectors
+        are in several lists, and a copy of the user ids.
+
+        Raises
+        ------
+        CorruptFile
+            If vectors are missing in the lists, or a page's CRC differs.
+        """
+        home = _nearest_lists(self) if self.repeats else None
+        order = np.empty(self.n, np.uint32)
+        at = 0
+        for number, ids in self.lists.ids_in_file_order():
+            kept = ids if home is None else ids[home[ids] == number]
+            order[at : at + len(kept)] = kept
+            at += len(kept)
+        if at != self.n:
+            raise corrupt(CENTROIDS_NAME, "field 'n_vectors'", f"{at:,} as in the lists", f"{self.n:,}")
+        return ListRows(
+            vector_ids=order, user_ids=None if self.user_ids is None else self.user_ids.take(pa.array(order)),
+            metadata_of=self.metadata_of, build_id=self.build_id, ids=self.ids, lists=self, home=home,
+        )  # fmt: skip
+
     def _cut(self, n: int) -> Iterator[slice]:
         return (slice(first, first + self.block_rows) for first in range(0, n, self.block_rows))
 
@@ -150,7 +185,72 @@ class ExportedLists(ExportedRows):
         return decoded
 
 
-def joined(pieces: Iterable[ListBlock], rows: int) -> Iterator[ListBlock]:
+@dataclass(frozen=True, kw_only=True)
+class ListRows(ExportedRows):
+    """Lists as rows for plain dumps: slot s is row s.
+
+    The order is batch after batch, in each the lists from the longest to the shortest, in each list ascending by vector
+    id. A vector in several lists is a row of the list with the nearest centroid.
+
+    Attributes
+    ----------
+    lists : ExportedLists
+    home : uint32 array, shape (n,), or None
+        The list of each vector's row, by vector id; None if every vector is in one list.
+    """
+
+    PARTITION: ClassVar = "list of the vector: vectors of a list are near each other."
+
+    lists: ExportedLists
+    home: NDArray[np.uint32] | None
+
+    @property
+    def dim(self) -> int:
+        """Components of the user's vectors; inner product stores one more."""
+        return self.lists.dim
+
+    @property
+    def metric(self) -> str:
+        """``l2``, ``ip`` or ``cosine``."""
+        return self.lists.metric
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the vectors of `blocks`."""
+        return self.lists.dtype
+
+    def rows(self) -> Iterator[DumpBlock]:
+        """Yield rows in slot order, with the user's components, approximately 4 MiB of float32 at a time."""
+        first = 0
+        for block in _joined(self._pieces(), self.lists.block_rows):
+            yield DumpBlock(first, block.lists.astype(np.int64), block.vectors, None)
+            first += len(block.ids)
+
+    def _pieces(self) -> Iterator[ListBlock]:
+        for block in self.lists.pieces_in_file_order():
+            kept = slice(None) if self.home is None else self.home[block.ids] == block.lists
+            yield ListBlock(block.lists[kept], block.ids[kept], block.vectors[kept, : self.dim])
+
+
+def _nearest_lists(index: ExportedLists) -> NDArray[np.uint32]:
+    """Return the list with the nearest centroid among the lists of each vector, ties by the smaller number.
+
+    Distances are float32, from the vectors of `ExportedLists.pieces_in_file_order`. Memory: 8 bytes a vector.
+    """
+    home = np.full(index.n, 2**32 - 1, np.uint32)
+    least = np.full(index.n, np.inf, np.float32)
+    for block in index.pieces_in_file_order():
+        number = block.lists[0]
+        away = block.vectors.astype(np.float32) - index.shared.centroids[number]
+        distances = np.einsum("ij,ij->i", away, away)
+        before = least[block.ids]
+        nearer = (distances < before) | ((distances == before) & (number < home[block.ids]))
+        home[block.ids[nearer]] = number
+        least[block.ids[nearer]] = distances[nearer]
+    return home
+
+
+def _joined(pieces: Iterable[ListBlock], rows: int) -> Iterator[ListBlock]:
     """Join consecutive pieces until they have at least `rows` rows."""
     waiting: list[ListBlock] = []
     count = 0

@@ -79,7 +79,7 @@ def _target(name: str, with_graph: bool, **parts: str) -> Target[ExportedGraph]:
     return Target(
         name=name,
         engine="Lucene 9.12",
-        kinds=("graph",),
+        holds=(ExportedGraph,),
         keeps=kept(order="yes", ids="63 bits or text", metadata="as fields", **parts),
         rebuilds="nothing, until segments are merged" if with_graph else "its graph, while it is written",
         passes=3 if with_graph else 2,

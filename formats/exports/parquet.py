@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.dump import Checked, Dumped, blocks, check_vectors, dump_target
+from indexmill.formats.exports.dump import check_vectors, dump_target
 from indexmill.formats.exports.idmap import narrow
-from indexmill.formats.exports.rows import Advance
+from indexmill.formats.exports.rows import Advance, ExportedRows
 from indexmill.formats.graph.nodes import NodeBlock
 from indexmill.formats.index.metadata import add_metadata
 
@@ -24,12 +24,12 @@ _OWN = (*_SINGLE, "vector", "neighbours")
 _ELEMENTS = "vector.list.element"
 
 
-def check(index: Checked) -> None:
+def check(index: ExportedRows) -> None:
     """Refuse codes without vectors; Parquet supports everything else."""
     check_vectors(NAME, index)
 
 
-def write(index: Dumped, folder: Path, advance: Advance) -> None:
+def write(index: ExportedRows, folder: Path, advance: Advance) -> None:
     """Write a row for each slot, and a row group for each block. Memory: a row group, and the ids.
 
     Columns: slot (uint32), partition (uint32, the page or the list), vector_id (int64), id (in the user's type), vector
@@ -37,7 +37,7 @@ def write(index: Dumped, folder: Path, advance: Advance) -> None:
     """
     writer = None
     try:
-        for block in blocks(index):
+        for block in index.rows():
             first, last = block.first, block.last
             slots = np.arange(first, last, dtype=np.uint32)
             columns: dict[str, Any] = {
@@ -84,7 +84,7 @@ def _neighbours(block: NodeBlock) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(block.neighbours[inside]))
 
 
-def snippet(index: Dumped, folder: Path) -> str:
+def snippet(index: ExportedRows, folder: Path) -> str:
     """Return Python that reads the first rows."""
     return f"""\
 import pyarrow.parquet as pq

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 
 from indexmill.formats.exports import dump
 from indexmill.formats.exports.columns import records
-from indexmill.formats.exports.dump import Checked, DumpBlock, Dumped, dump_target
+from indexmill.formats.exports.dump import dump_target
 from indexmill.formats.exports.json_text import json_objects
-from indexmill.formats.exports.list_rows import ListRows
-from indexmill.formats.exports.rows import Advance
+from indexmill.formats.exports.rows import Advance, DumpBlock, ExportedRows
 from indexmill.formats.exports.target import cannot_hold
 
 NAME = "pgvector"
@@ -31,7 +30,7 @@ _JSONB = b"\x01"
 _OPERATORS = {"l2": ("<->", "l2_ops"), "ip": ("<#>", "ip_ops"), "cosine": ("<=>", "cosine_ops")}
 
 
-def check(index: Checked) -> None:
+def check(index: ExportedRows) -> None:
     """Refuse vectors that are too long or only codes, ids without a type, and metadata without JSON."""
     dump.check_vectors(NAME, index)
     if index.dim > _MAX_DIM:
@@ -44,30 +43,30 @@ def check(index: Checked) -> None:
     dump.check_metadata(NAME, index)
 
 
-def _id_type(index: Checked | Dumped) -> str:
+def _id_type(index: ExportedRows) -> str:
     """Return the type of column ``id``."""
     if index.ids == "slot" or index.user_ids is None or pa.types.is_integer(index.user_ids.type):
         return "bigint"
     return "bytea" if "binary" in str(index.user_ids.type) else "text"
 
 
-def _vector_type(index: Dumped) -> str:
+def _vector_type(index: ExportedRows) -> str:
     return "halfvec" if index.dtype == np.float16 else "vector"
 
 
-def write(index: Dumped, folder: Path, advance: Advance) -> None:
+def write(index: ExportedRows, folder: Path, advance: Advance) -> None:
     """Write both files. Memory: a block of rows, and the ids."""
     has_metadata = index.metadata(0, 1).num_columns > 0
     (folder / SQL_NAME).write_text(_sql(index, has_metadata))
     with open(folder / FILE_NAME, "xb") as file:
         file.write(_SIGNATURE)
-        for block in dump.blocks(index):
+        for block in index.rows():
             file.write(_rows(index, block, has_metadata))
             advance(len(block.vectors))
         file.write(_TRAILER)
 
 
-def _rows(index: Dumped, block: DumpBlock, has_metadata: bool) -> pa.Buffer:
+def _rows(index: ExportedRows, block: DumpBlock, has_metadata: bool) -> pa.Buffer:
     """Return the tuples of a block: the number of fields, then length and bytes of each, big-endian."""
     first, last = block.first, block.last
     m = last - first
@@ -100,7 +99,7 @@ def _rows(index: Dumped, block: DumpBlock, has_metadata: bool) -> pa.Buffer:
     return joined.buffers()[2]
 
 
-def _check_text(index: Dumped, first: int, last: int) -> None:
+def _check_text(index: ExportedRows, first: int, last: int) -> None:
     """Check that text has no zero byte, which values of type jsonb cannot have.
 
     Raises
@@ -125,14 +124,11 @@ def _sized(values: pa.Array, prefix: bytes) -> list[pa.Array | pa.Scalar]:
     return [records(lengths.astype(">i4")), pa.scalar(prefix, pa.large_binary()), values]
 
 
-def _sql(index: Dumped, has_metadata: bool) -> str:
+def _sql(index: ExportedRows, has_metadata: bool) -> str:
     kind = _vector_type(index)
     operator, operators = _OPERATORS[index.metric]
     metadata = ",\n    metadata jsonb" if has_metadata else ""
     names = "slot, partition, id, embedding" + (", metadata" if has_metadata else "")
-    partition = "page of the vector: vectors of a page, and of pages next to each other, are near each other."
-    if isinstance(index, ListRows):
-        partition = "list of the vector: vectors of a list are near each other."
     if index.dim <= _MAX_INDEXED[kind]:
         advice = f"CREATE INDEX ON {TABLE} USING hnsw (embedding {kind}_{operators});"
     else:
@@ -140,7 +136,7 @@ def _sql(index: Dumped, has_metadata: bool) -> str:
     return f"""\
 -- psql -d DATABASE -f {SQL_NAME}, in the directory of this file.
 -- slot is the place in the layout: rows are loaded in that order.
--- partition is the {partition}
+-- partition is the {index.PARTITION}
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE TABLE {TABLE} (
     slot bigint NOT NULL,
@@ -156,7 +152,7 @@ ALTER TABLE {TABLE} ADD PRIMARY KEY (slot);
 """
 
 
-def snippet(index: Dumped, folder: Path) -> str:
+def snippet(index: ExportedRows, folder: Path) -> str:
     """Return the shell commands that load the dump and search it."""
     operator, _ = _OPERATORS[index.metric]
     zeros = f"(SELECT embedding FROM {TABLE} WHERE slot = 0)"

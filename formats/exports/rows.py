@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import ConfigError
+from indexmill.formats.graph.nodes import NodeBlock
 
 #: Table in every export: slot, vector id, user id, metadata.
 ID_MAP_NAME = "ids.parquet"
@@ -22,12 +23,51 @@ Ids = Literal["user", "slot"]
 Advance = Callable[[int], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportedRows:
-    """Ids and metadata of an index's vectors.
+class DumpBlock(NamedTuple):
+    """Consecutive rows.
 
     Attributes
     ----------
+    first : int
+        Slot of the first row.
+    partitions : int64 array, shape (m,)
+        Page of a graph, or list, of each row: vectors of one partition are near each other.
+    vectors : array, shape (m, dim)
+        The user's vectors.
+    nodes : NodeBlock or None
+        Nodes of a graph.
+    """
+
+    first: int
+    partitions: NDArray[np.int64]
+    vectors: NDArray[Any]
+    nodes: NodeBlock | None
+
+    @property
+    def last(self) -> int:
+        """The slot after the last row."""
+        return self.first + len(self.vectors)
+
+    def cut(self, rows: int) -> Iterator[DumpBlock]:
+        """Yield the block in parts of at most `rows` rows."""
+        for skip in range(0, len(self.vectors), rows):
+            part = slice(skip, skip + rows)
+            nodes = None if self.nodes is None else self.nodes[part]
+            yield DumpBlock(self.first + skip, self.partitions[part], self.vectors[part], nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedRows:
+    """Ids and metadata of an index's vectors; each kind of index adds its parts.
+
+    Attributes
+    ----------
+    KIND : str
+        Kind of index.
+    PARTS : set of str
+        Those of `target.PARTS` that such an index has.
+    PARTITION : str
+        What a partition of `rows` is.
     vector_ids : uint32 array, shape (n,)
         Vector id of each slot.
     user_ids : pyarrow.Array or None
@@ -39,6 +79,10 @@ class ExportedRows:
     ids : {"user", "slot"}
         The engine's ids of vectors: user ids or slots.
     """
+
+    KIND: ClassVar[str]
+    PARTS: ClassVar[frozenset[str]]
+    PARTITION: ClassVar[str]
 
     vector_ids: NDArray[np.uint32]
     user_ids: pa.Array | None
@@ -64,6 +108,24 @@ class ExportedRows:
     @property
     def metric(self) -> str:
         """``l2``, ``ip`` or ``cosine``."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the vectors of `rows`."""
+        raise NotImplementedError
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the index contains the user's vectors, not only codes of them."""
+        return True
+
+    def by_row(self) -> ExportedRows:
+        """Return the index in the form whose slot s is row s of `rows`."""
+        return self
+
+    def rows(self) -> Iterator[DumpBlock]:
+        """Yield all rows in slot order, a few MiB at a time."""
         raise NotImplementedError
 
     def metadata(self, first: int, last: int) -> pa.Table:

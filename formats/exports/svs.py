@@ -137,7 +137,7 @@ print(slots, scores)
 
 TARGET = Target(
     name=NAME,
-    kinds=("graph",),
+    holds=(ExportedGraph,),
     engine="Intel SVS (scalable-vs 0.5)",
     keeps=kept(graph="yes", order="yes", entries="medoid", ids="beside it", metadata="beside it"),
     check=check,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ class ExportedTables(ExportedRows):
     ----------
     files : LshFiles
     """
+
+    KIND: ClassVar = "lsh"
+    PARTS: ClassVar = frozenset({"clusters", "order", "ids", "metadata"})
 
     files: LshFiles
 

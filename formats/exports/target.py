@@ -29,8 +29,8 @@ class Target(Generic[Exported]):
     ----------
     name : str
         Value of ``--to``.
-    kinds : tuple of {"graph", "lsh", "ivf"}
-        Supported kinds of index.
+    holds : tuple of type
+        Supported kinds of index, as targets see them.
     engine : str
         Engines that open it, with tested versions.
     keeps : mapping
@@ -45,12 +45,12 @@ class Target(Generic[Exported]):
         ``write(index, folder, advance)`` writes the files, and calls `advance` with numbers of finished rows.
     snippet : callable
         ``snippet(index, folder)``: code that opens the result in the engine and searches it.
-    arrange : callable
-        ``arrange(index)``: the form of a checked index for `write`, `snippet` and the id map.
+    by_row : bool
+        Whether `write`, `snippet` and the id map take the checked index in the form of `ExportedRows.by_row`.
     """
 
     name: str
-    kinds: tuple[str, ...]
+    holds: tuple[type[ExportedRows], ...]
     engine: str
     keeps: Mapping[str, str]
     rebuilds: str = "nothing"
@@ -58,7 +58,17 @@ class Target(Generic[Exported]):
     check: Callable[[Exported], None]
     write: Callable[[Exported, Path, Advance], None]
     snippet: Callable[[Exported, Path], str]
-    arrange: Callable[[ExportedRows], ExportedRows] = lambda index: index
+    by_row: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Names of the supported kinds of index."""
+        return tuple(one.KIND for one in self.holds)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Parts that an index of a supported kind may have."""
+        return frozenset[str]().union(*(one.PARTS for one in self.holds))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of `--list`."""

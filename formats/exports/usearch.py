@@ -79,7 +79,7 @@ found = index.search(np.ones({index.dim}, np.float32), 10)
 
 TARGET = Target(
     name=NAME,
-    kinds=("graph",),
+    holds=(ExportedGraph,),
     engine="usearch 2.26",
     keeps=kept(graph="yes", order="yes", entries="medoid", ids="63 bits", metadata="beside it"),
     rebuilds="nothing; vectors are float32",

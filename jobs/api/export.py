@@ -25,12 +25,6 @@ _PARTS = {
     "ids": "user ids, by which the engine names vectors; a number of bits means whole numbers from 0 up of that width",
     "metadata": "the columns that came with the vectors",
 }
-#: Those that an index of each kind has.
-_PARTS_OF = {
-    "graph": {"graph", "codes", "order", "pages", "entries", "ids", "metadata"},
-    "ivf": {"codes", "clusters", "order", "pages", "ids", "metadata"},
-    "lsh": {"clusters", "order", "ids", "metadata"},
-}
 _BESIDE = (
     "in ids.parquet, which every export has: a row for each vector, in the order of the engine's numbers"
 )
@@ -76,11 +70,10 @@ def show_targets(targets: list[dict[str, Any]]) -> None:
 
 def _show_target(target: dict[str, Any]) -> None:
     """Print a target: what becomes of the parts that its kinds of index have."""
-    keeps = {
-        part: word
-        for part, word in target["keeps"].items()
-        if any(part in _PARTS_OF[kind] for kind in target["kinds"])
-    }
+    from indexmill.formats.exports.targets import TARGETS
+
+    there = TARGETS[target["target"]].parts
+    keeps = {part: word for part, word in target["keeps"].items() if part in there}
     kept = [part if word == "yes" else f"{part} ({word})" for part, word in keeps.items() if word != "no"]
     _print_wrapped(f"{target['target']}: {target['engine']}", "  ")
     for heading, text in (

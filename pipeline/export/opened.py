@@ -39,10 +39,14 @@ _Opener = Callable[[ExitStack, Path, Manifest, Ids], tuple[ExportedRows, pq.Parq
 class OpenedExport:
     """An index of some kind as a target sees it, and the file of its metadata."""
 
-    kind: str
     _bare: ExportedRows
     _metadata: pq.ParquetFile | None
-    _arrange: Callable[[ExportedRows], ExportedRows]
+    _by_row: bool
+
+    @property
+    def kind(self) -> str:
+        """Kind of the index."""
+        return self._bare.KIND
 
     def described(self) -> ExportedRows:
         """Return the index with metadata of no rows: what a target needs to tell whether it can hold it."""
@@ -52,7 +56,7 @@ class OpenedExport:
     @contextmanager
     def view(self, scratch: Path) -> Iterator[ExportedRows]:
         """Yield the index; its metadata lie in the file `scratch` meanwhile."""
-        seen = self._arrange(self._bare)
+        seen = self._bare.by_row() if self._by_row else self._bare
         if self._metadata is None:
             yield seen
             return
@@ -86,11 +90,11 @@ def open_exported(index: str | os.PathLike[str], target: Target[Any], ids: Ids) 
             f"to: {target.name} holds indexes of kind {' or '.join(target.kinds)}, but {path} is of kind "
             f"{manifest.kind}; export it to one of {fitting}"
         )
-    if manifest.kind == "graph" and target.keeps["graph"] != "no":
+    if target.keeps["graph"] != "no":
         _check_reachable(path, manifest)
     with ExitStack() as stack:
         bare, metadata = _OPENERS[manifest.kind](stack, path, manifest, ids)
-        yield OpenedExport(manifest.kind, bare, metadata, target.arrange)
+        yield OpenedExport(bare, metadata, target.by_row)
 
 
 def _check_reachable(path: Path, manifest: Manifest) -> None:
@@ -148,7 +152,11 @@ def _open_tables(
     return seen, _open_metadata(stack, path, manifest, seen.n)
 
 
-_OPENERS: dict[str, _Opener] = {"graph": _open_graph, "lsh": _open_tables, "ivf": _open_lists}
+_OPENERS: dict[str, _Opener] = {
+    ExportedGraph.KIND: _open_graph,
+    ExportedTables.KIND: _open_tables,
+    ExportedLists.KIND: _open_lists,
+}
 
 
 def _none(vector_ids: NDArray[np.uint32]) -> pa.Table:
