@@ -11,14 +11,18 @@ hash. `memory` reaches one in a single way: a build that does not fit is cut int
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from indexmill.pipeline.kinds import registry
 from indexmill.pipeline.kinds.common.parameters import Compute, KindParameters
 from indexmill.pipeline.kinds.graph.parameters import Parameters
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.lsh.parameters import LshParameters
+from indexmill.pipeline.kinds.registry import DEFAULT_KIND
 
 __all__ = [
     "DEFAULT_MEMORY",
@@ -69,20 +73,19 @@ Bytes = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 ExecutorName = Literal["local", "ray"]
 
 #: The parameters of each kind of index.
-KINDS: dict[str, type[KindParameters]] = {"graph": Parameters, "lsh": LshParameters, "ivf": IvfParameters}
+KINDS: dict[str, type[KindParameters]] = {name: kind.parameters for name, kind in registry.KINDS.items()}
 
 
 def _kind_of(parameters: Any) -> str:
-    kind = parameters.get("kind", "graph") if isinstance(parameters, dict) else parameters.kind
-    return str(kind)
+    return str(parameters.kind if hasattr(parameters, "kind") else parameters.get("kind", DEFAULT_KIND))
 
 
-AnyParameters = Annotated[
-    Annotated[Parameters, Tag("graph")]
-    | Annotated[LshParameters, Tag("lsh")]
-    | Annotated[IvfParameters, Tag("ivf")],
-    Discriminator(_kind_of),
-]
+if TYPE_CHECKING:
+    AnyParameters = KindParameters
+else:
+    AnyParameters = Annotated[
+        reduce(or_, (Annotated[model, Tag(name)] for name, model in KINDS.items())), Discriminator(_kind_of)
+    ]
 
 
 class BuildSpec(BaseModel):
@@ -104,7 +107,7 @@ class BuildSpec(BaseModel):
     """Index directory to write."""
     centroids: str | None = None
     """Centroids to use, in any input format; default: trained."""
-    parameters: AnyParameters = Parameters()
+    parameters: AnyParameters = KINDS[DEFAULT_KIND].model_validate({})
     memory: Bytes = DEFAULT_MEMORY
     """Memory budget, such as 500MB."""
     scratch: Bytes | None = None
@@ -137,7 +140,10 @@ class BuildSpec(BaseModel):
     @model_validator(mode="after")
     def _only_lists_have_centroids(self) -> BuildSpec:
         if self.centroids is not None and not self.parameters.takes_centroids:
-            raise ValueError(f"centroids: go with kind ivf, not with {self.parameters.kind}; leave them out")
+            takers = " or ".join(name for name, model in KINDS.items() if model.takes_centroids)
+            raise ValueError(
+                f"centroids: go with kind {takers}, not with {self.parameters.kind}; leave them out"
+            )
         return self
 
     def computing_on(self, where: Compute) -> BuildSpec:

@@ -1,20 +1,17 @@
-"""A kind of index: its parameters, and the size of a build, which is known before the first stage.
+"""The size of a build of any kind, which is known before the first stage.
 
-To add a kind, copy the folder of one, and name the copy in `registry` and, for its parameters, in `pipeline.spec`.
+To add a kind, copy the folder of one, and name the copy in `registry`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from indexmill.formats.sources.source import VectorSource
 from indexmill.pipeline.kinds.common.ingest import InputSummary, check_metric
 from indexmill.pipeline.kinds.common.memory import KERNEL_BYTES, LOADED_BYTES, workers_bytes
-from indexmill.pipeline.kinds.common.parameters import KindParameters
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.recipe import Recipe
 from indexmill.pipeline.kinds.scratch import played, side_columns
@@ -172,23 +169,3 @@ class Size(ABC, Generic[S]):
         if self.job.scratch is None:
             return self.scratch_bound(need) + beside + (need if self.keep else 0)
         return self.job.scratch + beside
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of index.
-
-    Attributes
-    ----------
-    name : str
-        As in job files and manifests.
-    parameters : type
-        Its part of a job.
-    resolve : callable
-        Returns the `Size` of a job and a source of vectors, whose memory settles shards, batches and tables; raises
-        what `Size` raises.
-    """
-
-    name: str
-    parameters: type[KindParameters]
-    resolve: Callable[[Job, VectorSource], Size[Any]]

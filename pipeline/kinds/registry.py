@@ -1,14 +1,75 @@
-"""Every kind of index, by the name that jobs and manifests give it."""
+"""Every kind of index, by the name that jobs and manifests give it.
+
+Help pages import this module for the parameters; the size of a kind, which loads its stages, is imported when a build
+asks for it.
+"""
 
 from __future__ import annotations
 
-from indexmill.pipeline.kinds.common.parameters import KindParameters
-from indexmill.pipeline.kinds.graph.size import GRAPH
-from indexmill.pipeline.kinds.ivf.size import IVF
-from indexmill.pipeline.kinds.kind import Kind
-from indexmill.pipeline.kinds.lsh.size import LSH
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (GRAPH, LSH, IVF)}
+from indexmill.pipeline.kinds.common.parameters import KindParameters
+from indexmill.pipeline.kinds.graph.parameters import Parameters
+from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
+from indexmill.pipeline.kinds.lsh.parameters import LshParameters
+
+if TYPE_CHECKING:
+    from indexmill.formats.sources.source import VectorSource
+    from indexmill.pipeline.kinds.kind import Job, Size
+
+#: The kind of a job that names none.
+DEFAULT_KIND = "graph"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of index.
+
+    Attributes
+    ----------
+    parameters : type
+        Its part of a job, which has the name of the kind.
+    size : callable
+        Imports and returns the class of its `Size`.
+    """
+
+    parameters: type[KindParameters]
+    size: Callable[[], type[Size[Any]]]
+
+    @property
+    def name(self) -> str:
+        """The name in job files and manifests."""
+        return str(self.parameters.model_fields["kind"].default)
+
+    def resolve(self, job: Job, source: VectorSource) -> Size[Any]:
+        """Return the size of a job, whose memory settles shards, batches and tables; raises what `Size` raises."""
+        return self.size()(job, source)
+
+
+def _graph() -> type[Size[Any]]:
+    from indexmill.pipeline.kinds.graph.size import GraphSize
+
+    return GraphSize
+
+
+def _lsh() -> type[Size[Any]]:
+    from indexmill.pipeline.kinds.lsh.size import LshSize
+
+    return LshSize
+
+
+def _ivf() -> type[Size[Any]]:
+    from indexmill.pipeline.kinds.ivf.size import IvfSize
+
+    return IvfSize
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (Kind(Parameters, _graph), Kind(LshParameters, _lsh), Kind(IvfParameters, _ivf))
+}
 
 
 def kind_of(p: KindParameters) -> Kind:
@@ -17,4 +78,6 @@ def kind_of(p: KindParameters) -> Kind:
 
 
 def warm_up() -> None:
-    """Load the stages of every kind in a worker: importing this module is all that it takes."""
+    """Load the stages of every kind in a worker."""
+    for kind in KINDS.values():
+        kind.size()

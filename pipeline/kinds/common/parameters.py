@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,6 +26,9 @@ class KindParameters(BaseModel):
     takes_centroids: ClassVar[bool] = False
 
     kind: str
+    if TYPE_CHECKING:  # each kind declares them itself, where manifests have them
+        metric: Metric
+        seed: int
 
     @property
     def computes_on(self) -> Compute:

@@ -18,14 +18,14 @@ from indexmill.pipeline.kinds.common.memory import workers_bytes
 from indexmill.pipeline.kinds.common.shape import stored_vectors
 from indexmill.pipeline.kinds.graph import memory
 from indexmill.pipeline.kinds.graph.memory import expected_shards
-from indexmill.pipeline.kinds.graph.parameters import Parameters, graph_parameters
+from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.recipe import GraphRecipe
 from indexmill.pipeline.kinds.graph.regions.memory import most_scratch
 from indexmill.pipeline.kinds.graph.regions.plan import expected, region_files
 from indexmill.pipeline.kinds.graph.regions.recipe import graph_recipe
 from indexmill.pipeline.kinds.graph.seconds import stage_seconds, timed_kernels
 from indexmill.pipeline.kinds.graph.shape import GraphShape
-from indexmill.pipeline.kinds.kind import Job, Kind, Size
+from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.scratch import SideColumns, played
 from indexmill.pipeline.mill.stages import Mill, Stage
 
@@ -173,6 +173,3 @@ def output_bytes(shape: GraphShape) -> int:
     pages = shape.node.n_pages(shape.n)
     codes = shape.n * shape.parameters.pq_bytes + shape.rotation_bytes
     return pages * (PAGE_BYTES + 4) + codes + shape.n * (4 + int(2 * shape.id_bytes))
-
-
-GRAPH = Kind("graph", Parameters, GraphSize)

@@ -22,7 +22,7 @@ from indexmill.pipeline.kinds.ivf.recipe import IvfRecipe
 from indexmill.pipeline.kinds.ivf.seconds import ivf_seconds
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
 from indexmill.pipeline.kinds.ivf.tasks import GRAPH_FROM
-from indexmill.pipeline.kinds.kind import Job, Kind, Size
+from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.scratch import SideColumns
 from indexmill.pipeline.mill.stages import Mill, Stage
 
@@ -132,6 +132,3 @@ def stage_files(shape: IvfShape, side: SideColumns) -> dict[str, int]:
         "emit": centroids + kept + int(n * (4 + side.ids)) + metadata,
         "certify": 0,
     }
-
-
-IVF = Kind("ivf", IvfParameters, IvfSize)

@@ -19,7 +19,7 @@ from indexmill.pipeline.kinds.common import ingest
 from indexmill.pipeline.kinds.common.ingest import InputSummary
 from indexmill.pipeline.kinds.common.metric import added_component, unit
 from indexmill.pipeline.kinds.common.shape import stored_vectors
-from indexmill.pipeline.kinds.kind import Job, Kind, Size
+from indexmill.pipeline.kinds.kind import Job, Size
 from indexmill.pipeline.kinds.lsh import memory, tasks
 from indexmill.pipeline.kinds.lsh.limits import SMALLER_PROBES, check_probes
 from indexmill.pipeline.kinds.lsh.parameters import DEFAULT_SUCCESS, LshParameters
@@ -208,6 +208,3 @@ def stage_files(shape: SolvedShape, memory: int, side: SideColumns) -> dict[str,
         "emit": output_bytes(shape, side.metadata) + 8 * tables.n_pointers,
         "certify": 0,  # links to what emit wrote
     }
-
-
-LSH = Kind("lsh", LshParameters, LshSize)
