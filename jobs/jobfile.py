@@ -51,10 +51,10 @@ def load_job(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is a directory; a job is a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a TOML file: {error}") from None
-    parameters = job.get("parameters", {})
-    if not isinstance(parameters, dict):
-        raise ConfigError(f"{path}: parameters: expected a table [parameters], got {parameters!r}")
-    check_keys(job, parameters, str(path))
+    table = job.get("parameters", {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: parameters: expected a table [parameters], got {table!r}")
+    check_keys(job, table, str(path))
     folder = path.parent
     for key in _PATHS:
         if isinstance(job.get(key), str):
@@ -82,11 +82,13 @@ def resolve(job: Path | None, flags: Mapping[str, Any], parameter_flags: Mapping
         If a key is unknown or missing, or a value is outside its limits; the message names the key and
         where it was set.
     """
+    from indexmill.pipeline.kinds.registry import DEFAULT_KIND
+
     loaded = load_job(job) if job is not None else {}
     given = {key: value for key, value in flags.items() if value is not None}
     given_parameters = {key: value for key, value in parameter_flags.items() if value is not None}
     said = loaded.pop("parameters", {})
-    kind = given_parameters.get("kind", said.get("kind", "graph"))
+    kind = given_parameters.get("kind", said.get("kind", DEFAULT_KIND))
     parameters = _field_names(said, str(job), kind)
     data = {**loaded, **given, "parameters": {**parameters, **given_parameters}}
     missing = [key for key in ("input", "out") if key not in data]
@@ -123,10 +125,11 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
     ConfigError
         Naming `source`, the key and the nearest key that exists.
     """
+    from indexmill.pipeline.kinds.registry import DEFAULT_KIND
     from indexmill.pipeline.spec import KINDS, BuildSpec
 
     prefix = f"{source}: " if source else ""
-    kind = parameters.get("kind", "graph")
+    kind = parameters.get("kind", DEFAULT_KIND)
     if kind not in tuple(KINDS):
         raise ConfigError(f"{prefix}kind: expected {' or '.join(KINDS)}, got {kind!r}")
     top = list(BuildSpec.model_fields)
@@ -150,11 +153,11 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
             raise ConfigError(f"{prefix}unknown key 'parameters.{key}'; {nearest(key, inner)}")
 
 
-def aliases(kind: str = "graph") -> dict[str, str]:
+def aliases(kind: str) -> dict[str, str]:
     """Short parameter names of the papers and the fields they stand for: ``{"R": "max_degree", ...}``."""
     from indexmill.pipeline.spec import KINDS
 
-    fields = KINDS.get(kind, KINDS["graph"]).model_fields
+    fields = KINDS[kind].model_fields if kind in KINDS else {}
     return {field.alias: name for name, field in fields.items() if field.alias is not None}
 
 
@@ -193,11 +196,11 @@ def _explain_one(one: ErrorDetails, source: str, flags: frozenset[str]) -> str:
     if not loc:  # a rule over several keys names its key itself
         return message
     inside = loc[0] == "parameters" and len(loc) > 1
-    kind = loc.pop(1) if inside else "graph"
+    short = aliases(loc.pop(1)) if inside else {}
     if inside and len(loc) == 1:  # a rule over several parameters
         return message
-    key = aliases(kind).get(loc[1], loc[1]) if inside else loc[0]
-    shorts = [f" ({short})" for short, name in aliases(kind).items() if inside and name == key]
+    key = short.get(loc[1], loc[1]) if inside else loc[0]
+    shorts = [f" ({letter})" for letter, name in short.items() if name == key]
     if key in flags:
         where = f"--{key.replace('_', '-')}"
     else:

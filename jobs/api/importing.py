@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,15 +55,16 @@ def run_imported(
     index: ImportedIndex | ImportedLists, options: ImportOptions, progress: Progress | None
 ) -> dict[str, Any]:
     """Import a graph or inverted lists; returns the manifest."""
+    from indexmill.formats.imports.index import ImportedIndex
     from indexmill.formats.imports.lists import ImportedLists
-
-    if isinstance(index, ImportedLists):
-        from indexmill.pipeline.imports.lists import run_import_lists
-
-        return run_import_lists(index, options, progress)
     from indexmill.pipeline.imports.graph import run_import
+    from indexmill.pipeline.imports.lists import run_import_lists
 
-    return run_import(index, options, progress)
+    runs: dict[type, Callable[..., dict[str, Any]]] = {
+        ImportedIndex: run_import,
+        ImportedLists: run_import_lists,
+    }
+    return runs[type(index)](index, options, progress)
 
 
 def import_options(

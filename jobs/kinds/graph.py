@@ -14,7 +14,7 @@ from indexmill.formats.errors import ConfigError, InputError
 from indexmill.jobs.choices import one_of, size_of, split_choices, split_integers
 from indexmill.jobs.console.tables import facts, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
-from indexmill.jobs.options.declare import KIND_PANELS, OUTPUT_PANEL
+from indexmill.jobs.options.declare import OUTPUT_PANEL
 from indexmill.jobs.options.shared import Allow, BeamWidth, Deterministic, EntryList, Policy, PolicyList
 from indexmill.reader.choices import DEFAULT_ENTRY, DEFAULT_POLICY, ENTRIES, POLICIES
 
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 NAME = "graph"
 TITLE = "a graph, which is read page by page"
+OWN_PANEL = "Graph (kind graph)"
+PANELS = {
+    OWN_PANEL: (),
+    "Codes": ("pq_bytes", "pq_rotation"),
+    "Layout": ("order", "node_dtype"),
+}
 PLACES = ()
 _NUMBER = int | float
 SHOWN = {
@@ -52,7 +58,7 @@ HALF = "half"
 class SearchFlags(OwnFlags):
     """Options of `search` for graphs."""
 
-    PANEL: ClassVar = KIND_PANELS[NAME]
+    PANEL: ClassVar = OWN_PANEL
     radius: Annotated[
         float | None,
         typer.Option(
@@ -119,7 +125,7 @@ class SweepFlags:
 class ScoreFlags:
     """Options of `score` for graphs."""
 
-    PANEL: ClassVar = KIND_PANELS[NAME]
+    PANEL: ClassVar = OWN_PANEL
     sizes: Annotated[
         str | None,
         typer.Option(
@@ -297,12 +303,13 @@ def _measure(
 
 
 def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-    """Measure what queries cost."""
-    from indexmill.pipeline.cost.query import graph_cost
+    """Measure what queries cost, through a map of the file, which the page cache then holds."""
+    from indexmill.pipeline.cost.query import measured
 
     if "policy" in options:
         one_of(options["policy"], POLICIES, "--policy")
-    return graph_cost(path, queries, k, options)
+    index = open_index(path, "mmap")
+    return measured(index, queries, k, options, ("pages_read",), lambda mean: mean("hops"))
 
 
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:

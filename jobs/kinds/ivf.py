@@ -12,7 +12,6 @@ import typer
 from indexmill.jobs.choices import split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
-from indexmill.jobs.options.declare import KIND_PANELS
 from indexmill.reader.choices import DEFAULT_NPROBE, DEFAULT_RERANK
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 NAME = "ivf"
 TITLE = "of kind ivf, whose lists are read as probed"
+OWN_PANEL = "Inverted lists (kind ivf)"
+PANELS = {OWN_PANEL: ("centroids",)}
 PLACES = ()
 SHOWN = {
     "ivf": {"lists": int, "codec": str, "row_bytes": int, "batches": list},
@@ -53,7 +54,7 @@ Rerank = Annotated[
 class SearchFlags(OwnFlags):
     """Options of `search` for lists."""
 
-    PANEL: ClassVar = KIND_PANELS[NAME]
+    PANEL: ClassVar = OWN_PANEL
     nprobe: Annotated[
         int | None,
         typer.Option(min=1, help=f"Lists of nearest centroids to scan. (default {DEFAULT_NPROBE})"),
@@ -66,7 +67,7 @@ class SearchFlags(OwnFlags):
 class ScoreFlags:
     """Options of `score` for lists."""
 
-    PANEL: ClassVar = KIND_PANELS[NAME]
+    PANEL: ClassVar = OWN_PANEL
     nprobe: Annotated[
         str | None,
         typer.Option(
@@ -133,10 +134,21 @@ def series(index: IvfIndex) -> Series:
 
 
 def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-    """Measure what queries cost."""
-    from indexmill.pipeline.cost.query import ivf_cost
+    """Measure what queries cost.
 
-    return ivf_cost(path, queries, k, options)
+    All lists are one round of sequential reads; where candidates are measured by their exact vectors, that is another.
+    """
+    from indexmill.pipeline.cost.query import measured
+
+    index = open_index(path, "memory")
+    return measured(
+        index,
+        queries,
+        k,
+        options,
+        ("reads", "vector_reads"),
+        lambda mean: 2.0 if mean("vector_reads") else 1.0,
+    )
 
 
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:

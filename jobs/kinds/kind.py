@@ -27,6 +27,9 @@ class Kind(Protocol):
         As in manifests and as `--kind` takes it.
     TITLE : str
         What an index of this kind is, in an error.
+    PANELS : mapping
+        Panels of help pages for its parameters, and those that stand there even if several kinds have them; its
+        others stand in the first, which its options of `search` and `score` have too.
     PLACES : tuple of str
         Parts of an open index that one may place in memory or on storage.
     SHOWN : mapping
@@ -40,6 +43,7 @@ class Kind(Protocol):
 
     NAME: str
     TITLE: str
+    PANELS: Mapping[str, Collection[str]]
     PLACES: Collection[str]
     SHOWN: Mapping[str, Mapping[str, Any]]
     PLANNED: Mapping[str, str]

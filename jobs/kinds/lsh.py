@@ -13,7 +13,6 @@ import typer
 from indexmill.jobs.choices import one_of, split_integers
 from indexmill.jobs.console.tables import human_bytes, stdout_console
 from indexmill.jobs.kinds.kind import DEFAULT_K, OwnFlags, payload
-from indexmill.jobs.options.declare import KIND_PANELS
 from indexmill.reader import choices
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 NAME = "lsh"
 TITLE = "of kind lsh"
+OWN_PANEL = "Hash tables (kind lsh)"
+PANELS = {OWN_PANEL: ()}
 PLACES = ("vectors", "tables")
 _NUMBER = int | float
 SHOWN = {
@@ -59,7 +60,7 @@ def _place(flag: str, what: str, default: str) -> Any:
 class SearchFlags(OwnFlags):
     """Options of `search` for hash tables."""
 
-    PANEL: ClassVar = KIND_PANELS[NAME]
+    PANEL: ClassVar = OWN_PANEL
     candidates: Annotated[
         int | None,
         typer.Option(
@@ -89,7 +90,7 @@ class SearchFlags(OwnFlags):
 class ScoreFlags:
     """Options of `score` for hash tables."""
 
-    PANEL: ClassVar = KIND_PANELS[NAME]
+    PANEL: ClassVar = OWN_PANEL
     candidates: Annotated[
         str | None,
         typer.Option(
@@ -202,10 +203,16 @@ def left_out(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def query_cost(path: Path, queries: Any, k: int, options: dict[str, Any]) -> QueryCost:
-    """Measure what queries cost."""
-    from indexmill.pipeline.cost.query import lsh_cost
+    """Measure what queries cost with vectors in memory.
 
-    return lsh_cost(path, queries, k, options)
+    A radius has two rounds: the pointers to buckets, then their blocks.
+    """
+    from indexmill.pipeline.cost.query import measured
+
+    index = open_index(path, "memory")
+    return measured(
+        index, queries, k, options, ("table_reads", "block_reads"), lambda mean: 2 * mean("radii")
+    )
 
 
 def explain(path: Path, options: RunOptions) -> tuple[dict[str, Any], list[str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexmill.formats.errors import ConfigError, InputError
+from indexmill.jobs.kinds import graph
 from indexmill.jobs.kinds.kind import Kind
 from indexmill.jobs.kinds.registry import KINDS
 
@@ -34,13 +35,11 @@ def open_index(path: Path, engine: str = "auto") -> Index:
     ConfigError, OtherKind
         If it is of another kind.
     """
-    from indexmill.reader.index import Index
-
-    if (kind := kind_of(path).NAME) != "graph":
+    if (kind := kind_of(path).NAME) != graph.NAME:
         from indexmill.formats.index.manifest import other_kind
 
-        raise other_kind(path, kind, ("graph",))
-    return Index(path, engine)
+        raise other_kind(path, kind, (graph.NAME,))
+    return graph.open_index(path, engine)
 
 
 def open_any(path: Path, engine: str = "auto", **places: Place | None) -> AnyIndex:

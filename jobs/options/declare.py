@@ -31,12 +31,6 @@ Commands: TypeAlias = tuple[tuple[str, Callable[[Any], None], str], ...]
 _METAVARS: Mapping[Any, str] = {int: "N", float: "X", str: "NAME"}
 #: Panel of the options of a command's output; ``--help`` stands there too, where there are panels.
 OUTPUT_PANEL = "Output"
-#: And the options that only indexes of one kind take.
-KIND_PANELS = {
-    "graph": "Graph (kind graph)",
-    "lsh": "Hash tables (kind lsh)",
-    "ivf": "Inverted lists (kind ivf)",
-}
 
 
 class Model(Protocol):

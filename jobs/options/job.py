@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, get_
 import typer
 
 from indexmill.jobs.choices import split_names
-from indexmill.jobs.options.declare import KIND_PANELS, OUTPUT_PANEL, option
+from indexmill.jobs.kinds.registry import KINDS
+from indexmill.jobs.options.declare import OUTPUT_PANEL, option
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -23,14 +24,10 @@ JobFile = Annotated[
 ]
 #: Panels of help pages in their order, and the options that stand there whatever kinds have them. Any other stands with
 #: its kind, or under "Index" if several kinds have it.
-_PANELS: dict[str, tuple[str, ...]] = {
+_PANELS: dict[str, Collection[str]] = {
     "Input": ("input", "column", "id_column", "metadata_columns"),
     "Index": ("kind",),
-    KIND_PANELS["graph"]: (),
-    "Codes": ("pq_bytes", "pq_rotation"),
-    "Layout": ("order", "node_dtype"),
-    KIND_PANELS["lsh"]: (),
-    KIND_PANELS["ivf"]: ("centroids",),
+    **{panel: names for kind in KINDS.values() for panel, names in kind.PANELS.items()},
     "Resources": ("memory", "scratch", "workers", "executor", "ray_address", "work"),
     OUTPUT_PANEL: ("out", "force"),
 }
@@ -95,18 +92,19 @@ def _fields() -> Iterator[tuple[str, FieldInfo, str]]:
     from indexmill.pipeline.execution.allocator import hold_little
 
     hold_little()  # before anything imports numpy or Arrow
-    from indexmill.pipeline.spec import KINDS, BuildSpec
+    from indexmill.pipeline import spec
 
     known: dict[str, FieldInfo] = {}
     owners: dict[str, list[str]] = {}
-    for kind, model in KINDS.items():
+    for kind, model in spec.KINDS.items():
         for name, field in model.model_fields.items():
             known.setdefault(name, field)
             owners.setdefault(name, []).append(kind)
-    known |= {name: field for name, field in BuildSpec.model_fields.items() if name != "parameters"}
+    known |= {name: field for name, field in spec.BuildSpec.model_fields.items() if name != "parameters"}
     fixed = {name: panel for panel, names in _PANELS.items() for name in names}
     places = {
-        name: fixed.get(name) or ("Index" if len(owners[name]) > 1 else KIND_PANELS[owners[name][0]])
+        name: fixed.get(name)
+        or ("Index" if len(owners[name]) > 1 else next(iter(KINDS[owners[name][0]].PANELS)))
         for name in known
     }
     for panel in _PANELS:
@@ -118,7 +116,7 @@ def _parameter(name: str, field: FieldInfo, panel: str, short: str | None, tuned
     kind, is_size = _scalar(field.annotation, field.metadata)
     choices = [str(one) for one in get_args(kind)] if get_origin(kind) is Literal else []
     if name == "kind":
-        choices = list(KIND_PANELS)
+        choices = list(KINDS)
     kind = str if is_size else type(get_args(kind)[0]) if get_origin(kind) is Literal else kind
     words = [" ".join((field.description or "").split())]
     metavar = _METAVARS.get(name, "SIZE" if is_size else {int: "N", float: "X"}.get(kind, "NAME"))

@@ -1,25 +1,19 @@
 """The cost of a query on any device: reads, bytes, rounds of reads, and processor time.
 
 A sample of queries is searched with the index in memory, more than once, so that no device has a part in the time.
-A graph is searched through a map of its file, which the page cache then holds; hash tables and lists by the engine that
-loads them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from indexmill.formats.errors import InputError
-from indexmill.reader.index import Index
-from indexmill.reader.ivf import IvfIndex
-from indexmill.reader.lsh import LshIndex
 
 T = TypeVar("T")
 #: Passes over the sample: at least so many, and more until they took so many seconds of the processor.
@@ -61,52 +55,36 @@ class QueryCost:
         return asdict(self)
 
 
-def graph_cost(path: Path, queries: NDArray[Any], k: int, options: Mapping[str, Any]) -> QueryCost:
-    """Measure searches of a graph; `options` are those of `Index.search`.
+def measured(
+    index: Any,
+    queries: NDArray[Any],
+    k: int,
+    options: Mapping[str, Any],
+    reads: Sequence[str],
+    rounds: Callable[[Callable[[str], float]], float],
+) -> QueryCost:
+    """Measure searches of an open index; `options` are those of its `search`.
+
+    Parameters
+    ----------
+    reads : sequence of str
+        Counters of the search that count reads.
+    rounds : callable
+        ``rounds(mean)`` returns the rounds of a query, where ``mean(name)`` is the mean of a counter.
 
     Raises
     ------
     InputError, ConfigError, FormatError
-        As opening and searching it.
+        As searching it.
     """
-    index = Index(path, "mmap")
     seconds, counters = _timed(lambda: index.search(queries, k, **options).counters, len(queries))
-    reads, n_bytes = _means(counters, "pages_read", "bytes_read")
-    return QueryCost("graph", len(queries), seconds, reads, _each(n_bytes, reads), *_means(counters, "hops"))
 
+    def mean(name: str) -> float:
+        return float(np.mean(counters[name]))
 
-def lsh_cost(path: Path, queries: NDArray[Any], k: int, options: Mapping[str, Any]) -> QueryCost:
-    """Measure searches of hash tables with vectors in memory; `options` are those of `LshIndex.search`.
-
-    A radius has two rounds: the pointers to buckets, then their blocks.
-
-    Raises
-    ------
-    InputError, ConfigError, FormatError
-        As opening and searching it.
-    """
-    index = LshIndex(path, "memory")
-    seconds, counters = _timed(lambda: index.search(queries, k, **options).counters, len(queries))
-    pointers, blocks, n_bytes, radii = _means(counters, "table_reads", "block_reads", "bytes_read", "radii")
-    reads = pointers + blocks
-    return QueryCost("lsh", len(queries), seconds, reads, _each(n_bytes, reads), 2 * radii)
-
-
-def ivf_cost(path: Path, queries: NDArray[Any], k: int, options: Mapping[str, Any]) -> QueryCost:
-    """Measure searches of inverted lists; `options` are those of `IvfIndex.search`.
-
-    All lists are one round of sequential reads; where candidates are measured by their exact vectors, that is another.
-
-    Raises
-    ------
-    InputError, ConfigError, FormatError
-        As opening and searching it.
-    """
-    index = IvfIndex(path, "memory")
-    seconds, counters = _timed(lambda: index.search(queries, k, **options).counters, len(queries))
-    lists, vectors, n_bytes = _means(counters, "reads", "vector_reads", "bytes_read")
-    reads, rounds = lists + vectors, 2.0 if vectors else 1.0
-    return QueryCost("ivf", len(queries), seconds, reads, _each(n_bytes, reads), rounds)
+    n_reads = sum(mean(name) for name in reads)
+    read_bytes = mean("bytes_read") / n_reads if n_reads else 0.0
+    return QueryCost(index.kind, len(queries), seconds, n_reads, read_bytes, rounds(mean))
 
 
 def _timed(run: Callable[[], T], queries: int) -> tuple[float, T]:
@@ -121,11 +99,3 @@ def _timed(run: Callable[[], T], queries: int) -> tuple[float, T]:
         took = time.process_time() - began
         least, spent, passes = min(least, took), spent + took, passes + 1
     return least / queries, found
-
-
-def _means(counters: Mapping[str, NDArray[Any]], *names: str) -> list[float]:
-    return [float(np.mean(counters[name])) for name in names]
-
-
-def _each(n_bytes: float, reads: float) -> float:
-    return n_bytes / reads if reads else 0.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -24,16 +24,15 @@ from indexmill.jobs.bench.common.benchmark import Benchmark, Run
 from indexmill.jobs.bench.common.dataset import read_bin
 from indexmill.jobs.devices.measure import measure_device, native_measurer, open_target
 from indexmill.jobs.kinds.opening import load_manifest
+from indexmill.jobs.kinds.registry import KINDS
 from indexmill.pipeline.cost.plan import plan_device
-from indexmill.pipeline.cost.query import QueryCost, graph_cost, ivf_cost, lsh_cost
+from indexmill.pipeline.cost.query import QueryCost
 from indexmill.pipeline.devices import profile_path
 from indexmill.pipeline.mill.progress import Silent
 from indexmill.reader.choices import DEFAULT_INFLIGHT
-from indexmill.reader.index import Index
-from indexmill.reader.ivf import IvfIndex
-from indexmill.reader.lsh import LshIndex
 
-Opened: TypeAlias = Index | LshIndex | IvfIndex
+if TYPE_CHECKING:
+    from indexmill.jobs.search.results import AnyIndex
 
 K, THREADS, ROUNDS, QUERIES = 10, 1, 7, 1000
 #: Seconds of each of a round's measurements of the device, and of a search at least.
@@ -58,14 +57,11 @@ class Case:
 
     def cost(self) -> QueryCost:
         """Measure a query in memory."""
-        measure = {"graph": graph_cost, "lsh": lsh_cost, "ivf": ivf_cost}[self.kind]
-        return measure(self.path, self.queries, K, self.options)
+        return KINDS[self.kind].query_cost(self.path, self.queries, K, self.options)
 
-    def open(self, engine: str) -> Opened:
+    def open(self, engine: str) -> AnyIndex:
         """Open the index."""
-        if self.kind == "graph":
-            return Index(self.path, engine)
-        return LshIndex(self.path, engine) if self.kind == "lsh" else IvfIndex(self.path, engine)
+        return KINDS[self.kind].open_index(self.path, engine)
 
     def largest(self) -> Path:
         """Return the largest of the files that searches read from."""
@@ -81,7 +77,7 @@ class Space:
 
 
 def _case(path: Path, queries: NDArray[Any], list_size: int, nprobe: int) -> Case:
-    kind = load_manifest(path, ("graph", "lsh", "ivf"))["kind"]
+    kind = load_manifest(path)["kind"]
     options = {"graph": {"L": list_size}, "lsh": {}, "ivf": {"nprobe": nprobe}}[kind]
     return Case(path.name, path.resolve(), kind, queries, options)
 
@@ -137,7 +133,7 @@ def replace_request(profile: DeviceProfile, request_us: float) -> DeviceProfile:
     return profile.model_copy(update={"model": profile.model.model_copy(update={"request_us": request_us})})
 
 
-def _compared(case: Case, index: Opened, cost: QueryCost, profile: DeviceProfile) -> dict[str, Any]:
+def _compared(case: Case, index: AnyIndex, cost: QueryCost, profile: DeviceProfile) -> dict[str, Any]:
     plan = plan_device(profile.name, cost, profile, THREADS, DEFAULT_INFLIGHT)
     seconds, cpu, waited = _searched(case, index)
     return {
@@ -155,7 +151,7 @@ def _compared(case: Case, index: Opened, cost: QueryCost, profile: DeviceProfile
     }
 
 
-def _searched(case: Case, index: Opened) -> tuple[float, float, float]:
+def _searched(case: Case, index: AnyIndex) -> tuple[float, float, float]:
     """Seconds of a query by the clock and of the processor, all queries over and over.
 
     The third value is the share of the time in which this thread, which searches, waited for a core that something
