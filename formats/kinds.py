@@ -1,6 +1,9 @@
-"""The kind of each page file of an index, by its name."""
+"""The files of an index of each kind, and what else its manifest has."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from indexmill.formats.graph import codes, entries, file, navigation
 from indexmill.formats.graph.navigation import NAVIGATION_NAME
@@ -10,21 +13,61 @@ from indexmill.formats.ivf import batch, centroids
 from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.lsh import buckets, functions, tables
 
-#: Kind of each page file of an index, by name.
+
+class KindFiles(NamedTuple):
+    """What is special to the indexes of one kind.
+
+    Attributes
+    ----------
+    required : dict of str to str
+        Page files that every such index has, and the kind in the header of each.
+    keys : dict of str to bool
+        Keys of its manifest, and whether each may be null or missing.
+    searched_by : str
+        The command that searches it.
+    optional : callable
+        Returns the kind in the header of a further page file by its name; None if there is no such file.
+    """
+
+    required: Mapping[str, str]
+    keys: Mapping[str, bool]
+    searched_by: str
+    optional: Callable[[str], str | None]
+
+
+def _of_lists(name: str) -> str | None:
+    return batch.KIND if batch.batch_number(name) is not None else {VECTORS_NAME: vectors.KIND}.get(name)
+
+
 KINDS = {
-    "codes.imx": codes.KIND,
-    "entries.imx": entries.KIND,
-    "graph.imx": file.KIND,
-    "ids.imx": ids.KIND,
-    NAVIGATION_NAME: navigation.KIND,
-    VECTORS_NAME: vectors.KIND,
-    "functions.imx": functions.KIND,
-    "tables.imx": tables.KIND,
-    "buckets.imx": buckets.KIND,
-    CENTROIDS_NAME: centroids.KIND,
+    "graph": KindFiles(
+        {"codes.imx": codes.KIND, "entries.imx": entries.KIND, "graph.imx": file.KIND, "ids.imx": ids.KIND},
+        {"layout": False, "graph": False, "drift": True},
+        "search",
+        {NAVIGATION_NAME: navigation.KIND}.get,
+    ),
+    "lsh": KindFiles(
+        {
+            "buckets.imx": buckets.KIND,
+            "functions.imx": functions.KIND,
+            "ids.imx": ids.KIND,
+            "tables.imx": tables.KIND,
+            VECTORS_NAME: vectors.KIND,
+        },
+        {"lsh": False},
+        "search",
+        lambda name: None,
+    ),
+    "ivf": KindFiles(
+        {CENTROIDS_NAME: centroids.KIND, "ids.imx": ids.KIND},
+        {"ivf": False},
+        "search` or `indexmill join",
+        _of_lists,
+    ),
 }
 
 
 def page_file_kind(name: str) -> str | None:
     """Return the kind of an index's page file by its name; None for files that are not page files."""
-    return batch.KIND if batch.batch_number(name) is not None else KINDS.get(name)
+    found = (kind.required.get(name) or kind.optional(name) for kind in KINDS.values())
+    return next(filter(None, found), None)

@@ -8,48 +8,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexmill.formats.errors import ForeignFile, OtherKind, TooNew
 from indexmill.formats.index.names import MANIFEST_NAME, RUN_NAME
+from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.atomic import atomic_write, fsync_dir
 from indexmill.formats.pagefile.frame import BUILD_ID_BYTES, VERSION, check_version, corrupt
 from indexmill.formats.pagefile.reader import content_digest
 from indexmill.formats.pagefile.writer import stamp_build_id
-
-#: Required files of a graph index.
-GRAPH_FILES = ("codes.imx", "entries.imx", "graph.imx", "ids.imx")
-#: Required files of an LSH index.
-LSH_FILES = ("buckets.imx", "functions.imx", "ids.imx", "tables.imx", "vectors.imx")
-#: Required files of an IVF index, which also has a file for each batch.
-IVF_FILES = ("centroids.imx", "ids.imx")
-
-
-class KindFiles(NamedTuple):
-    """What is special to the indexes of one kind.
-
-    Attributes
-    ----------
-    required : tuple of str
-        Files that every such index has.
-    keys : dict of str to bool
-        Keys of its manifest, and whether each may be null or missing.
-    searched_by : str
-        The command that searches it.
-    """
-
-    required: tuple[str, ...]
-    keys: dict[str, bool]
-    searched_by: str
-
-
-KINDS = {
-    "graph": KindFiles(GRAPH_FILES, {"layout": False, "graph": False, "drift": True}, "search"),
-    "lsh": KindFiles(LSH_FILES, {"lsh": False}, "search"),
-    "ivf": KindFiles(IVF_FILES, {"ivf": False}, "search` or `indexmill join"),
-}
-#: Required files of an index of each kind.
-REQUIRED_FILES = {name: kind.required for name, kind in KINDS.items()}
 
 _FORMAT_NAME = "indexmill"
 #: End of every manifest: the digest of all bytes before it.
@@ -232,7 +199,7 @@ def read_manifest(directory: str | Path, kinds: Collection[str] = ("graph",)) ->
     return manifest
 
 
-def parse_manifest(directory: str | Path, kinds: Collection[str] = tuple(KINDS)) -> Manifest:
+def parse_manifest(directory: str | Path, kinds: Collection[str] = KINDS) -> Manifest:
     """Read and check only manifest.json, by default of any kind; raises errors as `read_manifest`."""
     path = Path(directory) / MANIFEST_NAME
     if not path.is_file():
@@ -328,7 +295,7 @@ def _typed(value: Mapping[str, Any], key: str, kind: type, path: Path) -> Any:
     return got
 
 
-def _file_entries(values: list[Any], required: tuple[str, ...], path: Path) -> tuple[FileEntry, ...]:
+def _file_entries(values: list[Any], required: Collection[str], path: Path) -> tuple[FileEntry, ...]:
     entries: list[FileEntry] = []
     for i, value in enumerate(values):
         where = f"files[{i}]"

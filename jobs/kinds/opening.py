@@ -98,7 +98,7 @@ def check_is_index(path: Path) -> None:
         )
 
 
-def load_manifest(path: Path, kinds: Collection[str] = tuple(KINDS)) -> dict[str, Any]:
+def load_manifest(path: Path, kinds: Collection[str] = KINDS) -> dict[str, Any]:
     """Check the manifest of the index at `path` and return its JSON; `kinds` are those that the caller can show.
 
     Raises

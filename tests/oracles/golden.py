@@ -22,7 +22,8 @@ from indexmill.formats.graph.file import write_graph
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.kinds import KINDS
 
 N, DIM, R = 11, 5, 3
 NODE_FORMAT = NodeFormat(DIM + 1, "sq8", R)  # inner product: one more dimension
@@ -76,7 +77,7 @@ def write_golden(directory: Path, rotated: bool = False) -> None:
     write_entries(directory / "entries.imx", ENTRIES, N)
     write_ids(directory / "ids.imx", VECTOR_IDS, USER_IDS)
     write_navigation(directory / NAVIGATION_NAME, NAVIGATION, N)
-    build_id, files = seal_files(directory, [*GRAPH_FILES, NAVIGATION_NAME])
+    build_id, files = seal_files(directory, [*KINDS["graph"].required, NAVIGATION_NAME])
     manifest = Manifest(
         kind="graph",
         build_id=build_id,

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from indexmill.builders.lsh.pack import BlockPacker
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.manifest import LSH_FILES, Manifest, seal_files, write_manifest
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
 from indexmill.formats.index.vectors import RowFormat, write_vectors
+from indexmill.formats.kinds import KINDS
 from indexmill.formats.lsh.blocks import seal_blocks
 from indexmill.formats.lsh.buckets import write_buckets
 from indexmill.formats.lsh.functions import HashFunctions, SearchDefaults, write_functions
@@ -82,7 +83,7 @@ def write_golden(directory: Path) -> None:
     write_buckets(directory / "buckets.imx", SHAPE, done, longest, pieces)
     write_tables(directory / "tables.imx", SHAPE, pointers)
     write_ids(directory / "ids.imx", np.arange(150, dtype=np.uint32), USER_IDS)
-    build_id, files = seal_files(directory, LSH_FILES)
+    build_id, files = seal_files(directory, KINDS["lsh"].required)
     manifest = Manifest(
         kind="lsh",
         build_id=build_id,

@@ -21,7 +21,8 @@ from indexmill.formats.graph.file import ScaleArrays, write_graph
 from indexmill.formats.graph.navigation import NAVIGATION_NAME, Navigation, write_navigation
 from indexmill.formats.graph.nodes import NodeBlock, NodeFormat
 from indexmill.formats.index.ids import write_ids
-from indexmill.formats.index.manifest import GRAPH_FILES, Manifest, seal_files, write_manifest
+from indexmill.formats.index.manifest import Manifest, seal_files, write_manifest
+from indexmill.formats.kinds import KINDS
 
 
 @dataclass
@@ -116,7 +117,7 @@ def write_small_index(
     write_codes(path / "codes.imx", codebook, n, (codes[a:b] for a, b in cuts))
     write_entries(path / "entries.imx", entries, n)
     write_ids(path / "ids.imx", vector_ids, user_ids)
-    names = list(GRAPH_FILES)
+    names = list(KINDS["graph"].required)
     navigation = None
     if n_navigation:
         navigation = random_navigation(np.random.default_rng(seed), n, min(n_navigation, n))

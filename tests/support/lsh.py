@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from indexmill.formats.index.manifest import LSH_FILES, Manifest, parse_manifest, seal_files, write_manifest
+from indexmill.formats.index.manifest import Manifest, parse_manifest, seal_files, write_manifest
 from indexmill.formats.index.names import MANIFEST_NAME
+from indexmill.formats.kinds import KINDS
 from indexmill.formats.pagefile.frame import checksum, page_checksums, pages_for
 from indexmill.formats.sources.source import array_source
 from indexmill.pipeline.build import run_build
@@ -61,7 +62,10 @@ def damaged(
     (out / name).write_bytes(data)
     old = parse_manifest(out)
     (out / MANIFEST_NAME).unlink()
-    names = [*LSH_FILES, *(entry.name for entry in old.files if entry.name not in LSH_FILES)]
+    names = [
+        *KINDS["lsh"].required,
+        *(entry.name for entry in old.files if entry.name not in KINDS["lsh"].required),
+    ]
     build_id, files = seal_files(out, names)
     values = {**vars(old), "build_id": build_id, "files": files}
     write_manifest(out, Manifest(**values))
