@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -46,7 +46,7 @@ class ListBlock(NamedTuple):
 class ExportedLists(ExportedRows):
     """Inverted lists as targets see them, read list by list; only the ids are in memory.
 
-    A slot is a vector id. A vector may be in several lists.
+    A slot is a vector id, or a row after `by_row`. A vector may be in several lists.
 
     Attributes
     ----------
@@ -54,14 +54,18 @@ class ExportedLists(ExportedRows):
     lists : ListReader
     exact : VectorsFile or None
         The exact vectors, if the index has them besides codes.
+    home : uint32 array, shape (n,), or None
+        After `by_row`, the list of each vector's row, by vector id; None if every vector is in one list.
     """
 
     KIND: ClassVar = "ivf"
+    PARTITION: ClassVar = "list of the vector: vectors of a list are near each other."
     PARTS: ClassVar = frozenset({"codes", "clusters", "order", "pages", "ids", "metadata"})
 
     shared: Centroids
     lists: ListReader
     exact: VectorsFile | None = None
+    home: NDArray[np.uint32] | None = None
 
     @property
     def dim(self) -> int:
@@ -86,8 +90,8 @@ class ExportedLists(ExportedRows):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of all lists."""
-        return int(self.lists.sizes.sum())
+        """Number of rows of all lists, or of `rows`."""
+        return int(self.lists.sizes.sum()) if self.home is None else self.n
 
     @property
     def repeats(self) -> bool:
@@ -142,8 +146,11 @@ class ExportedLists(ExportedRows):
             for part in self._cut(len(ids)):
                 yield _block(number, ids[part], self._decoded(number, rows[part]))
 
-    def by_row(self) -> ListRows:
-        """Return the lists as rows.
+    def by_row(self) -> ExportedLists:
+        """Return the lists as rows, slot s in row s.
+
+        The order is batch after batch, in each the lists from the longest to the shortest, in each list ascending by
+        vector id. A vector in several lists is a row of the list with the nearest centroid.
 
         Reads all ids, and also all rows if vectors are in several lists. Memory: 4 bytes a vector, or 12 if vectors
         are in several lists, and a copy of the user ids.
@@ -162,10 +169,20 @@ class ExportedLists(ExportedRows):
             at += len(kept)
         if at != self.n:
             raise corrupt(CENTROIDS_NAME, "field 'n_vectors'", f"{at:,} as in the lists", f"{self.n:,}")
-        return ListRows(
-            vector_ids=order, user_ids=None if self.user_ids is None else self.user_ids.take(pa.array(order)),
-            metadata_of=self.metadata_of, build_id=self.build_id, ids=self.ids, lists=self, home=home,
-        )  # fmt: skip
+        user_ids = None if self.user_ids is None else self.user_ids.take(pa.array(order))
+        return replace(self, vector_ids=order, user_ids=user_ids, home=home)
+
+    def rows(self) -> Iterator[DumpBlock]:
+        """Yield the rows of `by_row`, with the user's components, approximately 4 MiB of float32 at a time."""
+        first = 0
+        for block in _joined(self._rows_at_home(), self.block_rows):
+            yield DumpBlock(first, block.lists.astype(np.int64), block.vectors, None)
+            first += len(block.ids)
+
+    def _rows_at_home(self) -> Iterator[ListBlock]:
+        for block in self.pieces_in_file_order():
+            kept = slice(None) if self.home is None else self.home[block.ids] == block.lists
+            yield ListBlock(block.lists[kept], block.ids[kept], block.vectors[kept, : self.dim])
 
     def _cut(self, n: int) -> Iterator[slice]:
         return (slice(first, first + self.block_rows) for first in range(0, n, self.block_rows))
@@ -183,53 +200,6 @@ class ExportedLists(ExportedRows):
         for j, (first, last) in enumerate(pairwise(offsets)):
             decoded[:, first:last] += shared.codebook.pivots[rows[:, j], first:last]
         return decoded
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListRows(ExportedRows):
-    """Lists as rows for plain dumps: slot s is row s.
-
-    The order is batch after batch, in each the lists from the longest to the shortest, in each list ascending by vector
-    id. A vector in several lists is a row of the list with the nearest centroid.
-
-    Attributes
-    ----------
-    lists : ExportedLists
-    home : uint32 array, shape (n,), or None
-        The list of each vector's row, by vector id; None if every vector is in one list.
-    """
-
-    PARTITION: ClassVar = "list of the vector: vectors of a list are near each other."
-
-    lists: ExportedLists
-    home: NDArray[np.uint32] | None
-
-    @property
-    def dim(self) -> int:
-        """Components of the user's vectors; inner product stores one more."""
-        return self.lists.dim
-
-    @property
-    def metric(self) -> str:
-        """``l2``, ``ip`` or ``cosine``."""
-        return self.lists.metric
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the vectors of `blocks`."""
-        return self.lists.dtype
-
-    def rows(self) -> Iterator[DumpBlock]:
-        """Yield rows in slot order, with the user's components, approximately 4 MiB of float32 at a time."""
-        first = 0
-        for block in _joined(self._pieces(), self.lists.block_rows):
-            yield DumpBlock(first, block.lists.astype(np.int64), block.vectors, None)
-            first += len(block.ids)
-
-    def _pieces(self) -> Iterator[ListBlock]:
-        for block in self.lists.pieces_in_file_order():
-            kept = slice(None) if self.home is None else self.home[block.ids] == block.lists
-            yield ListBlock(block.lists[kept], block.ids[kept], block.vectors[kept, : self.dim])
 
 
 def _nearest_lists(index: ExportedLists) -> NDArray[np.uint32]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,11 +59,9 @@ def run_imported(
     from indexmill.pipeline.imports.graph import run_import
     from indexmill.pipeline.imports.lists import run_import_lists
 
-    runs: dict[type, Callable[..., dict[str, Any]]] = {
-        ImportedIndex: run_import,
-        ImportedLists: run_import_lists,
-    }
-    return runs[type(index)](index, options, progress)
+    runs: dict[type, Any] = {ImportedIndex: run_import, ImportedLists: run_import_lists}
+    manifest: dict[str, Any] = runs[type(index)](index, options, progress)
+    return manifest
 
 
 def import_options(

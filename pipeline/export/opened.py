@@ -153,10 +153,8 @@ def _open_tables(
 
 
 _OPENERS: dict[str, _Opener] = {
-    ExportedGraph.KIND: _open_graph,
-    ExportedTables.KIND: _open_tables,
-    ExportedLists.KIND: _open_lists,
-}
+    ExportedGraph.KIND: _open_graph, ExportedTables.KIND: _open_tables, ExportedLists.KIND: _open_lists
+}  # fmt: skip
 
 
 def _none(vector_ids: NDArray[np.uint32]) -> pa.Table:
