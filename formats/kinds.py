@@ -42,32 +42,20 @@ def _of_lists(name: str) -> str | None:
 KINDS = {
     "graph": KindFiles(
         {"codes.imx": codes.KIND, "entries.imx": entries.KIND, "graph.imx": file.KIND, "ids.imx": ids.KIND},
-        {"layout": False, "graph": False, "drift": True},
-        "search",
-        {NAVIGATION_NAME: navigation.KIND}.get,
+        {"layout": False, "graph": False, "drift": True}, "search", {NAVIGATION_NAME: navigation.KIND}.get,
     ),
     "lsh": KindFiles(
-        {
-            "buckets.imx": buckets.KIND,
-            "functions.imx": functions.KIND,
-            "ids.imx": ids.KIND,
-            "tables.imx": tables.KIND,
-            VECTORS_NAME: vectors.KIND,
-        },
-        {"lsh": False},
-        "search",
-        lambda name: None,
+        {"buckets.imx": buckets.KIND, "functions.imx": functions.KIND, "ids.imx": ids.KIND,
+         "tables.imx": tables.KIND, VECTORS_NAME: vectors.KIND},
+        {"lsh": False}, "search", lambda name: None,
     ),
     "ivf": KindFiles(
         {CENTROIDS_NAME: centroids.KIND, "ids.imx": ids.KIND},
-        {"ivf": False},
-        "search` or `indexmill join",
-        _of_lists,
+        {"ivf": False}, "search` or `indexmill join", _of_lists,
     ),
-}
+}  # fmt: skip
 
 
 def page_file_kind(name: str) -> str | None:
     """Return the kind of an index's page file by its name; None for files that are not page files."""
-    found = (kind.required.get(name) or kind.optional(name) for kind in KINDS.values())
-    return next(filter(None, found), None)
+    return next(filter(None, (one.required.get(name) or one.optional(name) for one in KINDS.values())), None)

@@ -21,14 +21,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from indexmill.formats.errors import ConfigError
 from indexmill.jobs.choices import nearest
+from indexmill.pipeline.kinds.registry import DEFAULT_KIND
+from indexmill.pipeline.spec import KINDS, BuildSpec
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
-
-    from indexmill.pipeline.spec import BuildSpec
 
 #: Keys whose values are paths, resolved against the folder of the job file.
 _PATHS = ("out", "work", "centroids")
@@ -82,8 +83,6 @@ def resolve(job: Path | None, flags: Mapping[str, Any], parameter_flags: Mapping
         If a key is unknown or missing, or a value is outside its limits; the message names the key and
         where it was set.
     """
-    from indexmill.pipeline.kinds.registry import DEFAULT_KIND
-
     loaded = load_job(job) if job is not None else {}
     given = {key: value for key, value in flags.items() if value is not None}
     given_parameters = {key: value for key, value in parameter_flags.items() if value is not None}
@@ -106,10 +105,6 @@ def make_spec(data: Mapping[str, Any], source: str = "", flags: Iterable[str] = 
     ConfigError
         One line for each thing that is wrong.
     """
-    from pydantic import ValidationError
-
-    from indexmill.pipeline.spec import BuildSpec
-
     check_keys(data, data.get("parameters", {}), source)
     try:
         return BuildSpec.model_validate(data)
@@ -125,9 +120,6 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
     ConfigError
         Naming `source`, the key and the nearest key that exists.
     """
-    from indexmill.pipeline.kinds.registry import DEFAULT_KIND
-    from indexmill.pipeline.spec import KINDS, BuildSpec
-
     prefix = f"{source}: " if source else ""
     kind = parameters.get("kind", DEFAULT_KIND)
     if kind not in tuple(KINDS):
@@ -155,16 +147,12 @@ def check_keys(job: Mapping[str, Any], parameters: Mapping[str, Any], source: st
 
 def aliases(kind: str) -> dict[str, str]:
     """Short parameter names of the papers and the fields they stand for: ``{"R": "max_degree", ...}``."""
-    from indexmill.pipeline.spec import KINDS
-
     fields = KINDS[kind].model_fields if kind in KINDS else {}
     return {field.alias: name for name, field in fields.items() if field.alias is not None}
 
 
 def _names(kind: str) -> list[str]:
     """All names of the parameters of a kind."""
-    from indexmill.pipeline.spec import KINDS
-
     return [*KINDS[kind].model_fields, *aliases(kind)]
 
 

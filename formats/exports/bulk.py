@@ -35,7 +35,6 @@ _MAX_DIM = {"elasticsearch": 4_096, "opensearch": 16_000}
 
 def check(index: ExportedRows) -> None:
     """Refuse ids that are not JSON strings, vectors that are too long or only codes, and metadata without JSON."""
-    dump.check_vectors(NAME, index)
     if index.dim > _MAX_DIM["opensearch"]:
         most = " (opensearch) and ".join(f"{_MAX_DIM[name]:,}" for name in ("opensearch", "elasticsearch"))
         holds = f"up to {most} (elasticsearch)"

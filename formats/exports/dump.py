@@ -1,4 +1,4 @@
-"""Common parts of plain dumps: checks that rows contain vectors, and checks of metadata for JSON."""
+"""Common parts of plain dumps: the target, and checks of metadata for JSON."""
 
 from __future__ import annotations
 
@@ -31,25 +31,28 @@ def dump_target(
     snippet: Callable[[ExportedRows, Path], str],
     **keeps: str,
 ) -> Target[Any]:
-    """Return the target of a plain dump; `keeps` is what it keeps otherwise than as columns, numbers, text and JSON."""
+    """Return the target of a plain dump; `keeps` is what it keeps otherwise than as columns, numbers, text and JSON.
+
+    Before `check` it refuses lists with only PQ codes, which do not contain the user's vectors.
+    """
+
+    def checked(index: ExportedRows) -> None:
+        if not index.has_vectors:
+            action = "build with --keep-vectors, or export to faiss-ivf or lance"
+            raise cannot_hold(name, "lists of", "pq codes alone", "vectors", action)
+        check(index)
+
     return Target(
         name=name,
         holds=(ExportedGraph, ExportedLists),
         engine=engine,
         keeps=_KEEPS | keeps,
         rebuilds=rebuilds,
-        check=check,
+        check=checked,
         write=write,
         snippet=snippet,
         by_row=True,
     )
-
-
-def check_vectors(target: str, index: ExportedRows) -> None:
-    """Refuse lists with only PQ codes, which do not contain the user's vectors."""
-    if not index.has_vectors:
-        action = "build with --keep-vectors, or export to faiss-ivf or lance"
-        raise cannot_hold(target, "lists of", "pq codes alone", "vectors", action)
 
 
 def check_metadata(target: str, index: ExportedRows) -> None:

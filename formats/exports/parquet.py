@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from indexmill.formats.exports.dump import check_vectors, dump_target
+from indexmill.formats.exports.dump import dump_target
 from indexmill.formats.exports.idmap import narrow
 from indexmill.formats.exports.rows import Advance, ExportedRows
 from indexmill.formats.graph.nodes import NodeBlock
@@ -22,11 +22,6 @@ FILE_NAME = "vectors.parquet"
 _SINGLE = ("slot", "partition", "vector_id", "id")
 _OWN = (*_SINGLE, "vector", "neighbours")
 _ELEMENTS = "vector.list.element"
-
-
-def check(index: ExportedRows) -> None:
-    """Refuse codes without vectors; Parquet supports everything else."""
-    check_vectors(NAME, index)
 
 
 def write(index: ExportedRows, folder: Path, advance: Advance) -> None:
@@ -95,6 +90,6 @@ print(table.read_row_group(0).slice(0, 3))
 
 
 TARGET = dump_target(
-    NAME, "anything that reads Parquet", "its index, if any", check, write, snippet,
+    NAME, "anything that reads Parquet", "its index, if any", lambda index: None, write, snippet,
     graph="as a column", order="yes", ids="yes", metadata="yes",
 )  # fmt: skip

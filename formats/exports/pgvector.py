@@ -32,7 +32,6 @@ _OPERATORS = {"l2": ("<->", "l2_ops"), "ip": ("<#>", "ip_ops"), "cosine": ("<=>"
 
 def check(index: ExportedRows) -> None:
     """Refuse vectors that are too long or only codes, ids without a type, and metadata without JSON."""
-    dump.check_vectors(NAME, index)
     if index.dim > _MAX_DIM:
         action = "export to faiss or parquet"
         raise cannot_hold(NAME, "vectors of", f"{index.dim:,} components", f"up to {_MAX_DIM:,}", action)

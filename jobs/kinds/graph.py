@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 NAME = "graph"
 TITLE = "a graph, which is read page by page"
 OWN_PANEL = "Graph (kind graph)"
-PANELS = {
-    OWN_PANEL: (),
-    "Codes": ("pq_bytes", "pq_rotation"),
-    "Layout": ("order", "node_dtype"),
-}
+PANELS = {OWN_PANEL: (), "Codes": ("pq_bytes", "pq_rotation"), "Layout": ("order", "node_dtype")}
 PLACES = ()
 _NUMBER = int | float
 SHOWN = {

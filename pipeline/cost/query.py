@@ -56,13 +56,9 @@ class QueryCost:
 
 
 def measured(
-    index: Any,
-    queries: NDArray[Any],
-    k: int,
-    options: Mapping[str, Any],
-    reads: Sequence[str],
-    rounds: Callable[[Callable[[str], float]], float],
-) -> QueryCost:
+    index: Any, queries: NDArray[Any], k: int, options: Mapping[str, Any],
+    reads: Sequence[str], rounds: Callable[[Callable[[str], float]], float],
+) -> QueryCost:  # fmt: skip
     """Measure searches of an open index; `options` are those of its `search`.
 
     Parameters

@@ -43,11 +43,6 @@ class OpenedExport:
     _metadata: pq.ParquetFile | None
     _by_row: bool
 
-    @property
-    def kind(self) -> str:
-        """Kind of the index."""
-        return self._bare.KIND
-
     def described(self) -> ExportedRows:
         """Return the index with metadata of no rows: what a target needs to tell whether it can hold it."""
         schema = pa.schema([]) if self._metadata is None else self._metadata.schema_arrow

@@ -86,7 +86,7 @@ def run_export(
                     write_id_map(view, fresh, listener.advance)
                 with stage_progress(listener, target.name, target.passes * view.n_rows, "vectors"):
                     target.write(view, fresh, listener.advance)
-                record = _seal(fresh, view, target, opened.kind)
+                record = _seal(fresh, view, target)
             swap_in(fresh, out)
         except BaseException:
             give_up(out)
@@ -94,7 +94,7 @@ def run_export(
         return {**record, "out": str(out), "open": target.snippet(view, out)}
 
 
-def _seal(folder: Path, view: ExportedRows, target: Target[Any], kind: str) -> dict[str, Any]:
+def _seal(folder: Path, view: ExportedRows, target: Target[Any]) -> dict[str, Any]:
     """Make the files durable and write export.json, which names them; return it."""
     files = []
     for path in sorted(folder.rglob("*")):
@@ -112,7 +112,7 @@ def _seal(folder: Path, view: ExportedRows, target: Target[Any], kind: str) -> d
     record = {
         "version": _VERSION,
         **listed,
-        "kind": kind,
+        "kind": view.KIND,
         "index_build_id": view.build_id,
         "n_vectors": view.n,
         "dim": view.dim,

@@ -24,7 +24,7 @@ from indexmill.jobs.bench.common.benchmark import Benchmark, Run
 from indexmill.jobs.bench.common.dataset import Dataset, K, count_hits, read_bin
 from indexmill.jobs.bench.common.parameters import ALPHA, BUILD_LIST_SIZE, MAX_DEGREE, PQ_BYTES, SEED, THREADS
 from indexmill.jobs.bench.programs import ours
-from indexmill.reader.index import Index
+from indexmill.jobs.kinds.opening import open_index
 
 #: Vectors of the whole set.
 ROWS = 50_000
@@ -84,8 +84,7 @@ class Appends:
 
     def measure(self, index: Path, shift: bool) -> dict[str, Any]:
         """Search with the second half of the queries; the search repeats bit for bit."""
-        manifest, opened = ours.manifest(index), indexmill.open(index)
-        assert isinstance(opened, Index)
+        manifest, opened = ours.manifest(index), open_index(index)
         vectors, queries, truth = self.vectors(shift)
         rows = []
         for size in SIZES:

@@ -66,15 +66,16 @@ def command(options: Options) -> None:
     With one node a page no layout can help: then smaller nodes are measured on a sample of the index, and its searches
     are replayed in other formats.
     """
-    from indexmill.formats.index.manifest import read_manifest
     from indexmill.jobs.api.run_options import run_options
+
+    how = run_options(None, options.memory, options.workers, False, options.work)  # before Arrow is imported
+    from indexmill.formats.index.manifest import read_manifest
     from indexmill.jobs.kinds.registry import KINDS
     from indexmill.pipeline.cost.recommend import Task, recommend
 
     limits = {"--search-memory": options.search_memory, "--disk": options.disk}
     held, taken = (None if size is None else size_of(size, flag) for flag, size in limits.items())
     manifest = read_manifest(options.index, KINDS)
-    how = run_options(None, options.memory, options.workers, False, options.work)
     told, lines = KINDS[manifest.kind].explain(options.index, how)
     suits = recommend(
         Task(*_size(manifest), options.at_once, options.recall, held, taken, options.build_time)
