@@ -37,3 +37,18 @@ def test_no_file_but_those_of_the_kinds_compares_a_kind_by_name() -> None:
         if compared.search(line)
     ]
     assert found == ['api/functions.py: return _open_graph(out) if manifest["kind"] == "graph" else None']
+
+
+def test_no_file_but_those_of_the_kinds_asks_which_class_of_a_kind_it_has() -> None:
+    asked = re.compile(
+        r"isinstance\([^)]*\b(\w*Parameters|\w*Shape|\w*Size|Index|LshIndex|IvfIndex|(Exported|Imported)\w+)\b"
+    )
+    found = [
+        f"{path.relative_to(JOBS.parent)}: {line.strip()}"
+        for folder in ("pipeline", "jobs", "formats")
+        for path in (JOBS.parent / folder).rglob("*.py")
+        if "kinds" not in path.relative_to(JOBS.parent).parts
+        for line in path.read_text().splitlines()
+        if asked.search(line)
+    ]
+    assert found == []
