@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROGRAMS = ("diskann", "faiss", "svs", "jvector")
 
 
-def open_foreign(
+def open_imported(
     program: str, path: str | os.PathLike[str], dtype: str | None, pq_bytes: int | None
 ) -> ImportedIndex | ImportedLists:
     """Open the index of another program; its own codes only where no size of ours is asked for.

@@ -79,7 +79,7 @@ class Imported:
     def run(self, program: str, path: str | Path, pq_bytes: int | None, dtype: str | None = None) -> None:
         """Import the index of `program` at `path` and print what was published."""
         from indexmill.formats.errors import ConfigError
-        from indexmill.jobs.api.importing import import_options, open_foreign, run_imported, show_import
+        from indexmill.jobs.api.importing import import_options, open_imported, run_imported, show_import
         from indexmill.jobs.console.progress import stderr_progress
 
         if self.out is None:
@@ -88,7 +88,7 @@ class Imported:
             self.out, self.ids, self.id_column, self.memory, metric=self.metric, pq_bytes=pq_bytes, order=self.order,
             repair=self.repair, workers=self.workers, force=self.force,
         )  # fmt: skip
-        index = open_foreign(program, path, dtype, pq_bytes)
+        index = open_imported(program, path, dtype, pq_bytes)
         with stderr_progress() as progress:
             manifest = run_imported(index, how, progress)
         show_import(self.out, manifest, self.json_)
