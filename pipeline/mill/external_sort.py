@@ -252,13 +252,13 @@ def _steps(
 
 def _groups(sizes: list[int], spare: int) -> list[range]:
     """Cut the batches into ranges that are read at a time: one, and more as long as they take `spare` bytes."""
-    groups, start, room = [], 0, spare
+    groups, start, left = [], 0, spare
     for i, size in enumerate(sizes):
-        if i > start and size > room:
+        if i > start and size > left:
             groups.append(range(start, i))
-            start, room = i, spare
+            start, left = i, spare
         elif i > start:
-            room -= size
+            left -= size
     return [*groups, range(start, len(sizes))]
 
 

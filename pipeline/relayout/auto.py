@@ -119,15 +119,15 @@ def sample_size(index: OpenedIndex, effort: Effort, memory: int) -> int:
     """
     node = index.graph.node_format
     each = 3 * node.group_bytes // node.nodes_per_group + 12 * node.max_degree + 4 * node.dim + _SAMPLE_BYTES
-    room = max(memory - FIXED_BYTES, 0) // each
+    fitting = max(memory - FIXED_BYTES, 0) // each
     wanted = min(index.n, effort.sample)
     least = min(wanted, _LEAST_SAMPLE)
-    if room < least:
+    if fitting < least:
         raise BudgetError(
             f"memory: a sample to measure page reads on takes at least {least:,} vectors, and a budget of {memory:,} "
-            f"bytes holds {room:,}; give at least {FIXED_BYTES + least * each:,} bytes with --memory"
+            f"bytes holds {fitting:,}; give at least {FIXED_BYTES + least * each:,} bytes with --memory"
         )
-    return int(min(wanted, room))
+    return int(min(wanted, fitting))
 
 
 def memory_record(index: OpenedIndex, size: int, effort: Effort, memory: int) -> dict[str, Any]:

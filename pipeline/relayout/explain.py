@@ -17,9 +17,9 @@ from indexmill.formats.pagefile.frame import PAGE_BYTES
 from indexmill.pipeline.execution.allocator import hold_little
 from indexmill.pipeline.generations.opened import OpenedIndex
 from indexmill.pipeline.generations.run import GenerationRun, RunOptions, emptied, scratch_directory
+from indexmill.pipeline.mill.disk_space import check_free, existing_parent
 from indexmill.pipeline.mill.progress import Progress
 from indexmill.pipeline.mill.publish import output_lock
-from indexmill.pipeline.mill.room import check_free, existing_parent
 from indexmill.pipeline.relayout.proposals import Proposal, propose, size_of_sample
 
 #: Orders that place nothing; and the share of a page's mates that are neighbours from which they count as a layout all

@@ -32,8 +32,8 @@ def needed_memory(index: OpenedIndex, order: str) -> int:
 
 def threads_within(index: OpenedIndex, order: str, memory: int, threads: int) -> int:
     """Return on how many of `threads` the order called `order` fits `memory` bytes."""
-    page, room = _page(index), memory - FIXED_BYTES - metrics_bytes(_page(index))
-    return order_threads(order, index.n, page, index.graph.node_format.max_degree, threads, room)
+    page, available = _page(index), memory - FIXED_BYTES - metrics_bytes(_page(index))
+    return order_threads(order, index.n, page, index.graph.node_format.max_degree, threads, available)
 
 
 def certificate_memory(index: OpenedIndex, threads: int) -> int:

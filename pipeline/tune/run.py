@@ -27,8 +27,8 @@ from indexmill.pipeline.kinds.common.ingest import check_metric
 from indexmill.pipeline.kinds.common.recall import mean_recall
 from indexmill.pipeline.kinds.graph.parameters import graph_parameters
 from indexmill.pipeline.kinds.graph.size import GRAPH
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress, Silent, stage_progress
-from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.spec import BuildSpec
 from indexmill.pipeline.tune.choice import (
     Cost,
@@ -40,9 +40,8 @@ from indexmill.pipeline.tune.choice import (
 )
 from indexmill.pipeline.tune.curve import MOST_CANDIDATES, recall_with
 from indexmill.pipeline.tune.growth import Outlook, carried_on, foretell
-from indexmill.pipeline.tune.prices import Prices, sample_within, within_memory, within_room
+from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
 from indexmill.pipeline.tune.report import TuneReport, TuneRequest, TuneRow
-from indexmill.pipeline.tune.room import scratch_bytes
 from indexmill.pipeline.tune.sample import (
     LEAST_SAMPLE,
     RATIO,
@@ -52,6 +51,7 @@ from indexmill.pipeline.tune.sample import (
     level_of,
     sample_sizes,
 )
+from indexmill.pipeline.tune.scratch import scratch_bytes
 from indexmill.pipeline.tune.space import Candidate, GraphCandidate, Space, space_of
 from indexmill.pipeline.tune.trials import Trials
 
@@ -88,7 +88,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     check_metric(source, spec.parameters.metric)
     tried = spec.computing_on(settled(spec.parameters.computes_on, spec.executor))
     prices, left_out = Prices(spec, source), list[str]()
-    space = within_room(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
+    space = buildable(space_of(graph_parameters(spec.parameters), source.dim), prices, left_out)
     space = within_memory(space, prices, request.max_memory, left_out)
     sizes, n_queries, workers = _sized(request, source, space)
     tried = tried.model_copy(update={"workers": workers})

@@ -99,10 +99,12 @@ def order_bytes(order: str, n: int, nodes_per_page: int, max_degree: int, thread
     return n * (a_vertex + an_edge * max_degree) + an_edge_of_a_part * min(n, part) * max_degree * at_once
 
 
-def order_threads(order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, room: int) -> int:
-    """Return with how many of `threads`, at least one, the order takes at most `room` bytes."""
+def order_threads(
+    order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, available: int
+) -> int:
+    """Return with how many of `threads`, at least one, the order takes at most `available` bytes."""
     for some in range(threads, 1, -1):
-        if order_bytes(order, n, nodes_per_page, max_degree, some) <= room:
+        if order_bytes(order, n, nodes_per_page, max_degree, some) <= available:
             return some
     return 1
 

@@ -139,9 +139,9 @@ def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
 
 def shard_size(shape: GraphShape, memory: int) -> int:
     """Return the most vectors of a shard within `memory` bytes, at most all; 0 if no shard is worth building."""
-    room = memory - FIXED_BYTES
-    if built_bytes(shape.n, shape) <= room:
+    available = memory - FIXED_BYTES
+    if built_bytes(shape.n, shape) <= available:
         return shape.n
-    if shard_bytes(LEAST_SHARD, shape, memory) > room:
+    if shard_bytes(LEAST_SHARD, shape, memory) > available:
         return 0
-    return greatest(lambda m: shard_bytes(m, shape, memory) <= room, LEAST_SHARD, shape.n + 1)
+    return greatest(lambda m: shard_bytes(m, shape, memory) <= available, LEAST_SHARD, shape.n + 1)

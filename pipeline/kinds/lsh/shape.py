@@ -150,8 +150,8 @@ def groups(tables: LshShape) -> list[tuple[int, int]]:
 def parts(tables: LshShape, group: tuple[int, int], memory: int) -> list[tuple[int, int]]:
     """Return the (table, radius) pairs, counted by table, that each chain task of a group makes."""
     first, last = (table * tables.n_radii for table in group)
-    room = task_bytes(memory) // 8 // (BUCKET_BYTES * tables.buckets_per_table + 8)
-    step = max(1, min(-(-_PART_ENTRIES // tables.n_vectors), room))
+    fitting = task_bytes(memory) // 8 // (BUCKET_BYTES * tables.buckets_per_table + 8)
+    step = max(1, min(-(-_PART_ENTRIES // tables.n_vectors), fitting))
     return [(at, min(at + step, last)) for at in range(first, last, step)]
 
 
