@@ -143,7 +143,7 @@ class Size(ABC, Generic[S]):
         return played(self.recipe, self.stage_files(), self.shape, self.keep)
 
     def check_space(self, place: Path, held: int) -> tuple[int, dict[str, int]]:
-        """Return `needed_scratch`; raise BudgetError unless `place` has the space, `held` bytes of which it holds already.
+        """Return `needed_scratch`; raise BudgetError unless `place` has the space, less the `held` bytes there.
 
         Raises
         ------

@@ -29,7 +29,7 @@ from indexmill.layout.order import Adjacency, invert
 from indexmill.pipeline.execution.allocator import give_back
 from indexmill.pipeline.execution.limits import MOST_NARROW
 from indexmill.pipeline.generations.opened import OpenedIndex
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, merge_bytes, task_bounds
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, batch_bytes, sort_buffer_bytes, task_bounds
 from indexmill.pipeline.kinds.graph.emit import NodeRecords, write_pages, write_starts
 
 #: A rewrite takes a fortieth of the index in buffers, if that is more than the least that a merge works with: more
@@ -87,7 +87,7 @@ class Rewrite:
         give_back()
         write_pages(
             directory, chunks, index.graph.node_format, n, index.codes.codebook, index.graph.metric,
-            merge_bytes(self._share_of_memory), advance, max_norm=index.graph.max_norm, scale=index.graph.scale(),
+            sort_buffer_bytes(self._share_of_memory), advance, max_norm=index.graph.max_norm, scale=index.graph.scale(),
         )  # fmt: skip
         for chunk in chunks:
             Path(chunk).unlink()

@@ -10,7 +10,7 @@ from indexmill.builders.vamana.build import list_capacity
 from indexmill.formats.graph.nodes import NodeFormat
 from indexmill.layout.portfolio import USES_POINTS
 from indexmill.pipeline.bisection import greatest
-from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, merge_bytes
+from indexmill.pipeline.kinds.common.memory import FIXED_BYTES, THREAD_BYTES, sort_buffer_bytes
 from indexmill.pipeline.kinds.common.shape import Shape
 from indexmill.pipeline.kinds.graph.parameters import BUILDERS_OF_ALL_TYPES, Parameters
 from indexmill.pipeline.kinds.graph.regions.memory import Allowance
@@ -86,7 +86,12 @@ class GraphShape(Shape):
         assert self.region_bytes is not None
         row, p = self.comparable_bytes, self.parameters
         return Allowance(
-            self.region_bytes, merge_bytes(memory), row, p.max_degree, p.saturate, allowance_step(memory)
+            self.region_bytes,
+            sort_buffer_bytes(memory),
+            row,
+            p.max_degree,
+            p.saturate,
+            allowance_step(memory),
         )
 
 
@@ -131,7 +136,7 @@ def shard_bytes(m: int, shape: GraphShape, memory: int) -> int:
 
     Keys and vector ids stay in memory to the end.
     """
-    collecting = m * shape.row_bytes + merge_bytes(memory) // 4
+    collecting = m * shape.row_bytes + sort_buffer_bytes(memory) // 4
     converted = not (shape.takes_all_types or shape.is_comparable)
     converting = m * (shape.row_bytes + shape.comparable_bytes) * converted
     return 8 * m + max(collecting, converting, built_bytes(m, shape))

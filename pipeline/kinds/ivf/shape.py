@@ -54,7 +54,7 @@ class IvfShape(Shape):
         ]
 
     def chunk_batch_bytes(self, chunks: int, memory: int) -> int:
-        """Return the size of record batches such that the chunk files of a batch can be merged."""
+        """Return the size of record batches such that the chunk files of a batch can be sorted."""
         return batch_bytes(chunks, self.list_row_bytes, memory)
 
 

@@ -21,7 +21,7 @@ from indexmill.pipeline.kinds.lsh.tasks import LshPlan
 
 #: Keys of a record are u32, so tables are made in groups if they have more buckets together.
 _MOST_KEYS = 2**32 - 1
-#: Entries of a part of the blocks, about: enough that a merge is worth opening its chunk files.
+#: Entries of a part of the blocks, about: enough that a sort is worth opening its chunk files.
 _PART_ENTRIES = 8 << 20
 #: A vector in a hash task beside its components and products: hash, key, sorted columns, pair, place.
 _SORT_BYTES = 72
