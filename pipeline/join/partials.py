@@ -61,11 +61,11 @@ class Partials:
         write_json_atomic(self.folder / _JOB, {"job": self._job, "facts": facts})
 
     def part(self, batch: int) -> Path:
-        """Return where what was found in a batch is kept."""
+        """Return the file of the neighbours found in a batch."""
         return self.folder / f"{batch:06d}.part"
 
     def merged(self, level: int, number: int) -> Path:
-        """Return where the parts of several batches are kept, merged."""
+        """Return the file of the gathered neighbours of several batches."""
         return self.folder / f"merged-{level}-{number:06d}.part"
 
     def write(self, path: Path, blocks: Iterable[Nearest]) -> None:

@@ -58,12 +58,12 @@ class Worker:
         return self.load_mb_s is None or self.compare_m_s is None
 
     def load_seconds(self, n_bytes: float) -> float:
-        """Return what a load takes, by the rate declared."""
+        """Return the seconds of a load at the declared rate."""
         assert self.load_mb_s is not None
         return n_bytes / (self.load_mb_s * _MB)
 
     def search_seconds(self, compares: float) -> float:
-        """Return what a search takes, by the rate declared."""
+        """Return the seconds of a search at the declared rate."""
         assert self.compare_m_s is not None
         return compares / (self.compare_m_s * _MILLION)
 

@@ -79,6 +79,6 @@ class Queries:
 
 
 def query_block_bytes(shared: Centroids, given: np.dtype[Any]) -> int:
-    """Return what one query of `Queries.block` takes at most, with what it is made from."""
+    """Return the most memory of one query of `Queries.block`, its input included."""
     widened = 28 if shared.metric == "cosine" else 4 * (shared.metric == "ip")
     return shared.dim * (8 + widened + max(given.itemsize, 4))

@@ -74,7 +74,7 @@ class Search:
 
 
 def rows_of(shared: Centroids, k: int) -> int:
-    """Return how many of the nearest rows hold k different vectors, with as many to spare as `scan` has of rows."""
+    """Return the number of nearest rows that hold k different vectors, with as many to spare as `scan` has of rows."""
     spare = 0 if compares_bytes(row_format(shared)) else MARGIN * (shared.copies - 1)
     return k * shared.copies + spare
 

@@ -102,7 +102,7 @@ def collect(chunks: Sequence[str | Path], first: int, last: int, *, buffer_bytes
 
 
 def count(chunks: Sequence[str | Path], first: int, last: int) -> int:
-    """Return how many records have ``first <= key < last``.
+    """Return the number of records with ``first <= key < last``.
 
     The directories alone say so when `first` and `last` are among the bounds the chunk files were written with;
     else the batches that straddle them are read, at most two a chunk file.

@@ -27,7 +27,7 @@ from indexmill.pipeline.relayout.unpacked import UnpackedIndex
 if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
-#: What the present layout is called among the candidates.
+#: Name of the present layout among the candidates.
 CURRENT = "current"
 #: Orders that are never worth trying.
 _BASELINES = frozenset({"random"})
@@ -110,7 +110,7 @@ class Choice:
 
 
 def sample_size(index: OpenedIndex, effort: Effort, memory: int) -> int:
-    """Return how many vertices to try orders on: as many as `effort` and `memory` allow.
+    """Return the number of vertices to try orders on: as many as `effort` and `memory` allow.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def sample_size(index: OpenedIndex, effort: Effort, memory: int) -> int:
 
 
 def memory_record(index: OpenedIndex, size: int, effort: Effort, memory: int) -> dict[str, Any]:
-    """Return what of `memory` reached a choice that was made on `size` vertices: two budgets that say the same agree.
+    """Return the facts of `memory` behind a choice on `size` vertices: equal facts mean equal choices.
 
     ``sample_limited_by``: ``"index"`` (all of it was looked at), ``"effort"`` or ``"memory"``; ``skipped``: orders that
     did not fit, each with the memory it wants.

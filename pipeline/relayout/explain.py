@@ -89,7 +89,7 @@ def _own_scratch(run: GenerationRun) -> Iterator[Path]:
 def explain(
     opened: OpenedIndex, run: GenerationRun, scratch: Callable[[], AbstractContextManager[Path]]
 ) -> Explanation:
-    """Return what limits an index; where no layout can help, proposals are measured on a sample of it.
+    """Return the limits of an index; where no layout can help, proposals are measured on a sample of it.
 
     Reads the manifest and the header; for a sample the codes, and as many nodes as it has. Memory: ids.imx while the
     index is opened, then the sample (`pipeline.relayout.streamed`), which is cut to ``run.options.memory``.

@@ -133,7 +133,7 @@ class Judge:
         )
 
     def hits(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows `ids`, (q, m), -1 for none, are true neighbours or as near; a query's own row is not."""
+        """Return a mask of `ids`, (q, m), -1 for none: true neighbours and rows as near, except for a query's own."""
         q = self._queries
         near = within(distances_to(self._rows, ids, q.compared), q.kth)
         return near if q.own is None else near & (ids != q.own[:, None])

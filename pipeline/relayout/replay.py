@@ -130,7 +130,7 @@ def reranked(
 
 
 def _counted(before: NDArray[np.bool_] | None, after: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return how many of `after`, (q, e), are among the first 0, 1, ..., e, and all of `before`; (q, e + 1)."""
+    """Return the number of `after`, (q, e), among the first 0, 1, ..., e, and all of `before`; (q, e + 1)."""
     sums = np.zeros((len(after), after.shape[1] + 1), np.int64)
     np.cumsum(after, axis=1, out=sums[:, 1:])
     return sums if before is None else sums + before.sum(axis=1)[:, None]

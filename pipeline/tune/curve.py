@@ -108,7 +108,7 @@ def list_sizes(k: int, most: int) -> list[int]:
 
 
 def at_recall(curve: Curve, target: float) -> AtRecall:
-    """Return what `target` costs, over all queries of `curve`."""
+    """Return the cost of `target`, over all queries of `curve`."""
     recalls, pages = curve.recalls.mean(axis=0, dtype=np.float64), curve.pages.mean(axis=0, dtype=np.float64)
     drawn = np.concatenate(
         [_crossing(w @ curve.recalls, w @ curve.pages, target) for w in draws(len(curve.recalls))]

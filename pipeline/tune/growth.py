@@ -55,7 +55,7 @@ def foretell(sizes: Sequence[int], found: Sequence[AtRecall], n: int) -> Outlook
 def carried_on(
     sizes: Sequence[int], values: NDArray[np.float64], n: int, share: NDArray[np.float64] | float = 0.5
 ) -> Any:
-    """Return what `values` come to at `n`, growing as between the smallest size and the largest.
+    """Return `values` extrapolated to `n`, growing as between the smallest size and the largest.
 
     Parameters
     ----------

@@ -154,9 +154,9 @@ def _within(space: Space, problem: Callable[[Candidate], str | None], left_out: 
 def sample_within(
     spec: BuildSpec, source: VectorSource, space: Space, wanted: int, least: int
 ) -> tuple[int, int]:
-    """Return how many vectors, at most `wanted`, trials of one worker can take in one piece in the job's memory.
+    """Return the most vectors, up to `wanted`, that trials of one worker take in one piece in the job's memory.
 
-    And how many workers, at most the job's, they then can have: these do not decide what is found.
+    The second number is of the workers, at most the job's, that trials then can have; results do not depend on it.
 
     Raises
     ------

@@ -118,7 +118,7 @@ def _sized(request: TuneRequest, source: VectorSource, space: Space) -> tuple[tu
     most, workers = sample_within(request.spec, source, space, min(how.sample, n), RATIO * LEAST_SAMPLE)
     given = None if request.queries is None else len(request.queries)
     sizes, n_queries = sample_sizes(n, most, how.queries, given)
-    # Where the input or memory is the limit more effort finds no larger samples.
+    # If the input or the memory is the limit, more effort finds no larger samples.
     more = sizes[-1] == how.sample < n - n_queries and request.effort != "high"
     check_k(request.k, sizes, ", or --effort high for larger samples" if more else "")
     return sizes, n_queries, workers
@@ -218,6 +218,6 @@ def _row(request: TuneRequest, trials: Trials, candidate: Candidate, cost: Cost,
 
 
 def _cost(candidate: Candidate, found: Outlook, prices: Prices) -> Cost:
-    """Return what all vectors cost."""
+    """Return the cost of all vectors."""
     price, graph = prices.price(candidate), candidate.graph
     return Cost(found.reads, price.memory_bytes, price.index_bytes, graph.build_list_size, graph.max_degree)

@@ -73,7 +73,7 @@ class Narrow(NamedTuple):
     bytes: int
 
     def fitting(self, memory: int, workers: int, processes: int) -> int:
-        """Return how many tasks fit at once beside the work space of all threads: at least one.
+        """Return the number of tasks that fit at once beside the work space of all threads: at least one.
 
         Parameters
         ----------

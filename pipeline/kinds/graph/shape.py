@@ -1,4 +1,7 @@
-"""Sizes of a graph build: its vectors, and what the graph takes in one piece, as a shard, and in its files."""
+"""Shape of a graph build: numbers of its vectors, and bytes of the graph in one piece, as a shard, and in files.
+
+`pipeline.kinds.graph.size` chooses the shape for a job; this file reads no job.
+"""
 
 from __future__ import annotations
 

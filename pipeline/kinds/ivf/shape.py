@@ -1,4 +1,7 @@
-"""Sizes of an IVF build: its vectors, its lists, and how they are cut into batches and tasks."""
+"""Shape of an IVF build: numbers of its vectors and lists, and how they are cut into batches and tasks.
+
+`pipeline.kinds.ivf.size` chooses the shape for a job; this file reads no job.
+"""
 
 from __future__ import annotations
 

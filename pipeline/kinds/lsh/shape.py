@@ -1,4 +1,7 @@
-"""Sizes of an LSH build: its vectors, its tables, and how they are cut into tasks."""
+"""Shape of an LSH build: numbers of its vectors and tables, and how they are cut into tasks.
+
+`pipeline.kinds.lsh.size` chooses the shape for a job; this file reads no job.
+"""
 
 from __future__ import annotations
 

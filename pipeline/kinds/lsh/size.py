@@ -1,4 +1,4 @@
-"""The size of an LSH build, judged by the first rows of its input and again when its parameters are solved."""
+"""`Size` of an LSH job: a `shape` by the first rows of its input, another once parameters are solved, and its cost."""
 
 from __future__ import annotations
 
