@@ -108,7 +108,7 @@ def run_import_lists(
         shape = _shape(shared, memory)
         emitted = scratch / "emit"
         emitted.mkdir()
-        writing = _Writing(index, shared, names, shape)
+        writing = ListsWriter(index, shared, names, shape)
         with run.stage("lists", n_rows, "rows") as advance:
             writing.emit(emitted, advance)
         with run.stage("certify", shape.n, "vectors"):
@@ -235,7 +235,7 @@ def _with_norm(index: ImportedLists, advance: Callable[[int], None]) -> Centroid
 
 
 @dataclass(frozen=True)
-class _Writing:
+class ListsWriter:
     """The index that is written from lists of another program; `shared` has what all its batches share."""
 
     index: ImportedLists

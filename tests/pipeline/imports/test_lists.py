@@ -131,7 +131,7 @@ def test_batches_are_cut_to_the_memory(tmp_path: Path) -> None:
     names = foreign_lists._names(lists, ImportOptions(tmp_path / "back"))
     (tmp_path / "files").mkdir()
     small = foreign_lists.IvfShape(shape.n, shape.dim, shape.dtype, 8.0, parameters)
-    foreign_lists._emit(lists, lists.shared, names, small, tmp_path / "files", lambda n: None)
+    foreign_lists.ListsWriter(lists, lists.shared, names, small).emit(tmp_path / "files", lambda n: None)
     for name in ("centroids.imx", "batch-000000.imx", "batch-000001.imx", "batch-000002.imx", "ids.imx"):
         assert (tmp_path / "files" / name).read_bytes() == (index / name).read_bytes()
 
