@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.oracles.foreign import bin_bytes
+from tests.oracles.diskann import bin_bytes
 from tests.support.faiss_graphs import make_hnsw, make_nsg
 from tests.support.imports import clustered_rows, read_all, unpack_diskann
 
