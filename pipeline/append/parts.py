@@ -56,8 +56,8 @@ def tail_order(
     if order_bytes(order, size, per_page, max_degree, 1) > allowed:
         order = "star"
     points = graph.vectors[built:] if order in USES_POINTS else None
-    some = order_threads(order, size, per_page, max_degree, threads, allowed)
-    tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=some)
+    usable = order_threads(order, size, per_page, max_degree, threads, allowed)
+    tail = ORDERS[order].fit(induced_lists(graph), points, per_page, seed, threads=usable)
     first = min(-built % per_page, size) if order != "identity" else 0
     return np.concatenate([tail[size - first :], tail[: size - first]])
 

@@ -44,11 +44,15 @@ class Partials:
         """
         self._job = hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()
         try:
-            found = json.loads((self.folder / _JOB).read_text())
+            stored = json.loads((self.folder / _JOB).read_text())
         except (FileNotFoundError, ValueError):
-            found = {}
-        if isinstance(found, dict) and found.get("job") == self._job and isinstance(found.get("facts"), dict):
-            self.facts = found["facts"]
+            stored = {}
+        if (
+            isinstance(stored, dict)
+            and stored.get("job") == self._job
+            and isinstance(stored.get("facts"), dict)
+        ):
+            self.facts = stored["facts"]
             return
         if self.folder.exists():
             shutil.rmtree(self.folder)

@@ -135,13 +135,13 @@ def read_platform(path: str | Path) -> list[Worker]:
         Naming the worker and the key.
     """
     try:
-        found = tomllib.loads(Path(path).read_text())
+        document = tomllib.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
         raise ConfigError(f"platform: {path}: {error}; expected a TOML file of [[worker]] tables") from None
-    tables = found.get("worker")
-    if set(found) != {"worker"} or not isinstance(tables, list) or not tables:
+    tables = document.get("worker")
+    if set(document) != {"worker"} or not isinstance(tables, list) or not tables:
         raise ConfigError(
-            f"platform: {path}: expected [[worker]] tables and nothing else, got {sorted(found)}"
+            f"platform: {path}: expected [[worker]] tables and nothing else, got {sorted(document)}"
         )
     workers = []
     for place, table in enumerate(tables):

@@ -72,10 +72,10 @@ class Queries:
 
     def digest(self) -> list[Any]:
         """Look at all queries, and return what tells them from others."""
-        found = hashlib.sha256()
+        hashed = hashlib.sha256()
         for first in range(0, len(self), CHECKED):
-            found.update(self.block(first, min(first + CHECKED, len(self))).data)
-        return [str(self.dtype), list(self.given.shape), found.hexdigest()]
+            hashed.update(self.block(first, min(first + CHECKED, len(self))).data)
+        return [str(self.dtype), list(self.given.shape), hashed.hexdigest()]
 
 
 def query_block_bytes(shared: Centroids, given: np.dtype[Any]) -> int:

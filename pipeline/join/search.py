@@ -66,11 +66,11 @@ class Search:
             pairs = Pairs(np.tile(np.arange(n), n_lists), np.arange(n_lists + 1) * n)
         else:
             pairs = pairs_of(chosen, n_lists)
-        found = scan(
+        nearest = scan(
             lists, self._form, self._shared.centroids, queries, pairs, self._rows, self.threads,
             by_product=self._by_product,
         )  # fmt: skip
-        return found if self._shared.copies == 1 else once(found, self.k)
+        return nearest if self._shared.copies == 1 else once(nearest, self.k)
 
 
 def rows_of(shared: Centroids, k: int) -> int:

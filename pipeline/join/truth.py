@@ -127,9 +127,9 @@ def truth_of_index(
         for batch in every_batch(files, progress or Silent(), "truth", refused):
             for first in range(0, len(queries), block):
                 part = slice(first, min(first + block, len(queries)))
-                found = search.run(batch.lists, asked.block(part.start, part.stop), None)
+                nearest = search.run(batch.lists, asked.block(part.start, part.stop), None)
                 before = Nearest(best.keys[part], best.ids[part])
-                best.keys[part], best.ids[part] = united([before, found], k)
+                best.keys[part], best.ids[part] = united([before, nearest], k)
     return _as_truth(best)
 
 

@@ -218,9 +218,9 @@ def choose(
         if name == CURRENT:
             order = trial.current
         else:
-            some = threads_within(index, name, memory, threads)
+            usable = threads_within(index, name, memory, threads)
             seed = index.parameters.seed
-            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=some, work=work)
+            order = ORDERS[name].fit(trial.graph, trial.points, per_page, seed, threads=usable, work=work)
         tried.append(Candidate(name, order, judge.cost(trial.view(order)), work.spent, work.left == 0))
         advance(1)
     winner, rows = decide(tried)

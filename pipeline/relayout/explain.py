@@ -146,8 +146,8 @@ def check_layout_matters(
     """
     if 1 < opened.graph.node_format.nodes_per_page < opened.n:
         return
-    found = explain(opened, run, scratch)
-    raise NothingToGain("\n  ".join([f"{opened.path}: nothing was published", *found.lines]))
+    explanation = explain(opened, run, scratch)
+    raise NothingToGain("\n  ".join([f"{opened.path}: nothing was published", *explanation.lines]))
 
 
 def _page_words(node: NodeFormat, n: int) -> str:
@@ -172,9 +172,9 @@ def _layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
         f"Of a node's {mates} page mates {overlap * mates:.1f} are neighbours (overlap ratio {overlap:.3f})"
     )
     if facts["order"] not in _NO_LAYOUT:
-        found = f"it is laid out by {facts['order']}"
+        state = f"it is laid out by {facts['order']}"
     elif overlap < _LAID_OUT_OVERLAP:
         return [f"{shared}: a read brings strangers. A layout can help: run indexmill layout."]
     else:
-        found = f"its {facts['order']} order is a layout already"
-    return [f"{shared}: {found}. Another order may do better: indexmill layout --order auto measures them."]
+        state = f"its {facts['order']} order is a layout already"
+    return [f"{shared}: {state}. Another order may do better: indexmill layout --order auto measures them."]

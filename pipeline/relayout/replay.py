@@ -59,9 +59,9 @@ class Searches:
         slot = found.trace["vertex"].take(at).to_numpy().astype(np.int64)
         reads = np.flatnonzero(kinds == "read")
         n_pages = -(-len(order) // nodes_per_group)
-        asked = np.full(len(found.slots) * n_pages, np.iinfo(np.int64).max)
-        np.minimum.at(asked, query[reads] * n_pages + page[reads], reads)
-        chosen = np.minimum(asked[query[at] * n_pages + slot // nodes_per_group], at)
+        read_at = np.full(len(found.slots) * n_pages, np.iinfo(np.int64).max)
+        np.minimum.at(read_at, query[reads] * n_pages + page[reads], reads)
+        chosen = np.minimum(read_at[query[at] * n_pages + slot // nodes_per_group], at)
         vertex = order[slot].astype(np.int64)
         # Chosen before it is expanded, where both happen at once.
         queries = np.concatenate([query[at], query[at]])

@@ -103,9 +103,9 @@ def order_threads(
     order: str, n: int, nodes_per_page: int, max_degree: int, threads: int, available: int
 ) -> int:
     """Return the number of `threads`, at least one, with which the order takes at most `available` bytes."""
-    for some in range(threads, 1, -1):
-        if order_bytes(order, n, nodes_per_page, max_degree, some) <= available:
-            return some
+    for usable in range(threads, 1, -1):
+        if order_bytes(order, n, nodes_per_page, max_degree, usable) <= available:
+            return usable
     return 1
 
 
