@@ -11,7 +11,7 @@ from indexmill.formats.ivf.centroids import CENTROIDS_NAME
 from indexmill.formats.lsh import buckets, functions, tables
 
 #: Kind of each page file of an index, by name.
-KINDS = {
+FILE_KINDS = {
     "codes.imx": codes.KIND,
     "entries.imx": entries.KIND,
     "graph.imx": file.KIND,
@@ -27,4 +27,4 @@ KINDS = {
 
 def page_file_kind(name: str) -> str | None:
     """Return the kind of an index's page file by its name; None for files that are not page files."""
-    return batch.KIND if batch.batch_number(name) is not None else KINDS.get(name)
+    return batch.KIND if batch.batch_number(name) is not None else FILE_KINDS.get(name)

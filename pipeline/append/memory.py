@@ -14,10 +14,10 @@ _BYTES_PER_VERTEX = 56
 _FRUGAL, _TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
 
 
-def tail_room(tail: int, max_degree: int, order: str) -> int:
+def tail_bytes(tail: int, max_degree: int, order: str) -> int:
     """Return the memory of laying out the vectors added since the last build or layout, without their lists."""
-    room = tail * (4 * max_degree + 36)
-    return room if order in _FRUGAL else max(room, _TAIL_BYTES)
+    need = tail * (4 * max_degree + 36)
+    return need if order in _FRUGAL else max(need, _TAIL_BYTES)
 
 
 def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
@@ -40,7 +40,7 @@ def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:
     ids_bytes = larger.ids_bytes * n // larger.n
     tail = n - larger.laid_out
     need = FIXED_BYTES + n * each + 3 * ids_bytes + tail * (4 * node.max_degree + 4)
-    need += tail_room(tail, node.max_degree, larger.order)
+    need += tail_bytes(tail, node.max_degree, larger.order)
     if larger.navigation is not None:
         share = len(larger.navigation.slots) / larger.n
         row = larger.space.dtype.itemsize * node.dim

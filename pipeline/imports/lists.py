@@ -35,8 +35,8 @@ from indexmill.pipeline.kinds.common.record import emitted_manifest, seal
 from indexmill.pipeline.kinds.ivf.certify import certify
 from indexmill.pipeline.kinds.ivf.parameters import IvfParameters
 from indexmill.pipeline.kinds.ivf.shape import IvfShape, with_batches
+from indexmill.pipeline.mill.disk_space import check_free
 from indexmill.pipeline.mill.progress import Progress
-from indexmill.pipeline.mill.room import check_free
 from indexmill.pipeline.spec import DEFAULT_MEMORY
 
 #: Bytes a row of the lists while vectors are numbered: names twice, their order, and ids; and of a list of a vector.

@@ -52,7 +52,7 @@ class Need:
         return self.fixed + self.query * min(_LEAST_QUERIES, max(self.n_queries, 1))
 
     def block(self, memory: int) -> int:
-        """Return how many queries are searched at a time."""
+        """Return the number of queries that are searched at a time."""
         most = min(_MOST_QUERIES, max(_LEAST_QUERIES, _MOST_PAIRS // self.nprobe), max(self.n_queries, 1))
         return int(np.clip((memory - self.fixed) // self.query, min(_LEAST_QUERIES, most), most))
 

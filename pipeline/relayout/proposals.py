@@ -77,7 +77,7 @@ class Proposal:
 
 
 def size_of_sample(index: OpenedIndex, memory: int) -> int:
-    """Return how many vectors `propose` may look at within `memory` bytes.
+    """Return the number of vectors that `propose` may look at within `memory` bytes.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def size_of_sample(index: OpenedIndex, memory: int) -> int:
 
 
 def propose(index: OpenedIndex, size: int, run: GenerationRun, scratch: Path) -> tuple[Proposal, ...]:
-    """Return what would help `index`, whose pages hold one node, with its effect on `size` of its vectors."""
+    """Return proposals for `index`, whose pages hold one node, each with its effect on `size` of its vectors."""
     threads, node = run.options.workers, index.graph.node_format
     types = _SMALLER.get(node.dtype, ())
     with run.task("sample"):

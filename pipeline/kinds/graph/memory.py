@@ -268,7 +268,7 @@ def _pack(shape: GraphShape, memory: int) -> Narrow:
 
 
 def _emit(shape: GraphShape, memory: int) -> int:
-    """The buffers of the merge, pieces of it twice more as they become pages, and the ids in both orders."""
+    """The buffers of the sort, pieces of it twice more as they become pages, and the ids in both orders."""
     records = shape.n * (shape.node.node_bytes + shape.parameters.pq_bytes)
     buffers = min(task_bytes(memory) + (28 << 20), 66 << 20, 3 * records + (4 << 20))
     return buffers + 4 * shape.n + ids_bytes(shape.n, shape.id_bytes)

@@ -14,8 +14,7 @@ from tests.support.memory import peak_growth
 
 from indexmill.builders.distances import comparable
 from indexmill.builders.lists.exact import exact_neighbours
-from indexmill.builders.vamana import build as vamana
-from indexmill.builders.vamana import insert
+from indexmill.builders.vamana import build, insert
 from indexmill.builders.vamana.build import build_vamana
 from indexmill.builders.vamana.connect import connect_unreachable
 from indexmill.builders.vamana.entries import entry_vertices
@@ -146,7 +145,7 @@ def test_only_the_last_pass_has_slack(
         seen.append(given[5].alpha)
         return insert.insert_vertices(*given, **options)
 
-    monkeypatch.setattr(vamana, "insert_vertices", insert_and_note)
+    monkeypatch.setattr(build, "insert_vertices", insert_and_note)
     vectors, told = points(400, 6, "uint8", 4), []
     graph = build_vamana(vectors, 0, replace(SMALL, passes=passes), seed=1, advance=told.append)
     assert seen == slacks

@@ -25,7 +25,7 @@ from indexmill.jobs.bench.common.dataset import (
     write_truth,
 )
 from indexmill.jobs.bench.layouts import __main__ as layouts
-from indexmill.jobs.bench.layouts import cases as layouts_cases
+from indexmill.jobs.bench.layouts import cases
 from indexmill.jobs.bench.layouts import fit as layouts_fit
 from indexmill.jobs.bench.layouts import reads as layouts_reads
 from indexmill.jobs.bench.layouts import written as layouts_written
@@ -271,7 +271,7 @@ def test_a_real_index_is_fitted_searched_written_and_laid_out(
     ours.ensure_shape(space, shape)
     monkeypatch.setattr(layouts_fit, "REPEATS", 1)
     fit = layouts_fit.measure(case)
-    assert fit["index"]["nodes_per_page"] == layouts_cases.nodes_per_page(case)
+    assert fit["index"]["nodes_per_page"] == cases.nodes_per_page(case)
     assert (
         fit["orders"]["star"]["metrics"]["overlap_ratio"]
         > fit["orders"]["identity"]["metrics"]["overlap_ratio"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.oracles.foreign import write_disk_index
+from tests.oracles.diskann import write_disk_index
 from tests.oracles.small_index import write_small_index
 from tests.support.forks import run_forked
 from tests.support.ivf import build_lists, make_vectors

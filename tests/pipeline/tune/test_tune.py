@@ -36,7 +36,7 @@ from indexmill.pipeline.tune.choice import (
 )
 from indexmill.pipeline.tune.curve import AtRecall, Curve, at_recall, list_sizes, measure_curve, recall_with
 from indexmill.pipeline.tune.growth import Outlook, foretell
-from indexmill.pipeline.tune.prices import Prices, sample_within, within_memory, within_room
+from indexmill.pipeline.tune.prices import Prices, buildable, sample_within, within_memory
 from indexmill.pipeline.tune.sample import check_enough, check_k, draw, level_of, sample_sizes
 from indexmill.pipeline.tune.space import ALPHAS, DEGREES, Candidate, GraphCandidate, space_of
 
@@ -421,7 +421,7 @@ def test_codes_too_large_for_the_memory_of_the_build_leave_degrees_as_they_are(
     monkeypatch.setattr("indexmill.pipeline.kinds.kind.check_free", enough)
     spec = BuildSpec(input=["base.u8bin"], out="x.index", memory=4 << 30)
     left_out: list[str] = []
-    space = within_room(
+    space = buildable(
         space_of(Parameters(), 128), Prices(spec, Said(100_000_000, 128, np.dtype(np.uint8))), left_out
     )
     assert space.degrees == DEGREES
@@ -491,7 +491,7 @@ def test_a_job_that_takes_a_gpu_if_there_is_one_is_priced_without_one(base: Path
         )
         for name in ("auto", "cpu")
     )
-    auto.check_room(candidate)
+    auto.check_fits(candidate)
     assert auto.price(candidate) == cpu.price(candidate)
     assert auto.job(candidate).parameters.compute == "auto"
 
@@ -590,7 +590,7 @@ def test_no_room_for_the_samples_is_told_before_they_are_drawn(
     def full(path: Path) -> Any:
         return real(path)._replace(free=4096) if path == tmp_path else real(path)
 
-    monkeypatch.setattr("indexmill.pipeline.mill.room.shutil.disk_usage", full)
+    monkeypatch.setattr("indexmill.pipeline.mill.disk_space.shutil.disk_usage", full)
     monkeypatch.setattr(tune, "draw", lambda *_: pytest.fail("drew a sample"))
     result = run("tune", base, *GRAPH, "--work", tmp_path / "scratch")
     assert result.exit_code == 4
