@@ -79,11 +79,11 @@ class LeaderGroups:
             raise ConfigError("sample: no vectors; the groups' slack is fitted to some")
         truth = ExactLeaders(self.leaders).nearest(rows, fanout, threads)
         means, group = _fit_groups(self.leaders.astype(np.float32), seed, threads)
-        self._codes = self._fit_codes(rows, truth, agreement, threads)
+        self.codes = self._fit_codes(rows, truth, agreement, threads)
         points: NDArray[Any] = self.leaders
         centroids: NDArray[Any] = means if points.dtype == np.float32 else np.rint(means).astype(np.uint8)
-        if self._codes is not None:
-            points, centroids = self._codes.encode(points), self._codes.encode(means)
+        if self.codes is not None:
+            points, centroids = self.codes.encode(points), self.codes.encode(means)
         origin = origin_of(points, points.dtype == np.uint8)
         self._centroids = make_groups(centroids, np.zeros(len(centroids), np.uint32), 1, origin)
         self._groups = make_groups(points, group, len(centroids), origin)
@@ -101,18 +101,18 @@ class LeaderGroups:
 
     def _nearest(self, rows: NDArray[Any], fanout: int) -> NDArray[np.uint32]:
         """Return the nearest leaders of one block of rows."""
-        keep = fanout if self._codes is None else min(fanout + _SPARE, len(self.leaders))
+        keep = fanout if self.codes is None else min(fanout + _SPARE, len(self.leaders))
         prepared = self._prepared(rows)
         candidates = self._groups.nearest(prepared, pairs_within(self._centroids, prepared, self.slack), keep)
         fill_up(prepared, self._groups, candidates)
-        if self._codes is None:
+        if self.codes is None:
             return candidates
         found = np.empty((len(rows), fanout), np.uint32)
         rank_exactly(rows, self.leaders, candidates, found)
         return found
 
     def _prepared(self, rows: NDArray[Any]) -> NDArray[Any]:
-        return self._groups.prepared(rows if self._codes is None else self._codes.encode(rows))
+        return self._groups.prepared(rows if self.codes is None else self.codes.encode(rows))
 
     def _fit_codes(
         self, rows: NDArray[Any], truth: NDArray[np.uint32], agreement: float, threads: int

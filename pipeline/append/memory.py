@@ -11,13 +11,13 @@ from indexmill.pipeline.kinds.common.memory import FIXED_BYTES
 #: Bytes a vertex of the result: vector ids twice, walk over the edges, slots, and the edges of a batch.
 _BYTES_PER_VERTEX = 56
 #: Orders of the tail that need not more than star packing; the others may take so much, however short the tail is.
-_FRUGAL, _TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
+_FRUGAL, TAIL_BYTES = frozenset({"identity", "random", "star"}), 64 << 20
 
 
 def tail_bytes(tail: int, max_degree: int, order: str) -> int:
     """Return the memory of laying out the vectors added since the last build or layout, without their lists."""
     need = tail * (4 * max_degree + 36)
-    return need if order in _FRUGAL else max(need, _TAIL_BYTES)
+    return need if order in _FRUGAL else max(need, TAIL_BYTES)
 
 
 def check_memory(memory: int, larger: OpenedIndex, added: int) -> None:

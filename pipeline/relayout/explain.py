@@ -118,7 +118,7 @@ def explain(
         words.append("One page holds all of them: there is nothing to lay out.")
         return Explanation(facts, False, tuple(words))
     if node.nodes_per_page > 1:
-        return Explanation(facts, True, (*words, *_layout_words(opened, facts)))
+        return Explanation(facts, True, (*words, *layout_words(opened, facts)))
     words.append(
         "A read brings one node, whatever its neighbours on the device are, so the order of the nodes changes no page "
         "read: a layout cannot help."
@@ -163,7 +163,8 @@ def _page_words(node: NodeFormat, n: int) -> str:
     return f"A node takes {node.pages_per_node} pages of {PAGE_BYTES}: {what}."
 
 
-def _layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
+def layout_words(opened: OpenedIndex, facts: dict[str, Any]) -> list[str]:
+    """Return sentences that say whether a layout can help, by the order of the index and the overlap of its pages."""
     overlap = facts["overlap_ratio"]
     if not isinstance(overlap, (int, float)):
         return ["A layout can help: indexmill layout finds the best one."]

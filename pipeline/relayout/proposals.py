@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from indexmill.reader.index import Index
 
 #: Vertices and queries of the sample, enough to tell 5%.
-_EFFORT = Effort(sample=10_000, queries=200, work=0)
+EFFORT = Effort(sample=10_000, queries=200, work=0)
 #: Node types smaller than another.
 _SMALLER = {"float32": ("float16", "sq16", "sq8"), "float16": ("sq8",), "sq16": ("sq8",)}
 
@@ -84,7 +84,7 @@ def size_of_sample(index: OpenedIndex, memory: int) -> int:
     BudgetError
         If those are too few to measure anything.
     """
-    return sample_size(index, _EFFORT, memory)
+    return sample_size(index, EFFORT, memory)
 
 
 def propose(index: OpenedIndex, size: int, run: GenerationRun, scratch: Path) -> tuple[Proposal, ...]:
@@ -94,7 +94,7 @@ def propose(index: OpenedIndex, size: int, run: GenerationRun, scratch: Path) ->
     with run.task("sample"):
         sample = read_sample(index, drawn_slot(index), size, threads)
     with run.stage("propose", 2 + len(types), "proposals") as advance:
-        queries = tuning_queries(index, None, sample.region, sample.points, _EFFORT.queries, threads)
+        queries = tuning_queries(index, None, sample.region, sample.points, EFFORT.queries, threads)
         judge = Judge(sample.points, queries, threads)
         distances = CodeDistances(index.codes.codebook, sample.codes, queries.compared)
         with _laid_out(sample, scratch, None) as (view, order):

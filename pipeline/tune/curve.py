@@ -40,13 +40,14 @@ class Curve:
 
     def tuning_half(self) -> Curve:
         """The first half of the queries."""
-        return self._part(slice(None, len(self.recalls) // 2))
+        return self.part(slice(None, len(self.recalls) // 2))
 
     def reporting_half(self) -> Curve:
         """The second."""
-        return self._part(slice(len(self.recalls) // 2, None))
+        return self.part(slice(len(self.recalls) // 2, None))
 
-    def _part(self, queries: slice) -> Curve:
+    def part(self, queries: slice) -> Curve:
+        """Return the curve of some of the queries."""
         return Curve(self.sizes, self.recalls[queries], self.pages[queries])
 
 

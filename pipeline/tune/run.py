@@ -66,7 +66,7 @@ class Effort:
 
 EFFORTS = {"low": Effort(25_000, 1_000), "normal": Effort(100_000, 2_000), "high": Effort(400_000, 2_000)}
 #: Slacks of a degree that are left after the smallest sample, and degrees after the second.
-_SLACKS, _LAST = 2, 3
+_SLACKS, LAST_DEGREES = 2, 3
 
 
 def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | None = None) -> TuneReport:
@@ -94,7 +94,7 @@ def run_tune(request: TuneRequest, source: VectorSource, progress: Progress | No
     tried = tried.model_copy(update={"workers": workers})
     place = Path(request.work or tempfile.gettempdir())
     beside = n_queries if request.queries is None else 0
-    check_free(place, scratch_bytes(tried, source, space, sizes, beside, _LAST * _SLACKS), "tuning")
+    check_free(place, scratch_bytes(tried, source, space, sizes, beside, LAST_DEGREES * _SLACKS), "tuning")
     place.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="indexmill-tune-", dir=place))
     try:
@@ -161,7 +161,7 @@ def _narrowed(space: Space, trials: Trials, max_reads: float | None, n: int) -> 
     every = space.graphs()
     ranked = fewest_of_each_degree(every, tried(0, every), _SLACKS)
     graphs = fewest_of_each_degree(ranked, tried(0, ranked), 1)
-    graphs = going_on(graphs, tried(second, graphs), _LAST, max_reads)
+    graphs = going_on(graphs, tried(second, graphs), LAST_DEGREES, max_reads)
     graphs = [longer for graph in graphs for longer in space.with_longer_list(graph)]
     graphs = worthwhile_lists(graphs, tried(second, graphs))
     left = {(graph.max_degree, graph.alpha) for graph in ranked}

@@ -31,9 +31,9 @@ _LEAST_TASK, _MOST_TASK = 8 << 20, 4 << 30
 #: Record batches of a chunk file: small ones cost messages, large ones buffers of the external sort.
 _LEAST_BATCH, _MOST_BATCH = 4 << 10, 1 << 20
 #: Most buffers of an external sort.
-_MOST_SORT_BUFFERS = 128 << 20
+MOST_SORT_BUFFERS = 128 << 20
 #: Least number of tasks of a stage, where there are enough vectors: workers finish together.
-_LEAST_TASKS, _LEAST_ROWS = 8, 32_768
+_LEAST_TASKS, LEAST_ROWS = 8, 32_768
 #: Copies of an id, and bytes beside them, while duplicates are looked for and while ids are put in slot order.
 _ID_COPIES, _ID_BYTES = 4.5, 40
 _MIB = 1 << 20
@@ -49,7 +49,7 @@ def task_bounds(n: int, row_bytes: int, memory: int, align: int = 1) -> list[int
 
     All but the last bound are multiples of `align`, for tasks whose results depend on where blocks of rows begin.
     """
-    tasks = max(-(-n * row_bytes // task_bytes(memory)), min(_LEAST_TASKS, n // _LEAST_ROWS), 1)
+    tasks = max(-(-n * row_bytes // task_bytes(memory)), min(_LEAST_TASKS, n // LEAST_ROWS), 1)
     return sorted({*(n * t // tasks // align * align for t in range(tasks)), n})
 
 
@@ -89,7 +89,7 @@ class Narrow(NamedTuple):
 
 def sort_buffer_bytes(memory: int) -> int:
     """Return the buffers of one external sort under a budget; larger ones read no faster."""
-    return min(task_bytes(memory), _MOST_SORT_BUFFERS)
+    return min(task_bytes(memory), MOST_SORT_BUFFERS)
 
 
 def batch_bytes(chunks: int, payload_bytes: int, memory: int) -> int:

@@ -146,7 +146,7 @@ def pack_task(
     vector, copy = np.nonzero(cells != NO_CELL)
     cells = cells[vector, copy]
     stored = np.load(vectors, mmap_mode="r")[first:last]
-    rows = _encoded(
+    rows = encoded_rows(
         stored if len(cells) == len(stored) else stored[vector], centres, cells, *_load_codec(directory),
         open_gpu(compute),
     )  # fmt: skip
@@ -154,7 +154,7 @@ def pack_task(
     write_chunk(out, records, [0, len(order)], batch_bytes=batch_bytes)
 
 
-def _encoded(
+def encoded_rows(
     vectors: NDArray[Any],
     centroids: NDArray[np.float32],
     cells: NDArray[np.uint32],

@@ -69,7 +69,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mill:
         monkeypatch.setattr(module, "count_right", fake_count)
     monkeypatch.setattr(ratios, "RAY_ROWS", 3000)
     planned = {"peak_memory_bytes": 770 * MIB, "peak_scratch_bytes": 3 * MIB, "seconds": 100, "shards": 4}
-    monkeypatch.setattr(plan, "_plan", lambda job, space: planned)
+    monkeypatch.setattr(plan, "plan_of", lambda job, space: planned)
     monkeypatch.setattr(Mill, "warm_up", lambda mill: None)
     return Mill(Run("mill", sets, tmp_path), sets)
 
@@ -106,7 +106,7 @@ def test_figures_are_those_of_the_builds(space: Mill) -> None:
 
 
 def test_a_machine_without_limits_says_so_in_the_table(space: Mill, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "_mounts", lambda kind: iter(()))
+    monkeypatch.setattr(cgroup, "mounts", lambda kind: iter(()))
     found = measured(space)
     assert "Not measured: no mounted" in BENCHMARK.render(found, "record.json")
 

@@ -99,7 +99,7 @@ def test_the_exponent_is_the_slope_between_sizes() -> None:
 
 
 def test_lists_of_hnswlib_are_read_by_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_BLOCK", 2)
+    monkeypatch.setattr(peers, "BLOCK", 2)
     labels, lists = [2, 0, 1], [[1, 2], [0], []]  # of vertices in the order of their insertion
     size, degree, floats = 4 + 4 * 4 + 4 * 3 + 8, 4, [0.5, 1.5, 2.5]
     header = np.zeros(12, "<u8")

@@ -58,8 +58,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def short_probe() -> Iterator[None]:
     """Plans that try the machine for half a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seconds, "_SECONDS", 0.5)
-        patch.setattr(seconds, "_GRAPH_SECONDS", 0.2)
+        patch.setattr(seconds, "TRIAL_SECONDS", 0.5)
+        patch.setattr(seconds, "GRAPH_SECONDS", 0.2)
         yield
 
 
@@ -230,7 +230,7 @@ def test_a_cost_at_a_recall_lies_between_two_list_sizes() -> None:
     np.testing.assert_allclose(recall_with(curve, 30), 0.95)
     below = at_recall(curve, 0.5)  # the shortest list is above it
     assert (below.reads, below.list_size, below.recall) == pytest.approx((5, 10, 0.8))
-    beyond = at_recall(curve._part(slice(0, 10)), 1.0 + 1e-3)
+    beyond = at_recall(curve.part(slice(0, 10)), 1.0 + 1e-3)
     assert not beyond.reached
     assert beyond.recall == pytest.approx(1.0)
 
@@ -560,7 +560,7 @@ def test_every_degree_and_longer_list_goes_through_the_halving_in_the_scratch_sp
     monkeypatch.setattr("indexmill.pipeline.tune.space.DEGREES", (6, 10))
     monkeypatch.setattr("indexmill.pipeline.tune.space.ALPHAS", (1.2,))
     monkeypatch.setitem(tune.EFFORTS, "low", tune.Effort(3_300, 200))
-    monkeypatch.setattr(tune, "_LAST", 1)
+    monkeypatch.setattr(tune, "LAST_DEGREES", 1)
     looked_for, held = list[int](), list[int]()
     monkeypatch.setattr(tune, "check_free", lambda _, need, *__: looked_for.append(need))
 
