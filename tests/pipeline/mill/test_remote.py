@@ -76,7 +76,7 @@ def test_another_machine_goes_on_where_the_first_one_stopped(
     on_machine("two", tmp_path, monkeypatch)
     stages = Stages()
     assert data_files(build(tmp_path / "ix", VECTORS, shard_vectors=400, work=url, progress=stages)) == local
-    assert stages.made == ["order", "entries", "encode", "navigation", "pack", "emit", "certify"]
+    assert stages.made == ["order", "entries", "encode", "navigation", "pack", "emit", "certify", "publish"]
 
 
 def test_a_machine_that_ran_tasks_of_a_build_may_run_the_next_one(url: str) -> None:
